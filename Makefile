@@ -1,0 +1,41 @@
+# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints and types only
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help setup demo test check test-rust test-python bench lock clean
+
+help:
+	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
+
+setup:
+	@scripts/setup.sh
+
+check: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=python $(BIN)/lint-imports
+	$(BIN)/python scripts/tidy.py
+
+test: check test-rust test-python
+
+test-rust: setup
+	cargo test --workspace --locked --release
+
+test-python: setup
+	$(BIN)/pytest
+
+bench: setup
+	$(BIN)/python -m benches
+
+demo: setup
+	scripts/demo.sh
+
+lock:
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml -o requirements.lock

@@ -1,0 +1,1 @@
+//! Real block devices that follow the disk model in real time.

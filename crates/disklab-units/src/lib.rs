@@ -1,0 +1,10 @@
+//! Time, bytes and rates as types.
+//!
+//! Nothing but these types crosses a crate edge as a quantity. All arithmetic is on integers:
+//! nanoseconds, bytes, operations. Conversions that would lose a remainder say so in their name.
+
+mod quantity;
+mod time;
+
+pub use quantity::{ByteRate, Bytes, Iops, ParseQuantityError};
+pub use time::{Duration, Instant};

@@ -1,0 +1,1 @@
+"""disklab: which disks should my distributed database live on?"""

@@ -1,0 +1,1 @@
+"""Where disks and databases run."""

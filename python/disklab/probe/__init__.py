@@ -1,0 +1,1 @@
+"""Is a disk what it promises to be?"""

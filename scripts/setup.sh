@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Makes .venv/bin/disklab on a fresh Debian, Ubuntu or Fedora machine (macOS: predict and report only).
+# Costs nothing when run again: every step first looks whether it is done.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
+
+# Program -> package. fio is what `disklab probe` runs; mkfs.*, losetup and mount make volumes.
+declare -A debian=([cc]=gcc [fio]=fio [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [losetup]=util-linux [mount]=mount)
+declare -A fedora=([cc]=gcc [fio]=fio [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [losetup]=util-linux [mount]=util-linux-core)
+missing_debian=() missing_fedora=()
+if [ "$(uname)" = Linux ]; then
+  for program in "${!debian[@]}"; do
+    has "$program" || { missing_debian+=("${debian[$program]}"); missing_fedora+=("${fedora[$program]}"); }
+  done
+  if has python3 && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then missing_debian+=(python3-venv); fi
+  has python3 || { missing_debian+=(python3 python3-venv); missing_fedora+=(python3); }
+  if has apt-get; then
+    if [ ${#missing_debian[@]} -gt 0 ]; then
+      as_root apt-get update -qq
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing_debian[@]}" >/dev/null
+    fi
+  elif has dnf; then
+    if [ ${#missing_fedora[@]} -gt 0 ]; then as_root dnf install -y -q "${missing_fedora[@]}"; fi
+  elif [ ${#missing_debian[@]} -gt 0 ]; then
+    echo "setup: please install: ${missing_debian[*]} (no apt-get or dnf here)" >&2
+    exit 2
+  fi
+fi
+
+# Rust: the rust-version of Cargo.toml or newer.
+export PATH="$HOME/.cargo/bin:$PATH"
+if ! has cargo; then
+  if has apt-get && apt-cache show rustup >/dev/null 2>&1; then
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq rustup >/dev/null
+    rustup default stable
+  elif has curl; then
+    curl --proto '=https' --tlsv1.2 -fsS https://sh.rustup.rs | sh -s -- -y --profile minimal -c rustfmt -c clippy
+  else
+    echo "setup: no cargo and no curl; install Rust from https://rustup.rs and run this again" >&2
+    exit 2
+  fi
+fi
+
+if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
+# The stamp is a copy of the lock file: equal means that the environment is the locked one.
+if ! cmp -s requirements.lock .venv/requirements.installed; then
+  .venv/bin/python -m pip install --quiet --require-hashes -r requirements.lock
+  cp requirements.lock .venv/requirements.installed
+fi
+
+# The engine and the package. cargo decides what is stale; a fresh tree costs seconds, an unchanged one nothing.
+newest() { find Cargo.toml Cargo.lock pyproject.toml crates installer -newer .venv/engine.installed -type f -print -quit 2>/dev/null; }
+if [ ! -x .venv/bin/disklab ] || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; then
+  PATH="$PWD/.venv/bin:$PATH" MATURIN_PEP517_ARGS="--locked" \
+    .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+  touch .venv/engine.installed
+fi
