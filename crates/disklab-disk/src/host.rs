@@ -2,78 +2,13 @@
 //!
 //! This first version grants everything at once; the layers replace its inside, not its face.
 
-use disklab_units::{Duration, Instant};
-use serde::{Deserialize, Serialize};
+use disklab_units::{Bytes, Duration, Instant};
 
+use crate::counters::{Operations, VolumeCounters};
+use crate::fault::{Change, Fault};
 use crate::io::{Completion, Destaged, Io, Outcome, VolumeId};
-use crate::profile::{Caching, HostProfile, Latency, Limit, Medium, VolumeProfile};
-
-/// A profile or a change that the model refuses: every reason, each with its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// One sentence each: place, value, rule, way out.
-    pub reasons: Vec<String>,
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.reasons.join("\n"))
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-/// A change of a running volume. Absent fields stay as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Change {
-    /// New limits of each disk of the volume. Credits keep their level, cut to the new capacity.
-    #[serde(default)]
-    pub limits: Option<Vec<Limit>>,
-    /// New service times of each disk.
-    #[serde(default)]
-    pub latency: Option<Latency>,
-    /// New host caching. Leaving ReadWrite destages; leaving the cache empties the volume's part.
-    #[serde(default)]
-    pub caching: Option<Caching>,
-    /// Credits left in each I/O bucket, in I/Os.
-    #[serde(default)]
-    pub credit_ios: Option<u64>,
-    /// Credits left in each byte bucket, in bytes.
-    #[serde(default)]
-    pub credit_bytes: Option<u64>,
-}
-
-/// Something going wrong, or being mended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
-pub enum Fault {
-    /// This share of the volume's I/Os fails, in parts per million.
-    ErrorRate {
-        /// 0 to 1 000 000.
-        ppm: u32,
-    },
-    /// Service times of one disk (or all) are multiplied by `permille / 1000`.
-    Slow {
-        /// 1000 is as promised.
-        permille: u32,
-        /// Which disk of the stripe; absent: all.
-        #[serde(default)]
-        disk: Option<u32>,
-    },
-    /// Nothing completes for this long; absent: until mended.
-    Stall {
-        /// Nanoseconds.
-        #[serde(default)]
-        for_ns: Option<u64>,
-    },
-    /// The host dies: every I/O of every volume fails, caches are gone.
-    HostFailure,
-    /// The VM is stopped and deallocated after a clean flush: local data gone, caches empty.
-    Deallocate,
-    /// Mends everything above: the VM runs again, on a new host when the old one died.
-    Recover,
-}
+use crate::profile::{HostProfile, Medium, VolumeProfile};
+use crate::refusal::Refusal;
 
 /// The model of one host. Pure: time is an argument, randomness comes from the profile's seed.
 ///
@@ -162,4 +97,41 @@ impl Host {
     pub fn medium(&self, volume: VolumeId) -> Medium {
         self.profile.volumes[volume.0 as usize].disks[0].medium
     }
+    /// The profile of a volume as it is now, changes included; `None`: no longer attached.
+    pub fn volume(&self, volume: VolumeId) -> Option<&VolumeProfile> {
+        self.profile.volumes.get(volume.0 as usize)
+    }
+
+    /// The attached volumes, in order of attachment.
+    pub fn volumes(&self) -> impl Iterator<Item = (VolumeId, &VolumeProfile)> {
+        (0..).map(VolumeId).zip(&self.profile.volumes)
+    }
+
+    /// What is wrong with a volume now: the faults that were injected and not mended.
+    pub fn faults(&self, _volume: VolumeId) -> Vec<Fault> {
+        Vec::new()
+    }
+
+    /// What a volume did up to now and which limits held it up.
+    pub fn counters(&self, _now: Instant, _volume: VolumeId) -> VolumeCounters {
+        VolumeCounters {
+            operations: Operations::default(),
+            in_flight: 0,
+            queued: 0,
+            cache: None,
+            limits: Vec::new(),
+        }
+    }
+
+    /// Appends the ranges that a host failure would lose now: acknowledged by a ReadWrite cache, not
+    /// yet destaged. In units of whole 4 KiB sectors, ascending, at most 4 GiB each. Ask before
+    /// injecting [`Fault::HostFailure`]; afterwards there are none.
+    pub fn dirty_ranges(&self, _volume: VolumeId, _out: &mut Vec<Destaged>) {}
+
+    /// Fills the host cache with a range of a volume, as reads at some earlier time would have done.
+    /// Takes no time and no tokens; does nothing without host caching.
+    pub fn warm(&mut self, _now: Instant, _volume: VolumeId, _offset: Bytes, _len: Bytes) {}
+
+    /// Empties a volume's part of the host cache, except what is dirty.
+    pub fn drop_cache(&mut self, _now: Instant, _volume: VolumeId) {}
 }

@@ -1,0 +1,50 @@
+//! Why the model refuses a profile or a change: reasons as data.
+
+use std::fmt;
+
+/// One broken rule. The parts are those of an error on the control socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Where: a path into the profile, such as `volumes.data.disks[0].limits[1].per_s`.
+    pub place: String,
+    /// What stands there.
+    pub value: String,
+    /// The rule that it breaks.
+    pub rule: String,
+    /// What to do instead.
+    pub way_out: String,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reason {
+            place,
+            value,
+            rule,
+            way_out,
+        } = self;
+        write!(f, "{place}: {value}: {rule}; {way_out}")
+    }
+}
+
+/// A profile, change or fault that the model refuses, with every reason at once. Nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// At least one.
+    pub reasons: Vec<Reason>,
+}
+
+impl fmt::Display for Refusal {
+    /// One line for each reason.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, reason) in self.reasons.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            reason.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refusal {}
