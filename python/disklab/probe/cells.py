@@ -1,0 +1,164 @@
+"""What a probe measures: one cell for each profile, direction and block size."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from disklab.errors import Problem, UserError
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+PERCENTILES: tuple[float, ...] = (
+    1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99,
+)  # fmt: skip
+"""Which latency percentiles are kept: those that fio prints by default, and so those published."""
+
+
+class Profile(str, Enum):
+    """How the load is offered; both are closed loops, as fio's are."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+@dataclass(frozen=True)
+class Load:
+    """A closed loop: `jobs` processes that each keep `depth` I/Os outstanding."""
+
+    jobs: int
+    depth: int
+
+    @property
+    def outstanding(self) -> int:
+        """How many I/Os are outstanding in all."""
+        return self.jobs * self.depth
+
+
+LOADS: dict[Profile, Load] = {
+    Profile.SYNC: Load(jobs=1, depth=1),
+    Profile.ASYNC: Load(jobs=4, depth=256),
+}
+"""**Source:** tomaskubica.cz 2020-09, "Azure VM and fast local disks": sync and async fio jobs."""
+
+
+class Direction(str, Enum):
+    """fio's `rw`, as far as a probe uses it; a mixture would blur whose latency it is."""
+
+    RANDREAD = "randread"
+    RANDWRITE = "randwrite"
+    READ = "read"
+    WRITE = "write"
+
+    @property
+    def writes(self) -> bool:
+        """Whether the cell changes data."""
+        return self in (Direction.RANDWRITE, Direction.WRITE)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: a load, a direction and a block size."""
+
+    profile: Profile
+    direction: Direction
+    block_bytes: int
+
+    @property
+    def load(self) -> Load:
+        """The closed loop of the profile."""
+        return LOADS[self.profile]
+
+    @property
+    def title(self) -> str:
+        """What people call it, such as `sync randread 4k`."""
+        return f"{self.profile.value} {self.direction.value} {format_size(self.block_bytes)}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure and for how long."""
+
+    cells: tuple[Cell, ...]
+    duration_s: float
+    """Measured time of each cell."""
+    size_bytes: int
+    """The region: written before reads are measured, and then the range of the random offsets."""
+    engine: str = "libaio"
+
+
+ENGINES = ("libaio", "io_uring")
+"""fio's asynchronous engines; libaio is the one of the published measurements."""
+
+DEFAULT_BLOCKS = (4 * KIB, 8 * KIB, MIB)
+QUICK_BLOCKS = (4 * KIB, MIB)  # the smallest tells IOPS, the largest MB/s
+DEFAULT_DURATION_S = 5.0
+QUICK_DURATION_S = 2.0
+DEFAULT_SIZE_BYTES = GIB
+QUICK_SIZE_BYTES = 256 * MIB
+
+
+def cells(
+    profiles: tuple[Profile, ...], directions: tuple[Direction, ...], blocks: tuple[int, ...]
+) -> tuple[Cell, ...]:
+    """Return the matrix; reads come before writes, so that they find the disk as it was filled."""
+    ordered = sorted(directions, key=lambda direction: direction.writes)
+    return tuple(
+        Cell(profile, direction, block)
+        for profile in profiles
+        for direction in ordered
+        for block in blocks
+    )
+
+
+SIZE = re.compile(r"^\s*(\d+)\s*(?:([kmgt])(?:i?b)?|b)?\s*$", re.IGNORECASE)
+SIZE_FACTOR = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
+
+
+def parse_size(text: str, place: str) -> int:
+    """Return bytes for `4k`, `1M`, `64GiB`: powers of 1024, as fio reads them."""
+    found = SIZE.match(text)
+    bytes_ = int(found[1]) * SIZE_FACTOR.get((found[2] or "").lower(), 1) if found else 0
+    if bytes_ <= 0:
+        raise UserError(
+            Problem(place, text, "is no size", "write a number with k, M or G, such as 4k or 1GiB")
+        )
+    return bytes_
+
+
+def parse_block(text: str, place: str = "--bs") -> int:
+    """Return the bytes of a block size that O_DIRECT and the model accept: 4 KiB to 4 MiB."""
+    block = parse_size(text, place)
+    # Disks with 4096-byte sectors refuse smaller ones; larger than 4 MiB no kernel sends as one.
+    if block % (4 * KIB) or block > 4 * MIB:
+        rule = "a block is a multiple of 4 KiB and at most 4 MiB"
+        raise UserError(Problem(place, text, rule, "use 4k, 8k, 64k or 1M"))
+    return block
+
+
+DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?\s*$")
+DURATION_FACTOR = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+# fio samples bandwidth every 500 ms; below one second its figures are noise.
+MIN_DURATION_S = 1.0
+MAX_DURATION_S = 24 * 3600.0
+
+
+def parse_duration(text: str, place: str = "--duration") -> float:
+    """Return seconds for `60s`, `2m`, `1500ms` or a bare number of seconds."""
+    found = DURATION.match(text)
+    seconds = float(found[1]) * DURATION_FACTOR[found[2] or "s"] if found else 0.0
+    if not MIN_DURATION_S <= seconds <= MAX_DURATION_S:
+        rule = "a cell is measured for one second to one day"
+        raise UserError(Problem(place, text, rule, "write for example 5s, 60s or 2m"))
+    return seconds
+
+
+def format_size(bytes_: int) -> str:
+    """Return fio's short form: `4k`, `1M`, `2G`; bytes when it is none of them."""
+    for unit, factor in (("G", GIB), ("M", MIB), ("k", KIB)):
+        if bytes_ >= factor and bytes_ % factor == 0:
+            return f"{bytes_ // factor}{unit}"
+    return str(bytes_)

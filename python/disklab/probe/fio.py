@@ -1,0 +1,217 @@
+"""Runs fio and reads what it measured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from disklab.errors import MachineError, Problem, UserError
+from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
+
+Tick = Callable[[float], None]
+"""Called with the seconds since the start, a few times a second."""
+
+POLL_S = 0.2
+# A disk that serves one I/O a second still drains depth 256 x 4 jobs through a queue of 128 in
+# this time; what takes longer is stalled.
+DRAIN_S = 60.0
+FILL_DEPTH = 8
+FILL_FLOOR_BYTES_PER_S = 2 * MIB  # the smallest disk of the catalogue writes ten times faster
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Completion latencies in nanoseconds, from submission to completion (fio's `clat`)."""
+
+    mean_ns: float
+    min_ns: int
+    max_ns: int
+    percentiles_ns: dict[float, int]
+    """By [`PERCENTILES`]; fio's histogram bins are up to 1.6 % wide."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What fio measured in one cell."""
+
+    cell: Cell
+    ios: int
+    iops: float
+    bytes_per_s: float
+    runtime_s: float
+    latency: Latency
+    fio_version: str
+    command: tuple[str, ...]
+
+
+def find_fio(engine: str) -> Path:
+    """Return fio's path; a clear error when it or its engine is missing."""
+    found = shutil.which("fio")
+    if found is None:
+        way_out = "install it: apt-get install fio, or dnf install fio"
+        raise UserError(Problem("disklab probe", "fio", "the probe runs fio, not found", way_out))
+    listing = subprocess.run([found, "--enghelp"], capture_output=True, text=True, check=False)
+    engines = {line.strip() for line in listing.stdout.splitlines()}
+    if engine not in engines:
+        way_out = "choose another --engine, or install a fio that was built with it"
+        raise UserError(Problem("--engine", engine, "this fio does not have it", way_out))
+    return Path(found)
+
+
+@dataclass(frozen=True)
+class Job:
+    """fio on one region, as often as it is needed."""
+
+    program: Path
+    path: Path
+    """The device or file that fio opens."""
+    writable: bool
+    """False: fio itself is told to refuse every write."""
+    plan: Plan
+
+    def measure(self, cell: Cell, tick: Tick) -> Measurement:
+        """Run one cell."""
+        command = self.cell_command(cell)
+        return parse(run(command, self.plan.duration_s + DRAIN_S, tick), cell, command)
+
+    def fill(self, tick: Tick) -> None:
+        """Write the whole region, so that no later read finds a hole (METHODOLOGY rule 3)."""
+        limit_s = self.plan.size_bytes / FILL_FLOOR_BYTES_PER_S + DRAIN_S
+        run(self.fill_command(), limit_s, tick)
+
+    def cell_command(self, cell: Cell) -> tuple[str, ...]:
+        """Return the command line that measures `cell`.
+
+        No ramp_time: fio 3.33 then counts I/Os that straddle its end in the bytes but not in the
+        I/Os, and at depth 256 the two rates of a short run differ by a quarter.
+        """
+        return (
+            str(self.program),
+            *(() if self.writable else ("--readonly",)),
+            "--output-format=json",
+            "--name=probe",
+            f"--filename={self.path}",
+            f"--size={self.plan.size_bytes}",
+            f"--rw={cell.direction.value}",
+            f"--bs={cell.block_bytes}",
+            f"--ioengine={self.plan.engine}",
+            "--direct=1",
+            f"--iodepth={cell.load.depth}",
+            f"--numjobs={cell.load.jobs}",
+            "--group_reporting",
+            "--time_based",
+            f"--runtime={round(self.plan.duration_s * 1000)}ms",
+            "--allow_file_create=0",
+            f"--percentile_list={':'.join(format(p, 'g') for p in PERCENTILES)}",
+        )
+
+    def fill_command(self) -> tuple[str, ...]:
+        """Return the command line that writes every byte of the region once, in order."""
+        return (
+            str(self.program),
+            "--output-format=json",
+            "--name=fill",
+            f"--filename={self.path}",
+            f"--size={self.plan.size_bytes}",
+            "--rw=write",
+            f"--bs={MIB}",
+            f"--ioengine={self.plan.engine}",
+            "--direct=1",
+            f"--iodepth={FILL_DEPTH}",
+            "--end_fsync=1",
+            # Incompressible and never the same twice: a disk must not make a hole or a copy of it.
+            "--refill_buffers",
+        )
+
+
+def run(command: Sequence[str], limit_s: float, tick: Tick) -> dict[str, Any]:
+    """Run fio to its end and return its report; on any exception, stop fio before passing it on."""
+    started = time.monotonic()
+    # Its own session: Ctrl-C reaches us alone, and we stop fio in order.
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        while True:
+            try:
+                output, complaints = process.communicate(timeout=POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                elapsed_s = time.monotonic() - started
+                if elapsed_s > limit_s:
+                    raise MachineError(
+                        f"fio did not end within {limit_s:.0f} s: the device seems to be stalled "
+                        "(`disklab disk show` tells, when it is one of ours)"
+                    ) from None
+                tick(elapsed_s)
+    except BaseException:
+        stop(process)
+        raise
+    return read_report(command, process.returncode, output, complaints)
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End fio and its jobs; an I/O that hangs in the kernel is not waited for beyond seconds."""
+    for number, patience_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.communicate(timeout=patience_s)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def read_report(
+    command: Sequence[str], returncode: int, output: str, complaints: str
+) -> dict[str, Any]:
+    """Return fio's JSON, or raise what it complained of."""
+    start = output.find("{")  # fio prints warnings before its report
+    report: dict[str, Any] = {}
+    if start >= 0:
+        try:
+            report = json.loads(output[start:])
+        except json.JSONDecodeError:
+            report = {}
+    errors = [job for job in report.get("jobs", []) if job.get("error")]
+    if returncode != 0 or errors or not report:
+        said = "; ".join(line for line in complaints.splitlines() if line.strip()) or output[:400]
+        raise MachineError(
+            f"fio failed (exit code {returncode}): {said}\ncommand: {' '.join(command)}"
+        )
+    return report
+
+
+def parse(report: dict[str, Any], cell: Cell, command: Sequence[str]) -> Measurement:
+    """Return the cell's figures from fio's JSON report."""
+    (job,) = report["jobs"]  # --group_reporting merges the jobs' histograms into one
+    side = job["write" if cell.direction.writes else "read"]
+    latency = side["clat_ns"]
+    found = {float(key): int(value) for key, value in latency.get("percentile", {}).items()}
+    if not side["total_ios"] or set(found) != set(PERCENTILES):
+        raise MachineError(
+            f"{cell.title}: no I/O completed while fio measured; the device is stalled or too slow "
+            "for this duration: give a longer --duration"
+        )
+    return Measurement(
+        cell=cell,
+        ios=int(side["total_ios"]),
+        iops=float(side["iops"]),
+        bytes_per_s=float(side["bw_bytes"]),
+        runtime_s=side["runtime"] / 1000,
+        latency=Latency(
+            mean_ns=float(latency["mean"]),
+            min_ns=int(latency["min"]),
+            max_ns=int(latency["max"]),
+            percentiles_ns={p: found[p] for p in PERCENTILES},
+        ),
+        fio_version=str(report["fio version"]),
+        command=tuple(command),
+    )

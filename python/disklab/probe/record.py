@@ -1,0 +1,106 @@
+"""The JSON form of a probe's results: one object a cell, in the shape of every disklab trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from disklab.probe.promise import Promise
+from disklab.probe.run import CellResult
+from disklab.probe.verdict import Telemetry, Verdict
+
+RECORD_FORMAT = 1
+
+
+def record(result: CellResult, trial: int, experiment: str | None = None) -> dict[str, Any]:
+    """Return the JSON object of one cell: the shape of every disklab trial, plus the probe's keys.
+
+    Latencies are fio's completion latencies in milliseconds. The loop is closed: service time is
+    response time.
+    """
+    measured, cell = result.measurement, result.cell
+    latency = {
+        "mean": ms(measured.latency.mean_ns),
+        "min": ms(measured.latency.min_ns),
+        **{f"p{p:g}": ms(ns) for p, ns in measured.latency.percentiles_ns.items()},
+        "max": ms(measured.latency.max_ns),
+    }
+    side = "write" if cell.direction.writes else "read"
+    waits = result.telemetry.waits if result.telemetry else ()
+    longest = waits[0] if waits and waits[0].delayed_ns else None
+    return {
+        "format": RECORD_FORMAT,
+        "experiment": experiment,
+        "mode": "probe",
+        "trial": trial,
+        "repeat": 0,
+        "factors": {
+            "subject": result.subject,
+            "profile": cell.profile.value,
+            "rw": cell.direction.value,
+            "bs_bytes": cell.block_bytes,
+        },
+        "loop": {"kind": "closed", "jobs": cell.load.jobs, "depth": cell.load.depth},
+        "ops_per_s": round(measured.iops, 2),
+        "mb_per_s": round(measured.bytes_per_s / 1e6, 3),
+        "latency_ms": latency,
+        "per_operation": {side: {"ops": measured.ios, "latency_ms": latency}},
+        "bottleneck": {"resource": longest.limit} if longest else None,
+        "promise": promise_record(result.promise),
+        "verdict": verdict_record(result.verdict),
+        "telemetry": telemetry_record(result.telemetry),
+        "condition": result.condition,
+        "duration_s": measured.runtime_s,
+        "fio": {"version": measured.fio_version, "command": list(measured.command)},
+        "valid": not result.invalid,
+        "warnings": [*result.invalid, *result.warnings],
+    }
+
+
+def ms(ns: float) -> float:
+    """Return milliseconds with nanosecond resolution."""
+    return round(ns / 1e6, 6)
+
+
+def promise_record(owed: Promise | None) -> dict[str, Any] | None:
+    """Return the JSON form of a promise."""
+    if owed is None:
+        return None
+    by_percentile = owed.percentiles_ns or {}
+    return {
+        "ops_per_s": round(owed.iops, 2),
+        "mb_per_s": round(owed.bytes_per_s / 1e6, 3),
+        "bound_by": owed.bound_by,
+        "hit_ratio": owed.hit_ratio,
+        "latency_ms": {f"p{p:g}": ms(ns) for p, ns in by_percentile.items()} or None,
+    }
+
+
+def verdict_record(judged: Verdict | None) -> dict[str, Any] | None:
+    """Return the JSON form of a verdict."""
+    if judged is None:
+        return None
+    return {
+        "outcome": judged.outcome.value,
+        "quantity": judged.quantity,
+        "deviation_ratio": round(judged.deviation_ratio, 4),
+        "held_back_by": judged.held_back_by,
+    }
+
+
+def telemetry_record(seen: Telemetry | None) -> dict[str, Any]:
+    """Return the JSON form of the emulator's counters over the cell; empty when there are none."""
+    if seen is None:
+        return {}
+    return {
+        "hit_ratio": seen.hit_ratio,
+        "late_ratio": round(seen.late_ratio, 6),
+        "limits": [
+            {
+                "limit": wait.limit,
+                "delayed_ios": wait.delayed_ios,
+                "delayed_ms": ms(wait.delayed_ns),
+                "credits_left": wait.credits_left,
+            }
+            for wait in seen.waits
+        ],
+    }

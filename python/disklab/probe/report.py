@@ -1,0 +1,78 @@
+"""Shows finished results: tables and charts in the terminal, a chart in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from disklab.probe import plot, tables, wording
+from disklab.probe.cells import Profile
+from disklab.probe.charts import write_chart
+from disklab.probe.request import Output
+from disklab.probe.run import CellResult
+
+# Where there is no terminal to ask: wide enough that no figure of the tables wraps.
+PLAIN_WIDTH = 150
+
+
+def console() -> Console:
+    """Return the console for results."""
+    made = Console()
+    return made if made.is_terminal else Console(width=PLAIN_WIDTH)
+
+
+def show_results(results: Sequence[CellResult], output: Output) -> None:
+    """Show the results, unless JSON lines have told them, and write the chart when asked."""
+    if not output.json:
+        show(results, console())
+    if output.chart is not None:
+        write_chart(results, output.chart)
+        Console(stderr=True).print(f"chart: {output.chart}", highlight=False, soft_wrap=True)
+
+
+def show(results: Sequence[CellResult], out: Console) -> None:
+    """Print the table, the curves of the smallest block, the rates, and the verdict in a line."""
+    out.print(tables.results_table(results))
+    for block in curve_blocks(results):
+        out.print(*block, sep="\n", highlight=False)
+    rates = [r for r in results if r.cell.profile is Profile.ASYNC]
+    if rates:
+        out.print(Text("\nfour jobs, depth 256 each; ┃ is the promise", style="bold"))
+        out.print(*plot.bars([bar(r, results) for r in rates]), sep="\n", highlight=False)
+    out.print()
+    for condition in tables.conditions(results):
+        out.print(condition, highlight=False, markup=False, style="dim")
+    for line in tables.summary(results):
+        out.print(line, highlight=False)
+
+
+def curve_blocks(results: Sequence[CellResult]) -> list[list[Text]]:
+    """Return the percentile chart of the smallest block: a curve for each subject and direction."""
+    depth_one = [r for r in results if r.cell.profile is Profile.SYNC]
+    if not depth_one:
+        return []
+    smallest = min(r.cell.block_bytes for r in depth_one)
+    curves = {
+        name(r, results, r.cell.direction.value): r.measurement.latency.percentiles_ns
+        for r in depth_one
+        if r.cell.block_bytes == smallest
+    }
+    size = next(r.cell for r in depth_one if r.cell.block_bytes == smallest).title.split()[-1]
+    title = Text(f"\nlatency by percentile, one job, depth 1, {size}", style="bold")
+    return [[title, *plot.percentile_curves(curves)]]
+
+
+def name(result: CellResult, among: Sequence[CellResult], cell: str) -> str:
+    """Return the cell's name, with the subject in front when there are several."""
+    several = len({r.subject for r in among}) > 1
+    return f"{result.subject} {cell}" if several else cell
+
+
+def bar(result: CellResult, among: Sequence[CellResult]) -> tuple[str, float, float | None, str]:
+    """Return the entry of one loaded cell, in bytes per second: one scale for all block sizes."""
+    cell, got, owed = result.cell, result.measurement, result.promise
+    label = name(result, among, " ".join(cell.title.split()[1:]))
+    figure = f"{wording.iops(got.iops)} IOPS, {wording.mb_per_s(got.bytes_per_s)} MB/s"
+    return label, got.bytes_per_s, owed.bytes_per_s if owed else None, figure

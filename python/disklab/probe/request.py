@@ -1,0 +1,124 @@
+"""What the user asked of the probe, checked before anything happens on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from disklab.errors import Problem, UserError
+from disklab.probe import cells
+from disklab.probe.cells import Direction, Plan, Profile
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line's options as given; None where the default stands."""
+
+    profile: str = "both"
+    directions: str | None = None
+    blocks: str | None = None
+    duration: str | None = None
+    size: str | None = None
+    engine: str = "libaio"
+    quick: bool = False
+
+
+def plan_of(request: Request) -> Plan:
+    """Return the plan, or a user error with every option that is wrong."""
+    problems: list[Problem] = []
+
+    def checked(parse: Callable[[], Item], instead: Item) -> Item:
+        try:
+            return parse()
+        except UserError as error:
+            problems.extend(error.problems)
+            return instead
+
+    quick = request.quick
+    default_blocks = cells.QUICK_BLOCKS if quick else cells.DEFAULT_BLOCKS
+    default_s = cells.QUICK_DURATION_S if quick else cells.DEFAULT_DURATION_S
+    default_bytes = cells.QUICK_SIZE_BYTES if quick else cells.DEFAULT_SIZE_BYTES
+    blocks, duration, size = request.blocks, request.duration, request.size
+    plan = Plan(
+        cells=cells.cells(
+            checked(lambda: profiles_of(request.profile), ()),
+            checked(lambda: directions_of(request.directions), ()),
+            checked(lambda: blocks_of(blocks), ()) if blocks else default_blocks,
+        ),
+        duration_s=checked(lambda: cells.parse_duration(duration), 0.0) if duration else default_s,
+        size_bytes=checked(lambda: size_of(size), 0) if size else default_bytes,
+        engine=checked(lambda: engine_of(request.engine), ""),
+    )
+    if problems:
+        raise UserError(*problems)
+    largest = max(cell.block_bytes for cell in plan.cells)
+    if plan.size_bytes < largest:
+        rule = f"the region is smaller than one block of {cells.format_size(largest)}"
+        raise UserError(Problem("--size", str(request.size), rule, "give a larger one"))
+    return plan
+
+
+def parts(text: str) -> list[str]:
+    """Split a comma list and drop repetitions."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def profiles_of(text: str) -> tuple[Profile, ...]:
+    """Return the profiles named by `sync`, `async` or `both`."""
+    if text == "both":
+        return (Profile.SYNC, Profile.ASYNC)
+    return (one_of(Profile, text, "--profile", ["sync", "async", "both"]),)
+
+
+def directions_of(text: str | None) -> tuple[Direction, ...]:
+    """Return the directions of a comma list; random reads and writes when there is none."""
+    if text is None:
+        return (Direction.RANDREAD, Direction.RANDWRITE)
+    names = [direction.value for direction in Direction]
+    return tuple(one_of(Direction, part, "--rw", names) for part in parts(text))
+
+
+EnumItem = TypeVar("EnumItem", Profile, Direction)
+
+
+def one_of(kind: type[EnumItem], text: str, place: str, names: Sequence[str]) -> EnumItem:
+    """Return the item of that name."""
+    try:
+        return kind(text)
+    except ValueError:
+        rule = "the probe does not know it"
+        raise UserError(Problem(place, text, rule, f"choose {', '.join(names)}")) from None
+
+
+def blocks_of(text: str) -> tuple[int, ...]:
+    """Return the block sizes of a comma list, smallest first."""
+    return tuple(sorted(cells.parse_block(part) for part in parts(text)))
+
+
+def size_of(text: str) -> int:
+    """Return the region's size, rounded down to whole MiB as O_DIRECT needs."""
+    size = cells.parse_size(text, "--size")
+    if size < cells.MIB:
+        raise UserError(Problem("--size", text, "the region has at least 1 MiB", "give 1GiB"))
+    return size // cells.MIB * cells.MIB
+
+
+def engine_of(text: str) -> str:
+    """Return the fio engine of that name."""
+    if text not in cells.ENGINES:
+        way_out = f"choose {' or '.join(cells.ENGINES)}"
+        raise UserError(Problem("--engine", text, "the probe does not use it", way_out))
+    return text
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the results go, beside the terminal."""
+
+    json: bool = False
+    folder: Path | None = None
+    chart: Path | None = None

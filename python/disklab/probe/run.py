@@ -1,0 +1,158 @@
+"""Probes one subject cell by cell and tells what happens as typed events; prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from disklab.probe import verdict
+from disklab.probe.cells import Cell, Plan
+from disklab.probe.fio import Job, Measurement
+from disklab.probe.promise import Attached, Promise, State, promise
+from disklab.probe.target import Region
+from disklab.probe.verdict import Telemetry, Verdict
+
+Show = Callable[[], Mapping[str, Any]]
+"""Returns the `show` answer of the control socket for the volume."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the disk behind a region: its profile, and its counters when it is ours."""
+
+    attached: Attached
+    show: Show | None = None
+    envelope: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is probed, under the name that the results carry."""
+
+    name: str
+    region: Region
+    known: Known | None = None
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One cell: what was measured, what was owed, and the judgement."""
+
+    subject: str
+    condition: str
+    measurement: Measurement
+    promise: Promise | None = None
+    verdict: Verdict | None = None
+    telemetry: Telemetry | None = None
+    invalid: tuple[str, ...] = ()
+    """Why the cell says nothing about the disk; empty: valid."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def cell(self) -> Cell:
+        """The measured cell."""
+        return self.measurement.cell
+
+
+@dataclass(frozen=True)
+class FillStarted:
+    """The region is being written."""
+
+    subject: str
+    bytes_: int
+    expected_s: float
+
+
+@dataclass(frozen=True)
+class CellStarted:
+    """A cell has begun."""
+
+    subject: str
+    cell: Cell
+    expected_s: float
+
+
+@dataclass(frozen=True)
+class StepProgress:
+    """The current step goes on."""
+
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class CellEnded:
+    """A cell has been measured and judged."""
+
+    result: CellResult
+
+
+Event = FillStarted | CellStarted | StepProgress | CellEnded
+Listener = Callable[[Event], None]
+
+# Only the progress bar uses it: a P30's promise, when the disk is unknown.
+EXPECTED_FILL_BYTES_PER_S = 200e6
+
+
+def expected_fill_s(plan: Plan) -> float:
+    """Return a guess of how long writing the region takes."""
+    return plan.size_bytes / EXPECTED_FILL_BYTES_PER_S
+
+
+def runnable(plan: Plan, region: Region) -> Plan:
+    """Return the plan as the region allows it: its size, and reads alone if it is read only."""
+    cells = tuple(c for c in plan.cells if region.writable or not c.direction.writes)
+    return replace(plan, cells=cells, size_bytes=region.size_bytes)
+
+
+def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[CellResult, ...]:
+    """Fill the region when it may be written, then measure each cell of the plan."""
+    plan = runnable(plan, subject.region)
+    region = subject.region
+    job = Job(program, region.path, region.writable, plan)
+    if region.writable:
+        tell(FillStarted(subject.name, region.size_bytes, expected_fill_s(plan)))
+        job.fill(lambda elapsed_s: tell(StepProgress(elapsed_s)))
+    results = []
+    for cell in plan.cells:
+        tell(CellStarted(subject.name, cell, plan.duration_s))
+        result = probe_cell(job, subject, cell, tell)
+        tell(CellEnded(result))
+        results.append(result)
+    return tuple(results)
+
+
+def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellResult:
+    """Measure one cell and hold it against what is known of the disk."""
+    known, region = subject.known, subject.region
+    before = known.show() if known and known.show else None
+    measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
+    if known is None:
+        return CellResult(subject.name, region.condition, measured)
+    seen = verdict.telemetry(before, known.show()) if before and known.show else None
+    # `disk set` may have changed the disk since the last cell: what counts is how it was now.
+    attached = replace(known.attached, volume=before["profile"]) if before else known.attached
+    state = State(
+        hit_ratio=seen.hit_ratio if seen else None,
+        credits_left=credits_left(before) if before else {},
+    )
+    owed = promise(attached, cell, job.plan, state)
+    return CellResult(
+        subject=subject.name,
+        condition=region.condition,
+        measurement=measured,
+        promise=owed,
+        verdict=verdict.judge(measured, owed, seen, known.envelope),
+        telemetry=seen,
+        invalid=verdict.invalid_reasons(seen),
+    )
+
+
+def credits_left(shown: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """Return the credits of each bursting limit by (place, unit)."""
+    return {
+        (limit["place"], limit["unit"]): float(limit["credits"]["left"])
+        for limit in verdict.limits(shown)
+        if limit.get("credits")
+    }

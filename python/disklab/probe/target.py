@@ -1,0 +1,189 @@
+"""What may be probed, and how: the safety rules stand here.
+
+A directory gets a temporary file of the probe's own. An existing file and a device that disklab did
+not create are read and never written, whatever the flags. A device of ours is written when nobody
+uses it and nothing lies on it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from disklab.errors import Problem, UserError
+from disklab.probe.cells import MIB, Plan, format_size
+
+# Beyond the region itself: what a file system needs for its own blocks while the file grows.
+SPARE_BYTES = 16 * MIB
+
+
+@dataclass(frozen=True)
+class Region:
+    """What fio opens, and what it may do there."""
+
+    path: Path
+    """The device or file that fio opens."""
+    shown: str
+    """How the user named it."""
+    size_bytes: int
+    writable: bool
+    condition: str
+    """How the region was made ready before reads are measured, for the report."""
+
+
+def check_readable(place: str, path: Path) -> os.stat_result:
+    """Return the path's status; a user error when it does not exist or may not be read."""
+    try:
+        status = path.stat()
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except FileNotFoundError:
+        way_out = (
+            "name a directory, a file or a block device; or --disk azure/P30 for an emulated one"
+        )
+        raise UserError(Problem(place, str(path), "does not exist", way_out)) from None
+    except PermissionError:
+        way_out = "run disklab as root, or choose a place that you may read"
+        raise UserError(Problem(place, str(path), "may not be read by you", way_out)) from None
+    return status
+
+
+@contextmanager
+def open_region(path: Path, plan: Plan, *, ours: bool, destroy_data: bool) -> Iterator[Region]:
+    """Yield the region to probe at `path`; leave nothing behind when it closes.
+
+    `ours` says that `path` is a device that disklab made, proven by its backing file.
+    """
+    place = "disklab probe PATH"
+    status = check_readable(place, path)
+    if stat.S_ISDIR(status.st_mode):
+        with open_temporary(path, plan) as region:
+            yield region
+    elif stat.S_ISREG(status.st_mode):
+        yield open_file(path, status, plan)
+    elif stat.S_ISBLK(status.st_mode):
+        yield open_device(path, plan, ours=ours, destroy_data=destroy_data)
+    else:
+        rule = "is neither a directory, nor a file, nor a block device"
+        raise UserError(Problem(place, str(path), rule, "name one of these"))
+
+
+@contextmanager
+def open_temporary(directory: Path, plan: Plan) -> Iterator[Region]:
+    """Yield a file of the probe's own in `directory`.
+
+    The file has no name while it is probed, so that not even kill -9 leaves one behind; fio opens
+    it through this process.
+    """
+    place = "disklab probe PATH"
+    if not os.access(directory, os.W_OK | os.X_OK):
+        way_out = "choose a directory that you may write to, or run disklab as root"
+        raise UserError(Problem(place, str(directory), "may not be written by you", way_out))
+    space = os.statvfs(directory)
+    available_bytes = space.f_bavail * space.f_frsize
+    if available_bytes < plan.size_bytes + SPARE_BYTES:
+        rule = (
+            f"{available_bytes // MIB} MiB are free, the probe needs "
+            f"{(plan.size_bytes + SPARE_BYTES) // MIB} MiB"
+        )
+        raise UserError(Problem(place, str(directory), rule, "give a smaller --size"))
+    descriptor, name = tempfile.mkstemp(prefix=".disklab-probe-", dir=directory)
+    try:
+        check_direct(directory, name)
+    finally:
+        os.unlink(name)
+    try:
+        os.ftruncate(descriptor, plan.size_bytes)
+        through_us = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        condition = "own file, written in full before the first read"
+        yield Region(
+            through_us, str(directory), plan.size_bytes, writable=True, condition=condition
+        )
+    finally:
+        os.close(descriptor)
+
+
+def check_direct(shown: Path, name: str | Path) -> None:
+    """Refuse a file system without O_DIRECT: its page cache would be measured, not its disk."""
+    try:
+        os.close(os.open(name, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        rule = "its file system does not support O_DIRECT, so its page cache would be measured"
+        way_out = "choose a directory on a disk's file system (ext4, xfs)"
+        raise UserError(Problem("disklab probe PATH", str(shown), rule, way_out)) from None
+
+
+def open_file(path: Path, status: os.stat_result, plan: Plan) -> Region:
+    """Return an existing file as a region that is only read: its content is its owner's."""
+    check_direct(path, path)
+    size_bytes = fitting_size(path, status.st_size, plan)
+    # st_blocks counts units of 512 bytes, whatever the file system's block.
+    holes = status.st_blocks * 512 < status.st_size
+    condition = "existing file, read only"
+    if holes:
+        condition += "; it has holes, and reading them is no disk read"
+    return Region(path, str(path), size_bytes, writable=False, condition=condition)
+
+
+def open_device(path: Path, plan: Plan, *, ours: bool, destroy_data: bool) -> Region:
+    """Return a block device as a region; written only when it is ours, unused and blank."""
+    size_bytes = fitting_size(path, device_bytes(path), plan)
+    if not ours:
+        condition = "device that disklab did not create: read only, as it was found"
+        return Region(path, str(path), size_bytes, writable=False, condition=condition)
+    place = "disklab probe DEVICE"
+    if in_use(path):
+        rule = "the device is mounted or in use, and writes to it would corrupt what is there"
+        way_out = "name its mount point, where the probe makes a file of its own, or unmount it"
+        raise UserError(Problem(place, str(path), rule, way_out))
+    found = signature(path)
+    if found and not destroy_data:
+        way_out = "name its mount point, or give --destroy-data to overwrite it"
+        raise UserError(Problem(place, str(path), f"holds {found}", way_out))
+    condition = "emulated device, written in full before the first read"
+    return Region(path, str(path), size_bytes, writable=True, condition=condition)
+
+
+def fitting_size(path: Path, size_bytes: int, plan: Plan) -> int:
+    """Return how much of the target is probed: `--size`, or all of it when it is smaller."""
+    largest = max(cell.block_bytes for cell in plan.cells)
+    if size_bytes < largest:
+        rule = f"its {size_bytes} bytes are less than one block of {format_size(largest)}"
+        raise UserError(Problem("disklab probe PATH", str(path), rule, "choose a smaller --bs"))
+    return min(plan.size_bytes, size_bytes)
+
+
+def device_bytes(path: Path) -> int:
+    """Return the size of a block device."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_END)
+    finally:
+        os.close(descriptor)
+
+
+def in_use(path: Path) -> bool:
+    """Return whether the kernel has the device claimed: mounted, in an array, swap."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL))
+    except OSError:
+        return True
+    return False
+
+
+def signature(path: Path) -> str | None:
+    """Return what `blkid` finds on the device, such as `ext4`; None when it finds nothing."""
+    command = ["blkid", "--probe", "--output", "value", "--match-tag", "TYPE", str(path)]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return "what blkid could not tell"
+    # blkid answers 2 for "nothing found", but also, with a complaint, for "could not look".
+    if found.returncode == 2 and not found.stderr.strip():
+        return None
+    return found.stdout.strip() or "what blkid could not tell"

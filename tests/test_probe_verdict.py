@@ -1,0 +1,144 @@
+"""How a measurement is held against a promise, with figures of published runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from disklab.probe.cells import KIB, MIB, PERCENTILES, Cell, Direction, Profile
+from disklab.probe.fio import Latency, Measurement
+from disklab.probe.promise import Promise
+from disklab.probe.verdict import Outcome, invalid_reasons, judge, telemetry
+
+ASYNC_4K = Cell(Profile.ASYNC, Direction.RANDREAD, 4 * KIB)
+ASYNC_1M = Cell(Profile.ASYNC, Direction.RANDREAD, MIB)
+SYNC_4K = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
+MS = 1_000_000
+
+
+def measured(cell: Cell, iops: float, p50_ns: int = MS, p99_ns: int = 2 * MS) -> Measurement:
+    percentiles = {p: p50_ns if p < 99 else p99_ns for p in PERCENTILES}
+    latency = Latency(float(p50_ns), p50_ns, p99_ns, percentiles)
+    return Measurement(
+        cell, round(iops * 60), iops, iops * cell.block_bytes, 60.0, latency, "fio-3.33", ()
+    )
+
+
+def rate(cell: Cell, iops: float, bound_by: str) -> Promise:
+    return Promise(iops, iops * cell.block_bytes, bound_by, None, None)
+
+
+def shown(
+    delays: dict[str, int], *, hits: int = 0, misses: int = 0, late: int = 0
+) -> dict[str, Any]:
+    """The `show` answer of the control socket, as ARCHITECTURE.md fixes it."""
+    limits = [
+        {
+            "place": place,
+            "unit": "ios",
+            "scope": "all",
+            "per_s": 5000,
+            "granted": 0,
+            "delayed_ios": 1 if delayed_ns else 0,
+            "delayed_ns": delayed_ns,
+            "credits": None,
+            "binding": False,
+        }
+        for place, delayed_ns in delays.items()
+    ]
+    return {
+        "counters": {"limits": limits, "cache": {"hit_ios": hits, "miss_ios": misses}},
+        "emulator": {
+            "replies": 100_000 if late or hits else 0,
+            "late_replies": late,
+            "lateness_ns": {"p50": 0, "p99": 250_000, "max": 0},
+        },
+    }
+
+
+# Six equal VMs with four P30 each (20000 IOPS), Azure Samples Cassandra study, 2019.
+@pytest.mark.parametrize(
+    ("iops", "outcome", "words"),
+    [
+        (20400, Outcome.MET, "met (+2%)"),
+        (19400, Outcome.MET, "met (-3%)"),
+        (3063, Outcome.SHORT, "short by 85%"),
+        (8043, Outcome.SHORT, "short by 60%"),
+        (14500, Outcome.SHORT, "short by 28%"),
+        (26000, Outcome.ABOVE, "above by 30%"),
+    ],
+)
+def test_the_good_and_the_bad_hosts_of_a_published_study(
+    iops: float, outcome: Outcome, words: str
+) -> None:
+    verdict = judge(measured(ASYNC_4K, iops), rate(ASYNC_4K, 20000, "disk 20000 IOPS"), None, None)
+    assert verdict.outcome is outcome
+    assert str(verdict).startswith(words)
+
+
+def test_a_short_host_without_any_waiting_is_named_slow() -> None:
+    owed = rate(ASYNC_4K, 20000, "disk 20000 IOPS")
+    verdict = judge(measured(ASYNC_4K, 3063), owed, None, None)
+    assert verdict.held_back_by == "no limit of the profile delayed it: the host itself is slow"
+
+
+def test_the_limit_that_delayed_most_is_named() -> None:
+    before = shown({"disk 0": 5, "vm cached": 0, "vm uncached": 0})
+    after = shown({"disk 0": 10 * MS, "vm cached": 0, "vm uncached": 90_000 * MS})
+    seen = telemetry(before, after)
+    owed = rate(ASYNC_4K, 5000, "disk 0 5000 IOPS")
+    verdict = judge(measured(ASYNC_4K, 4000, p50_ns=10 * MS), owed, seen, None)
+    assert verdict.outcome is Outcome.SHORT
+    assert verdict.held_back_by == "throttled by vm uncached 5000 IOPS (100% of the waiting)"
+
+
+def test_a_byte_cap_is_judged_in_bytes() -> None:
+    owed = rate(ASYNC_1M, 200e6 / MIB, "disk 0 200 MB/s")
+    verdict = judge(measured(ASYNC_1M, 100), owed, None, None)
+    assert verdict.quantity == "MB/s"
+    assert verdict.measured == pytest.approx(100 * MIB)
+
+
+def test_a_long_median_and_a_long_tail_are_short() -> None:
+    owed = Promise(500, 500 * 4096, "latency", dict.fromkeys(PERCENTILES, 2 * MS), None)
+    fine = judge(measured(SYNC_4K, 490, p50_ns=2 * MS), owed, None, None)
+    assert fine.outcome is Outcome.MET
+    slow = judge(measured(SYNC_4K, 490, p50_ns=3 * MS), owed, None, None)
+    assert (slow.outcome, slow.quantity) == (Outcome.SHORT, "p50")
+    tail = judge(measured(SYNC_4K, 490, p50_ns=2 * MS, p99_ns=9 * MS), owed, None, None)
+    assert (tail.outcome, tail.quantity) == (Outcome.SHORT, "p99")
+
+
+def test_a_tail_of_few_samples_is_not_judged() -> None:
+    owed = Promise(50, 50 * 4096, "latency", dict.fromkeys(PERCENTILES, 2 * MS), None)
+    # 50/s for 60 s are 3000 samples, 30 of them beyond p99.
+    few = judge(measured(SYNC_4K, 50, p50_ns=2 * MS, p99_ns=9 * MS), owed, None, None)
+    assert few.outcome is Outcome.MET
+
+
+ENVELOPE = {"p50_ns": 60_000, "p99_ns": 150_000, "iops": 170_000, "bytes_per_s": 3 * 10**9}
+
+
+def test_what_this_machine_cannot_reach_is_no_fault_of_the_disk() -> None:
+    nvme = rate(ASYNC_4K, 261_000, "disk 0 261000 IOPS")
+    verdict = judge(measured(ASYNC_4K, 150_000), nvme, None, ENVELOPE)
+    assert verdict.outcome is Outcome.BEYOND_MACHINE
+    assert "170000 IOPS here, 261000 are promised" in str(verdict)
+    fast = Promise(20_000, 20_000 * 4096, "latency", dict.fromkeys(PERCENTILES, 43_000), None)
+    latency = judge(measured(SYNC_4K, 12_000, p50_ns=80_000), fast, None, ENVELOPE)
+    assert latency.outcome is Outcome.BEYOND_MACHINE
+    assert "lowest p50 here is 60 us, 43 us is promised" in str(latency)
+
+
+def test_a_late_emulator_makes_the_cell_invalid() -> None:
+    calm = telemetry(shown({}), shown({}, late=900))
+    assert invalid_reasons(calm) == ()
+    late = telemetry(shown({}), shown({}, late=2000))
+    (reason,) = invalid_reasons(late)
+    assert "late with 2.0% of its replies (p99 of lateness 250 us)" in reason
+
+
+def test_the_hit_ratio_counts_the_cell_alone() -> None:
+    seen = telemetry(shown({}, hits=100, misses=900), shown({}, hits=400, misses=1000))
+    assert seen.hit_ratio == pytest.approx(0.75)
+    assert telemetry(shown({}), shown({})).hit_ratio is None
