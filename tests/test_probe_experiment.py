@@ -1,0 +1,92 @@
+"""Device experiments: the reference file, and what a broken one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab.errors import UserError
+from disklab.probe.cells import KIB, PERCENTILES, Direction, Profile
+from disklab.probe.experiment import read_experiment
+from disklab.probe.published import ROWS, published
+
+REFERENCE = Path(__file__).parents[1] / "experiments" / "azure-local-disks.yaml"
+
+
+def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
+    experiment = read_experiment(REFERENCE)
+    assert len(experiment.trials) == 12
+    devices = {trial.levels["device"]: trial.volume for trial in experiment.trials}
+    assert list(devices) == [
+        "AMD temp disk",
+        "Intel temp disk",
+        "OS disk, cached",
+        "OS disk, uncached",
+        "ephemeral OS disk",
+        "NVMe",
+    ]
+    assert devices["AMD temp disk"].vm == "azure/Standard_E8as_v4"
+    assert devices["Intel temp disk"].vm == "azure/Standard_E8ds_v4"
+    assert devices["OS disk, cached"].caching == "ReadWrite"
+    assert devices["OS disk, uncached"].caching == "None"
+    assert devices["NVMe"].disks == "nvme"
+    for trial in experiment.trials:
+        assert trial.cell.direction is Direction.RANDWRITE
+        assert trial.cell.block_bytes == 8 * KIB
+        assert trial.cell.profile is Profile(trial.levels["workload.fio.profile"])
+        assert trial.duration_s == 60
+
+
+def test_each_device_of_the_reference_experiment_has_a_published_row() -> None:
+    rows = [published(trial.volume) for trial in read_experiment(REFERENCE).trials]
+    assert {row.name for row in rows if row} == set(ROWS.values())
+    medians = {row.name: row.percentiles_ns[50.0] for row in rows if row}
+    assert medians["L8s_v2_nvme"] == 43_000
+    assert medians["E8ds_v4_os_P4_uncached"] == 2_474_000
+    full = [row for row in rows if row and row.name != "L8s_v2_nvme"]
+    assert all(set(row.percentiles_ns) == set(PERCENTILES) for row in full)
+
+
+BASE = """\
+title: A small one
+device:
+  vm: azure/Standard_E8ds_v4
+  volume: {disks: local}
+workload:
+  fio: {profile: sync, rw: randwrite, bs: 8k}
+factors:
+  workload.fio.profile: [sync, async]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("vm: azure", "wm: azure", ":3: device.wm: azure/Standard_E8ds_v4: is no key of a device"),
+        ("volume: {", "volumes: {", ":4: device.volumes: {disks: local}: is no key"),
+        ("volume: {", "volumes: {", "; did you mean volume?"),
+        ("bs: 8k", "bs: 5k", ":6: workload.fio.bs: 5k: a block is a multiple of 4 KiB"),
+        ("rw: randwrite", "rw: randwrit", ":6: workload.fio.rw: randwrit: is not known; did you"),
+        ("{disks: local}", "{}", ":4: device.volume.disks: (missing): is needed; add it"),
+        ("[sync, async]", "[sync, asink]", ":8: workload.fio.profile: asink: is not known"),
+        ("[sync, async]", "[]", ":8: factors.workload.fio.profile: []: a factor has levels"),
+        ("workload.fio.profile:", "work.fio.profile:", "a factor patches what the baseline has"),
+        ("{disks: local}", "{disks: local, caching: Some}", ":4: device.volume.caching: Some: "),
+        ("{disks: local}", "[local]", ":4: device.volume: [local]: is a mapping"),
+        ("disks: local}", "disks: local", ":5: broken.yaml: is no YAML"),
+        ("device:", "cluster:", ":2: cluster: "),
+    ],
+)
+def test_a_broken_experiment(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "broken.yaml"
+    assert old in BASE
+    file.write_text(BASE.replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        read_experiment(file)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{file}:")
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: No such file or directory"):
+        read_experiment(tmp_path / "no.yaml")
