@@ -1,126 +1,167 @@
 //! The whole model of one host behind one type.
-//!
-//! This first version grants everything at once; the layers replace its inside, not its face.
 
-use disklab_units::{Bytes, Duration, Instant};
+use disklab_units::{Bytes, Instant};
 
-use crate::counters::{Operations, VolumeCounters};
+use crate::agenda::Agenda;
+use crate::counters::VolumeCounters;
 use crate::fault::{Change, Fault};
-use crate::io::{Completion, Destaged, Io, Outcome, VolumeId};
-use crate::profile::{HostProfile, Medium, VolumeProfile};
+use crate::gate::Gate;
+use crate::io::{Completion, Destaged, Io, VolumeId};
+use crate::lane::Lane;
+use crate::parents::Parents;
+use crate::profile::{Caching, HostProfile, Medium, VolumeProfile};
 use crate::refusal::Refusal;
+use crate::volume::Volume;
+
+/// Why no I/O gets through to any volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Power {
+    /// It does get through.
+    On,
+    /// The host died.
+    Failed,
+    /// The VM is stopped and deallocated.
+    Deallocated,
+}
 
 /// The model of one host. Pure: time is an argument, randomness comes from the profile's seed.
 ///
 /// Protocol: call [`Host::submit`] for each I/O; it and [`Host::advance`] append the decisions that
 /// became known to `out`. A decision may lie in the future: the caller holds it until `at`. Call
-/// [`Host::advance`] when [`Host::next_event`] is due. `now` never runs backwards.
+/// [`Host::advance`] when [`Host::next_event`] is due. `now` never runs backwards; where it does,
+/// the latest time seen counts. A caller who comes late changes no decision: what was due happens
+/// at its own time, and only an end that has passed meanwhile moves to `now`.
 pub struct Host {
-    profile: HostProfile,
+    /// The host as it was given, without its volumes.
+    pub(crate) profile: HostProfile,
+    /// The latest time seen, in nanoseconds.
+    pub(crate) clock: u64,
+    pub(crate) power: Power,
+    /// By [`VolumeId`]; detached ones are empty.
+    pub(crate) volumes: Vec<Option<Box<Volume>>>,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) free_lanes: Vec<u32>,
+    pub(crate) gates: Vec<Gate>,
+    pub(crate) free_gates: Vec<u32>,
+    /// Gates of the VM's storage network.
+    pub(crate) uncached: Vec<u32>,
+    /// Gates of the VM's host SSD.
+    pub(crate) cached: Vec<u32>,
+    pub(crate) parents: Parents,
+    pub(crate) agenda: Agenda,
 }
 
 impl Host {
     /// Builds the model. Refuses an inconsistent profile with every reason.
-    pub fn new(profile: HostProfile, _start: Instant) -> Result<Host, Refusal> {
-        Ok(Host { profile })
+    pub fn new(profile: HostProfile, start: Instant) -> Result<Host, Refusal> {
+        Host::build(profile, start.as_nanos())
     }
 
     /// Adds a volume; its id is the number of volumes ever attached before.
-    pub fn attach(&mut self, _now: Instant, volume: VolumeProfile) -> Result<VolumeId, Refusal> {
-        self.profile.volumes.push(volume);
-        Ok(VolumeId(
-            u32::try_from(self.profile.volumes.len() - 1).expect("few volumes"),
-        ))
+    pub fn attach(&mut self, now: Instant, volume: VolumeProfile) -> Result<VolumeId, Refusal> {
+        self.add_volume(now.as_nanos().max(self.clock), volume)
     }
 
-    /// Removes a volume. Its queued I/Os fail; its part of the cache is dropped.
-    pub fn detach(&mut self, _now: Instant, _volume: VolumeId, _out: &mut Vec<Completion>) {}
+    /// Removes a volume. Its waiting I/Os fail; its part of the cache is dropped.
+    ///
+    /// **Divergence:** dirty data of a ReadWrite cache are destaged at once, in no time: a cloud
+    /// flushes before it lets a disk go, and whoever wants to see the time sends a FLUSH first.
+    pub fn detach(&mut self, now: Instant, volume: VolumeId, out: &mut Vec<Completion>) {
+        self.run(now.as_nanos(), out);
+        self.remove_volume(volume.0, out);
+    }
 
-    /// The volumes of the profile, in order, with their ids.
+    /// The attached volume of that name.
     pub fn volume_named(&self, name: &str) -> Option<VolumeId> {
-        let index = self
-            .profile
-            .volumes
-            .iter()
-            .position(|volume| volume.name == name)?;
-        u32::try_from(index).ok().map(VolumeId)
+        self.volumes()
+            .find_map(|(id, volume)| (volume.name == name).then_some(id))
     }
 
-    /// Takes an I/O.
+    /// Takes an I/O. One that does not lie within its volume, or whose volume is not attached,
+    /// fails at once.
     pub fn submit(&mut self, now: Instant, io: Io, out: &mut Vec<Completion>) {
-        out.push(Completion {
-            tag: io.tag,
-            at: now + Duration::ZERO,
-            outcome: Outcome::Done,
-        });
+        self.run(now.as_nanos(), out);
+        self.arrive(io, self.clock, out);
     }
 
     /// Lets time pass up to `now`: refills, destages, unblocks.
-    pub fn advance(&mut self, _now: Instant, _out: &mut Vec<Completion>) {}
+    pub fn advance(&mut self, now: Instant, out: &mut Vec<Completion>) {
+        self.run(now.as_nanos(), out);
+    }
 
     /// When [`Host::advance`] has something to do next; `None`: not until the next submit.
     pub fn next_event(&self) -> Option<Instant> {
-        None
+        let at = self.agenda.next_at();
+        (at != u64::MAX).then(|| Instant::from_nanos(at))
     }
 
     /// Changes a running volume at once: I/Os that still wait obey the new limits.
+    ///
+    /// Call [`Host::advance`] when [`Host::next_event`] is due, as always: what the change lets
+    /// through is due now.
     pub fn change(
         &mut self,
-        _now: Instant,
-        _volume: VolumeId,
-        _change: &Change,
+        now: Instant,
+        volume: VolumeId,
+        change: &Change,
     ) -> Result<(), Refusal> {
-        Ok(())
+        self.change_volume(now.as_nanos().max(self.clock), volume, change)
     }
 
     /// Injects a fault. `HostFailure`, `Deallocate` and `Recover` concern the whole host, whatever
     /// the volume.
     pub fn inject(
         &mut self,
-        _now: Instant,
-        _volume: VolumeId,
-        _fault: &Fault,
-        _out: &mut Vec<Completion>,
+        now: Instant,
+        volume: VolumeId,
+        fault: &Fault,
+        out: &mut Vec<Completion>,
     ) -> Result<(), Refusal> {
-        Ok(())
+        self.run(now.as_nanos(), out);
+        self.inject_fault(volume, fault, out)
     }
 
     /// Moves the ranges destaged since the last call into `out` (in order of completion).
     pub fn take_destaged(&mut self, _out: &mut Vec<Destaged>) {}
 
     /// Whether an acknowledged write survives only after FLUSH or destage (ReadWrite caching).
-    pub fn write_is_volatile(&self, _volume: VolumeId) -> bool {
-        false
+    pub fn write_is_volatile(&self, volume: VolumeId) -> bool {
+        self.volume(volume)
+            .is_some_and(|profile| profile.caching == Caching::ReadWrite)
     }
 
-    /// Where the volume's data live.
+    /// Where the volume's data live. Of a volume no longer attached: remote.
     pub fn medium(&self, volume: VolumeId) -> Medium {
-        self.profile.volumes[volume.0 as usize].disks[0].medium
+        self.volume(volume)
+            .map_or(Medium::Remote, |profile| profile.disks[0].medium)
     }
-    /// The profile of a volume as it is now, changes included; `None`: no longer attached.
+
+    /// The profile of a volume as it is now, changes included; `None`: not attached.
     pub fn volume(&self, volume: VolumeId) -> Option<&VolumeProfile> {
-        self.profile.volumes.get(volume.0 as usize)
+        let entry = self.volumes.get(volume.0 as usize)?.as_deref()?;
+        Some(&entry.profile)
     }
 
     /// The attached volumes, in order of attachment.
     pub fn volumes(&self) -> impl Iterator<Item = (VolumeId, &VolumeProfile)> {
-        (0..).map(VolumeId).zip(&self.profile.volumes)
+        (0..)
+            .map(VolumeId)
+            .zip(&self.volumes)
+            .filter_map(|(id, entry)| {
+                let entry = entry.as_deref()?;
+                Some((id, &entry.profile))
+            })
     }
 
     /// What is wrong with a volume now: the faults that were injected and not mended.
-    pub fn faults(&self, _volume: VolumeId) -> Vec<Fault> {
-        Vec::new()
+    pub fn faults(&self, volume: VolumeId) -> Vec<Fault> {
+        self.faults_of(volume)
     }
 
-    /// What a volume did up to now and which limits held it up.
-    pub fn counters(&self, _now: Instant, _volume: VolumeId) -> VolumeCounters {
-        VolumeCounters {
-            operations: Operations::default(),
-            in_flight: 0,
-            queued: 0,
-            cache: None,
-            limits: Vec::new(),
-        }
+    /// What a volume did up to now and which limits held it up. Of a volume no longer attached:
+    /// nothing.
+    pub fn counters(&self, now: Instant, volume: VolumeId) -> VolumeCounters {
+        self.count(now.as_nanos().max(self.clock), volume)
     }
 
     /// Appends the ranges that a host failure would lose now: acknowledged by a ReadWrite cache, not
@@ -134,4 +175,14 @@ impl Host {
 
     /// Empties a volume's part of the host cache, except what is dirty.
     pub fn drop_cache(&mut self, _now: Instant, _volume: VolumeId) {}
+
+    #[inline]
+    pub(crate) fn is_down(&self) -> bool {
+        self.power != Power::On
+    }
+
+    #[inline]
+    pub(crate) fn volume_mut(&mut self, volume: u32) -> Option<&mut Volume> {
+        self.volumes.get_mut(volume as usize)?.as_deref_mut()
+    }
 }

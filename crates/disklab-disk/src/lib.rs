@@ -3,12 +3,28 @@
 //! No clock, no thread, no I/O, no float: time is an argument and chance a seeded stream, so the
 //! simulator (virtual time) and the emulator (real time) run the very same code.
 
+mod agenda;
+mod attach;
+mod bucket;
+mod change;
 mod counters;
+mod explain;
 mod fault;
+mod flow;
+mod gate;
 mod host;
 mod io;
+mod lane;
+mod latency;
+mod limit;
+mod parents;
+mod part;
 pub mod profile;
+mod random;
 mod refusal;
+mod stripe;
+mod validate;
+mod volume;
 
 pub use counters::{
     CacheCounters, Credits, LimitCounters, OperationCounters, Operations, VolumeCounters,

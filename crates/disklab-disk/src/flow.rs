@@ -1,0 +1,285 @@
+//! The way of an I/O through the model: arrival, gates, service, end.
+
+use disklab_units::Instant;
+
+use crate::agenda::Event;
+use crate::gate::Passage;
+use crate::host::Host;
+use crate::io::{Completion, Io, Op, Outcome};
+use crate::parents::Parent;
+use crate::part::{Owner, Part, Route};
+use crate::volume::Stall;
+
+impl Host {
+    /// Does everything that is due up to `now`, each thing at its own time: how late the caller
+    /// comes changes no decision, only that nothing can end before he asks.
+    #[inline]
+    pub(crate) fn run(&mut self, now: u64, out: &mut Vec<Completion>) {
+        self.clock = self.clock.max(now);
+        while self.agenda.next_at() <= self.clock {
+            self.run_next(out);
+        }
+    }
+
+    fn run_next(&mut self, out: &mut Vec<Completion>) {
+        let Some((at, event)) = self.agenda.pop() else {
+            return;
+        };
+        match event {
+            Event::Gate(gate) => self.open_gate(gate, at, out),
+            Event::Resume(volume) => self.resume(volume, at, out),
+            Event::DestageDue(_) | Event::Destaged(_) => {}
+        }
+    }
+
+    /// Takes a new I/O.
+    #[inline]
+    pub(crate) fn arrive(&mut self, io: Io, at: u64, out: &mut Vec<Completion>) {
+        let down = self.is_down();
+        let Some(volume) = self.volume_mut(io.volume.0) else {
+            // Its volume is gone, and with it the place to count it.
+            out.push(completion(io.tag, at, true));
+            return;
+        };
+        volume.submitted += 1;
+        let fits = volume.holds(io.offset.get(), io.len);
+        if down || !fits {
+            self.end_whole(io, at, true, out);
+        } else if volume.is_plain() && matches!(io.op, Op::Read | Op::Write) {
+            let part = Part {
+                owner: Owner::Whole(io.tag),
+                offset: io.offset.get(),
+                len: io.len,
+                disk_len: io.len,
+                lane: volume.lanes[0],
+                route: route_of(io.op),
+                step: 0,
+                fails: false,
+            };
+            self.pass(part, at, out);
+        } else if volume.is_stalled() || volume.draining {
+            volume.held.push_back(io);
+        } else {
+            self.start(io, at, out);
+        }
+    }
+
+    /// Starts an I/O that arrived, or that was held back before.
+    pub(crate) fn start(&mut self, io: Io, at: u64, out: &mut Vec<Completion>) {
+        let Some(volume) = self.volume_mut(io.volume.0) else {
+            return;
+        };
+        let fails = volume.error_ppm > 0 && volume.chance.chance(volume.error_ppm);
+        match io.op {
+            Op::Discard => self.end_whole(io, at, fails, out),
+            Op::Flush => self.start_flush(io, fails, at, out),
+            Op::Read | Op::Write => self.start_transfer(io, fails, at, out),
+        }
+    }
+
+    fn start_flush(&mut self, io: Io, fails: bool, at: u64, out: &mut Vec<Completion>) {
+        let Some(volume) = self.volumes[io.volume.0 as usize].as_deref() else {
+            return;
+        };
+        // All disks flush at the same time; the slowest decides.
+        let mut end = at;
+        for &lane in &volume.lanes {
+            end = end.max(at.saturating_add(self.lanes[lane as usize].flush_ns()));
+        }
+        self.end_whole(io, end, fails, out);
+    }
+
+    fn start_transfer(&mut self, io: Io, fails: bool, at: u64, out: &mut Vec<Completion>) {
+        let volume = self.volumes[io.volume.0 as usize].as_deref();
+        let Some(volume) = volume else { return };
+        let mut part = Part {
+            owner: Owner::Whole(io.tag),
+            offset: io.offset.get(),
+            len: io.len,
+            disk_len: io.len,
+            lane: volume.lanes[0],
+            route: route_of(io.op),
+            step: 0,
+            fails,
+        };
+        let Some(stripe) = volume.stripe else {
+            self.start_part(part, at, out);
+            return;
+        };
+        let pieces = |member| stripe.on_member(member, io.offset.get(), u64::from(io.len));
+        let count = (0..stripe.disks).filter(|&m| pieces(m).is_some()).count();
+        if count > 1 {
+            let parent = Parent {
+                tag: io.tag,
+                volume: io.volume.0,
+                op: io.op,
+                len: io.len,
+                left: count as u32,
+                at,
+                failed: false,
+            };
+            part.owner = Owner::Child(self.parents.add(parent));
+        }
+        for member in 0..stripe.disks {
+            let Some((offset, len)) = pieces(member) else {
+                continue;
+            };
+            let Some(volume) = self.volumes[io.volume.0 as usize].as_deref() else {
+                return;
+            };
+            part.lane = volume.lanes[member as usize];
+            part.offset = offset;
+            part.len = u32::try_from(len).expect("no longer than the whole");
+            part.disk_len = part.len;
+            self.start_part(part, at, out);
+        }
+    }
+
+    fn start_part(&mut self, part: Part, at: u64, out: &mut Vec<Completion>) {
+        self.pass(part, at, out);
+    }
+
+    /// Takes a part through its gates as far as they let it.
+    #[inline]
+    pub(crate) fn pass(&mut self, mut part: Part, at: u64, out: &mut Vec<Completion>) {
+        while let Some(gate) = self.lanes[part.lane as usize].gate(&part) {
+            match self.gates[gate as usize].enter(at, &part) {
+                Passage::Granted => part.step += 1,
+                Passage::Waits(opens_at) => {
+                    if let Some(opens_at) = opens_at {
+                        self.agenda.push(opens_at, Event::Gate(gate));
+                    }
+                    return;
+                }
+            }
+        }
+        self.serve(part, at, out);
+    }
+
+    fn open_gate(&mut self, gate: u32, at: u64, out: &mut Vec<Completion>) {
+        if !self.gates[gate as usize].is_due(at) {
+            return;
+        }
+        while let Some(mut part) = self.gates[gate as usize].grant(at) {
+            part.step += 1;
+            self.pass(part, at, out);
+        }
+        if let Some(opens_at) = self.gates[gate as usize].reschedule(at) {
+            self.agenda.push(opens_at, Event::Gate(gate));
+        }
+    }
+
+    /// Gives a part that has passed every gate its service time, and so its end.
+    #[inline]
+    pub(crate) fn serve(&mut self, part: Part, at: u64, out: &mut Vec<Completion>) {
+        let lane = &mut self.lanes[part.lane as usize];
+        let Some(volume) = self.volumes[lane.volume as usize].as_deref_mut() else {
+            return;
+        };
+        if volume.is_stalled() {
+            volume.kept.push_back(part);
+            return;
+        }
+        let end = at.saturating_add(lane.service_ns(&part, None));
+        let end = end.max(self.clock);
+        match part.owner {
+            Owner::Whole(tag) => {
+                volume.count(op_of(part.route), part.len, part.fails, end, self.clock);
+                out.push(completion(tag, end, part.fails));
+            }
+            Owner::Child(_) | Owner::Destage => self.end_part(part, end, part.fails, out),
+        }
+    }
+
+    /// Notes the end of a part.
+    pub(crate) fn end_part(
+        &mut self,
+        part: Part,
+        at: u64,
+        failed: bool,
+        out: &mut Vec<Completion>,
+    ) {
+        let at = at.max(self.clock);
+        let ended = match part.owner {
+            Owner::Whole(tag) => Some(Parent {
+                tag,
+                volume: self.lanes[part.lane as usize].volume,
+                op: op_of(part.route),
+                len: part.len,
+                left: 0,
+                at,
+                failed,
+            }),
+            Owner::Child(parent) => self.parents.end_part(parent, at, failed),
+            Owner::Destage => None,
+        };
+        if let Some(parent) = ended {
+            let now = self.clock;
+            if let Some(volume) = self.volume_mut(parent.volume) {
+                volume.count(parent.op, parent.len, parent.failed, parent.at, now);
+            }
+            out.push(completion(parent.tag, parent.at, parent.failed));
+        }
+    }
+
+    /// Ends an I/O that never had parts.
+    pub(crate) fn end_whole(&mut self, io: Io, at: u64, failed: bool, out: &mut Vec<Completion>) {
+        let now = self.clock;
+        let at = at.max(now);
+        if let Some(volume) = self.volume_mut(io.volume.0) {
+            volume.count(io.op, io.len, failed, at, now);
+        }
+        out.push(completion(io.tag, at, failed));
+    }
+
+    /// Lets a volume go on, unless something still holds it back: first what had started, then what
+    /// was held at the start.
+    pub(crate) fn resume(&mut self, volume: u32, at: u64, out: &mut Vec<Completion>) {
+        let Some(entry) = self.volume_mut(volume) else {
+            return;
+        };
+        if matches!(entry.stall, Stall::Until(end) if end <= at) {
+            entry.stall = Stall::No;
+        }
+        if entry.is_stalled() {
+            return;
+        }
+        for part in std::mem::take(&mut entry.kept) {
+            self.pass(part, at, out);
+        }
+        let held = match self.volume_mut(volume) {
+            Some(entry) if !entry.draining => std::mem::take(&mut entry.held),
+            _ => return,
+        };
+        for io in held {
+            self.start(io, at, out);
+        }
+    }
+}
+
+fn route_of(op: Op) -> Route {
+    if op == Op::Read {
+        Route::Read
+    } else {
+        Route::Write
+    }
+}
+
+fn op_of(route: Route) -> Op {
+    match route {
+        Route::Read | Route::Hit => Op::Read,
+        Route::Write | Route::WriteBack | Route::Destage => Op::Write,
+    }
+}
+
+fn completion(tag: u64, at: u64, failed: bool) -> Completion {
+    Completion {
+        tag,
+        at: Instant::from_nanos(at),
+        outcome: if failed {
+            Outcome::Failed
+        } else {
+            Outcome::Done
+        },
+    }
+}

@@ -1,0 +1,233 @@
+//! A limit with the I/Os that wait for it.
+//!
+//! An I/O passes the gates of its route one after another: its disk's first, the VM's last. Each
+//! gate has a queue of its own, so an I/O has paid every gate behind it and waits for exactly one.
+//! Three things follow. Nobody can starve: each gate serves in turn and a paid token is never given
+//! back. A disk that waits for its own limit holds nothing that others need, and cache hits never
+//! stand behind misses, because the two meet only at the cached budget. And the time an I/O waits
+//! is always charged to one limit: the one at whose gate it stands.
+//!
+//! At a gate of the VM each disk has a line of its own, and the lines are served in turn, one I/O
+//! each: a disk with a deep queue slows the others down but cannot lock them out.
+
+use std::collections::VecDeque;
+
+use crate::limit::Meter;
+use crate::part::Part;
+
+/// Where a gate stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On one member disk, with one line.
+    Disk,
+    /// On the VM's storage network, with a line for each member disk.
+    Uncached,
+    /// On the VM's host SSD, with a line for each member disk.
+    Cached,
+}
+
+/// A waiting part.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    part: Part,
+    /// Since when, in nanoseconds.
+    since: u64,
+}
+
+/// One member disk's line at a gate, with what it was granted so far.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    queue: VecDeque<Waiting>,
+    granted: u64,
+    delayed_ios: u64,
+    delayed_ns: u64,
+}
+
+impl Line {
+    /// Units granted.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// I/Os that had to wait.
+    pub fn delayed_ios(&self) -> u64 {
+        self.delayed_ios
+    }
+
+    /// For how long they waited up to `now`, in nanoseconds.
+    pub fn delayed_ns(&self, now: u64) -> u64 {
+        let still = self
+            .queue
+            .iter()
+            .map(|waiting| now.saturating_sub(waiting.since));
+        self.delayed_ns + still.sum::<u64>()
+    }
+
+    /// Whether somebody waits.
+    pub fn is_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+}
+
+/// What became of a part at a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It paid and goes on.
+    Granted,
+    /// It waits; the gate must be opened at the time given, if this was not known before.
+    Waits(Option<u64>),
+}
+
+/// A limit with its queue.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    meter: Meter,
+    place: Place,
+    lines: Vec<Line>,
+    /// Lines in which somebody waits, in the order of service.
+    turn: VecDeque<u32>,
+    /// When it opens for those who wait.
+    opens_at: u64,
+}
+
+impl Gate {
+    /// A gate where nobody waits.
+    pub fn new(meter: Meter, place: Place) -> Gate {
+        Gate {
+            meter,
+            place,
+            lines: vec![Line::default()],
+            turn: VecDeque::new(),
+            opens_at: u64::MAX,
+        }
+    }
+
+    /// Its limit.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Its limit, to be changed. Call [`Gate::reschedule`] afterwards.
+    pub fn meter_mut(&mut self) -> &mut Meter {
+        &mut self.meter
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The line of a lane.
+    pub fn line(&self, lane: u32) -> &Line {
+        &self.lines[self.line_of(lane)]
+    }
+
+    /// Makes room for the lines of `lanes` lanes.
+    pub fn reserve_lines(&mut self, lanes: usize) {
+        if self.place != Place::Disk && self.lines.len() < lanes {
+            self.lines.resize_with(lanes, Line::default);
+        }
+    }
+
+    /// Forgets what the line of a lane was granted, for a new disk in its place.
+    pub fn reset_line(&mut self, lane: u32) {
+        let line = self.line_of(lane);
+        self.lines[line] = Line::default();
+    }
+
+    #[inline]
+    fn line_of(&self, lane: u32) -> usize {
+        match self.place {
+            Place::Disk => 0,
+            Place::Uncached | Place::Cached => lane as usize,
+        }
+    }
+
+    #[inline]
+    fn cost(&self, part: &Part) -> u64 {
+        self.meter.cost(match self.place {
+            Place::Cached => part.len,
+            Place::Disk | Place::Uncached => part.disk_len,
+        })
+    }
+
+    /// Takes a part that arrives at `now`.
+    #[inline]
+    pub fn enter(&mut self, now: u64, part: &Part) -> Passage {
+        let line = self.line_of(part.lane);
+        if self.turn.is_empty() {
+            let cost = self.cost(part);
+            if self.meter.try_take(now, cost) {
+                self.lines[line].granted += cost;
+                return Passage::Granted;
+            }
+        }
+        self.wait(now, part, line)
+    }
+
+    fn wait(&mut self, now: u64, part: &Part, line: usize) -> Passage {
+        let nobody_waited = self.turn.is_empty();
+        let entry = &mut self.lines[line];
+        entry.delayed_ios += 1;
+        if entry.queue.is_empty() {
+            self.turn.push_back(line as u32);
+        }
+        entry.queue.push_back(Waiting {
+            part: *part,
+            since: now,
+        });
+        if nobody_waited {
+            self.opens_at = self.meter.opens_at(now);
+            return Passage::Waits(Some(self.opens_at));
+        }
+        Passage::Waits(None)
+    }
+
+    /// Whether an opening planned for `now` still holds.
+    pub fn is_due(&self, now: u64) -> bool {
+        self.opens_at == now
+    }
+
+    /// Grants the next waiting part whose turn it is; `None`: nobody waits, or the gate is closed.
+    #[inline]
+    pub fn grant(&mut self, now: u64) -> Option<Part> {
+        let line = *self.turn.front()?;
+        let waiting = *self.lines[line as usize].queue.front()?;
+        let cost = self.cost(&waiting.part);
+        if !self.meter.try_take(now, cost) {
+            return None;
+        }
+        let entry = &mut self.lines[line as usize];
+        entry.queue.pop_front();
+        entry.granted += cost;
+        entry.delayed_ns += now - waiting.since;
+        if entry.queue.is_empty() {
+            self.turn.pop_front();
+        } else if self.turn.len() > 1 {
+            self.turn.rotate_left(1);
+        }
+        Some(waiting.part)
+    }
+
+    /// When the gate opens next for those who wait; `None`: nobody does.
+    #[inline]
+    pub fn reschedule(&mut self, now: u64) -> Option<u64> {
+        if self.turn.is_empty() {
+            self.opens_at = u64::MAX;
+            return None;
+        }
+        self.opens_at = self.meter.opens_at(now).max(now);
+        Some(self.opens_at)
+    }
+
+    /// Removes everybody in the line of a lane, in order.
+    pub fn clear_line(&mut self, now: u64, lane: u32, out: &mut Vec<Part>) {
+        let index = self.line_of(lane);
+        self.turn.retain(|&line| line as usize != index);
+        let line = &mut self.lines[index];
+        for waiting in line.queue.drain(..) {
+            line.delayed_ns += now.saturating_sub(waiting.since);
+            out.push(waiting.part);
+        }
+    }
+}

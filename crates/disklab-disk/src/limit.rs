@@ -1,0 +1,244 @@
+//! One limit of a profile at work: what an I/O costs and whether it may be granted.
+
+use crate::bucket::Bucket;
+use crate::counters::Credits;
+use crate::profile::{Limit, Unit};
+
+/// A limit with its bucket, or its two buckets when it bursts on credits.
+///
+/// Bursting is two buckets in a row. The *credit* bucket fills at the baseline and holds the
+/// credits; the *top* bucket lets the burst rate through. Credits then accrue at (baseline - used)
+/// and are spent at (used - baseline) with no rule of their own, and an exhausted credit bucket is
+/// an ordinary bucket at the baseline. Bursting for ever is one bucket at the burst rate.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    /// The promise.
+    limit: Limit,
+    /// The baseline with its credits; or the only bucket.
+    main: Bucket,
+    /// The burst rate, when credits pay for it.
+    top: Option<Bucket>,
+    /// Bytes that one I/O of a limit in I/Os may carry at most.
+    io_unit_bytes: u32,
+}
+
+impl Meter {
+    /// A full meter (credits as the profile says) whose windows start at `now`.
+    pub fn new(limit: &Limit, now: u64) -> Meter {
+        let (main, top) = match &limit.burst {
+            None => (Bucket::new(limit.per_s, limit.window_ns, 0, now), None),
+            Some(burst) => {
+                let top = Bucket::new(burst.per_s, limit.window_ns, 0, now);
+                match burst.credits {
+                    None => (top, None),
+                    Some(credits) => {
+                        let mut main = Bucket::new(limit.per_s, limit.window_ns, credits, now);
+                        main.set_units(burst.start.unwrap_or(credits));
+                        (main, Some(top))
+                    }
+                }
+            }
+        };
+        Meter {
+            limit: limit.clone(),
+            main,
+            top,
+            io_unit_bytes: limit.io_unit_bytes.unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The limit as the profile states it.
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// What an I/O of this many bytes costs, in units.
+    #[inline]
+    pub fn cost(&self, bytes: u32) -> u64 {
+        match self.limit.unit {
+            Unit::Bytes => u64::from(bytes),
+            // The comparison spares the division, which most I/Os do not need.
+            Unit::Ios if bytes <= self.io_unit_bytes => 1,
+            Unit::Ios => u64::from(bytes.div_ceil(self.io_unit_bytes)),
+        }
+    }
+
+    /// Takes `units` when the limit lets an I/O through at `now`.
+    #[inline]
+    pub fn try_take(&mut self, now: u64, units: u64) -> bool {
+        self.main.refill(now);
+        if !self.main.is_open() {
+            return false;
+        }
+        if let Some(top) = &mut self.top {
+            top.refill(now);
+            if !top.is_open() {
+                return false;
+            }
+            top.take(units);
+        }
+        self.main.take(units);
+        true
+    }
+
+    /// When the limit lets the next I/O through: `now` or earlier, if it does already.
+    #[inline]
+    pub fn opens_at(&mut self, now: u64) -> u64 {
+        self.main.refill(now);
+        let main = self.main.opens_at();
+        match &mut self.top {
+            None => main,
+            Some(top) => {
+                top.refill(now);
+                main.max(top.opens_at())
+            }
+        }
+    }
+
+    /// The credits at `now`.
+    pub fn credits(&self, now: u64) -> Option<Credits> {
+        let capacity = self.limit.burst.as_ref()?.credits?;
+        let mut main = self.main.clone();
+        main.refill(now);
+        Some(Credits {
+            left: main.units().min(capacity),
+            capacity,
+        })
+    }
+
+    /// Sets the credits, cut to the capacity. Without a credit bucket nothing happens.
+    pub fn set_credits(&mut self, now: u64, units: u64) {
+        if self.top.is_some() {
+            self.main.refill(now);
+            self.main.set_units(units);
+        }
+    }
+
+    /// Follows another limit from `now` on. Levels and debts stay, cut to the new capacities; a
+    /// credit bucket that was not there before starts as the limit says.
+    pub fn change(&mut self, limit: &Limit, now: u64) {
+        self.main.refill(now);
+        if let Some(top) = &mut self.top {
+            top.refill(now);
+        }
+        let mut new = Meter::new(limit, now);
+        match (&mut new.top, &self.top) {
+            (None, None) => new.main.inherit(&self.main),
+            (None, Some(top)) => new.main.inherit(top),
+            (Some(top), None) => top.inherit(&self.main),
+            (Some(top), Some(old)) => {
+                top.inherit(old);
+                new.main.inherit(&self.main);
+            }
+        }
+        *self = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Burst, Scope};
+
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    fn iops(per_s: u64, burst: Option<Burst>) -> Limit {
+        Limit {
+            scope: Scope::All,
+            unit: Unit::Ios,
+            per_s,
+            io_unit_bytes: Some(256 << 10),
+            window_ns: 0,
+            burst,
+        }
+    }
+
+    /// Grants one-unit I/Os as early as possible; returns how many were granted up to `end`.
+    fn saturate(meter: &mut Meter, start: u64, end: u64) -> u64 {
+        let (mut now, mut granted) = (start, 0);
+        while now <= end {
+            if meter.try_take(now, 1) {
+                granted += 1;
+            } else {
+                now = meter.opens_at(now);
+            }
+        }
+        granted
+    }
+
+    #[test]
+    fn counts_units_of_256_kib() {
+        let meter = Meter::new(&iops(5_000, None), 0);
+        for (bytes, units) in [
+            (0, 1),
+            (512, 1),
+            (256 << 10, 1),
+            ((256 << 10) + 1, 2),
+            (1 << 20, 4),
+        ] {
+            assert_eq!(meter.cost(bytes), units, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn bursts_exactly_as_long_as_the_credits_last() {
+        let burst = Burst {
+            per_s: 3_500,
+            credits: Some(6_000),
+            start: None,
+        };
+        let mut meter = Meter::new(&iops(500, Some(burst)), 0);
+        // 6000 / (3500 - 500) = 2 s at the top rate, then the baseline.
+        let burst_ios = saturate(&mut meter, 0, 2 * SECOND);
+        assert!((6_997..=7_004).contains(&burst_ios), "{burst_ios}");
+        assert_eq!(meter.credits(2 * SECOND).unwrap().left, 0);
+        let later = saturate(&mut meter, 2 * SECOND, 12 * SECOND);
+        assert!((4_998..=5_004).contains(&later), "{later}");
+    }
+
+    #[test]
+    fn credits_accrue_at_the_unused_baseline() {
+        let burst = Burst {
+            per_s: 3_500,
+            credits: Some(6_000),
+            start: Some(0),
+        };
+        let mut meter = Meter::new(&iops(500, Some(burst)), 0);
+        for ms in (0..4_000).step_by(10) {
+            // 100 I/Os a second of 500.
+            assert!(ms == 0 || meter.try_take(ms * MS, 1));
+        }
+        let left = meter.credits(4 * SECOND).unwrap().left;
+        assert!((1_599..=1_601).contains(&left), "{left}");
+        assert_eq!(meter.credits(60 * SECOND).unwrap().left, 6_000);
+    }
+
+    #[test]
+    fn without_a_credit_bucket_the_burst_lasts() {
+        let burst = Burst {
+            per_s: 30_000,
+            credits: None,
+            start: None,
+        };
+        let mut meter = Meter::new(&iops(5_000, Some(burst)), 0);
+        let granted = saturate(&mut meter, 0, 10 * SECOND);
+        assert!((300_000..=300_040).contains(&granted), "{granted}");
+        assert_eq!(meter.credits(0), None);
+    }
+
+    #[test]
+    fn a_change_keeps_debts_and_cuts_credits() {
+        let burst = |credits| Burst {
+            per_s: 3_500,
+            credits: Some(credits),
+            start: None,
+        };
+        let mut meter = Meter::new(&iops(500, Some(burst(6_000))), 0);
+        meter.change(&iops(500, Some(burst(1_000))), SECOND);
+        assert_eq!(meter.credits(SECOND).unwrap().left, 1_000);
+        meter.set_credits(SECOND, 10);
+        meter.change(&iops(500, Some(burst(9_000))), SECOND);
+        assert_eq!(meter.credits(SECOND).unwrap().left, 10);
+    }
+}
