@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints and types only
+# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints, types, generated docs · make docs: write the generated docs
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check test-rust test-python bench lock clean
+.PHONY: help setup demo test check test-rust test-python bench docs lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -21,6 +21,7 @@ check: setup
 	$(BIN)/mypy
 	PYTHONPATH=python $(BIN)/lint-imports
 	$(BIN)/python scripts/tidy.py
+	$(BIN)/python scripts/reference.py --check
 
 test: check test-rust test-python
 
@@ -35,6 +36,9 @@ bench: setup
 
 demo: setup
 	scripts/demo.sh
+
+docs: setup
+	$(BIN)/python scripts/reference.py
 
 lock:
 	$(BIN)/python -m pip install --quiet uv

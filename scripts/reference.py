@@ -1,0 +1,88 @@
+"""Writes the generated pages of docs/: the CLI reference. `--check` only compares.
+
+Run it after changing an option; CI compares, so that no page goes stale.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from disklab.cli import app
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+AnyCommand = TyperCommand | TyperGroup
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+COMMAND = "`make docs`"
+COMMON = ("help", "install_completion", "show_completion")
+
+
+def commands(command: AnyCommand, name: str) -> Iterator[tuple[str, AnyCommand]]:
+    """Yield a command and everything below it, in the order of the help."""
+    yield name, command
+    if isinstance(command, TyperGroup):
+        for child in command.commands.values():
+            if isinstance(child, TyperCommand | TyperGroup) and not child.hidden:
+                yield from commands(child, f"{name} {child.name}")
+
+
+def section(name: str, command: AnyCommand) -> str:
+    """Return the Markdown of one command."""
+    context = typer.Context(command, info_name=name)
+    usage = " ".join([name, *command.collect_usage_pieces(context)])
+    lines = [f"## {name}", "", clean(command.help or ""), "", f"    {usage}", ""]
+    rows = [row for parameter in command.params if (row := described(parameter, context))]
+    if rows:
+        lines += ["| option | meaning |", "|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def described(parameter: object, context: typer.Context) -> str | None:
+    """Return one line of the table; None for what every program has: help and completion."""
+    if not isinstance(parameter, TyperOption | TyperArgument) or parameter.name in COMMON:
+        return None
+    found = parameter.get_help_record(context)
+    if found is None:
+        return None
+    name, meaning = found
+    return f"| `{name.strip()}` | {clean(meaning).replace('|', chr(92) + '|')} |"
+
+
+def clean(text: str) -> str:
+    """Return the text without terminal formatting, its paragraphs kept."""
+    plain = re.sub(r"\[/?(?:bold|dim|red|green|yellow|cyan)\]", "", text)
+    return "\n\n".join(" ".join(part.split()) for part in plain.split("\n\n")).strip()
+
+
+def cli_page() -> str:
+    """Return docs/cli.md."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, AnyCommand)
+    head = f"# Command line\n\nGenerated from the program by {COMMAND}; do not edit.\n\n"
+    return head + "\n".join(section(name, command) for name, command in commands(root, "disklab"))
+
+
+PAGES = {"cli.md": cli_page}
+
+
+def main() -> int:
+    """Write every page, or with `--check` name those that differ."""
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for name, page in PAGES.items():
+        path, text = DOCS / name, page()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.name)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    for name in stale:
+        print(f"docs/{name}: {'differs; run make docs' if check else 'written'}", file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
