@@ -58,6 +58,6 @@ def published(volume: VolumeSpec) -> Published | None:
 
 def reference() -> Mapping[str, Any]:
     """Return the section of the reference results that ship with disklab."""
-    text = resources.files("disklab").joinpath("data/reference/published.yaml").read_text("utf-8")
+    text = resources.files("disklab").joinpath("reference/published.yaml").read_text("utf-8")
     section: Mapping[str, Any] = yaml.safe_load(text)[SECTION]
     return section
