@@ -1,0 +1,38 @@
+"""Cloud disks and VM sizes: facts with sources, and their resolution into host profiles."""
+
+from disklab.catalog.expression import DiskExpression, parse_disks
+from disklab.catalog.load import Catalog, DiskEntry, VmEntry, load_catalog
+from disklab.catalog.profile import Caching, HostProfile, VolumeProfile
+from disklab.catalog.quantity import format_bytes, parse_bytes
+from disklab.catalog.resolve import (
+    AttachedDisks,
+    HostRequest,
+    Places,
+    Resolution,
+    VolumeRequest,
+    find_vm,
+    host_profile,
+    resolve,
+)
+
+__all__ = [
+    "AttachedDisks",
+    "Caching",
+    "Catalog",
+    "DiskEntry",
+    "DiskExpression",
+    "HostProfile",
+    "HostRequest",
+    "Places",
+    "Resolution",
+    "VmEntry",
+    "VolumeProfile",
+    "VolumeRequest",
+    "find_vm",
+    "format_bytes",
+    "host_profile",
+    "load_catalog",
+    "parse_bytes",
+    "parse_disks",
+    "resolve",
+]

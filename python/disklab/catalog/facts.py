@@ -1,0 +1,375 @@
+"""What a catalogue file holds: families of disks, VM series, latencies, prices and their sources.
+
+The files of the package and those of users have this one form. Every number has a provenance: its
+own, or that of the whole family or series; a provenance names sources, and a source has a place and
+a date. Units are the last part of a name; `mb_bytes` says how many bytes the vendor's MB has.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from disklab.catalog.profile import Medium
+
+GIB = 1 << 30
+
+Status = Literal["published", "measured", "fitted", "inferred", "assumed"]
+"""How far a number can be trusted: a vendor's own, somebody's measurement, a model fitted to one,
+derived from a neighbouring number, or chosen by us."""
+
+
+class Facts(BaseModel):
+    """A frozen part of a catalogue file. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _amount(value: object) -> object:
+    return {"value": value} if isinstance(value, int | float | Decimal) else value
+
+
+def _rate(value: object) -> object:
+    if isinstance(value, dict) and {"included", "least", "most"} & value.keys():
+        return value
+    return {"included": value}
+
+
+def _span(value: object) -> object:
+    return {"least": 1, "most": value, "fixed": True} if isinstance(value, int) else value
+
+
+class Source(Facts):
+    """Where numbers come from."""
+
+    at: str
+    """Repository path@commit, an address, or words."""
+    date: str | None = None
+    """The date that the document shows; absent: it shows none."""
+
+
+class Provenance(Facts):
+    """Who says so, when, and how sure that is."""
+
+    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    """Keys of `sources`."""
+    date: str | None = None
+    """Only where it differs from the sources' own date."""
+    status: Status = "published"
+    note: str | None = None
+
+
+class Step(Facts):
+    """A value that holds up to a size."""
+
+    up_to_gib: int | None = None
+    value: Decimal
+
+
+class Formula(Facts):
+    """An amount: fixed, by steps of the size, or linear in size or IOPS between two ends."""
+
+    value: Decimal | None = None
+    per_gib: Decimal | None = None
+    per_iops: Decimal | None = None
+    at_least: Decimal = Decimal(0)
+    at_most: Decimal | None = None
+    steps: list[Step] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Formula:
+        kinds = (self.value, self.per_gib, self.per_iops, self.steps)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("give exactly one of value, per_gib, per_iops and steps")
+        return self
+
+    def at(self, size_gib: Fraction, iops: int) -> Fraction:
+        """Return the amount for a size and a number of provisioned IOPS."""
+        if self.steps is not None:
+            for step in self.steps:
+                if step.up_to_gib is None or size_gib <= step.up_to_gib:
+                    return Fraction(step.value)
+            return Fraction(self.steps[-1].value)
+        if self.value is not None:
+            amount = Fraction(self.value)
+        elif self.per_gib is not None:
+            amount = Fraction(self.per_gib) * size_gib
+        else:
+            amount = Fraction(self.per_iops or 0) * iops
+        amount = max(amount, Fraction(self.at_least))
+        return amount if self.at_most is None else min(amount, Fraction(self.at_most))
+
+    def __str__(self) -> str:
+        """Return the formula as people write it: `min(80000, max(3000, 500 x GiB))`."""
+        if self.steps is not None:
+            return ", ".join(
+                f"{_plain(step.value)}"
+                + ("" if step.up_to_gib is None else f" up to {step.up_to_gib} GiB")
+                for step in self.steps
+            )
+        if self.value is not None:
+            return _plain(self.value)
+        slope, unit = (self.per_gib, "GiB") if self.per_gib is not None else (self.per_iops, "IOPS")
+        text = f"{_plain(slope or Decimal(0))} x {unit}"
+        if self.at_least:
+            text = f"max({_plain(self.at_least)}, {text})"
+        return text if self.at_most is None else f"min({_plain(self.at_most)}, {text})"
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"
+
+
+Amount = Annotated[Formula, BeforeValidator(_amount)]
+
+
+class Rate(Facts):
+    """IOPS or MB/s of a disk: what is included, and within which ends more can be asked for."""
+
+    included: Amount
+    least: Amount | None = None
+    most: Amount | None = None
+
+    @property
+    def choosable(self) -> bool:
+        """Whether the buyer sets it."""
+        return self.most is not None
+
+
+class SizeRange(Facts):
+    """Sizes that a disk can have, in GiB."""
+
+    least: int = Field(ge=1)
+    most: int = Field(ge=1)
+    fixed: bool = False
+    """A tier: `most` is its size, smaller ones perform and are billed like it."""
+
+
+class Burst(Facts):
+    """Bursting of a disk: a top rate, with credits or without end."""
+
+    iops: int
+    mb_per_s: int | None = None
+    minutes: int = 30
+    """How long a full bucket lasts at the top rate."""
+    credit_ios: int | None = None
+    """The bucket in I/Os where the vendor states it (AWS); else it follows from `minutes`."""
+    endless: bool = False
+    """Paid for by use instead of credits."""
+    below_gib: int | None = None
+    """Only disks smaller than this burst."""
+
+
+class Performance(Facts):
+    """A higher pair of limits that is bought with a switch."""
+
+    iops: int
+    mb_per_s: int
+
+
+class DiskFacts(Facts):
+    """One disk of a family."""
+
+    size_gib: Annotated[SizeRange, BeforeValidator(_span)]
+    iops: Annotated[Rate, BeforeValidator(_rate)] | None = None
+    read_iops: Amount | None = None
+    write_iops: Amount | None = None
+    mb_per_s: Annotated[Rate, BeforeValidator(_rate)] | None = None
+    read_mb_per_s: Amount | None = None
+    write_mb_per_s: Amount | None = None
+    credit_burst: Burst | None = None
+    on_demand_burst: Burst | None = None
+    performance_plus: Performance | None = None
+
+
+class FamilyFacts(Facts):
+    """What the disks of a family share."""
+
+    title: str
+    medium: Medium = "remote"
+    provenance: dict[str, Provenance]
+    """`default`, and fields whose numbers come from elsewhere."""
+    io_unit_bytes: int | None = None
+    """An I/O counts once for each started unit; absent: once."""
+    mb_bytes: int = 1_000_000
+    needs_premium_storage: bool = False
+    needs_vm: bool = False
+    host_cache_max_gib: int | None = None
+    """The largest disk that may use the host cache; null: none may."""
+    latency_promise: str | None = None
+    latency: dict[str, str]
+    """Profile names of `latencies` by date; `default` is used when none is asked for."""
+    notes: list[str] = []
+    disks: dict[str, DiskFacts] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_defaults(self) -> FamilyFacts:
+        for field in ("provenance", "latency"):
+            if "default" not in getattr(self, field):
+                raise ValueError(f"{field} needs a 'default'")
+        return self
+
+
+class DistributionFacts(Facts):
+    """Service times as percentiles, as a constant, or in the shape of another distribution."""
+
+    status: Status
+    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    date: str | None = None
+    note: str | None = None
+    percentiles_us: dict[Decimal, Decimal] | None = None
+    constant_us: Decimal | None = None
+    like: str | None = None
+    """`NAME/read`, `NAME/write` or `NAME/flush` of another latency profile."""
+    mean_us: Decimal | None = None
+    """With `like`: the shape is scaled until this is its mean, at 4 KiB."""
+    at_kib: int = 4
+    """The I/O size of `percentiles_us`."""
+    per_kib_us: Decimal = Decimal(0)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> DistributionFacts:
+        forms = (self.percentiles_us, self.constant_us, self.like)
+        if sum(form is not None for form in forms) != 1:
+            raise ValueError("give exactly one of percentiles_us, constant_us and like")
+        if self.percentiles_us is not None:
+            points = list(self.percentiles_us.items())
+            if (
+                not points
+                or points != sorted(points)
+                or sorted(v for _, v in points) != [v for _, v in points]
+            ):
+                raise ValueError("percentiles and their times must both grow")
+            if not 0 <= points[0][0] <= points[-1][0] <= 100:
+                raise ValueError("percentiles lie between 0 and 100")
+        return self
+
+
+class LatencyFacts(Facts):
+    """Service times of a path by operation."""
+
+    note: str | None = None
+    read: DistributionFacts
+    write: DistributionFacts
+    flush: DistributionFacts
+
+
+class VmLimit(Facts):
+    """A budget of a VM."""
+
+    iops: int | None = None
+    mb_per_s: int | None = None
+    read_mb_per_s: int | None = None
+    write_mb_per_s: int | None = None
+    cache_gib: int | None = None
+    """Only of the cached budget: how much the host cache holds."""
+
+
+class NvmeFacts(Facts):
+    """The local NVMe disks of a VM, rates for all of them together."""
+
+    count: int = Field(ge=1)
+    size_gb: int
+    """Of one disk, in 10^9 bytes."""
+    total_iops: int | None = None
+    total_read_iops: int | None = None
+    total_write_iops: int | None = None
+    total_mb_per_s: int | None = None
+    total_read_mb_per_s: int | None = None
+    total_write_mb_per_s: int | None = None
+
+
+class NvmeWrite(Facts):
+    """Measured write limits of one NVMe disk, where the vendor lists reads only."""
+
+    iops: int
+    mib_per_s: int
+    source: list[str]
+    status: Status
+    note: str | None = None
+
+
+class VmFacts(Facts):
+    """One VM size."""
+
+    vcpu: int
+    mem_gib: float | None = None
+    temp_gib: int = 0
+    max_data_disks: int | None = None
+    nics: int | None = None
+    net_mbit_per_s: int | None = None
+    cached: VmLimit | None = None
+    uncached: VmLimit | None = None
+    uncached_burst: VmLimit | None = None
+    nvme: NvmeFacts | None = None
+    conflicts: dict[str, dict[str, float]] = {}
+    """Figures of other pages that contradict the ones used."""
+    usd_per_hour: dict[str, Decimal] = {}
+    eur_per_month_2020: dict[str, Decimal] = {}
+
+
+class SeriesFacts(Facts):
+    """What the sizes of a VM series share."""
+
+    provenance: dict[str, Provenance]
+    premium_storage: bool
+    host_cache: Literal["supported", "size-unknown", "none"]
+    ephemeral_os: bool = False
+    cached_mb_bytes: int = 1_000_000
+    uncached_mb_bytes: int = 1_000_000
+    live_migration: bool | None = None
+    memory_preserving: bool | None = None
+    acu: str | None = None
+    isolated: str | None = None
+    latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}
+    nvme_write: NvmeWrite | None = None
+    notes: list[str] = []
+    sizes: dict[str, VmFacts] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_default(self) -> SeriesFacts:
+        if "default" not in self.provenance:
+            raise ValueError("provenance needs a 'default'")
+        return self
+
+
+class PriceFormula(Facts):
+    """A price that follows from size, IOPS and MB/s."""
+
+    per_gib: Decimal
+    per_iops: Decimal
+    iops_included: int
+    per_mb_per_s: Decimal
+    mb_per_s_included: int
+
+
+class PriceList(Facts):
+    """Prices of one date in one region."""
+
+    source: Annotated[list[str], BeforeValidator(_as_list)]
+    region: str
+    currency: str
+    per: Literal["month", "hour"]
+    date: str
+    note: str | None = None
+    disks: dict[str, Decimal] = {}
+    quotes: dict[str, list[tuple[int, int, int, Decimal]]] = {}
+    """GiB, IOPS, MB/s and price, as published."""
+    formulas: dict[str, PriceFormula] = {}
+
+
+class CatalogueFile(Facts):
+    """One catalogue file."""
+
+    sources: dict[str, Source] = {}
+    families: dict[str, FamilyFacts] = {}
+    latencies: dict[str, LatencyFacts] = {}
+    vm_series: dict[str, SeriesFacts] = {}
+    prices: list[PriceList] = []

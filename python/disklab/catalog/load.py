@@ -1,0 +1,392 @@
+"""Reading catalogue files: the package's own and the user's, with all problems at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from disklab.catalog.expression import LOCAL_DISKS
+from disklab.catalog.facts import (
+    CatalogueFile,
+    DiskFacts,
+    DistributionFacts,
+    FamilyFacts,
+    LatencyFacts,
+    PriceList,
+    SeriesFacts,
+    Source,
+    VmFacts,
+)
+from disklab.catalog.service_time import circular
+from disklab.catalog.suggest import did_you_mean
+from disklab.errors import Problem, UserError
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's loader where PyYAML has it: ten times faster."""
+
+Location = tuple[int | str, ...]
+"""A path into a YAML document."""
+
+
+@dataclass(frozen=True)
+class DiskEntry:
+    """A disk of the catalogue with the family that it shares facts with."""
+
+    name: str
+    family_name: str
+    family: FamilyFacts
+    facts: DiskFacts
+    builtin: bool
+
+    @property
+    def vendor(self) -> str:
+        """The part of the name before the slash."""
+        return self.name.split("/", 1)[0]
+
+
+@dataclass(frozen=True)
+class VmEntry:
+    """A VM size of the catalogue with its series."""
+
+    name: str
+    series_name: str
+    series: SeriesFacts
+    facts: VmFacts
+    builtin: bool
+
+    @property
+    def vendor(self) -> str:
+        """The part of the name before the slash."""
+        return self.name.split("/", 1)[0]
+
+
+@dataclass
+class Catalog:
+    """Everything that is known, by name."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    families: dict[str, FamilyFacts] = field(default_factory=dict)
+    latencies: dict[str, LatencyFacts] = field(default_factory=dict)
+    disks: dict[str, DiskEntry] = field(default_factory=dict)
+    vms: dict[str, VmEntry] = field(default_factory=dict)
+    prices: list[PriceList] = field(default_factory=list)
+
+    def disk_names(self) -> list[str]:
+        """Return every name that a disk expression may use."""
+        return [*self.disks, *(name for name in self.families if self.tiers(name)), *LOCAL_DISKS]
+
+    def tiers(self, family_name: str) -> list[DiskEntry]:
+        """Return the fixed sizes of a family, smallest first; none where sizes are chosen."""
+        members = [disk for disk in self.disks.values() if disk.family_name == family_name]
+        tiers = [disk for disk in members if disk.facts.size_gib.fixed]
+        return sorted(tiers, key=lambda disk: disk.facts.size_gib.most)
+
+
+def user_files() -> list[Path]:
+    """Return the user's own catalogue files: `$DISKLAB_CATALOG`, else the one in the home."""
+    if named := os.environ.get("DISKLAB_CATALOG"):
+        return [Path(part) for part in named.split(os.pathsep) if part]
+    home = Path(os.environ.get("XDG_CONFIG_HOME", "") or Path.home() / ".config")
+    usual = home / "disklab" / "catalog.yaml"
+    return [usual] if usual.is_file() else []
+
+
+def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
+    """Return the package's catalogue with the user's files added.
+
+    `files` default to `user_files()`. Raises UserError with every problem of every file.
+    """
+    base = _builtin()
+    catalog = Catalog(
+        dict(base.sources),
+        dict(base.families),
+        dict(base.latencies),
+        dict(base.disks),
+        dict(base.vms),
+        list(base.prices),
+    )
+    problems: list[Problem] = []
+    for path in user_files() if files is None else files:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            rule = f"a catalogue file must be readable: {error}"
+            problems.append(Problem(str(path), str(path), rule, "give another file"))
+            continue
+        problems += _add_text(catalog, text, str(path), builtin=False)
+    if problems:
+        raise UserError(*problems)
+    return catalog
+
+
+@cache
+def _builtin() -> Catalog:
+    """Return the catalogue of the package."""
+    catalog = Catalog()
+    problems: list[Problem] = []
+    # References lead from any file to any other, so they are checked when all are read.
+    documents = []
+    for path in sorted(_yaml_files(Path(str(resources.files("disklab") / "data")))):
+        document, found = _validated(path.read_text(encoding="utf-8"), str(path))
+        problems += found
+        if document is not None:
+            problems += _add(catalog, document, builtin=True, place=str(path))
+            documents.append((path, document))
+    for path, document in documents:
+        for location, value, rule, known in _dangling(catalog, document):
+            place = f"{path}: {'.'.join(map(str, location))}"
+            problems.append(Problem(place, value, rule, did_you_mean(value, known, "define it")))
+    if problems:
+        raise UserError(*problems)
+    return catalog
+
+
+def _yaml_files(folder: Path) -> Iterator[Path]:
+    yield from folder.rglob("*.yaml")
+
+
+def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list[Problem]:
+    """Add a document; return what is wrong with it."""
+    document, problems = _validated(text, place)
+    if document is None:
+        return problems
+    lines = _Lines(text, place)
+    problems += _add(catalog, document, builtin=builtin, place=place)
+    for location, value, rule, known in _dangling(catalog, document):
+        way_out = did_you_mean(value, known, "define it in this file")
+        problems.append(Problem(lines.place(location), repr(value), rule, way_out))
+    if not problems:
+        for name in document.latencies:
+            if circle := circular(catalog, name):
+                place = lines.place(("latencies", name))
+                rule = f"{circle} leads in a circle"
+                problems.append(Problem(place, repr(name), rule, "end the chain of `like`"))
+    return problems
+
+
+def _validated(text: str, place: str) -> tuple[CatalogueFile | None, list[Problem]]:
+    try:
+        content = yaml.load(text, Loader=LOADER)  # noqa: S506 - both loaders are safe ones
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = place if mark is None else f"{place}:{mark.line + 1}"
+        rule = f"the file must be YAML: {getattr(error, 'problem', None) or error}"
+        return None, [Problem(at, "this text", rule, "correct the line")]
+    lines = _Lines(text, place)
+    try:
+        document = CatalogueFile.model_validate({} if content is None else content)
+    except ValidationError as error:
+        problems = [_problem(detail, lines) for detail in error.errors(include_url=False)]
+        return None, [*problems, *lines.repeated()]
+    return document, lines.repeated() if not place.startswith(_package_place()) else []
+
+
+@cache
+def _package_place() -> str:
+    return str(resources.files("disklab"))
+
+
+def _problem(detail: Any, lines: _Lines) -> Problem:
+    """Turn one of pydantic's findings into a problem."""
+    location: Location = detail["loc"]
+    place = lines.place(location)
+    value = repr(detail["input"])
+    if len(value) > 60:  # enough to recognise it on one line
+        value = value[:57] + "..."
+    if detail["type"] == "extra_forbidden":
+        known = _fields_at(CatalogueFile, location[:-1])
+        way_out = did_you_mean(str(location[-1]), known, f"known are {', '.join(known)}")
+        return Problem(place, repr(location[-1]), "there is no such key", way_out)
+    if detail["type"] == "missing":
+        return Problem(place, repr(location[-1]), "this key is required", "add it")
+    way_out = "correct it; `disklab catalog --schema` prints the form of the file"
+    return Problem(place, value, detail["msg"], way_out)
+
+
+def _fields_at(model: Any, location: Location) -> list[str]:
+    """Return the keys that may stand at a place of a document."""
+    annotation: Any = model
+    for step in location:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            found = annotation.model_fields.get(str(step))
+            annotation = None if found is None else found.annotation
+        else:
+            annotation = _innermost(annotation)
+    annotation = _innermost(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return sorted(annotation.model_fields)
+    return []
+
+
+def _innermost(annotation: Any) -> Any:
+    """Return the model inside `dict[str, Model]`, `list[Model]` or `Model | None`."""
+    while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        inner = [
+            argument
+            for argument in get_args(annotation)
+            if argument is not type(None) and argument is not str and not _is_metadata(argument)
+        ]
+        if not inner:
+            return annotation
+        annotation = inner[-1] if get_args(annotation)[0] is str else inner[0]
+    return annotation
+
+
+def _is_metadata(argument: Any) -> bool:
+    """Return whether a type argument is pydantic's metadata and not a type."""
+    return not isinstance(argument, type) and not get_args(argument)
+
+
+class _Lines:
+    """Finds the line of a place in a YAML text; composes the text only when asked."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._text = text
+        self._place = place
+        self._root: yaml.Node | None = None
+
+    def _node(self) -> yaml.Node | None:
+        if self._root is None:
+            self._root = yaml.compose(self._text, Loader=LOADER)
+        return self._root
+
+    def place(self, location: Sequence[int | str]) -> str:
+        """Return `file:line: dotted.path`; the line of the nearest part that exists."""
+        node = self._node()
+        line = 1
+        for step in location:
+            if isinstance(node, yaml.MappingNode):
+                pairs = [pair for pair in node.value if str(pair[0].value) == str(step)]
+                if not pairs:
+                    break
+                line, node = pairs[0][0].start_mark.line + 1, pairs[0][1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+                node = node.value[step]
+                line = node.start_mark.line + 1
+            else:
+                break
+        return f"{self._place}:{line}: {'.'.join(str(step) for step in location)}"
+
+    def repeated(self) -> list[Problem]:
+        """Return the keys that stand twice in one mapping: YAML would silently keep the last."""
+        found: list[Problem] = []
+        todo = [self._node()]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, yaml.MappingNode):
+                seen: dict[str, int] = {}
+                for key, value in node.value:
+                    line = key.start_mark.line + 1
+                    if key.value in seen:
+                        rule = f"the key stands on line {seen[key.value]} already"
+                        place = f"{self._place}:{line}"
+                        found.append(Problem(place, repr(key.value), rule, "remove one of them"))
+                    seen[key.value] = line
+                    todo.append(value)
+            elif isinstance(node, yaml.SequenceNode):
+                todo.extend(node.value)
+        return found
+
+
+def _add(catalog: Catalog, document: CatalogueFile, *, builtin: bool, place: str) -> list[Problem]:
+    """Add a validated document; return names that are taken or malformed."""
+    problems = []
+
+    def taken(kind: str, name: str, known: Iterable[str]) -> None:
+        if name in known:
+            rule = f"a {kind} of this name is in the catalogue already"
+            way_out = "use another name, or a vendor prefix of your own"
+            problems.append(Problem(place, repr(name), rule, way_out))
+
+    for source_name, source in document.sources.items():
+        taken("source", source_name, catalog.sources)
+        catalog.sources[source_name] = source
+    for latency_name, latency in document.latencies.items():
+        taken("latency profile", latency_name, catalog.latencies)
+        catalog.latencies[latency_name] = latency
+    for family_name, family in document.families.items():
+        problems += _vendor_problems(family_name, place)
+        taken("family", family_name, catalog.families)
+        catalog.families[family_name] = family
+        for short, facts in family.disks.items():
+            name = f"{family_name.split('/')[0]}/{short}"
+            taken("disk", name, catalog.disks)
+            catalog.disks[name] = DiskEntry(name, family_name, family, facts, builtin)
+    for series_name, series in document.vm_series.items():
+        problems += _vendor_problems(series_name, place)
+        for short, vm in series.sizes.items():
+            name = f"{series_name.split('/')[0]}/{short}"
+            taken("VM size", name, catalog.vms)
+            catalog.vms[name] = VmEntry(name, series_name, series, vm, builtin)
+    catalog.prices.extend(document.prices)
+    return problems
+
+
+def _vendor_problems(name: str, place: str) -> list[Problem]:
+    if name.count("/") == 1 and all(name.split("/")):
+        return []
+    rule = "the name of a family or series reads vendor/name"
+    return [Problem(place, repr(name), rule, f"call it for example mine/{name.strip('/')}")]
+
+
+Dangling = tuple[Location, str, str, Iterable[str]]
+"""Where a reference stands, its value, the rule that it breaks, and what would have been known."""
+
+
+def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
+    """Yield references to sources, latencies and disks that do not exist."""
+    for section, named in (("families", document.families), ("vm_series", document.vm_series)):
+        for name, part in named.items():
+            at: Location = (section, name)
+            for key, provenance in part.provenance.items():
+                yield from _unknown_sources(catalog, (*at, "provenance", key), provenance.source)
+            for path, profile in part.latency.items():
+                yield from _unknown_latency(catalog, (*at, "latency", path), profile)
+    for name, profiles in document.latencies.items():
+        for operation in ("read", "write", "flush"):
+            at = ("latencies", name, operation)
+            yield from _unknown_shape(catalog, at, getattr(profiles, operation))
+    for index, prices in enumerate(document.prices):
+        yield from _unknown_sources(catalog, ("prices", index), prices.source)
+        for part_name in ("disks", "quotes", "formulas"):
+            for disk in getattr(prices, part_name):
+                yield from _unknown_disk(catalog, ("prices", index, part_name, disk), disk)
+
+
+def _unknown_sources(
+    catalog: Catalog, location: Location, keys: Iterable[str]
+) -> Iterator[Dangling]:
+    for key in keys:
+        if key not in catalog.sources:
+            yield (*location, "source"), key, "a source must be a key of `sources`", catalog.sources
+
+
+def _unknown_latency(catalog: Catalog, location: Location, name: str) -> Iterator[Dangling]:
+    if name not in catalog.latencies:
+        yield location, name, "a latency must be a key of `latencies`", catalog.latencies
+
+
+def _unknown_disk(catalog: Catalog, location: Location, name: str) -> Iterator[Dangling]:
+    if name not in catalog.disks:
+        yield location, name, "a price must be that of a disk of the catalogue", catalog.disks
+
+
+def _unknown_shape(
+    catalog: Catalog, location: Location, distribution: DistributionFacts
+) -> Iterator[Dangling]:
+    yield from _unknown_sources(catalog, location, distribution.source)
+    if distribution.like is None:
+        return
+    shape, _, of = distribution.like.partition("/")
+    yield from _unknown_latency(catalog, (*location, "like"), shape)
+    if of not in ("read", "write", "flush"):
+        rule = "`like` reads NAME/read, NAME/write or NAME/flush"
+        yield (*location, "like"), distribution.like, rule, [f"{shape}/read"]

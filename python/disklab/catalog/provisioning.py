@@ -1,0 +1,251 @@
+"""What a disk of a vendor gives when it is bought: its size, IOPS and MB/s within the formulas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from disklab.catalog.citation import cite
+from disklab.catalog.expression import DiskExpression
+from disklab.catalog.facts import GIB, Formula, Rate
+from disklab.catalog.limits import Bought, disk_limits
+from disklab.catalog.load import Catalog, DiskEntry
+from disklab.catalog.profile import DiskProfile
+from disklab.catalog.quantity import about_bytes, format_rate
+from disklab.catalog.service_time import latency_profile
+from disklab.catalog.suggest import did_you_mean
+from disklab.errors import Problem, UserError
+
+# Source perf_plus_search, 2024-12-09: disks of 513 GiB and larger.
+PERFORMANCE_PLUS_GIB = 513
+
+
+@dataclass(frozen=True)
+class Provisioned:
+    """One disk of a volume."""
+
+    profile: DiskProfile
+    size_bytes: int
+    latency_name: str
+    entry: DiskEntry | None
+    """None for disks that a VM brings along."""
+
+
+@dataclass(frozen=True)
+class _Purchase:
+    """A disk of the catalogue and what was asked of it."""
+
+    catalog: Catalog
+    entry: DiskEntry
+    expression: DiskExpression
+    place: str
+    problems: list[Problem]
+
+    def refuse(self, value: str, rule: str, way_out: str) -> None:
+        """Note a broken rule."""
+        self.problems.append(Problem(self.place, value, rule, way_out))
+
+    def source(self, field: str = "default") -> str:
+        """Return where the numbers of a field come from."""
+        return cite(self.catalog, self.entry.family.provenance, field)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What was said about the disks beside their expression, and where."""
+
+    place: str = "DISKS"
+    size_bytes: int | None = None
+    """The size of the whole volume; it chooses the tier where only a family is named."""
+    latency: str | None = None
+    latency_place: str = "--latency"
+    scale: Fraction = Fraction(1)
+    """Shrinks burst credits."""
+
+
+def provision(catalog: Catalog, expression: DiskExpression, terms: Terms) -> Provisioned:
+    """Return one disk as asked for. Raises UserError with every broken rule."""
+    place, latency, latency_place = terms.place, terms.latency, terms.latency_place
+    entry = find_disk(catalog, expression, terms.size_bytes, place)
+    problems: list[Problem] = []
+    purchase = _Purchase(catalog, entry, expression, place, problems)
+    size = _size_gib(purchase)
+    iops, bytes_per_s = None, None
+    if size is not None:
+        iops = _iops(purchase, size)
+        bytes_per_s = _bytes_per_s(purchase, size, iops)
+    _check_switches(purchase, size)
+    profile_name = entry.family.latency.get(latency or "default")
+    if profile_name is None:
+        dates = [date for date in entry.family.latency if date != "default"]
+        rule = f"{entry.family.title} has the latency profiles {', '.join(dates) or 'default only'}"
+        problems.append(Problem(latency_place, repr(latency), rule, "choose one, or leave it out"))
+    if problems or size is None or profile_name is None:
+        raise UserError(*problems)
+    if expression.performance_plus and entry.facts.performance_plus is not None:
+        plus = entry.facts.performance_plus
+        iops, bytes_per_s = plus.iops, plus.mb_per_s * entry.family.mb_bytes
+    bought = Bought(size, iops, bytes_per_s, expression.on_demand_burst)
+    profile = DiskProfile(
+        name=entry.name,
+        medium=entry.family.medium,
+        limits=disk_limits(entry, bought, terms.scale),
+        latency=latency_profile(catalog, profile_name),
+    )
+    return Provisioned(profile, int(size * GIB), profile_name, entry)
+
+
+def find_disk(
+    catalog: Catalog, expression: DiskExpression, size_bytes: int | None, place: str
+) -> DiskEntry:
+    """Return the disk that an expression names; a family with a size gives the next tier up."""
+    name = expression.name
+    if name in catalog.disks:
+        return catalog.disks[name]
+    tiers = catalog.tiers(name)
+    if not tiers:
+        otherwise = "`disklab catalog` lists all disks"
+        way_out = did_you_mean(name, catalog.disk_names(), otherwise)
+        raise UserError(Problem(place, repr(name), "no such disk in the catalogue", way_out))
+    each = expression.size_bytes
+    if each is None and size_bytes is not None:
+        each = ceil(size_bytes / expression.count)
+    if each is None:
+        rule = f"{name} is a family of {len(tiers)} sizes, and no size is given"
+        way_out = f"write for example {name}(200GiB), or {tiers[0].name}"
+        raise UserError(Problem(place, repr(str(expression)), rule, way_out))
+    for tier in tiers:
+        if each <= tier.facts.size_gib.most * GIB:
+            return tier
+    last = tiers[-1]
+    source = cite(catalog, last.family.provenance)
+    rule = f"{name} ends at {last.facts.size_gib.most} GiB ({source})"
+    raise UserError(Problem(place, about_bytes(each), rule, "choose a smaller disk, or several"))
+
+
+def _size_gib(purchase: _Purchase) -> Fraction | None:
+    entry, wish = purchase.entry, purchase.expression.size_bytes
+    sizes = entry.facts.size_gib
+    if wish is None:
+        if sizes.fixed:
+            return Fraction(sizes.most)
+        rule = f"the size of {entry.name} is chosen, from {sizes.least} to {sizes.most} GiB"
+        way_out = f"write for example {entry.name}(250GiB)"
+        purchase.refuse(repr(str(purchase.expression)), rule, way_out)
+        return None
+    size = Fraction(wish, GIB)
+    # A vendor bills whole GiB; a smaller device is what --size is for.
+    if size.denominator == 1 and sizes.least <= size <= sizes.most:
+        return size
+    rule = f"{entry.name} has whole GiB from {sizes.least} to {sizes.most} ({purchase.source()})"
+    tiers = purchase.catalog.tiers(entry.family_name)
+    larger = [tier for tier in tiers if tier.facts.size_gib.most >= size]
+    way_out = "choose a size in that range"
+    if sizes.fixed and larger and size > sizes.most:
+        way_out = f"choose {larger[0].name}"
+    purchase.refuse(about_bytes(wish), rule, way_out)
+    return None
+
+
+def _iops(purchase: _Purchase, size: Fraction) -> int | None:
+    entry, wish = purchase.entry, purchase.expression.iops
+    rate = entry.facts.iops
+    if rate is None or wish is None:
+        if wish is not None:
+            _refuse_fixed(purchase, f"{wish} IOPS", "fixed IOPS")
+        return None if rate is None else int(rate.included.at(size, 0))
+    fixed = int(rate.included.at(size, 0))
+    if rate.most is None:
+        if wish != fixed:
+            _refuse_fixed(purchase, f"{wish} IOPS", f"{fixed} IOPS")
+        return fixed
+    low, high = _ends(rate, rate.most, size, 0)
+    if low <= wish <= high:
+        return wish
+    gib = f"{float(size):g} GiB"
+    rule = (
+        f"{entry.name} gives {int(low)} to {int(high)} IOPS at {gib} = {rate.most} "
+        f"({purchase.source('iops')})"
+    )
+    way_out = f"ask for {int(low)} to {int(high)} IOPS"
+    needed = _size_for(rate.most, wish)
+    if wish > high and needed is not None and needed <= entry.facts.size_gib.most:
+        way_out = f"ask for at most {int(high)} IOPS, or for at least {needed} GiB"
+    purchase.refuse(f"{wish} IOPS on {gib}", rule, way_out)
+    return None
+
+
+def _bytes_per_s(purchase: _Purchase, size: Fraction, iops: int | None) -> int | None:
+    entry, wish = purchase.entry, purchase.expression.bytes_per_s
+    rate, unit = entry.facts.mb_per_s, entry.family.mb_bytes
+    if rate is None:
+        if wish is not None:
+            _refuse_fixed(purchase, format_rate(wish), "fixed MB/s")
+        return None
+    fixed = int(rate.included.at(size, iops or 0) * unit)
+    if wish is None:
+        return fixed
+    if rate.most is None:
+        if wish != fixed:
+            _refuse_fixed(purchase, format_rate(wish), format_rate(fixed))
+        return fixed
+    if iops is None:  # then the IOPS are impossible themselves, and the ends not known
+        return None
+    low, high = (int(end * unit) for end in _ends(rate, rate.most, size, iops))
+    if low <= wish <= high:
+        return wish
+    rule = (
+        f"{entry.name} gives {format_rate(low)} to {format_rate(high)} at {iops} IOPS = {rate.most}"
+        f" ({purchase.source('mb_per_s')})"
+    )
+    way_out = f"ask for {format_rate(low)} to {format_rate(high)}"
+    if wish > high and rate.most.per_iops:
+        needed = ceil(Fraction(wish, unit) / Fraction(rate.most.per_iops))
+        if rate.most.at(size, needed) * unit >= wish:
+            way_out = f"ask for at most {format_rate(high)}, or for at least {needed} IOPS"
+    purchase.refuse(f"{format_rate(wish)} with {iops} IOPS", rule, way_out)
+    return None
+
+
+def _ends(rate: Rate, most: Formula, size: Fraction, iops: int) -> tuple[Fraction, Fraction]:
+    low = Fraction(1) if rate.least is None else rate.least.at(size, iops)
+    return low, most.at(size, iops)
+
+
+def _size_for(most: Formula, wish: int) -> int | None:
+    """Return the GiB from which a formula gives `wish`; None: never."""
+    if most.per_gib is None or (most.at_most is not None and wish > most.at_most):
+        return None
+    return ceil(wish / Fraction(most.per_gib))
+
+
+def _refuse_fixed(purchase: _Purchase, value: str, fixed: str) -> None:
+    entry = purchase.entry
+    rule = f"{entry.name} has {fixed}, which follow from its size or IOPS and cannot be chosen"
+    free = [
+        disk.name
+        for disk in purchase.catalog.disks.values()
+        if disk.vendor == entry.vendor and disk.facts.mb_per_s and disk.facts.mb_per_s.choosable
+    ]
+    way_out = "leave it out, or choose " + " or ".join([*free[:2], "another size"])
+    purchase.refuse(value, rule, way_out)
+
+
+def _check_switches(purchase: _Purchase, size: Fraction | None) -> None:
+    entry, expression = purchase.entry, purchase.expression
+    if expression.on_demand_burst and entry.facts.on_demand_burst is None:
+        rule = f"{entry.name} has no on-demand bursting"
+        if "on_demand_burst" in entry.family.provenance:
+            rule += f" ({purchase.source('on_demand_burst')})"
+        purchase.refuse("on-demand-burst", rule, "leave it out, or choose azure/P30 or larger")
+    if not expression.performance_plus:
+        return
+    if entry.facts.performance_plus is None:
+        rule = f"{entry.name} has no Performance Plus"
+        way_out = "leave it out, or choose azure/P30, azure/E30 or larger"
+        purchase.refuse("performance-plus", rule, way_out)
+    elif size is not None and size < PERFORMANCE_PLUS_GIB:
+        rule = f"Performance Plus needs {PERFORMANCE_PLUS_GIB} GiB or more"
+        rule += f" ({purchase.source('performance_plus')})"
+        purchase.refuse(f"{float(size):g} GiB", rule, "leave it out, or choose a larger size")

@@ -1,0 +1,438 @@
+"""From names to a profile: which disks, on which VM, with which caching. Every rule is here.
+
+A refusal gives all broken rules at once, each with value, rule, source, place and way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from disklab.catalog.citation import cite
+from disklab.catalog.expression import DiskExpression, parse_disks
+from disklab.catalog.facts import GIB
+from disklab.catalog.limits import cached_limits, nvme_limits, uncached_limits
+from disklab.catalog.load import Catalog, VmEntry
+from disklab.catalog.profile import (
+    CacheProfile,
+    Caching,
+    DiskProfile,
+    HostProfile,
+    VolumeProfile,
+)
+from disklab.catalog.provisioning import Provisioned, Terms, provision
+from disklab.catalog.quantity import about_bytes, format_bytes
+from disklab.catalog.service_time import latency_profile
+from disklab.catalog.suggest import did_you_mean
+from disklab.errors import Problem, UserError
+
+# What the engine calls a host without a VM: no budget, no cache, only the disks' own limits.
+NO_VM = "no VM"
+
+# Unit of lookup of the host cache. No vendor documents it; 64 KiB keeps the bookkeeping of a
+# 576 GiB cache small, and the model fetches only the 4 KiB sectors that a miss asks for.
+CACHE_BLOCK_BYTES = 64 << 10
+
+# Stripe chunk when none is given: 64 KiB for OLTP (source prem_perf, 2021-06-29).
+DEFAULT_CHUNK_BYTES = 64 << 10
+SECTOR_BYTES = 4096
+MOST_CHUNK_BYTES = 1 << 30
+
+# Ephemeral OS disks have the size of their image; 30 GiB is that of the usual Linux images
+# (assumed; `ephemeral-os(64GiB)` asks for another).
+EPHEMERAL_OS_BYTES = 30 * GIB
+
+
+@dataclass(frozen=True)
+class Places:
+    """How the user named each part of the request: options of a command, or lines of a file."""
+
+    disks: str = "DISKS"
+    vm: str = "--vm"
+    caching: str = "--caching"
+    chunk: str = "--stripe"
+    size: str = "--size"
+    latency: str = "--latency"
+    host_cache: str = "--host-cache-size"
+    scale: str = "--scale"
+
+
+@dataclass(frozen=True)
+class HostRequest:
+    """A VM, and what is assumed about it."""
+
+    vm: str | None = None
+    host_cache_bytes: int | None = None
+    """Instead of the published size of the host cache; the only way where none is published."""
+    scale: Fraction = Fraction(1)
+    """Shrinks host cache and burst credits; rates and latencies stay."""
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class VolumeRequest:
+    """Disks, and how they are put together."""
+
+    disks: str
+    name: str = "data"
+    caching: Caching = "None"
+    chunk_bytes: int | None = None
+    size_bytes: int | None = None
+    """The device is cut to this size; limits stay those of the disks."""
+    latency: str | None = None
+    """One of the dated latency profiles of the disk's family; None: its default."""
+
+
+@dataclass(frozen=True)
+class AttachedDisks:
+    """What a host has already."""
+
+    data_disks: int = 0
+    nvme_disks: int = 0
+    temp_disks: int = 0
+    ephemeral_os_disks: int = 0
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A profile that the engine accepts, and what to know about it."""
+
+    host: HostProfile
+    """With the volume as its only one."""
+    volume: VolumeProfile
+    expression: DiskExpression
+    vm: VmEntry | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request whose names are known, and what surrounds it."""
+
+    catalog: Catalog
+    expression: DiskExpression
+    disks: Provisioned
+    vm: VmEntry | None
+    host: HostRequest
+    volume: VolumeRequest
+    attached: AttachedDisks
+    places: Places
+
+
+def find_vm(catalog: Catalog, name: str | None, places: Places) -> VmEntry | None:
+    """Return the VM size. Raises UserError for a name that is not in the catalogue."""
+    if name is None or name in catalog.vms:
+        return None if name is None else catalog.vms[name]
+    way_out = did_you_mean(name, catalog.vms, "`disklab catalog` lists all sizes")
+    raise UserError(Problem(places.vm, repr(name), "no such VM size in the catalogue", way_out))
+
+
+def resolve(
+    catalog: Catalog,
+    host: HostRequest,
+    volume: VolumeRequest,
+    attached: AttachedDisks | None = None,
+    places: Places | None = None,
+) -> Resolution:
+    """Return the profile of a volume on a host. Raises UserError with every broken rule."""
+    asked = _known(catalog, host, volume, attached or AttachedDisks(), places or Places())
+    problems = [*_scale_problems(asked), *_vm_problems(asked), *_shape_problems(asked)]
+    if problems:
+        raise UserError(*problems)
+    profile = VolumeProfile(
+        name=volume.name,
+        size_bytes=_volume_bytes(asked),
+        caching=volume.caching,
+        chunk_bytes=_chunk(asked),
+        disks=[asked.disks.profile] * asked.expression.count,
+    )
+    machine = host_profile(catalog, asked.vm, host)
+    return Resolution(
+        host=machine.model_copy(update={"volumes": [profile]}),
+        volume=profile,
+        expression=asked.expression,
+        vm=asked.vm,
+        warnings=tuple(_warnings(asked)),
+    )
+
+
+def _known(
+    catalog: Catalog,
+    host: HostRequest,
+    volume: VolumeRequest,
+    attached: AttachedDisks,
+    places: Places,
+) -> _Asked:
+    """Look the names up. Raises UserError when the VM, the disks or both are impossible."""
+    problems: list[Problem] = []
+    vm, disks = None, None
+    try:
+        vm = find_vm(catalog, host.vm, places)
+    except UserError as error:
+        problems += error.problems
+    try:
+        expression = parse_disks(volume.disks, places.disks)
+        if not expression.is_local:
+            terms = Terms(
+                places.disks, volume.size_bytes, volume.latency, places.latency, host.scale
+            )
+            disks = provision(catalog, expression, terms)
+        elif vm is not None:
+            disks = _local(catalog, expression, vm, places)
+        elif host.vm is None:
+            rule = f"{expression.name!r} is a disk of the VM, and no VM is given"
+            way_out = f"give {places.vm}, for example {places.vm} azure/Standard_E8ds_v4"
+            problems.append(Problem(places.disks, repr(volume.disks), rule, way_out))
+    except UserError as error:
+        problems += error.problems
+    if problems or disks is None:
+        raise UserError(*problems)
+    return _Asked(catalog, expression, disks, vm, host, volume, attached, places)
+
+
+def host_profile(catalog: Catalog, vm: VmEntry | None, request: HostRequest) -> HostProfile:
+    """Return the profile of a host without volumes."""
+    if vm is None:
+        return HostProfile(
+            name=NO_VM, seed=request.seed, cached=[], uncached=[], cache=None, volumes=[]
+        )
+    cache = None
+    capacity = cache_bytes(vm, request)
+    if capacity is not None:
+        cache = CacheProfile(
+            capacity_bytes=max(CACHE_BLOCK_BYTES, capacity),
+            block_bytes=CACHE_BLOCK_BYTES,
+            latency=latency_profile(catalog, vm.series.latency["host_cache"]),
+        )
+    return HostProfile(
+        name=vm.name,
+        seed=request.seed,
+        cached=cached_limits(vm),
+        uncached=uncached_limits(vm, request.scale),
+        cache=cache,
+        volumes=[],
+    )
+
+
+def cache_bytes(vm: VmEntry, request: HostRequest) -> int | None:
+    """Return the scaled capacity of a VM's host cache in whole blocks; None: it has none."""
+    if vm.series.host_cache == "none" or "host_cache" not in vm.series.latency:
+        return None
+    published = vm.facts.cached.cache_gib if vm.facts.cached else None
+    full = request.host_cache_bytes
+    if full is None and published is not None:
+        full = published * GIB
+    if full is None:
+        return None
+    return int(full * request.scale) // CACHE_BLOCK_BYTES * CACHE_BLOCK_BYTES
+
+
+def _local(
+    catalog: Catalog, expression: DiskExpression, vm: VmEntry, places: Places
+) -> Provisioned:
+    """Return what a VM brings along: temp disk, NVMe disk, ephemeral OS disk."""
+    name, value = expression.name, str(expression)
+    problems = []
+    told = expression.iops or expression.bytes_per_s
+    if told or expression.on_demand_burst or expression.performance_plus:
+        rule = f"the limits of {name!r} are those of the VM and cannot be chosen"
+        problems.append(Problem(places.disks, repr(value), rule, "leave the arguments out"))
+    source = cite(catalog, vm.series.provenance)
+    at_most = _local_bytes(vm, name)
+    path = {"local": "temp", "nvme": "nvme", "ephemeral-os": "ephemeral_os"}[name]
+    if not at_most or path not in vm.series.latency:
+        what = {
+            "local": "temp disk",
+            "nvme": "local NVMe disk",
+            "ephemeral-os": "ephemeral OS disk",
+        }
+        rule = f"{vm.name} has no {what[name]} ({source})"
+        able = [other.name for other in catalog.vms.values() if _local_bytes(other, name)]
+        way_out = f"choose a VM that has one, such as {able[0]}, or an attached disk"
+        raise UserError(*problems, Problem(places.vm, repr(vm.name), rule, way_out))
+    size = expression.size_bytes
+    if size is None:
+        size = min(EPHEMERAL_OS_BYTES, at_most) if name == "ephemeral-os" else at_most
+    if not SECTOR_BYTES <= size <= at_most:
+        rule = f"{name!r} of {vm.name} has at most {about_bytes(at_most)} ({source})"
+        way_out = f"ask for {format_bytes(SECTOR_BYTES)} to {format_bytes(at_most)}"
+        problems.append(Problem(places.disks, repr(value), rule, way_out))
+    if problems:
+        raise UserError(*problems)
+    profile = DiskProfile(
+        name=f"{vm.name} {name}",
+        medium="nvme" if name == "nvme" else "temp",
+        limits=nvme_limits(vm) if name == "nvme" else [],
+        latency=latency_profile(catalog, vm.series.latency[path]),
+    )
+    return Provisioned(profile, size, vm.series.latency[path], None)
+
+
+def _local_bytes(vm: VmEntry, name: str) -> int:
+    """Return how large a local disk of a VM can be; 0: it has none."""
+    temp = vm.facts.temp_gib * GIB
+    if name == "local":
+        return temp
+    if name == "nvme":
+        size = vm.facts.nvme.size_gb * 10**9 if vm.facts.nvme else 0
+        return size // SECTOR_BYTES * SECTOR_BYTES
+    # Source ephemeral_os, 2026-09-08: it lies in the host cache (DSv2, Dsv3) or on the temp disk.
+    cache = (vm.facts.cached.cache_gib if vm.facts.cached else None) or 0
+    return max(temp, cache * GIB) if vm.series.ephemeral_os else 0
+
+
+def _scale_problems(asked: _Asked) -> Iterator[Problem]:
+    if not 0 < asked.host.scale <= 1:
+        rule = "a scale shrinks: it lies above 0 and is at most 1"
+        yield Problem(asked.places.scale, str(asked.host.scale), rule, "write for example 1/100")
+
+
+def _vm_problems(asked: _Asked) -> Iterator[Problem]:
+    """Yield the rules that disks and VM break together."""
+    vm, host, places, catalog = asked.vm, asked.host, asked.places, asked.catalog
+    if asked.volume.caching != "None":
+        yield from _caching_problems(asked)
+    if host.host_cache_bytes is not None and (vm is None or vm.series.host_cache == "none"):
+        rule = f"{vm.name if vm else 'a host without VM'} has no host cache"
+        value = format_bytes(host.host_cache_bytes)
+        yield Problem(places.host_cache, value, rule, "leave it out, or choose another VM")
+    if vm is None:
+        return
+    source = cite(catalog, vm.series.provenance)
+    yield from _count_problems(asked, vm, source)
+    entry = asked.disks.entry
+    if entry is None:
+        return
+    if entry.family.needs_premium_storage and not vm.series.premium_storage:
+        rule = f"{vm.name} takes no premium storage ({source})"
+        able = sorted(v.name for v in catalog.vms.values() if v.series.premium_storage)
+        near = did_you_mean(vm.name.replace("_v", "s_v"), able, f"choose one such as {able[0]}")
+        yield Problem(places.vm, repr(vm.name), rule, f"{near} or use a Standard SSD")
+    if entry.builtin and vm.builtin and entry.vendor != vm.vendor:
+        rule = f"{entry.name} is a disk of {entry.vendor}, {vm.name} a VM of {vm.vendor}"
+        yield Problem(
+            places.disks, repr(str(asked.expression)), rule, f"choose a disk of {vm.vendor}"
+        )
+
+
+def _count_problems(asked: _Asked, vm: VmEntry, source: str) -> Iterator[Problem]:
+    expression, attached, places = asked.expression, asked.attached, asked.places
+    count, name = expression.count, expression.name
+    what, most, there = {
+        "local": ("temp disk", 1, attached.temp_disks),
+        "ephemeral-os": ("OS disk", 1, attached.ephemeral_os_disks),
+        "nvme": ("NVMe disks", vm.facts.nvme.count if vm.facts.nvme else 0, attached.nvme_disks),
+    }.get(name, ("data disks", vm.facts.max_data_disks, attached.data_disks))
+    if most is not None and there + count > most:
+        has = f" and {there} of them in use" if there else ""
+        rule = f"{vm.name} has {most} {what}{has}, not {there + count} ({source})"
+        if not expression.is_local:
+            rule = f"{vm.name} takes {most} {what}, not {there + count} ({source})"
+        left = max(0, most - there)
+        way_out = (
+            f"use at most {left} more, or a larger VM" if left else "choose another host or VM"
+        )
+        yield Problem(places.disks, repr(str(expression)), rule, way_out)
+
+
+def _caching_problems(asked: _Asked) -> Iterator[Problem]:
+    """Yield why a volume cannot use the host cache."""
+    catalog, vm, disks, places = asked.catalog, asked.vm, asked.disks, asked.places
+    place, value = places.caching, asked.volume.caching
+    none = f"use {places.caching} None"
+    entry = disks.entry
+    if entry is None:
+        rule = f"{asked.expression.name!r} lies on the host itself, with no host cache before it"
+        yield Problem(place, value, rule, none)
+        return
+    source = cite(catalog, entry.family.provenance, "host_cache_max_gib")
+    most = entry.family.host_cache_max_gib
+    if most is None:
+        rule = f"{entry.family.title} has no host caching ({source})"
+        yield Problem(place, value, rule, f"{none} or another kind of disk")
+    elif disks.size_bytes > most * GIB:
+        size = disks.size_bytes // GIB
+        rule = f"{entry.name} ({size} GiB) cannot use the host cache, which ends at {most} GiB"
+        smaller = f"{entry.name}({most}GiB)"
+        yield Problem(place, value, f"{rule} ({source})", f"{none}, {smaller} or a smaller disk")
+    if vm is None:
+        rule = "the host cache belongs to a VM, and no VM is given"
+        way_out = f"give {places.vm}, for example {places.vm} azure/Standard_DS14_v2, or {none}"
+        yield Problem(place, value, rule, way_out)
+        return
+    vm_source = cite(catalog, vm.series.provenance)
+    if vm.series.host_cache == "none":
+        rule = f"{vm.name} has no host cache ({vm_source})"
+        yield Problem(place, value, rule, f"{none} or a VM such as azure/Standard_DS14_v2")
+    elif cache_bytes(vm, asked.host) is None:
+        rule = f"the size of the host cache of {vm.name} is not published ({vm_source})"
+        way_out = f"say what you assume: {places.host_cache} 100GiB, or {none}"
+        yield Problem(place, value, rule, way_out)
+
+
+def _shape_problems(asked: _Asked) -> Iterator[Problem]:
+    """Yield what is wrong with chunk and size."""
+    expression, disks, volume, places = asked.expression, asked.disks, asked.volume, asked.places
+    chunk = volume.chunk_bytes
+    if chunk is not None:
+        value = format_bytes(chunk)
+        if expression.count == 1:
+            rule = "one disk alone is not striped"
+            way_out = f"leave it out, or write for example 4 x {expression}"
+            yield Problem(places.chunk, value, rule, way_out)
+        elif chunk < SECTOR_BYTES or chunk & (chunk - 1) or chunk > MOST_CHUNK_BYTES:
+            rule = "a chunk is a power of two from 4KiB to 1GiB"
+            yield Problem(places.chunk, value, rule, "use for example 64KiB")
+    if volume.size_bytes is not None:
+        most = disks.size_bytes * expression.count
+        least = expression.count * (_chunk(asked) or SECTOR_BYTES)
+        if not least <= volume.size_bytes <= most:
+            rule = (
+                f"{expression} gives {format_bytes(most)} in all, and needs {format_bytes(least)}"
+            )
+            way_out = (
+                f"choose {format_bytes(least)} to {format_bytes(most)}, or more or larger disks"
+            )
+            yield Problem(places.size, format_bytes(volume.size_bytes), rule, way_out)
+
+
+def _chunk(asked: _Asked) -> int | None:
+    if asked.expression.count == 1:
+        return None
+    chunk = asked.volume.chunk_bytes
+    return DEFAULT_CHUNK_BYTES if chunk is None else chunk
+
+
+def _volume_bytes(asked: _Asked) -> int:
+    """Return the usable bytes: whole chunks on every disk."""
+    unit = _chunk(asked) or SECTOR_BYTES
+    wanted, count = asked.volume.size_bytes, asked.expression.count
+    each = asked.disks.size_bytes if wanted is None else wanted // count
+    return each // unit * unit * count
+
+
+def _warnings(asked: _Asked) -> Iterator[str]:
+    """Yield what is assumed and not published or measured."""
+    disks, vm, volume, host = asked.disks, asked.vm, asked.volume, asked.host
+    facts = asked.catalog.latencies[disks.latency_name]
+    assumed = [op for op in ("read", "write") if getattr(facts, op).status == "assumed"]
+    if assumed:
+        yield (
+            f"the {' and '.join(assumed)} latency ({disks.latency_name}) is partly assumed: "
+            f"{getattr(facts, assumed[0]).note}"
+        )
+    if vm is None:
+        return
+    if vm.facts.uncached is None and disks.profile.medium == "remote":
+        yield f"no limit on attached disks is known for {vm.name}: only the disks' own limits hold"
+    inferred = {"cached": vm.facts.cached, "burst": vm.facts.uncached_burst}
+    for part, limit in inferred.items():
+        provenance = vm.series.provenance.get(part)
+        if limit is not None and provenance is not None and provenance.status == "inferred":
+            yield f"the {part} limits of {vm.name} are inferred: {provenance.note}"
+    if volume.caching != "None" and host.host_cache_bytes is not None:
+        size = about_bytes(host.host_cache_bytes)
+        yield f"the host cache of {vm.name} is taken to hold {size}, as you said"
+    if volume.caching != "None" and vm.facts.cached is None:
+        yield f"no cached limit is published for {vm.name}: hits are limited by latency alone"

@@ -1,0 +1,38 @@
+"""Did you mean ...?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+# Below this likeness a suggestion puzzles more than it helps (difflib's own default).
+CUTOFF = 0.6
+
+
+def suggestions(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Return the known names nearest to `word`, best first.
+
+    A name without its vendor or with other capitals (`p30`) finds `azure/P30`.
+    """
+    names = sorted(set(known))
+    short = {name: _short(name) for name in names}
+    wanted = _short(word)
+    same = [name for name in names if short[name] == wanted]
+    if same:
+        return same[:most]
+    by_short: dict[str, list[str]] = {}
+    for name in names:
+        by_short.setdefault(short[name], []).append(name)
+    near = difflib.get_close_matches(wanted, by_short, n=most, cutoff=CUTOFF)
+    return [name for match in near for name in by_short[match]][:most]
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Return `did you mean A or B?`, or `otherwise` when nothing is near."""
+    near = suggestions(word, known)
+    return f"did you mean {' or '.join(near)}?" if near else otherwise
+
+
+def _short(name: str) -> str:
+    """Return a name as it is compared: without vendor, `Standard_` and capitals."""
+    return name.rsplit("/", 1)[-1].casefold().removeprefix("standard_")

@@ -1,0 +1,39 @@
+"""The command line as a whole. A room with a command of its own registers it here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from disklab.cli import catalog
+from disklab.cli.output import report
+from disklab.errors import DisklabError
+from disklab.probe.cli import probe
+
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    context_settings=HELP_OPTIONS,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.command("catalog")(catalog.catalog)
+app.command()(probe)
+
+
+@app.callback()
+def root() -> None:
+    """Which disks should my distributed database live on?"""
+
+
+def main() -> None:
+    """Run the command line. Exit code 0: done, 1: an operating fault, 2: the user's mistake."""
+    try:
+        app()
+    except DisklabError as error:
+        report(error, as_json="--json" in sys.argv)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)  # 128 + SIGINT, as a shell reports it

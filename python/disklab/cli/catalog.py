@@ -1,0 +1,144 @@
+"""`disklab catalog`: disks and VM sizes with limits, prices and sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from disklab.catalog import Catalog, DiskEntry, VmEntry, load_catalog
+from disklab.catalog.description import describe_disk, describe_local, describe_vm, rows
+from disklab.catalog.expression import LOCAL_DISKS
+from disklab.catalog.facts import CatalogueFile
+from disklab.catalog.load import user_files
+from disklab.catalog.suggest import did_you_mean
+from disklab.cli.completion import all_names
+from disklab.cli.output import Json, console, print_json
+from disklab.errors import Problem, UserError
+
+CatalogFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--catalog",
+        help="A file with more disks and VM sizes, beside $DISKLAB_CATALOG.",
+        show_default=False,
+    ),
+]
+
+
+def loaded(files: list[Path] | None) -> Catalog:
+    """Return the catalogue with the files of the option added to the user's usual ones."""
+    return load_catalog([*user_files(), *(files or [])])
+
+
+def catalog(
+    word: Annotated[
+        str | None,
+        typer.Argument(help="A name, or a part of one.", autocompletion=all_names),
+    ] = None,
+    files: CatalogFiles = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of a catalogue file.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List disks and VM sizes, or show everything about one of them.
+
+    Each number has a source and a date; `disklab catalog azure/P30` shows them.
+
+    Examples: [bold]disklab catalog[/], [bold]disklab catalog P30[/],
+    [bold]disklab catalog azure/Standard_DS14_v2[/], [bold]disklab catalog Esv3 --json[/]
+    """
+    if schema:
+        print_json(CatalogueFile.model_json_schema())
+        return
+    known = loaded(files)
+    if word is not None and (description := _description(known, word)):
+        if json:
+            print_json(description)
+        else:
+            _print_description(description)
+        return
+    disks = [disk for disk in known.disks.values() if _matches(word, disk.name, disk.family_name)]
+    vms = [vm for vm in known.vms.values() if _matches(word, vm.name, vm.series_name)]
+    local = [name for name in LOCAL_DISKS if _matches(word, name)]
+    if not (disks or vms or local):
+        names = [*known.disk_names(), *known.vms, *(vm.series_name for vm in known.vms.values())]
+        way_out = did_you_mean(word or "", names, "`disklab catalog` without a word lists all")
+        raise UserError(Problem("WORD", repr(word), "nothing in the catalogue has it", way_out))
+    if json:
+        content = {"disks": [describe_disk(known, disk) for disk in disks]}
+        content["local_disks"] = [describe_local(name) for name in local]
+        content["vm_sizes"] = [describe_vm(known, vm) for vm in vms]
+        print_json(content)
+        return
+    _print_lists(known, disks, vms, local)
+
+
+def _description(known: Catalog, word: str) -> dict[str, Any] | None:
+    """Return everything about the one disk or VM size of this very name."""
+    if word in known.disks:
+        return describe_disk(known, known.disks[word])
+    if word in known.vms:
+        return describe_vm(known, known.vms[word])
+    return describe_local(word) if word in LOCAL_DISKS else None
+
+
+def _matches(word: str | None, *names: str) -> bool:
+    return word is None or any(word.casefold() in name.casefold() for name in names)
+
+
+def _print_lists(
+    known: Catalog, disks: list[DiskEntry], vms: list[VmEntry], local: list[str]
+) -> None:
+    out = console()
+    if disks:
+        table = Table("disk", title="Disks", title_justify="left", box=None, pad_edge=False)
+        for heading in ("GiB", "IOPS", "MB/s", "burst", "host cache", "price", "source"):
+            right = heading in ("GiB", "IOPS", "MB/s")
+            table.add_column(heading, justify="right" if right else "left", overflow="fold")
+        for disk in disks:
+            table.add_row(disk.name, *rows.disk(known, disk))
+        out.print(table)
+    if local:
+        out.print("\nDisks that a VM brings along: " + ", ".join(local))
+    if vms:
+        table = Table("VM size", title="\nVM sizes", title_justify="left", box=None, pad_edge=False)
+        for heading in ("vCPU", "GiB", "disks", "cached", "cache GiB", "uncached", "burst"):
+            table.add_column(heading, justify="right")
+        for heading in ("temp GiB", "NVMe", "USD/h"):
+            table.add_column(heading, justify="right")
+        for vm in vms:
+            table.add_row(vm.name, *rows.vm(vm))
+        out.print(table)
+        out.print("\ncached, uncached, burst: IOPS / MB/s. USD/h: East US where listed.")
+    out.print("`disklab catalog NAME` shows sources, dates and prices.")
+
+
+def _print_description(description: dict[str, Any]) -> None:
+    out = console()
+    out.print(f"[bold]{description['name']}[/]  {description['title']}")
+    table = Table("fact", "value", "status", "date", "source", box=None, pad_edge=False)
+    table.columns[1].overflow = table.columns[4].overflow = "fold"
+    for fact in description["facts"]:
+        sources = ", ".join(fact["source"])
+        table.add_row(fact["fact"], fact["value"], fact["status"], fact["date"] or "", sources)
+    out.print(table)
+    if description["prices"]:
+        table = Table("price", "region", "date", "source", title="\nPrices", title_justify="left")
+        table.box, table.pad_edge = None, False
+        for price in description["prices"]:
+            amount = f"{price['amount']} {price['currency']} a {price['per']}"
+            if price.get("for"):
+                amount += f" ({price['for']})"
+            table.add_row(amount, price["region"], price["date"], ", ".join(price["source"]))
+        out.print(table)
+    for note in description["notes"]:
+        out.print(f"- {note}", markup=False)
+    if description["sources"]:
+        out.print("\nSources")
+        for key, source in description["sources"].items():
+            date = f" ({source['date']})" if source["date"] else ""
+            out.print(f"  {key}{date}: {source['at']}", markup=False)

@@ -1,0 +1,27 @@
+"""Completion of disk, VM and volume names in the shell. Never fails, never prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from disklab.catalog import load_catalog
+from disklab.errors import DisklabError
+
+
+def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        try:
+            known = names()
+        except (DisklabError, OSError):
+            return []
+        short = incomplete.casefold()
+        return [name for name in known if name.casefold().startswith(short)] or [
+            name for name in known if name.rsplit("/", 1)[-1].casefold().startswith(short)
+        ]
+
+    return complete
+
+
+disk_names = _completion(lambda: load_catalog().disk_names())
+vm_names = _completion(lambda: list(load_catalog().vms))
+all_names = _completion(lambda: [*load_catalog().disk_names(), *load_catalog().vms])

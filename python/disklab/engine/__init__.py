@@ -1,0 +1,1 @@
+"""Talks to disklab-engine: finds it, starts emulated hosts, asks their control sockets."""

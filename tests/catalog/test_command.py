@@ -1,0 +1,79 @@
+"""`disklab catalog` as people and programs use it. Runs without root."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+
+
+def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(
+        [str(DISKLAB), "catalog", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran
+
+
+def parsed(*arguments: str) -> Any:
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+def test_a_disk_with_sources_dates_and_prices() -> None:
+    shown = run("azure/P30").stdout
+    for part in ("1024 GiB", "5000", "200 MB/s", "2023-03-16", "135.17 USD a month", "East US"):
+        assert part in shown
+    facts = {fact["fact"]: fact for fact in parsed("azure/P30")["facts"]}
+    assert facts["IOPS"]["value"] == "5000"
+    assert facts["write latency"]["status"] == "measured"
+    assert facts["write latency"]["date"] == "2020-09-07"
+
+
+def test_a_vm_size() -> None:
+    shown = run("azure/Standard_DS14_v2").stdout
+    for part in ("64000 iops, 512 mb_per_s, 576 cache_gib", "1.482 USD a hour", "1024000 B"):
+        assert part in shown
+
+
+def test_a_part_of_a_name_lists() -> None:
+    found = parsed("DS14")
+    assert [vm["name"] for vm in found["vm_sizes"]] == ["azure/Standard_DS14_v2"]
+    everything = parsed()
+    assert len(everything["vm_sizes"]) == 150
+    assert len(everything["disks"]) == 52
+    assert "azure/Standard_D8s_v3" in run("D8s").stdout
+
+
+def test_an_unknown_word() -> None:
+    ran = run("azure/P31", code=2)
+    assert ran.stdout == ""
+    assert "error: WORD: 'azure/P31': nothing in the catalogue has it; did you mean" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_unknown_word_as_json() -> None:
+    ran = run("azure/P31", "--json", code=2)
+    error = json.loads(ran.stdout)["error"]
+    assert error["problems"][0]["place"] == "WORD"
+
+
+def test_the_form_of_a_file_can_be_printed() -> None:
+    schema = json.loads(run("--schema").stdout)
+    assert "families" in schema["properties"]
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("familys: {}\n")
+    ran = run("--catalog", str(file), code=2)
+    assert (
+        f"{file}:1: familys: 'familys': there is no such key; did you mean families?" in ran.stderr
+    )
