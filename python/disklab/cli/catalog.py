@@ -48,8 +48,8 @@ def catalog(
 
     Each number has a source and a date; `disklab catalog azure/P30` shows them.
 
-    Examples: [bold]disklab catalog[/], [bold]disklab catalog P30[/],
-    [bold]disklab catalog azure/Standard_DS14_v2[/], [bold]disklab catalog Esv3 --json[/]
+    Examples: [bold]disklab catalog[/bold], [bold]disklab catalog P30[/bold],
+    [bold]disklab catalog azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold]
     """
     if schema:
         print_json(CatalogueFile.model_json_schema())
@@ -119,7 +119,7 @@ def _print_lists(
 
 def _print_description(description: dict[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{description['name']}[/]  {description['title']}")
+    out.print(f"[bold]{description['name']}[/bold]  {description['title']}")
     table = Table("fact", "value", "status", "date", "source", box=None, pad_edge=False)
     table.columns[1].overflow = table.columns[4].overflow = "fold"
     for fact in description["facts"]:
