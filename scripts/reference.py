@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import typer
+from disklab.catalog import Catalog, load_catalog
+from disklab.catalog.description import rows
 from disklab.cli import app
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
@@ -66,7 +68,58 @@ def cli_page() -> str:
     return head + "\n".join(section(name, command) for name, command in commands(root, "disklab"))
 
 
-PAGES = {"cli.md": cli_page}
+def catalog_page() -> str:
+    """Return docs/catalog.md."""
+    known = load_catalog([])
+    disk_head = ["disk", "GiB", "IOPS", "MB/s", "burst", "host cache", "price", "source"]
+    vm_head = ["VM size", "vCPU", "GiB", "disks", "cached", "cache GiB", "uncached", "burst"]
+    disks = table(disk_head, ([d.name, *rows.disk(known, d)] for d in known.disks.values()))
+    vms = table(
+        [*vm_head, "temp GiB", "NVMe", "USD/h"], ([v.name, *rows.vm(v)] for v in known.vms.values())
+    )
+    return CATALOG.format(command=COMMAND, disks=disks, vms=vms, sources=sources(known))
+
+
+CATALOG = """# Catalogue
+
+Generated from the catalogue's files by {command}; do not edit. `disklab catalog NAME` shows every
+number of a disk or VM size with its own source and date.
+
+## Disks
+
+{disks}
+
+MB/s are 10^6 bytes. A VM also brings disks along: `local` (its temp disk), `nvme`,
+`ephemeral-os`. Stripes: `4 x azure/P30`. Own disks: a file of the same form, given with `--catalog`
+or `$DISKLAB_CATALOG` (`disklab catalog --schema` describes it).
+
+## VM sizes
+
+{vms}
+
+cached, uncached, burst: IOPS / MB/s. USD/h: East US where listed.
+
+## Sources
+
+{sources}
+"""
+
+
+def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(cell.strip() for cell in line)} |" for line in lines)
+
+
+def sources(known: Catalog) -> str:
+    """Return every source of the catalogue."""
+    return "\n".join(
+        f"- `{key}`{f' ({source.date})' if source.date else ''}: {source.at}"
+        for key, source in known.sources.items()
+    )
+
+
+PAGES = {"cli.md": cli_page, "catalog.md": catalog_page}
 
 
 def main() -> int:

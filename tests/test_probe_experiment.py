@@ -16,7 +16,7 @@ REFERENCE = Path(__file__).parents[1] / "experiments" / "azure-local-disks.yaml"
 def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
     experiment = read_experiment(REFERENCE)
     assert len(experiment.trials) == 12
-    devices = {trial.levels["device"]: trial.volume for trial in experiment.trials}
+    devices = {trial.levels["device"]: trial.disk for trial in experiment.trials}
     assert list(devices) == [
         "AMD temp disk",
         "Intel temp disk",
@@ -38,7 +38,7 @@ def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
 
 
 def test_each_device_of_the_reference_experiment_has_a_published_row() -> None:
-    rows = [published(trial.volume) for trial in read_experiment(REFERENCE).trials]
+    rows = [published(trial.disk) for trial in read_experiment(REFERENCE).trials]
     assert {row.name for row in rows if row} == set(ROWS.values())
     medians = {row.name: row.percentiles_ns[50.0] for row in rows if row}
     assert medians["L8s_v2_nvme"] == 43_000
@@ -71,7 +71,11 @@ factors:
         ("[sync, async]", "[sync, asink]", ":8: workload.fio.profile: asink: is not known"),
         ("[sync, async]", "[]", ":8: factors.workload.fio.profile: []: a factor has levels"),
         ("workload.fio.profile:", "work.fio.profile:", "a factor patches what the baseline has"),
-        ("{disks: local}", "{disks: local, caching: Some}", ":4: device.volume.caching: Some: "),
+        (
+            "{disks: local}",
+            "{disks: local, caching: Some}",
+            ":4: device.volume.caching: Some: is no host caching; choose None, ",
+        ),
         ("{disks: local}", "[local]", ":4: device.volume: [local]: is a mapping"),
         ("disks: local}", "disks: local", ":5: broken.yaml: is no YAML"),
         ("device:", "cluster:", ":2: cluster: "),

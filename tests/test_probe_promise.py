@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from disklab.catalog.profile import HostProfile, VolumeProfile
 from disklab.probe.cells import KIB, MIB, Cell, Direction, Plan, Profile
 from disklab.probe.promise import Attached, Promise, State, below, mixture, promise, quantile
 from hypothesis import given
@@ -32,11 +33,21 @@ P30 = {
     "latency": latency(2_400_000, 1_300_000),
 }
 # DS14_v2: the cached MB/s are lower than the uncached ones.
-DS14_V2 = {
-    "cached": [limit("ios", 64000), limit("bytes", 512 * MB)],
-    "uncached": [limit("ios", 51200), limit("bytes", 768 * MB)],
-    "cache": {"latency": latency(200_000, 300_000)},
-}
+DS14_V2 = HostProfile.model_validate(
+    {
+        "version": 1,
+        "name": "azure/Standard_DS14_v2",
+        "seed": 1,
+        "cached": [limit("ios", 64000), limit("bytes", 512 * MB)],
+        "uncached": [limit("ios", 51200), limit("bytes", 768 * MB)],
+        "cache": {
+            "capacity_bytes": 1 << 30,
+            "block_bytes": 64 * KIB,
+            "latency": latency(200_000, 300_000),
+        },
+        "volumes": [],
+    }
+)
 
 
 def owed(
@@ -48,11 +59,15 @@ def owed(
     state: State | None = None,
 ) -> Promise:
     disks = disks or [P30]
-    volume = {
-        "caching": caching,
-        "disks": disks,
-        "chunk_bytes": 64 * KIB if len(disks) > 1 else None,
-    }
+    volume = VolumeProfile.model_validate(
+        {
+            "name": "data",
+            "size_bytes": 1 << 40,
+            "caching": caching,
+            "disks": disks,
+            "chunk_bytes": 64 * KIB if len(disks) > 1 else None,
+        }
+    )
     plan = Plan((cell,), duration_s, size_bytes=MIB)
     return promise(Attached(DS14_V2, volume), cell, plan, state or State())
 

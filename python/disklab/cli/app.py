@@ -6,10 +6,9 @@ import sys
 
 import typer
 
-from disklab.cli import catalog
+from disklab.cli import catalog, probe
 from disklab.cli.output import report
 from disklab.errors import DisklabError
-from disklab.probe.cli import probe
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
@@ -20,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("catalog")(catalog.catalog)
-app.command()(probe)
+app.command("probe")(probe.probe)
 
 
 @app.callback()

@@ -15,22 +15,31 @@ from disklab.probe import fio, target
 from disklab.probe.cells import Plan
 from disklab.probe.charts import check_chart_path
 from disklab.probe.console import ProgressView
+from disklab.probe.promise import Attached
 from disklab.probe.report import show_results
 from disklab.probe.request import Output
-from disklab.probe.run import Event, Listener, Subject, expected_fill_s, probe, runnable
+from disklab.probe.run import Event, Known, Listener, Subject, expected_fill_s, probe, runnable
 from disklab.probe.store import recorder
 
 
-def probe_path(path: Path, plan: Plan, output: Output, *, destroy_data: bool = False) -> None:
-    """Probe a directory, file or device and report."""
+def probe_path(
+    path: Path,
+    plan: Plan,
+    output: Output,
+    *,
+    known: Attached | None = None,
+    destroy_data: bool = False,
+) -> None:
+    """Probe a directory, file or device, hold it against what is known of it, and report."""
     program = fio.find_fio(plan.engine)
+    fio.check_memory(plan)
     if output.chart is not None:
         check_chart_path(output.chart)
     with (
         terminated_as_interrupt(),
         target.open_region(path, plan, ours=False, destroy_data=destroy_data) as region,
     ):
-        subject = Subject(region.shown, region)
+        subject = Subject(region.shown, region, Known(known) if known else None)
         check_cells_remain(plan, subject)
         expected_s = expected_time_s([subject], plan)
         with recorder(output) as record, ProgressView(Console(stderr=True), expected_s) as view:

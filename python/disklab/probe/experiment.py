@@ -15,11 +15,12 @@ from typing import Any
 
 import yaml
 
+from disklab.catalog import Places
 from disklab.errors import Problem, UserError
 from disklab.probe.cells import Cell, Direction, Profile, parse_block, parse_duration
+from disklab.probe.known import Disk, parse_caching
 
 FILESYSTEMS = ("ext4", "xfs")
-CACHING = ("None", "ReadOnly", "ReadWrite")
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,12 @@ class Located:
 
 
 @dataclass(frozen=True)
-class VolumeSpec:
-    """What to attach to which VM."""
-
-    vm: str
-    disks: str
-    caching: str | None
-    filesystem: str
-
-
-@dataclass(frozen=True)
 class Trial:
     """One combination of levels."""
 
     levels: Mapping[str, str]
-    volume: VolumeSpec
+    disk: Disk
+    filesystem: str
     cell: Cell
     duration_s: float
 
@@ -232,34 +224,52 @@ def trial_of(reader: Reader, base: Located, choice: Mapping[str, Level]) -> Tria
             raise reader.problem(name, missing, "a device experiment has it", "add it")
     return Trial(
         levels={factor: level for factor, (level, _) in choice.items()},
-        volume=volume_of(reader, top["device"]),
+        disk=disk_of(reader, top["device"]),
+        filesystem=filesystem_of(reader, top["device"]),
         cell=cell_of(reader, top["workload"]),
         duration_s=duration_of(reader, top["workload"]),
     )
 
 
-def volume_of(reader: Reader, device: Located) -> VolumeSpec:
-    """Return the volume of a trial; whether such a disk exists is the catalogue's to say."""
-    keys = reader.mapping(device, "device")
-    vm = reader.text(keys, device, "device.vm", None)
-    volume = keys.get("volume")
+def volume_keys(reader: Reader, device: Located) -> tuple[dict[str, Located], Located]:
+    """Return the keys of the trial's volume, and the volume itself for its line."""
+    volume = reader.mapping(device, "device").get("volume")
     if volume is None:
         missing = Located("(missing)", device.line)
         raise reader.problem("device.volume", missing, "is needed", "add volume: {disks: local}")
-    inner = reader.mapping(volume, "device.volume")
-    caching = inner.get("caching")
-    filesystem = reader.text(inner, volume, "device.volume.filesystem", FILESYSTEMS[0])
-    at = inner.get("filesystem", volume)
-    return VolumeSpec(
-        vm=vm,
-        disks=reader.text(inner, volume, "device.volume.disks", None),
-        caching=(
-            reader.choice(str(caching.value), "device.volume.caching", caching, CACHING)
-            if caching
-            else None
-        ),
-        filesystem=reader.choice(filesystem, "device.volume.filesystem", at, FILESYSTEMS),
+    return reader.mapping(volume, "device.volume"), volume
+
+
+def disk_of(reader: Reader, device: Located) -> Disk:
+    """Return the disk of a trial; whether it exists on that VM is the catalogue's to say."""
+    keys = reader.mapping(device, "device")
+    vm = reader.text(keys, device, "device.vm", None)
+    inner, volume = volume_keys(reader, device)
+    caching = inner.get("caching", volume)
+
+    def place(key: str, at: Located) -> str:
+        return f"{reader.path}:{at.line}: {key}"
+
+    places = Places(
+        disks=place("device.volume.disks", inner.get("disks", volume)),
+        vm=place("device.vm", keys["vm"]),
+        caching=place("device.volume.caching", caching),
     )
+    wish = reader.text(inner, volume, "device.volume.caching", "None")
+    return Disk(
+        disks=reader.text(inner, volume, "device.volume.disks", None),
+        vm=vm,
+        caching=parse_caching(wish, places.caching),
+        places=places,
+    )
+
+
+def filesystem_of(reader: Reader, device: Located) -> str:
+    """Return the file system of a trial's volume."""
+    key = "device.volume.filesystem"
+    inner, volume = volume_keys(reader, device)
+    name = reader.text(inner, volume, key, FILESYSTEMS[0])
+    return reader.choice(name, key, inner.get("filesystem", volume), FILESYSTEMS)
 
 
 def cell_of(reader: Reader, workload: Located) -> Cell:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
+from disklab.catalog.profile import Distribution, HostProfile, Latency, Limit, VolumeProfile
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Plan
 
 Quantiles = Sequence[tuple[int, int]]
@@ -75,8 +75,8 @@ UNHINDERED_RATIO = 1.25
 class Attached:
     """A volume and the host that it is attached to: the two parts of a host profile."""
 
-    host: Mapping[str, Any]
-    volume: Mapping[str, Any]
+    host: HostProfile
+    volume: VolumeProfile
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def promise(attached: Attached, cell: Cell, plan: Plan, state: State) -> Promise
     )
 
 
-def assumed_hits(volume: Mapping[str, Any], cell: Cell, observed: float | None) -> float | None:
+def assumed_hits(volume: VolumeProfile, cell: Cell, observed: float | None) -> float | None:
     """Return the share of the cell's I/Os that the host cache answers."""
-    caching = volume["caching"]
+    caching = volume.caching
     if caching == "None":
         return None
     if cell.direction.writes:
@@ -125,56 +125,54 @@ def assumed_hits(volume: Mapping[str, Any], cell: Cell, observed: float | None) 
 def caps_of(attached: Attached, cell: Cell, plan: Plan, state: State) -> list[Cap]:
     """Return every cap on the cell's path with the share of I/Os that pay it."""
     host, volume = attached.host, attached.volume
-    medium = volume["disks"][0]["medium"]
+    medium = volume.disks[0].medium
     misses = 1.0 - (state.hit_ratio or 0.0)
-    pays_cached = 1.0 if volume["caching"] != "None" or medium == "temp" else 0.0
+    pays_cached = 1.0 if volume.caching != "None" or medium == "temp" else 0.0
     pays_uncached = misses if medium == "remote" else 0.0
     found = []
     for place, limits, share in (
-        ("disk 0", volume["disks"][0]["limits"], misses),
-        ("vm cached", host["cached"], pays_cached),
-        ("vm uncached", host["uncached"], pays_uncached),
+        ("disk 0", volume.disks[0].limits, misses),
+        ("vm cached", host.cached, pays_cached),
+        ("vm uncached", host.uncached, pays_uncached),
     ):
         for limit in limits:
             if share > 0 and applies(limit, cell):
-                left = state.credits_left.get((place, limit["unit"]))
+                left = state.credits_left.get((place, limit.unit))
                 per_s = granted_per_s(limit, plan, left)
-                cap = Cap(place, limit["unit"], per_s, share, cost(limit, cell.block_bytes))
+                cap = Cap(place, limit.unit, per_s, share, cost(limit, cell.block_bytes))
                 found.append(striped(cap, volume, limit, cell) if place == "disk 0" else cap)
     return found
 
 
-def applies(limit: Mapping[str, Any], cell: Cell) -> bool:
+def applies(limit: Limit, cell: Cell) -> bool:
     """Return whether the cell's I/Os pay this limit."""
-    return limit["scope"] in ("all", "write" if cell.direction.writes else "read")
+    return limit.scope in ("all", "write" if cell.direction.writes else "read")
 
 
-def cost(limit: Mapping[str, Any], bytes_: int) -> float:
+def cost(limit: Limit, bytes_: int) -> float:
     """Return what an I/O of `bytes_` costs at the limit."""
-    if limit["unit"] == "bytes":
+    if limit.unit == "bytes":
         return float(bytes_)
-    io_unit = limit.get("io_unit_bytes")
+    io_unit = limit.io_unit_bytes
     return float(max(1, -(-bytes_ // io_unit))) if io_unit else 1.0
 
 
-def granted_per_s(limit: Mapping[str, Any], plan: Plan, credits_left: float | None) -> float:
+def granted_per_s(limit: Limit, plan: Plan, credits_left: float | None) -> float:
     """Return the mean rate over the cell: burst while credits last, baseline afterwards."""
-    base = float(limit["per_s"])
-    burst = limit.get("burst")
-    if not burst:
+    base, burst = float(limit.per_s), limit.burst
+    if burst is None:
         return base
-    if burst["credits"] is None:  # on-demand bursting ends never
-        return float(burst["per_s"])
+    if burst.credits is None:  # on-demand bursting ends never
+        return float(burst.per_s)
     left = credits_left
     if left is None:
-        start = burst.get("start")
-        left = float(burst["credits"] if start is None else start)
-    return float(min(burst["per_s"], base + left / plan.duration_s))
+        left = float(burst.credits if burst.start is None else burst.start)
+    return min(float(burst.per_s), base + left / plan.duration_s)
 
 
-def striped(cap: Cap, volume: Mapping[str, Any], limit: Mapping[str, Any], cell: Cell) -> Cap:
+def striped(cap: Cap, volume: VolumeProfile, limit: Limit, cell: Cell) -> Cap:
     """Return one disk's cap as the stripe's: every disk carries its part of the pieces."""
-    disks, chunk = len(volume["disks"]), volume["chunk_bytes"]
+    disks, chunk = len(volume.disks), volume.chunk_bytes
     if disks == 1 or not chunk:
         return cap
     pieces = max(1.0, cell.block_bytes / chunk)
@@ -184,18 +182,22 @@ def striped(cap: Cap, volume: Mapping[str, Any], limit: Mapping[str, Any], cell:
 
 def service_times(attached: Attached, cell: Cell, hits: float | None) -> Quantiles:
     """Return the quantiles of the cell's service time: the cache's, the disk's or their mixture."""
-    side = "write" if cell.direction.writes else "read"
-    disk = points(attached.volume["disks"][0]["latency"][side], cell.block_bytes)
-    cache = attached.host.get("cache")
-    if hits is None or not cache:
+    disk = points(side(attached.volume.disks[0].latency, cell), cell.block_bytes)
+    cache = attached.host.cache
+    if hits is None or cache is None:
         return disk
-    return mixture(points(cache["latency"][side], cell.block_bytes), disk, hits)
+    return mixture(points(side(cache.latency, cell), cell.block_bytes), disk, hits)
 
 
-def points(distribution: Mapping[str, Any], block_bytes: int) -> Quantiles:
+def side(latency: Latency, cell: Cell) -> Distribution:
+    """Return the service times of the cell's direction."""
+    return latency.write if cell.direction.writes else latency.read
+
+
+def points(distribution: Distribution, block_bytes: int) -> Quantiles:
     """Return a profile's distribution for one block size, from 0 to 1 000 000 ppm."""
-    extra_ns = round(max(0, block_bytes - 4 * KIB) / KIB * distribution.get("per_kib_ns", 0))
-    given = [(int(ppm), int(ns) + extra_ns) for ppm, ns in distribution["quantiles_ppm_ns"]]
+    extra_ns = round(max(0, block_bytes - 4 * KIB) / KIB * distribution.per_kib_ns)
+    given = [(ppm, ns + extra_ns) for ppm, ns in distribution.quantiles_ppm_ns]
     if len(given) == 1:
         return [(0, given[0][1]), (PPM, given[0][1])]
     return given

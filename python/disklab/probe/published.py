@@ -9,19 +9,20 @@ from typing import Any
 
 import yaml
 
+from disklab.catalog import Caching
 from disklab.probe.cells import PERCENTILES
-from disklab.probe.experiment import VolumeSpec
+from disklab.probe.known import Disk
 
 SECTION = "azure_local_disks_fio"
 
 # Which published row measured which volume: (VM, disks, caching) as the experiment names them.
-ROWS: dict[tuple[str, str, str | None], str] = {
-    ("azure/Standard_E8as_v4", "local", None): "E8as_v4_temp",
-    ("azure/Standard_E8ds_v4", "local", None): "E8ds_v4_temp",
+ROWS: dict[tuple[str, str, Caching], str] = {
+    ("azure/Standard_E8as_v4", "local", "None"): "E8as_v4_temp",
+    ("azure/Standard_E8ds_v4", "local", "None"): "E8ds_v4_temp",
     ("azure/Standard_E8ds_v4", "azure/P4", "ReadWrite"): "E8ds_v4_os_readwrite_cache",
     ("azure/Standard_E8ds_v4", "azure/P4", "None"): "E8ds_v4_os_P4_uncached",
-    ("azure/Standard_E8ds_v4", "ephemeral-os", None): "E8ds_v4_ephemeral_os",
-    ("azure/Standard_L8s_v2", "nvme", None): "L8s_v2_nvme",
+    ("azure/Standard_E8ds_v4", "ephemeral-os", "None"): "E8ds_v4_ephemeral_os",
+    ("azure/Standard_L8s_v2", "nvme", "None"): "L8s_v2_nvme",
 }
 
 
@@ -36,9 +37,9 @@ class Published:
     note: str
 
 
-def published(volume: VolumeSpec) -> Published | None:
-    """Return the published measurement of a volume; None when nobody published one."""
-    name = ROWS.get((volume.vm, volume.disks, volume.caching))
+def published(disk: Disk) -> Published | None:
+    """Return the published measurement of a disk; None when nobody published one."""
+    name = ROWS.get((disk.vm or "", disk.disks, disk.caching))
     if name is None:
         return None
     given = reference()[name]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from disklab.catalog.profile import VolumeProfile
 from disklab.probe import verdict
 from disklab.probe.cells import Cell, Plan
 from disklab.probe.fio import Job, Measurement
@@ -132,7 +133,9 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
         return CellResult(subject.name, region.condition, measured)
     seen = verdict.telemetry(before, known.show()) if before and known.show else None
     # `disk set` may have changed the disk since the last cell: what counts is how it was now.
-    attached = replace(known.attached, volume=before["profile"]) if before else known.attached
+    attached = known.attached
+    if before:
+        attached = replace(attached, volume=VolumeProfile.model_validate(before["profile"]))
     state = State(
         hit_ratio=seen.hit_ratio if seen else None,
         credits_left=credits_left(before) if before else {},

@@ -135,13 +135,16 @@ class Verdict:
 
     def __str__(self) -> str:
         """Return the verdict in words."""
+        # Beyond twice the promise a factor reads better than a percentage.
+        factor = self.measured / self.promised if self.promised else float("inf")
         off = f"{abs(self.deviation_ratio):.0%}"
         if self.outcome is Outcome.MET:
             words = f"met ({self.deviation_ratio:+.0%})"
         elif self.outcome is Outcome.ABOVE:
-            words = f"above by {off}"
+            words = f"above by {off}" if factor < 2 else f"above: {factor:.0f} times"
         elif self.quantity.startswith("p"):
             words = f"{self.quantity} longer by {off}"
+            words = words if factor < 2 else f"{self.quantity} {factor:.1f} times as long"
         else:
             words = f"short by {off}"
         if self.outcome is Outcome.BEYOND_MACHINE:

@@ -1,0 +1,109 @@
+"""The options of `disklab probe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disklab.cli.completion import disk_names, vm_names
+from disklab.errors import Problem, UserError
+from disklab.probe.command import probe_path
+from disklab.probe.known import Disk, attached, parse_caching
+from disklab.probe.request import Output, Request, plan_of
+
+Caching = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Host caching of --disk: None, ReadOnly or ReadWrite; several are probed side by side.",
+        metavar="MODE",
+    ),
+]
+Disks = Annotated[
+    str | None,
+    typer.Option(
+        help="The disk that PATH should be; without PATH an emulated one, made for the probe.",
+        metavar="DISKS",
+        autocompletion=disk_names,
+    ),
+]
+Vm = Annotated[
+    str | None, typer.Option(help="The VM of --disk.", metavar="VM", autocompletion=vm_names)
+]
+Target = Annotated[
+    Path | None,
+    typer.Argument(metavar="PATH|DEVICE", help="Directory, file, device or experiment (.yaml)."),
+]
+
+
+def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    path: Target = None,
+    disk: Disks = None,
+    vm: Vm = None,
+    caching: Caching = None,
+    profile: Annotated[
+        str, typer.Option(help="sync (latency), async (IOPS and MB/s) or both.", metavar="PROFILE")
+    ] = "both",
+    rw: Annotated[
+        str | None,
+        typer.Option(help="randread, randwrite, read, write; several with commas.", metavar="LIST"),
+    ] = None,
+    bs: Annotated[
+        str | None, typer.Option(help="Block sizes, such as 4k,8k,1M.", metavar="LIST")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="Time of each cell, such as 60s; 5s by default.", metavar="T")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Probed region; 1GiB by default.", metavar="SIZE")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="2s a cell, 4k and 1M, 256MiB.")] = False,
+    engine: Annotated[
+        str, typer.Option(help="fio's engine: libaio or io_uring.", metavar="NAME")
+    ] = "libaio",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps the results; never overwrites.", metavar="DIR"),
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Write a chart: .html, .svg or .png.", metavar="FILE")
+    ] = None,
+    destroy_data: Annotated[
+        bool,
+        typer.Option("--destroy-data", help="Overwrite what lies on a device made by disklab."),
+    ] = False,
+) -> None:
+    """Measure a disk with fio and hold it against its promise."""
+    request = Request(profile, rw, bs, duration, size, engine, quick)
+    output = Output(json, out, chart)
+    disks = named_disks(disk, vm, caching or [])
+    if path is None:
+        raise missing_target()
+    if len(disks) > 1:
+        rule = "a real disk has one host caching"
+        raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
+    known = attached(disks[0]) if disks else None
+    probe_path(path, plan_of(request), output, known=known, destroy_data=destroy_data)
+
+
+def missing_target() -> UserError:
+    """Return the error for a probe of nothing."""
+    way_out = "name a directory, a file, a device, or --disk azure/P30 for an emulated one"
+    return UserError(Problem("disklab probe", "(nothing)", "there is nothing to probe", way_out))
+
+
+def named_disks(disk: str | None, vm: str | None, caching: list[str]) -> list[Disk]:
+    """Return the disks that the options name, one for each host caching."""
+    if disk is None:
+        given = {"--vm": vm, "--caching": ", ".join(caching)}
+        problems = [
+            Problem(place, value, "describes the disk of --disk", "add --disk, such as azure/P30")
+            for place, value in given.items()
+            if value
+        ]
+        if problems:
+            raise UserError(*problems)
+        return []
+    return [Disk(disk, vm, parse_caching(mode)) for mode in dict.fromkeys(caching or ["None"])]

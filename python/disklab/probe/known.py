@@ -1,0 +1,59 @@
+"""From a disk's name to what it promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from disklab.catalog import (
+    Caching,
+    HostRequest,
+    Places,
+    Resolution,
+    VolumeRequest,
+    load_catalog,
+    resolve,
+)
+from disklab.errors import Problem, UserError
+from disklab.probe.promise import Attached
+
+OPTIONS = Places(disks="--disk", vm="--vm", caching="--caching")
+
+CACHING: tuple[Caching, ...] = ("None", "ReadOnly", "ReadWrite")
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk as the user names it."""
+
+    disks: str
+    vm: str | None
+    caching: Caching = "None"
+    places: Places = field(default=OPTIONS, compare=False)
+    """Where the user named each part, for the errors."""
+
+    @property
+    def title(self) -> str:
+        """What the results call it; without a VM there is no host cache to speak of."""
+        return f"{self.disks}, caching {self.caching}" if self.vm else self.disks
+
+
+def parse_caching(text: str, place: str = "--caching") -> Caching:
+    """Return the host caching of that name."""
+    for caching in CACHING:
+        if text == caching:
+            return caching
+    way_out = f"choose {', '.join(CACHING)}"
+    raise UserError(Problem(place, text, "is no host caching", way_out))
+
+
+def resolved(disk: Disk) -> Resolution:
+    """Return the disk's profile; a user error with every rule that the wish breaks."""
+    catalog = load_catalog()
+    request = VolumeRequest(disks=disk.disks, caching=disk.caching)
+    return resolve(catalog, HostRequest(vm=disk.vm), request, places=disk.places)
+
+
+def attached(disk: Disk) -> Attached:
+    """Return the disk with its host, as the promise needs them."""
+    found = resolved(disk)
+    return Attached(found.host, found.volume)

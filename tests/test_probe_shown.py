@@ -1,0 +1,132 @@
+"""What people see: figures in words, curves and bars made of characters, progress, chart files."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from disklab.probe import plot, wording
+from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile
+from disklab.probe.charts import write_chart
+from disklab.probe.console import ProgressView
+from disklab.probe.fio import Latency, Measurement
+from disklab.probe.report import show
+from disklab.probe.run import CellEnded, CellResult, CellStarted, FillStarted, StepProgress
+from rich.console import Console
+
+MS = 1_000_000
+
+
+def result(subject: str, profile: Profile, iops: float, p50_ns: int) -> CellResult:
+    cell = Cell(profile, Direction.RANDREAD, 4 * KIB)
+    percentiles = {p: round(p50_ns * (1 + p / 100)) for p in PERCENTILES}
+    latency = Latency(float(p50_ns), p50_ns, 9 * p50_ns, percentiles)
+    measured = Measurement(
+        cell, int(iops), iops, iops * cell.block_bytes, 1.0, latency, "fio-3.33", ()
+    )
+    return CellResult(subject, "own file", measured)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (43_000, "43.0 us"),
+        (999_600, "1.00 ms"),
+        (2_836_000, "2.84 ms"),
+        (152_000_000, "152 ms"),
+        (1_200_000_000, "1.20 s"),
+    ],
+)
+def test_durations(ns: int, text: str) -> None:
+    assert wording.duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("iops", "text"), [(120, "120"), (5012.4, "5,012"), (99_949, "99,949"), (261_000, "261k")]
+)
+def test_rates(iops: float, text: str) -> None:
+    assert wording.iops(iops) == text
+
+
+def test_a_curve_rises_from_bottom_left_to_top_right() -> None:
+    curve = {p: 1000.0 * (number + 1) ** 2 for number, p in enumerate(PERCENTILES)}
+    *rows, labels, legend = [line.plain for line in plot.percentile_curves({"disk": curve})]
+    assert len(rows) == plot.ROWS
+    columns = [row.find("●") for row in reversed(rows) if "●" in row]
+    assert columns == sorted(columns)
+    assert sum(row.count("●") for row in rows) == len(PERCENTILES)
+    assert rows[0].split()[0] == "289"  # 17 squared, in microseconds
+    assert labels.split()[:3] == ["percentile", "1", "5"]
+    assert labels.rstrip().endswith("99.99")
+    assert legend.strip() == "● disk"
+
+
+def test_equal_curves_stand_beside_each_other() -> None:
+    flat = dict.fromkeys(PERCENTILES, 5000.0)
+    text = "\n".join(line.plain for line in plot.percentile_curves({"one": flat, "two": flat}))
+    assert text.count("●▲") == len(PERCENTILES)
+
+
+def test_bars_are_in_proportion_and_carry_the_promise() -> None:
+    full, half = plot.bars([("a", 100.0, 50.0, "x"), ("b", 50.0, None, "y")])
+    assert full.plain.count("█") == plot.BAR - 1  # one of them shows the promise
+    assert full.plain.index("┃") - full.plain.index("█") == plot.BAR // 2
+    assert half.plain.count("█") == plot.BAR // 2
+    assert "┃" not in half.plain
+
+
+def test_several_disks_stand_side_by_side() -> None:
+    out = Console(file=io.StringIO(), width=150)
+    results = [
+        result(name, profile, iops, p50_ns)
+        for name, iops, p50_ns in (("uncached", 5000.0, 3 * MS), ("cached", 60000.0, MS // 5))
+        for profile in Profile
+    ]
+    show(results, out)
+    assert isinstance(out.file, io.StringIO)
+    lines = out.file.getvalue().splitlines()
+    first = next(number for number, line in enumerate(lines) if "sync randread 4k" in line)
+    assert "uncached" in lines[first]
+    assert "cached" in lines[first + 1]
+    assert any(line.strip().startswith("● uncached randread   ▲ cached randread") for line in lines)
+
+
+def test_without_a_terminal_progress_is_plain_lines() -> None:
+    out = Console(file=io.StringIO(), width=150)
+    ended = result("here", Profile.SYNC, 5000.0, MS)
+    with ProgressView(out, 10.0) as view:
+        view(FillStarted("here", 4 * KIB, 1.0))
+        view(StepProgress(0.5))
+        view(CellStarted("here", ended.cell, 5.0))
+        view(CellEnded(ended))
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue().splitlines() == [
+        "here: writing 4k before reading it",
+        "  sync randread 4k: 5,000 IOPS, 20.5 MB/s, p50 1.50 ms, p99 1.99 ms",
+    ]
+
+
+def test_on_a_terminal_a_bar_shows_the_time_left() -> None:
+    out = Console(file=io.StringIO(), width=100, force_terminal=True)
+    cell = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
+    with ProgressView(out, 100.0) as view:
+        view(FillStarted("here", 4 * KIB, 10.0))
+        view(CellStarted("here", cell, 90.0))
+        view(StepProgress(30.0))
+        assert view.bar is not None
+        (task,) = view.bar.tasks
+        assert task.completed == 40.0
+        assert task.fields["left"] == "1:00"
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".html", ".png"])
+def test_a_chart_file_is_self_contained(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"chart{suffix}"
+    write_chart([result("a disk", profile, 5000.0, MS) for profile in Profile], file)
+    content = file.read_bytes()
+    if suffix == ".png":
+        assert content.startswith(b"\x89PNG")
+    else:
+        assert b"a disk" in content
+        assert b'src="http' not in content
