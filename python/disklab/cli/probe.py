@@ -16,7 +16,7 @@ from disklab.probe.request import Output, Request, plan_of
 Caching = Annotated[
     list[str] | None,
     typer.Option(
-        help="Host caching of --disk: None, ReadOnly or ReadWrite; several are probed side by side.",
+        help="Host caching of --disk: None, ReadOnly, ReadWrite; several are compared.",
         metavar="MODE",
     ),
 ]
