@@ -1,1 +1,32 @@
 //! Real block devices that follow the disk model in real time.
+//!
+//! One process is one emulated host. Its volumes are files of one FUSE mount, each with a loop
+//! device on top. One thread, the [`driver`], takes requests, asks the model when each one ends, moves
+//! the data meanwhile and replies when it is time. Another thread answers the control socket.
+
+pub mod backing;
+mod calibrate;
+mod clock;
+mod command;
+mod control;
+pub mod driver;
+mod due;
+mod emulator;
+mod error;
+mod event;
+pub mod fuse;
+mod host_dir;
+mod lateness;
+mod loop_device;
+mod mapping;
+mod protect;
+mod ring;
+mod signals;
+mod transport;
+mod watchdog;
+
+pub use calibrate::Envelope;
+pub use emulator::{Options, TransportChoice, run};
+pub use error::EmulatorError;
+pub use event::Event;
+pub use transport::TransportKind;

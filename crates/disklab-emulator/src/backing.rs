@@ -1,0 +1,51 @@
+//! Where a volume's bytes really are.
+//!
+//! Holes of a sparse file need no special care in timing: the model charges a read of a hole as the disk
+//! read that it would be on the real disk, and neither backing is on the timing path.
+
+mod file;
+mod memory;
+
+pub use file::{FileBacking, remove};
+pub use memory::MemoryBacking;
+
+use serde::{Deserialize, Serialize};
+
+/// What an attach request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackingChoice {
+    /// File or memory.
+    pub kind: BackingKind,
+    /// Takes all the space at once, so that it cannot run out later.
+    #[serde(default)]
+    pub preallocate: bool,
+}
+
+impl Default for BackingChoice {
+    fn default() -> BackingChoice {
+        BackingChoice {
+            kind: BackingKind::File,
+            preallocate: false,
+        }
+    }
+}
+
+/// The kinds of backing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackingKind {
+    /// A sparse file in the data directory. What was written outlives this process, even after kill -9: it
+    /// is in the page cache. It does not outlive a crash of this machine, FLUSH or not.
+    File,
+    /// Memory of this process; gone with it. The fastest.
+    Memory,
+}
+
+/// An open backing.
+pub enum Backing {
+    /// See [`BackingKind::File`].
+    File(FileBacking),
+    /// See [`BackingKind::Memory`].
+    Memory(MemoryBacking),
+}

@@ -1,0 +1,133 @@
+//! A volume held in a sparse file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::EmulatorError;
+
+/// See the module.
+pub struct FileBacking {
+    file: File,
+    path: PathBuf,
+}
+
+/// What a new attach finds.
+pub struct Opened {
+    /// The file.
+    pub backing: FileBacking,
+    /// Data of an earlier attach are in it.
+    pub reused: bool,
+}
+
+impl FileBacking {
+    /// Opens `path` with `size` bytes. `keep` says whether data of an earlier attach stay: those of a network
+    /// disk do, those of a disk on the host do not. A kept file may grow, as cloud disks may, but not
+    /// shrink.
+    pub fn open(
+        path: &Path,
+        size: u64,
+        keep: bool,
+        preallocate: bool,
+    ) -> Result<Opened, EmulatorError> {
+        let place = path.display().to_string();
+        let failed = |error: &io::Error| {
+            EmulatorError::system(
+                &place,
+                format!("{size} bytes"),
+                error,
+                "choose another data directory with DISKLAB_DATA_DIR",
+            )
+        };
+        if !keep {
+            remove(path).map_err(|error| failed(&error))?;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(|error| failed(&error))?;
+        let found = file.metadata().map_err(|error| failed(&error))?;
+        if !found.is_file() {
+            return Err(EmulatorError::new(
+                place,
+                "not a regular file",
+                "a volume's data are held in a file that disklab made",
+                "move it away or choose another data directory with DISKLAB_DATA_DIR",
+            ));
+        }
+        if found.len() > size {
+            return Err(EmulatorError::new(
+                place,
+                format!("{size} bytes"),
+                format!(
+                    "the data of an earlier attach take {} bytes, and a disk cannot shrink",
+                    found.len()
+                ),
+                "attach it with at least that size, or detach it with delete_data to start anew",
+            ));
+        }
+        if found.len() < size {
+            file.set_len(size).map_err(|error| failed(&error))?;
+        }
+        let backing = FileBacking {
+            file,
+            path: path.to_owned(),
+        };
+        if preallocate {
+            backing.preallocate(size)?;
+        }
+        Ok(Opened {
+            backing,
+            reused: found.len() > 0,
+        })
+    }
+
+    fn preallocate(&self, size: u64) -> Result<(), EmulatorError> {
+        let length = libc::off_t::try_from(size).unwrap_or(libc::off_t::MAX);
+        // SAFETY: a valid descriptor; the call touches no memory of ours.
+        if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        // Give back what was taken before space ran out, if nothing was there before.
+        if self.file.metadata().is_ok_and(|found| found.blocks() == 0) {
+            let _ = remove(&self.path);
+        }
+        Err(EmulatorError::system(
+            self.path.display().to_string(),
+            format!("preallocate {size} bytes"),
+            &error,
+            "free some space, attach without preallocate, or choose another data directory with DISKLAB_DATA_DIR",
+        ))
+    }
+
+    /// For ring entries. Stays valid as long as the backing.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Removes a file; no file is fine.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

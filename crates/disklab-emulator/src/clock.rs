@@ -1,0 +1,16 @@
+//! The emulator's clock: `CLOCK_MONOTONIC`.
+
+use disklab_units::Instant;
+
+/// Now. The epoch is the machine's boot, time asleep left out.
+pub fn now() -> Instant {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for a timespec. This clock always exists, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).expect("the monotonic clock starts at zero");
+    let nanos = u64::try_from(time.tv_nsec).expect("a timespec's nanoseconds are positive");
+    Instant::from_nanos(seconds * 1_000_000_000 + nanos)
+}

@@ -1,0 +1,207 @@
+//! What the control thread asks of the driver, and how.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use disklab_disk::profile::VolumeProfile;
+use disklab_disk::{Change, Fault, Refusal, VolumeCounters};
+use serde::Serialize;
+
+use crate::backing::Backing;
+use crate::error::EmulatorError;
+use crate::transport::VolumeIndex;
+
+/// How a volume's I/Os get their time.
+#[derive(Clone, Debug)]
+pub enum Timing {
+    /// By the model.
+    Model(Box<VolumeProfile>),
+    /// All take this long: for measuring the machine. Unknown to the model.
+    Constant {
+        /// The name of the file.
+        name: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The latency.
+        latency: disklab_units::Duration,
+    },
+}
+
+/// Something for the driver to do between two I/Os. Each carries the way back for its answer.
+pub enum Command {
+    /// Shows a new volume.
+    Attach(Timing, Backing, SyncSender<Result<VolumeIndex, Refusal>>),
+    /// Forgets a volume and gives its backing back.
+    Detach(VolumeIndex, SyncSender<Option<Backing>>),
+    /// Tells how a volume is doing.
+    Show(VolumeIndex, SyncSender<Option<View>>),
+    /// Changes a volume.
+    Set(
+        VolumeIndex,
+        Change,
+        SyncSender<Result<VolumeProfile, Refusal>>,
+    ),
+    /// Breaks or mends something. Local volumes get a fresh, empty backing when the host fails; the old
+    /// ones come back to be freed.
+    Fail(
+        VolumeIndex,
+        Fault,
+        Vec<(VolumeIndex, Backing)>,
+        SyncSender<Result<Vec<Backing>, Refusal>>,
+    ),
+    /// Sets what is subtracted from every latency, and the last stretch that is spun, not slept.
+    Tune(Tuning, SyncSender<()>),
+    /// Leaves the loop.
+    Stop,
+}
+
+/// The emulator's own part in a latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// From the program's call to the driver and back, without the model's wait.
+    pub overhead: disklab_units::Duration,
+    /// How far before a reply is due the driver stops sleeping.
+    pub spin: disklab_units::Duration,
+}
+
+/// One volume as the driver sees it.
+#[derive(Clone, Debug, Serialize)]
+pub struct View {
+    /// As attached and changed.
+    pub profile: VolumeProfile,
+    /// From the model.
+    pub counters: VolumeCounters,
+    /// About this program.
+    pub emulator: EmulatorCounters,
+    /// What was injected and not mended.
+    pub faults: Vec<Fault>,
+}
+
+/// How well the emulator keeps the model's time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EmulatorCounters {
+    /// How requests arrive.
+    pub transport: crate::transport::TransportKind,
+    /// I/Os ended.
+    pub replies: u64,
+    /// Those that left later than the model said, by more than the tolerance.
+    pub late_replies: u64,
+    /// By how much replies with a wait were late.
+    pub lateness_ns: LatenessSummary,
+    /// What is subtracted from every wait.
+    pub overhead_ns: u64,
+    /// Reads of the backing.
+    pub backing_read_ios: u64,
+    /// Writes to the backing.
+    pub backing_write_ios: u64,
+    /// Un-flushed sectors whose old content could not be kept, so that a host failure will not undo them.
+    pub unkept_sectors: u64,
+}
+
+/// Quantiles of lateness in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LatenessSummary {
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+/// Commands that may wait; the control socket has fewer clients.
+const QUEUE: usize = 32;
+/// The driver answers between two I/Os; a host failure has old content to write back first.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The control threads' end.
+#[derive(Clone)]
+pub struct Commands {
+    queue: SyncSender<Command>,
+    bell: std::sync::Arc<OwnedFd>,
+}
+
+/// The driver's end.
+pub struct Inbox {
+    queue: Receiver<Command>,
+    bell: std::sync::Arc<OwnedFd>,
+}
+
+/// A bounded queue with an eventfd as its bell.
+pub fn channel() -> io::Result<(Commands, Inbox)> {
+    // SAFETY: no memory involved.
+    let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if bell < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let bell = std::sync::Arc::new(unsafe { OwnedFd::from_raw_fd(bell) });
+    let (sender, receiver) = sync_channel(QUEUE);
+    let commands = Commands {
+        queue: sender,
+        bell: bell.clone(),
+    };
+    let inbox = Inbox {
+        queue: receiver,
+        bell,
+    };
+    Ok((commands, inbox))
+}
+
+fn gone() -> EmulatorError {
+    EmulatorError::new(
+        "driver",
+        "no answer",
+        "the emulated host has stopped or hangs",
+        "see its log, then run `disklab clean` and attach again",
+    )
+}
+
+impl Commands {
+    /// Sends a command and waits for its answer.
+    pub fn ask<T>(
+        &self,
+        command: impl FnOnce(SyncSender<T>) -> Command,
+    ) -> Result<T, EmulatorError> {
+        let (answer, answered) = sync_channel(1);
+        self.send(command(answer))?;
+        answered.recv_timeout(ANSWER_TIMEOUT).map_err(|_| gone())
+    }
+
+    /// Sends a command.
+    pub fn send(&self, command: Command) -> Result<(), EmulatorError> {
+        self.queue.try_send(command).map_err(|_| gone())?;
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight bytes, as an eventfd wants. It fails only when the counter is full, and then the
+        // bell rings already.
+        unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        Ok(())
+    }
+}
+
+impl Inbox {
+    /// To poll.
+    pub fn bell(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+
+    /// Silences the bell; then take everything.
+    pub fn silence(&self) {
+        let mut count = [0; 8];
+        // SAFETY: eight bytes, as an eventfd gives. An empty one refuses, which is fine.
+        unsafe {
+            libc::read(
+                self.bell.as_raw_fd(),
+                count.as_mut_ptr().cast(),
+                count.len(),
+            )
+        };
+    }
+
+    /// The next command.
+    pub fn take(&self) -> Option<Command> {
+        self.queue.try_recv().ok()
+    }
+}

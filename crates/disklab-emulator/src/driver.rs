@@ -1,0 +1,289 @@
+//! The one thread between requests and replies.
+//!
+//! A request goes to the model at once, its data move while it waits, and the reply leaves when the model
+//! says so, less this program's own part of the latency. Handing requests to other threads would
+//! halve the I/Os per second on a small machine, so there are none; what could block (a backing file)
+//! goes through the same ring.
+
+mod command;
+mod data;
+mod volume;
+
+use std::io;
+use std::os::fd::RawFd;
+
+use disklab_disk::{Completion, Destaged, Host, Io, Outcome};
+use disklab_units::{Bytes, Duration, Instant};
+use io_uring::{opcode, types};
+
+use crate::clock;
+use crate::command::{Inbox, Tuning};
+use crate::due::DueHeap;
+use crate::ring::{Done, Owner, Ring, label};
+use crate::transport::{Errno, Gone, Request, Slot, Transport, TransportKind};
+use crate::watchdog::Heartbeat;
+
+use command::Erasure;
+use volume::{Timed, Volume};
+
+/// The loop turns at least this often, so that the watchdog sees it alive.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Completions taken at once: a bound on the time until due replies are looked at again.
+const BATCH: usize = 256;
+
+/// What is known about the request in a slot.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    request: Request,
+    arrived: Instant,
+    /// When the model wants it to end.
+    due: Instant,
+    /// The model has decided.
+    decided: bool,
+    failed: bool,
+    /// The reply's time has come.
+    ready: bool,
+    /// Its data are on the way to or from a file.
+    moving: bool,
+    /// Bytes that have moved.
+    moved: u32,
+    /// What the backing said; zero when nothing.
+    errno: i32,
+}
+
+/// See the module.
+pub struct Driver {
+    ring: Ring,
+    transport: Box<dyn Transport>,
+    kind: TransportKind,
+    host: Host,
+    volumes: Vec<Option<Volume>>,
+    slots: Vec<Option<InFlight>>,
+    due: DueHeap,
+    inbox: Inbox,
+    heartbeat: Heartbeat,
+    tuning: Tuning,
+    /// Data transfers that the ring has not completed.
+    transfers: usize,
+    /// What remains to be done after a host failure, once nothing moves any more.
+    erasure: Option<Erasure>,
+    stopping: bool,
+    // Filled and emptied in every turn; kept so that no turn allocates.
+    done: Vec<Done>,
+    requests: Vec<Request>,
+    completions: Vec<Completion>,
+    destaged: Vec<Destaged>,
+}
+
+/// Why the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to.
+    Stopped,
+    /// The mount was taken away or aborted.
+    Gone,
+}
+
+impl Driver {
+    /// A driver without volumes. Must run on the thread that made the ring.
+    pub fn new(
+        ring: Ring,
+        transport: Box<dyn Transport>,
+        kind: TransportKind,
+        host: Host,
+        inbox: Inbox,
+        heartbeat: Heartbeat,
+    ) -> Driver {
+        Driver {
+            ring,
+            transport,
+            kind,
+            host,
+            volumes: Vec::new(),
+            slots: Vec::new(),
+            due: DueHeap::default(),
+            inbox,
+            heartbeat,
+            tuning: Tuning::default(),
+            transfers: 0,
+            erasure: None,
+            stopping: false,
+            done: Vec::with_capacity(BATCH),
+            requests: Vec::with_capacity(BATCH),
+            completions: Vec::with_capacity(BATCH),
+            destaged: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Serves until told to stop.
+    pub fn run(&mut self) -> io::Result<End> {
+        listen(&mut self.ring, self.inbox.bell())?;
+        while !self.stopping {
+            self.heartbeat.beat();
+            match self.nap(clock::now()) {
+                Duration::ZERO => self.ring.look()?,
+                nap => self.ring.wait(nap)?,
+            }
+            if self.turn().is_err() {
+                return Ok(End::Gone);
+            }
+        }
+        Ok(End::Stopped)
+    }
+
+    /// How long nothing is due; the last stretch is spun, because a sleeper wakes late.
+    fn nap(&self, now: Instant) -> Duration {
+        let next = match (self.due.next(), self.host.next_event()) {
+            (Some(due), Some(event)) => due.min(event),
+            (Some(next), None) | (None, Some(next)) => next,
+            (None, None) => return HEARTBEAT,
+        };
+        next.saturating_since(now)
+            .saturating_sub(self.tuning.spin)
+            .min(HEARTBEAT)
+    }
+
+    fn turn(&mut self) -> Result<(), Gone> {
+        self.done.clear();
+        self.ring.take(&mut self.done);
+        for index in 0..self.done.len() {
+            let done = self.done[index];
+            match done.owner() {
+                Some(Owner::Transport) => self.transport.complete(
+                    &mut self.ring,
+                    done.number(),
+                    done.result,
+                    &mut self.requests,
+                )?,
+                Some(Owner::Backing) => self.moved(Slot(done.number()), done.result),
+                Some(Owner::Command) => {
+                    self.commands();
+                    listen(&mut self.ring, self.inbox.bell()).map_err(|_| Gone)?;
+                }
+                None => unreachable!("a ring entry without an owner"),
+            }
+        }
+        for index in 0..self.requests.len() {
+            self.start(self.requests[index]);
+        }
+        self.requests.clear();
+        let now = clock::now();
+        if self.host.next_event().is_some_and(|event| event <= now) {
+            self.host.advance(now, &mut self.completions);
+            self.settle(now);
+        }
+        while let Some(slot) = self.due.pop_due(now) {
+            self.ready(slot, now);
+        }
+        self.erase_when_still();
+        Ok(())
+    }
+
+    fn start(&mut self, request: Request) {
+        let now = clock::now();
+        let slot = request.slot;
+        let timed = match self.volume(request) {
+            Ok(timed) => timed,
+            Err(errno) => return self.transport.reply(&mut self.ring, slot, Err(errno)),
+        };
+        self.slots[slot.0 as usize] = Some(InFlight {
+            request,
+            arrived: now,
+            due: now,
+            decided: false,
+            failed: false,
+            ready: false,
+            moving: false,
+            moved: 0,
+            errno: 0,
+        });
+        match timed {
+            Timed::Model(volume) => {
+                let io = Io {
+                    tag: u64::from(slot.0),
+                    volume,
+                    op: request.op,
+                    offset: Bytes::new(request.offset),
+                    len: request.len,
+                };
+                self.host.submit(now, io, &mut self.completions);
+            }
+            Timed::Constant(latency) => self.completions.push(Completion {
+                tag: u64::from(slot.0),
+                at: now + latency,
+                outcome: Outcome::Done,
+            }),
+        }
+        // What is known to fail touches no data: after a host failure nothing may be written any more.
+        let fails = self.completions.iter().any(|completion| {
+            completion.tag == u64::from(slot.0) && completion.outcome == Outcome::Failed
+        });
+        if !fails {
+            self.move_data(slot);
+        }
+        self.settle(now);
+    }
+
+    /// Takes note of the model's decisions.
+    fn settle(&mut self, now: Instant) {
+        self.forget_destaged();
+        for index in 0..self.completions.len() {
+            let completion = self.completions[index];
+            let slot = Slot(completion.tag as u32);
+            let Some(in_flight) = &mut self.slots[slot.0 as usize] else {
+                continue;
+            };
+            in_flight.decided = true;
+            in_flight.due = completion.at;
+            in_flight.failed = completion.outcome == Outcome::Failed;
+            let send = Instant::from_nanos(
+                completion
+                    .at
+                    .as_nanos()
+                    .saturating_sub(self.tuning.overhead.as_nanos()),
+            );
+            if send <= now {
+                self.ready(slot, now);
+            } else {
+                self.due.push(send, slot);
+            }
+        }
+        self.completions.clear();
+    }
+
+    /// The time of the reply has come; it leaves unless its data are still on the way.
+    fn ready(&mut self, slot: Slot, now: Instant) {
+        let Some(in_flight) = &mut self.slots[slot.0 as usize] else {
+            return;
+        };
+        in_flight.ready = true;
+        if !in_flight.moving {
+            self.finish(slot, now);
+        }
+    }
+
+    fn finish(&mut self, slot: Slot, now: Instant) {
+        let Some(in_flight) = self.slots[slot.0 as usize].take() else {
+            return;
+        };
+        let request = in_flight.request;
+        let result = match (in_flight.failed, in_flight.errno) {
+            (true, _) => Err(Errno(libc::EIO)),
+            (false, 0) => Ok(request.len),
+            (false, errno) => Err(Errno(errno)),
+        };
+        self.transport.reply(&mut self.ring, slot, result);
+        if let Some(volume) = self.volumes[request.volume.0 as usize].as_mut() {
+            volume.replied(in_flight.due, in_flight.arrived, now, self.tuning.overhead);
+        }
+    }
+}
+
+/// Waits for the bell of the command queue, once.
+fn listen(ring: &mut Ring, bell: RawFd) -> io::Result<()> {
+    let poll = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32)
+        .build()
+        .user_data(label(Owner::Command, 0));
+    // SAFETY: the entry points to no memory.
+    unsafe { ring.push(poll) }
+}

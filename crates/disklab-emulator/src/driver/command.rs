@@ -1,0 +1,206 @@
+//! What the control threads ask for, done between two I/Os.
+
+use std::sync::mpsc::SyncSender;
+
+use disklab_disk::profile::VolumeProfile;
+use disklab_disk::{Change, Fault, Reason, Refusal};
+
+use crate::backing::Backing;
+use crate::clock;
+use crate::command::{Command, EmulatorCounters, LatenessSummary, Timing, View};
+use crate::driver::Driver;
+use crate::driver::volume::{Timed, Volume};
+use crate::transport::{Shown, Slot, VolumeIndex};
+
+/// What a host failure leaves to do once no data move any more.
+pub struct Erasure {
+    fresh: Vec<(VolumeIndex, Backing)>,
+    answer: SyncSender<Result<Vec<Backing>, Refusal>>,
+}
+
+impl Driver {
+    /// Does every command that waits. A client that has gone does not want its answer.
+    pub(super) fn commands(&mut self) {
+        self.inbox.silence();
+        while let Some(command) = self.inbox.take() {
+            match command {
+                Command::Attach(timing, backing, answer) => {
+                    let _ = answer.send(self.attach(timing, backing));
+                }
+                Command::Detach(index, answer) => {
+                    let _ = answer.send(self.detach(index));
+                }
+                Command::Show(index, answer) => {
+                    let _ = answer.send(self.view(index));
+                }
+                Command::Set(index, change, answer) => {
+                    let _ = answer.send(self.set(index, &change));
+                }
+                Command::Fail(index, fault, fresh, answer) => {
+                    self.fail(index, fault, fresh, answer)
+                }
+                Command::Tune(tuning, answer) => {
+                    self.tuning = tuning;
+                    let _ = answer.send(());
+                }
+                Command::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    fn attach(&mut self, timing: Timing, backing: Backing) -> Result<VolumeIndex, Refusal> {
+        let (timed, name, size) = match timing {
+            Timing::Model(profile) => {
+                let (name, size) = (profile.name.clone(), profile.size_bytes);
+                let id = self.host.attach(clock::now(), *profile)?;
+                (Timed::Model(id), name, size)
+            }
+            Timing::Constant {
+                name,
+                size,
+                latency,
+            } => (Timed::Constant(latency), name, size),
+        };
+        let index = VolumeIndex(u32::try_from(self.volumes.len()).expect("few volumes"));
+        self.volumes.push(Some(Volume::new(timed, size, backing)));
+        let shown = Shown { name, size };
+        let slots = self.transport.show(&mut self.ring, index, Some(shown)) as usize;
+        self.slots.resize(slots, None);
+        self.due.reserve(slots);
+        let more = slots.saturating_sub(self.requests.len());
+        self.requests.reserve(more);
+        self.completions.reserve(more);
+        self.destaged.reserve(more);
+        Ok(index)
+    }
+
+    /// The loop device has gone by now, so that nothing is in flight except what a program does to the file
+    /// itself; that fails.
+    fn detach(&mut self, index: VolumeIndex) -> Option<Backing> {
+        let now = clock::now();
+        self.transport.show(&mut self.ring, index, None);
+        if let Some(id) = self.model_id(index) {
+            self.host.detach(now, id, &mut self.completions);
+            self.settle(now);
+        }
+        let moving = self
+            .slots
+            .iter()
+            .flatten()
+            .any(|in_flight| in_flight.moving && in_flight.request.volume == index);
+        // A file in use by the kernel stays open until this process ends.
+        if moving {
+            return None;
+        }
+        let slots = &self.slots;
+        self.due.retain(|slot| {
+            slots[slot.0 as usize].is_some_and(|in_flight| in_flight.request.volume != index)
+        });
+        for number in 0..self.slots.len() {
+            let slot = Slot(number as u32);
+            if let Some(in_flight) = &mut self.slots[number]
+                && in_flight.request.volume == index
+            {
+                in_flight.failed = true;
+                self.finish(slot, now);
+            }
+        }
+        self.volumes
+            .get_mut(index.0 as usize)?
+            .take()
+            .map(|volume| volume.backing)
+    }
+
+    fn view(&self, index: VolumeIndex) -> Option<View> {
+        let id = self.model_id(index)?;
+        let volume = self.volumes[index.0 as usize].as_ref()?;
+        Some(View {
+            profile: self.host.volume(id)?.clone(),
+            counters: self.host.counters(clock::now(), id),
+            emulator: EmulatorCounters {
+                transport: self.kind,
+                replies: volume.replies,
+                late_replies: volume.late_replies,
+                lateness_ns: LatenessSummary {
+                    p50: volume.lateness.quantile(500_000).as_nanos(),
+                    p99: volume.lateness.quantile(990_000).as_nanos(),
+                    max: volume.lateness.max().as_nanos(),
+                },
+                overhead_ns: self.tuning.overhead.as_nanos(),
+                backing_read_ios: volume.backing_reads,
+                backing_write_ios: volume.backing_writes,
+                unkept_sectors: 0,
+            },
+            faults: self.host.faults(id),
+        })
+    }
+
+    fn set(&mut self, index: VolumeIndex, change: &Change) -> Result<VolumeProfile, Refusal> {
+        let id = self.model_id(index).ok_or_else(unknown)?;
+        let now = clock::now();
+        self.host.change(now, id, change)?;
+        self.host.advance(now, &mut self.completions);
+        self.settle(now);
+        self.host.volume(id).cloned().ok_or_else(unknown)
+    }
+
+    fn fail(
+        &mut self,
+        index: VolumeIndex,
+        fault: Fault,
+        fresh: Vec<(VolumeIndex, Backing)>,
+        answer: SyncSender<Result<Vec<Backing>, Refusal>>,
+    ) {
+        let now = clock::now();
+        let Some(id) = self.model_id(index) else {
+            let _ = answer.send(Err(unknown()));
+            return;
+        };
+        if let Err(refusal) = self.host.inject(now, id, &fault, &mut self.completions) {
+            let _ = answer.send(Err(refusal));
+            return;
+        }
+        self.host.advance(now, &mut self.completions);
+        self.settle(now);
+        if !matches!(fault, Fault::HostFailure | Fault::Deallocate) {
+            let _ = answer.send(Ok(Vec::new()));
+            return;
+        }
+        // What was decided before the failure but not yet told fails as well: the host is gone.
+        while let Some(slot) = self.due.pop() {
+            if let Some(in_flight) = &mut self.slots[slot.0 as usize] {
+                in_flight.failed = true;
+            }
+            self.ready(slot, now);
+        }
+        self.erasure = Some(Erasure { fresh, answer });
+    }
+
+    /// Ends a host failure: once no data move, so that nothing is written after it.
+    pub(super) fn erase_when_still(&mut self) {
+        if self.erasure.is_none() || self.transfers > 0 {
+            return;
+        }
+        let Some(Erasure { fresh, answer }) = self.erasure.take() else {
+            return;
+        };
+        let mut old = Vec::with_capacity(fresh.len());
+        for (index, backing) in fresh {
+            if let Some(Some(volume)) = self.volumes.get_mut(index.0 as usize) {
+                old.push(std::mem::replace(&mut volume.backing, backing));
+            }
+        }
+        let _ = answer.send(Ok(old));
+    }
+}
+
+fn unknown() -> Refusal {
+    Refusal {
+        reasons: vec![Reason {
+            place: "volume".to_owned(),
+            value: "not attached".to_owned(),
+            rule: "the volume was detached meanwhile".to_owned(),
+            way_out: "list the volumes".to_owned(),
+        }],
+    }
+}

@@ -1,0 +1,144 @@
+//! Moving the data of a request, while it waits for its time.
+
+use disklab_disk::{Op, VolumeId};
+use io_uring::{opcode, types};
+
+use crate::backing::Backing;
+use crate::clock;
+use crate::driver::Driver;
+use crate::driver::volume::Timed;
+use crate::ring::{Owner, label};
+use crate::transport::{Errno, MAX_IO_BYTES, Request, Slot};
+
+impl Driver {
+    /// Looks up the volume of a request and checks the range.
+    pub(super) fn volume(&self, request: Request) -> Result<Timed, Errno> {
+        let Some(Some(volume)) = self.volumes.get(request.volume.0 as usize) else {
+            return Err(Errno(libc::EIO));
+        };
+        let inside = request
+            .offset
+            .checked_add(u64::from(request.len))
+            .is_some_and(|end| end <= volume.size);
+        let fits = request.len <= MAX_IO_BYTES || request.op == Op::Discard;
+        if !inside || !fits {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(volume.timed)
+    }
+
+    /// Starts moving the data of a request; in memory that is all.
+    pub(super) fn move_data(&mut self, slot: Slot) {
+        let Some(in_flight) = &mut self.slots[slot.0 as usize] else {
+            return;
+        };
+        let request = in_flight.request;
+        let Some(volume) = &mut self.volumes[request.volume.0 as usize] else {
+            return;
+        };
+        match request.op {
+            Op::Read => volume.backing_reads += 1,
+            Op::Write => volume.backing_writes += 1,
+            // A FLUSH has no data: what was written is in the page cache, which is as durable as it gets here.
+            Op::Flush => return,
+            Op::Discard => {}
+        }
+        match &mut volume.backing {
+            Backing::Memory(memory) => match request.op {
+                Op::Read => memory.read(request.offset, self.transport.data(slot)),
+                Op::Write => memory.write(request.offset, self.transport.data(slot)),
+                Op::Discard => memory.clear(request.offset, u64::from(request.len)),
+                Op::Flush => {}
+            },
+            Backing::File(_) => {
+                in_flight.moving = true;
+                self.transfers += 1;
+                self.transfer(slot);
+            }
+        }
+    }
+
+    /// Queues a ring entry for what is left of a transfer. Reads that the page cache can serve complete inline;
+    /// what would block goes to the kernel's own workers.
+    fn transfer(&mut self, slot: Slot) {
+        let Some(in_flight) = self.slots[slot.0 as usize] else {
+            return;
+        };
+        let request = in_flight.request;
+        let Some(Some(volume)) = self.volumes.get(request.volume.0 as usize) else {
+            return;
+        };
+        let Backing::File(file) = &volume.backing else {
+            return;
+        };
+        let fd = types::Fd(file.descriptor());
+        let moved = in_flight.moved;
+        let offset = request.offset + u64::from(moved);
+        let entry = match request.op {
+            Op::Read => {
+                let data = &mut self.transport.data(slot)[moved as usize..];
+                opcode::Read::new(fd, data.as_mut_ptr(), data.len() as u32)
+                    .offset(offset)
+                    .build()
+            }
+            Op::Write => {
+                let data = &self.transport.data(slot)[moved as usize..];
+                opcode::Write::new(fd, data.as_ptr(), data.len() as u32)
+                    .offset(offset)
+                    .build()
+            }
+            Op::Discard | Op::Flush => opcode::Fallocate::new(fd, u64::from(request.len))
+                .offset(offset)
+                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+                .build(),
+        };
+        let entry = entry.user_data(label(Owner::Backing, slot.0));
+        // SAFETY: the data of a slot stay where they are until its reply, which waits for this completion. A
+        // volume is forgotten only when it has nothing in flight, so the descriptor stays open.
+        if unsafe { self.ring.push(entry) }.is_err() {
+            self.moved(slot, -libc::EIO);
+        }
+    }
+
+    /// A transfer has ended, wholly or in part.
+    pub(super) fn moved(&mut self, slot: Slot, result: i32) {
+        let Some(in_flight) = &mut self.slots[slot.0 as usize] else {
+            return;
+        };
+        let request = in_flight.request;
+        if result == -libc::EINTR || result == -libc::EAGAIN {
+            return self.transfer(slot);
+        }
+        if result < 0 {
+            in_flight.errno = -result;
+        } else if request.op != Op::Discard {
+            in_flight.moved += result as u32;
+            if in_flight.moved < request.len && result > 0 {
+                return self.transfer(slot);
+            }
+            if in_flight.moved < request.len {
+                // The file was cut from outside.
+                in_flight.errno = libc::EIO;
+            }
+        }
+        in_flight.moving = false;
+        self.transfers -= 1;
+        if in_flight.ready {
+            self.finish(slot, clock::now());
+        }
+    }
+
+    /// Drops the old content of sectors that have become durable.
+    pub(super) fn forget_destaged(&mut self) {
+        self.host.take_destaged(&mut self.destaged);
+        self.destaged.clear();
+    }
+
+    /// The model's number of a volume.
+    pub(super) fn model_id(&self, index: crate::transport::VolumeIndex) -> Option<VolumeId> {
+        match self.volumes.get(index.0 as usize)?.as_ref()?.timed {
+            Timed::Model(id) => Some(id),
+            Timed::Constant(_) => None,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the driver keeps about each volume.
+
+use disklab_disk::VolumeId;
+use disklab_units::{Duration, Instant};
+
+use crate::backing::Backing;
+use crate::lateness::Lateness;
+
+/// A reply later than the model's time by more than this counts as late: half of the smallest latency that
+/// the emulator promises to keep (100 us).
+const TOLERANCE: Duration = Duration::from_micros(50);
+
+/// Who decides when an I/O ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Timed {
+    /// The model, which knows the volume by this number.
+    Model(VolumeId),
+    /// Nobody: each takes this long.
+    Constant(Duration),
+}
+
+/// One volume.
+pub struct Volume {
+    pub timed: Timed,
+    pub size: u64,
+    pub backing: Backing,
+    pub replies: u64,
+    pub late_replies: u64,
+    pub lateness: Lateness,
+    pub backing_reads: u64,
+    pub backing_writes: u64,
+}
+
+impl Volume {
+    pub fn new(timed: Timed, size: u64, backing: Backing) -> Volume {
+        Volume {
+            timed,
+            size,
+            backing,
+            replies: 0,
+            late_replies: 0,
+            lateness: Lateness::default(),
+            backing_reads: 0,
+            backing_writes: 0,
+        }
+    }
+
+    /// Counts a reply. One that had no wait cannot be late. The reply is sent `overhead` before it is due, and
+    /// lateness is counted from there.
+    pub fn replied(&mut self, due: Instant, arrived: Instant, now: Instant, overhead: Duration) {
+        self.replies += 1;
+        if due > arrived + overhead {
+            let late = (now + overhead).saturating_since(due);
+            self.lateness.record(late);
+            self.late_replies += u64::from(late > TOLERANCE);
+        }
+    }
+}

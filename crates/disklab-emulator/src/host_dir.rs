@@ -1,0 +1,197 @@
+//! The run directory of one emulated host: contract 2 of ARCHITECTURE.md.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::EmulatorError;
+
+/// `<run>/hosts/<host>/`, locked as long as this value lives.
+pub struct HostDir {
+    host: PathBuf,
+    data: PathBuf,
+    _lock: File,
+}
+
+/// What `volumes/<volume>.json` says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    /// `/dev/loopN`.
+    pub device: String,
+    /// The file inside `mnt/` that the device shows.
+    pub file: String,
+    /// Where the bytes are; absent for memory.
+    pub backing_file: Option<String>,
+    /// What made it, such as `disklab-engine 0.1.0`.
+    pub made_by: String,
+}
+
+/// Names of hosts and volumes become file names.
+pub fn check_name(place: &str, name: &str) -> Result<(), EmulatorError> {
+    let mut characters = name.chars();
+    let first = characters.next().is_some_and(|c| c.is_ascii_alphanumeric());
+    let rest = characters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if first && rest && name.len() <= 64 {
+        return Ok(());
+    }
+    Err(EmulatorError::new(
+        place,
+        format!("'{name}'"),
+        "a name is 1 to 64 letters, digits, dots, dashes or underscores, the first a letter or digit",
+        "choose another name",
+    ))
+}
+
+fn failed(path: &Path, doing: &str, error: &io::Error) -> EmulatorError {
+    EmulatorError::system(
+        path.display().to_string(),
+        doing,
+        error,
+        "choose another place with --run-dir and --data-dir, or run it as root",
+    )
+}
+
+impl HostDir {
+    /// Makes the directories and takes the host's lock. Refuses when another process has it.
+    pub fn claim(run: &Path, data: &Path, name: &str) -> Result<HostDir, EmulatorError> {
+        check_name("--host", name)?;
+        let absolute = |path: &Path| {
+            make(path)?;
+            fs::canonicalize(path).map_err(|error| failed(path, "resolve", &error))
+        };
+        let run = absolute(run)?;
+        let data = absolute(data)?.join(name);
+        let host = run.join("hosts").join(name);
+        make(&host)?;
+        let lock_path = host.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(|error| failed(&lock_path, "open", &error))?;
+        // SAFETY: a valid descriptor.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(EmulatorError::new(
+                "--host",
+                name,
+                "a host of that name runs already",
+                "attach to it, choose another name, or shut it down first",
+            ));
+        }
+        let directory = HostDir {
+            host,
+            data,
+            _lock: lock,
+        };
+        for path in [
+            &directory.mount_point(),
+            &directory.host.join("volumes"),
+            &directory.data,
+        ] {
+            make(path)?;
+        }
+        Ok(directory)
+    }
+
+    /// Where the FUSE mount goes.
+    pub fn mount_point(&self) -> PathBuf {
+        self.host.join("mnt")
+    }
+
+    /// The file that a volume's device shows.
+    pub fn volume_file(&self, volume: &str) -> PathBuf {
+        self.mount_point().join(volume)
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.host.join("control.sock")
+    }
+
+    /// The backing file of a volume.
+    pub fn backing_file(&self, volume: &str) -> PathBuf {
+        self.data.join(format!("{volume}.img"))
+    }
+
+    /// Writes `pid`: this process and its start time.
+    pub fn write_pid(&self) -> Result<(), EmulatorError> {
+        let path = self.host.join("pid");
+        let start = start_time().map_err(|error| failed(&path, "/proc/self/stat", &error))?;
+        write(&path, &format!("{} {start}\n", std::process::id()))
+    }
+
+    /// Writes `profile.json`.
+    pub fn write_profile(&self, profile: &impl Serialize) -> Result<(), EmulatorError> {
+        write_json(&self.host.join("profile.json"), profile)
+    }
+
+    /// Writes `volumes/<volume>.json`.
+    pub fn write_volume(&self, volume: &str, record: &VolumeRecord) -> Result<(), EmulatorError> {
+        write_json(&self.record(volume), record)
+    }
+
+    /// Removes `volumes/<volume>.json`.
+    pub fn forget_volume(&self, volume: &str) {
+        let _ = fs::remove_file(self.record(volume));
+    }
+
+    fn record(&self, volume: &str) -> PathBuf {
+        self.host.join("volumes").join(format!("{volume}.json"))
+    }
+
+    /// Removes what this process put there, after everything has gone down. The log stays with its owner;
+    /// data stay; a directory that is not empty stays.
+    pub fn remove(&self) {
+        for file in ["pid", "control.sock", "profile.json", "lock"] {
+            let _ = fs::remove_file(self.host.join(file));
+        }
+        let _ = fs::remove_dir(self.host.join("volumes"));
+        let _ = fs::remove_dir(self.mount_point());
+        let _ = fs::remove_dir(&self.data);
+        let _ = fs::remove_dir(&self.host);
+    }
+}
+
+fn make(path: &Path) -> Result<(), EmulatorError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| failed(path, "make the directory", &error))
+}
+
+/// Field 22 of /proc/self/stat. The name in field 2 may hold blanks, so counting starts after its
+/// parenthesis.
+fn start_time() -> io::Result<u64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    stat.rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok())
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), EmulatorError> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| failed(path, "serialise", &io::Error::other(error)))?;
+    text.push('\n');
+    write(path, &text)
+}
+
+/// Replaces a file in one step, so that no reader sees half of it.
+fn write(path: &Path, text: &str) -> Result<(), EmulatorError> {
+    let next = path.with_extension("new");
+    let done = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&next)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&next, path));
+    done.map_err(|error| failed(path, "write", &error))
+}

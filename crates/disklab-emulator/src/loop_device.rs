@@ -1,0 +1,278 @@
+//! Loop devices over the files of our mount, and the proof that one is ours.
+//!
+//! Devices come from LOOP_CTL_GET_FREE only, never by a guessed name: a guess once overwrote another
+//! program's disk. Before every step that changes a device its backing file is read again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::EmulatorError;
+use crate::transport::MAX_IO_BYTES;
+
+// From <linux/loop.h>; the libc crate has none of these.
+const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// Another program may take the free device first; each try asks for a new one.
+const TRIES: u32 = 64;
+/// udev may still have a look at a device when it goes; it never takes long.
+const GONE_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[repr(C)]
+struct LoopInfo64 {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+const _: () = assert!(size_of::<LoopInfo64>() == 232);
+
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+/// A loop device that shows one of our files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopDevice {
+    number: u32,
+    file: PathBuf,
+}
+
+/// Why a device stays.
+#[derive(Debug)]
+pub enum InUse {
+    /// Mounted, swapped to or part of another device.
+    Claimed,
+    /// Open in a process.
+    Open {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// It no longer shows our file, so it is not ours.
+    NotOurs,
+    /// The kernel said no.
+    System(io::Error),
+}
+
+impl LoopDevice {
+    /// Makes a device that shows `file`, with direct I/O, so that the page cache sits above it as above any
+    /// disk. `block_bytes` is its logical block.
+    pub fn attach(file: &Path, block_bytes: u32) -> Result<LoopDevice, EmulatorError> {
+        let failed = |doing: &str, error: &io::Error| {
+            EmulatorError::system(
+                file.display().to_string(),
+                doing,
+                error,
+                "load the kernel module with `modprobe loop` and look at `losetup -a`",
+            )
+        };
+        let backing = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(file)
+            .map_err(|error| failed("open", &error))?;
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")
+            .map_err(|error| failed("/dev/loop-control", &error))?;
+        for _ in 0..TRIES {
+            // SAFETY: this request takes no argument.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+            let Ok(number) = u32::try_from(number) else {
+                return Err(failed("LOOP_CTL_GET_FREE", &io::Error::last_os_error()));
+            };
+            let device = LoopDevice {
+                number,
+                file: file.to_owned(),
+            };
+            match device.configure(&backing, block_bytes) {
+                Ok(()) => {
+                    if let Err(error) = device.tune() {
+                        let _ = device.detach();
+                        return Err(failed("queue settings", &error));
+                    }
+                    return Ok(device);
+                }
+                // Somebody else was faster.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Err(error) => return Err(failed("LOOP_CONFIGURE", &error)),
+            }
+        }
+        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        Err(failed("LOOP_CONFIGURE", &busy))
+    }
+
+    fn configure(&self, backing: &File, block_bytes: u32) -> io::Result<()> {
+        let device = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.path())?;
+        // SAFETY: plain old data; zero is a value of every field.
+        let mut config: LoopConfig = unsafe { std::mem::zeroed() };
+        config.fd = backing.as_raw_fd() as u32;
+        config.block_size = block_bytes;
+        config.info.flags = LO_FLAGS_DIRECT_IO;
+        let name = self.file.as_os_str().as_encoded_bytes();
+        // What losetup shows on old kernels; cut to the field, whose last byte stays zero.
+        let len = name.len().min(63);
+        config.info.file_name[..len].copy_from_slice(&name[..len]);
+        // SAFETY: the request takes a loop_config, which this is.
+        match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Queue settings, at every attach because they survive a detach.
+    fn tune(&self) -> io::Result<()> {
+        let queue = self.sysfs().join("queue");
+        // FLUSH reaches us only with a write-back cache.
+        fs::write(queue.join("write_cache"), "write back")?;
+        // One I/O is at most one request.
+        fs::write(
+            queue.join("max_sectors_kb"),
+            (MAX_IO_BYTES / 1024).to_string(),
+        )?;
+        // Optional: the order of I/Os is the model's business, and nothing here turns.
+        let _ = fs::write(queue.join("scheduler"), "none");
+        let _ = fs::write(queue.join("rotational"), "0");
+        Ok(())
+    }
+
+    /// `/dev/loopN`.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/loop{}", self.number))
+    }
+
+    fn sysfs(&self) -> PathBuf {
+        PathBuf::from(format!("/sys/block/loop{}", self.number))
+    }
+
+    /// Whether the device shows our file now.
+    pub fn is_ours(&self) -> bool {
+        fs::read(self.sysfs().join("loop/backing_file"))
+            .is_ok_and(|shown| shown.trim_ascii_end() == self.file.as_os_str().as_encoded_bytes())
+    }
+
+    /// Whether somebody uses the device. The answer holds only while the returned file is open: it claims the
+    /// device, so that nobody can mount it meanwhile.
+    pub fn claim(&self) -> Result<File, InUse> {
+        if !self.is_ours() {
+            return Err(InUse::NotOurs);
+        }
+        let claim = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_EXCL)
+            .open(self.path())
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::EBUSY) => InUse::Claimed,
+                _ => InUse::System(error),
+            })?;
+        let device = claim.metadata().map_err(InUse::System)?.rdev();
+        match user_of(device) {
+            Some((pid, name)) => Err(InUse::Open { pid, name }),
+            None => Ok(claim),
+        }
+    }
+
+    /// Takes the device away, unless it is in use or not ours.
+    pub fn detach(&self) -> Result<(), InUse> {
+        let claim = self.claim()?;
+        // Read once more, now that nobody else can change it.
+        if !self.is_ours() {
+            return Err(InUse::NotOurs);
+        }
+        // SAFETY: this request takes no argument.
+        if unsafe { libc::ioctl(claim.as_raw_fd(), LOOP_CLR_FD) } != 0 {
+            return Err(InUse::System(io::Error::last_os_error()));
+        }
+        drop(claim);
+        let end = Instant::now() + GONE_TIMEOUT;
+        while self.is_ours() {
+            if Instant::now() > end {
+                return Err(InUse::System(io::ErrorKind::TimedOut.into()));
+            }
+            // The last close detaches; there is no event to wait for.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+/// A process, other than this one, that has the block device open.
+fn user_of(device: u64) -> Option<(u32, String)> {
+    let own = std::process::id();
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        let Some(pid) = process
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let Ok(files) = fs::read_dir(process.path().join("fd")) else {
+            continue;
+        };
+        let uses = files.flatten().any(|file| {
+            // The link names a device; only then is it worth following.
+            fs::read_link(file.path()).is_ok_and(|link| link.starts_with("/dev"))
+                && fs::metadata(file.path())
+                    .is_ok_and(|found| found.rdev() == device && device != 0)
+        });
+        if uses && pid != own {
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            return Some((pid, name.trim().to_owned()));
+        }
+    }
+    None
+}
+
+impl InUse {
+    /// As an error about this volume.
+    pub fn explain(self, volume: &str, device: &LoopDevice) -> EmulatorError {
+        let path = device.path().display().to_string();
+        let (rule, way_out) = match self {
+            InUse::Claimed => (
+                format!("{path} is mounted, swapped to or part of another device"),
+                format!("unmount it first: `umount {path}`"),
+            ),
+            InUse::Open { pid, name } => (
+                format!("{path} is open in process {pid} ({name})"),
+                "end that process first".to_owned(),
+            ),
+            InUse::NotOurs => (
+                format!("{path} does not show {}", device.file.display()),
+                "it was detached by hand; run `disklab clean`".to_owned(),
+            ),
+            InUse::System(error) => (
+                format!("the kernel refused it: {error}"),
+                "look at the kernel's log; run `disklab clean`".to_owned(),
+            ),
+        };
+        EmulatorError::new("volume", volume, rule, way_out)
+    }
+}
