@@ -1,6 +1,7 @@
 //! Building a host, adding volumes to it, taking them away.
 
 use crate::agenda::Agenda;
+use crate::caching::HostCache;
 use crate::gate::{Gate, Place};
 use crate::host::{Host, Power};
 use crate::io::{Completion, VolumeId};
@@ -30,6 +31,8 @@ impl Host {
             cached: Vec::new(),
             parents: Parents::default(),
             agenda: Agenda::default(),
+            cache: profile.cache.as_ref().map(HostCache::new),
+            destaged: Vec::new(),
             profile,
         };
         host.uncached = host.add_gates(&host.profile.uncached.clone(), Place::Uncached, now);
@@ -45,8 +48,8 @@ impl Host {
         now: u64,
         volume: VolumeProfile,
     ) -> Result<VolumeId, Refusal> {
-        let attached = self.volumes().map(|(_, volume)| volume.name.as_str());
-        validate::volume(&volume, &self.profile, attached)?;
+        let attached: Vec<&VolumeProfile> = self.volumes().map(|(_, volume)| volume).collect();
+        validate::volume(&volume, &self.profile, &attached)?;
         Ok(self.put_volume(now, volume))
     }
 
@@ -83,6 +86,9 @@ impl Host {
         for &gate in self.uncached.iter().chain(&self.cached) {
             self.gates[gate as usize].reserve_lines(self.lanes.len());
             self.gates[gate as usize].reset_line(number);
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.contents.reset_share(number);
         }
         number
     }
@@ -143,10 +149,14 @@ impl Host {
             return;
         }
         self.fail_waiting(volume, out);
+        self.forget_dirty(volume, true, out);
         let Some(entry) = self.volumes[volume as usize].take() else {
             return;
         };
         for lane in entry.lanes {
+            if let Some(cache) = &mut self.cache {
+                cache.contents.drop_lane(lane, |_| 0);
+            }
             let gates = std::mem::take(&mut self.lanes[lane as usize].gates);
             self.free_gates.extend(gates);
             self.free_lanes.push(lane);
@@ -164,8 +174,10 @@ impl Host {
         for lane in entry.lanes.clone() {
             let waiting = self.clear_lines(lane, now);
             parts.extend(waiting.into_iter().map(|(_, part)| part));
+            parts.extend(self.leave_room_queue(lane));
         }
         for part in parts {
+            self.give_back_room(&part);
             self.end_part(part, now, true, out);
         }
         for io in held {

@@ -24,6 +24,7 @@ impl Host {
         let Some(entry) = self.volume_mut(id.0) else {
             return Ok(());
         };
+        let was = entry.profile.caching;
         entry.profile = changed.clone();
         let lanes = entry.lanes.clone();
         for &lane in &lanes {
@@ -36,6 +37,7 @@ impl Host {
             self.set_credits(lane, Unit::Ios, change.credit_ios, now);
             self.set_credits(lane, Unit::Bytes, change.credit_bytes, now);
         }
+        self.change_caching(id.0, was, now);
         Ok(())
     }
 
@@ -67,7 +69,9 @@ impl Host {
     /// at which he stood.
     pub(crate) fn clear_lines(&mut self, lane: u32, now: u64) -> Vec<(u32, Part)> {
         let mut all = Vec::new();
-        for gate in self.lanes[lane as usize].all_gates().into_iter().rev() {
+        let shared = self.cached.iter().chain(&self.uncached);
+        let own = self.lanes[lane as usize].gates.iter().rev();
+        for gate in shared.chain(own).copied().collect::<Vec<u32>>() {
             let mut waiting = Vec::new();
             self.gates[gate as usize].clear_line(now, lane, &mut waiting);
             all.extend(waiting.into_iter().map(|part| (gate, part)));
@@ -167,6 +171,11 @@ impl Host {
         self.power = power;
         for volume in 0..self.volumes.len() as u32 {
             self.fail_waiting(volume, out);
+            // A clean stop destages first; it takes no time here.
+            self.forget_dirty(volume, power == Power::Deallocated, out);
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.contents.clear();
         }
     }
 

@@ -1,10 +1,11 @@
 //! Explaining the model's decisions: counters put together for one volume.
 
 use crate::counters::{CacheCounters, LimitCounters, Operations, VolumeCounters};
-use crate::gate::Place;
 use crate::host::Host;
 use crate::io::VolumeId;
 use crate::profile::Caching;
+use crate::validate::SECTOR_BYTES;
+use crate::volume::Volume;
 
 impl Host {
     pub(crate) fn count(&self, now: u64, id: VolumeId) -> VolumeCounters {
@@ -23,15 +24,22 @@ impl Host {
             operations: volume.operations,
             in_flight: volume.in_flight.count(now),
             queued: volume.queued(),
-            cache: caches.then(|| self.count_cache(id)),
+            cache: caches.then(|| self.count_cache(volume)),
             limits: self.count_limits(now, &volume.lanes),
         }
     }
 
-    fn count_cache(&self, id: VolumeId) -> CacheCounters {
-        self.volumes[id.0 as usize]
-            .as_deref()
-            .map_or_else(CacheCounters::default, |v| v.cache)
+    fn count_cache(&self, volume: &Volume) -> CacheCounters {
+        let mut counters = volume.cache;
+        for &lane in &volume.lanes {
+            let share = self.cache.as_ref().map(|cache| cache.contents.share(lane));
+            let share = share.unwrap_or_default();
+            counters.cached_bytes += share.held * SECTOR_BYTES;
+            counters.evicted_bytes += share.evicted * SECTOR_BYTES;
+            let dirty = self.lanes[lane as usize].destager.dirty_sectors();
+            counters.dirty_bytes += dirty * SECTOR_BYTES;
+        }
+        counters
     }
 
     fn count_limits(&self, now: u64, lanes: &[u32]) -> Vec<LimitCounters> {
@@ -43,14 +51,11 @@ impl Host {
                 limits.push(self.count_limit(now, gate, &[lane], place));
             }
         }
-        let used = self.lanes[lanes[0] as usize].all_gates();
-        for gate in used {
-            let place = match self.gates[gate as usize].place() {
-                Place::Disk => continue,
-                Place::Uncached => "vm uncached",
-                Place::Cached => "vm cached",
-            };
-            limits.push(self.count_limit(now, gate, lanes, place.to_owned()));
+        let first = &self.lanes[lanes[0] as usize];
+        for (gates, place) in [(&self.uncached, "vm uncached"), (&self.cached, "vm cached")] {
+            for &gate in gates.iter().filter(|&&gate| first.passes(gate)) {
+                limits.push(self.count_limit(now, gate, lanes, place.to_owned()));
+            }
         }
         limits
     }

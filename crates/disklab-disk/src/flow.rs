@@ -8,6 +8,7 @@ use crate::host::Host;
 use crate::io::{Completion, Io, Op, Outcome};
 use crate::parents::Parent;
 use crate::part::{Owner, Part, Route};
+use crate::profile::Caching;
 use crate::volume::Stall;
 
 impl Host {
@@ -28,7 +29,11 @@ impl Host {
         match event {
             Event::Gate(gate) => self.open_gate(gate, at, out),
             Event::Resume(volume) => self.resume(volume, at, out),
-            Event::DestageDue(_) | Event::Destaged(_) => {}
+            Event::DestageDue(lane) => {
+                self.lanes[lane as usize].destager.look();
+                self.destage(lane, at, out);
+            }
+            Event::Destaged(lane) => self.take_arrived(lane, at, out),
         }
     }
 
@@ -71,7 +76,12 @@ impl Host {
         };
         let fails = volume.error_ppm > 0 && volume.chance.chance(volume.error_ppm);
         match io.op {
-            Op::Discard => self.end_whole(io, at, fails, out),
+            Op::Discard => {
+                if !fails {
+                    self.discard(io, at, out);
+                }
+                self.end_whole(io, at, fails, out);
+            }
             Op::Flush => self.start_flush(io, fails, at, out),
             Op::Read | Op::Write => self.start_transfer(io, fails, at, out),
         }
@@ -81,12 +91,20 @@ impl Host {
         let Some(volume) = self.volumes[io.volume.0 as usize].as_deref() else {
             return;
         };
+        let lanes = volume.lanes.clone();
+        let parent = self.parents.add(Parent {
+            tag: io.tag,
+            volume: io.volume.0,
+            op: io.op,
+            len: io.len,
+            left: lanes.len() as u32,
+            at,
+            failed: fails,
+        });
         // All disks flush at the same time; the slowest decides.
-        let mut end = at;
-        for &lane in &volume.lanes {
-            end = end.max(at.saturating_add(self.lanes[lane as usize].flush_ns()));
+        for lane in lanes {
+            self.flush_lane(lane, parent, at, out);
         }
-        self.end_whole(io, end, fails, out);
     }
 
     fn start_transfer(&mut self, io: Io, fails: bool, at: u64, out: &mut Vec<Completion>) {
@@ -135,10 +153,6 @@ impl Host {
         }
     }
 
-    fn start_part(&mut self, part: Part, at: u64, out: &mut Vec<Completion>) {
-        self.pass(part, at, out);
-    }
-
     /// Takes a part through its gates as far as they let it.
     #[inline]
     pub(crate) fn pass(&mut self, mut part: Part, at: u64, out: &mut Vec<Completion>) {
@@ -180,15 +194,19 @@ impl Host {
             volume.kept.push_back(part);
             return;
         }
-        let end = at.saturating_add(lane.service_ns(&part, None));
-        let end = end.max(self.clock);
-        match part.owner {
-            Owner::Whole(tag) => {
-                volume.count(op_of(part.route), part.len, part.fails, end, self.clock);
-                out.push(completion(tag, end, part.fails));
-            }
-            Owner::Child(_) | Owner::Destage => self.end_part(part, end, part.fails, out),
+        let times = self.cache.as_ref().map(|cache| &cache.times);
+        let end = at.saturating_add(lane.service_ns(&part, times));
+        if volume.profile.caching == Caching::None
+            && !volume.draining
+            && let Owner::Whole(tag) = part.owner
+        {
+            let end = end.max(self.clock);
+            volume.count(op_of(part.route), part.len, part.fails, end, self.clock);
+            out.push(completion(tag, end, part.fails));
+            return;
         }
+        self.update_cache(&part, at, end, out);
+        self.end_part(part, end, part.fails, out);
     }
 
     /// Notes the end of a part.
@@ -214,12 +232,33 @@ impl Host {
             Owner::Destage => None,
         };
         if let Some(parent) = ended {
-            let now = self.clock;
-            if let Some(volume) = self.volume_mut(parent.volume) {
-                volume.count(parent.op, parent.len, parent.failed, parent.at, now);
-            }
-            out.push(completion(parent.tag, parent.at, parent.failed));
+            self.end_parent(parent, out);
         }
+    }
+
+    /// Notes the end of one lane's share of a parent.
+    pub(crate) fn end_child(
+        &mut self,
+        parent: u32,
+        at: u64,
+        failed: bool,
+        out: &mut Vec<Completion>,
+    ) {
+        let at = at.max(self.clock);
+        if let Some(parent) = self.parents.end_part(parent, at, failed) {
+            self.end_parent(parent, out);
+        }
+    }
+
+    fn end_parent(&mut self, parent: Parent, out: &mut Vec<Completion>) {
+        let now = self.clock;
+        if let Some(volume) = self.volume_mut(parent.volume) {
+            volume.count(parent.op, parent.len, parent.failed, parent.at, now);
+            if volume.draining {
+                self.agenda.push(now, Event::Resume(parent.volume));
+            }
+        }
+        out.push(completion(parent.tag, parent.at, parent.failed));
     }
 
     /// Ends an I/O that never had parts.
@@ -247,6 +286,7 @@ impl Host {
         for part in std::mem::take(&mut entry.kept) {
             self.pass(part, at, out);
         }
+        self.end_drain(volume);
         let held = match self.volume_mut(volume) {
             Some(entry) if !entry.draining => std::mem::take(&mut entry.held),
             _ => return,

@@ -112,11 +112,6 @@ impl Gate {
         &mut self.meter
     }
 
-    /// Where it stands.
-    pub fn place(&self) -> Place {
-        self.place
-    }
-
     /// The line of a lane.
     pub fn line(&self, lane: u32) -> &Line {
         &self.lines[self.line_of(lane)]

@@ -3,6 +3,7 @@
 use disklab_units::{Bytes, Instant};
 
 use crate::agenda::Agenda;
+use crate::caching::HostCache;
 use crate::counters::VolumeCounters;
 use crate::fault::{Change, Fault};
 use crate::gate::Gate;
@@ -49,6 +50,9 @@ pub struct Host {
     pub(crate) cached: Vec<u32>,
     pub(crate) parents: Parents,
     pub(crate) agenda: Agenda,
+    pub(crate) cache: Option<HostCache>,
+    /// What was destaged since somebody asked.
+    pub(crate) destaged: Vec<Destaged>,
 }
 
 impl Host {
@@ -121,13 +125,21 @@ impl Host {
         self.inject_fault(volume, fault, out)
     }
 
-    /// Moves the ranges destaged since the last call into `out` (in order of completion).
-    pub fn take_destaged(&mut self, _out: &mut Vec<Destaged>) {}
+    /// Moves the ranges destaged since the last call into `out` (in order of completion). They are
+    /// kept until then, so a caller with ReadWrite volumes asks from time to time.
+    pub fn take_destaged(&mut self, out: &mut Vec<Destaged>) {
+        out.append(&mut self.destaged);
+    }
 
     /// Whether an acknowledged write survives only after FLUSH or destage (ReadWrite caching).
     pub fn write_is_volatile(&self, volume: VolumeId) -> bool {
-        self.volume(volume)
-            .is_some_and(|profile| profile.caching == Caching::ReadWrite)
+        let entry = self.volumes.get(volume.0 as usize);
+        entry
+            .and_then(|entry| entry.as_deref())
+            .is_some_and(|volume| {
+                // What had started before the caching changed still ends in the cache.
+                volume.profile.caching == Caching::ReadWrite || volume.draining
+            })
     }
 
     /// Where the volume's data live. Of a volume no longer attached: remote.
@@ -167,14 +179,20 @@ impl Host {
     /// Appends the ranges that a host failure would lose now: acknowledged by a ReadWrite cache, not
     /// yet destaged. In units of whole 4 KiB sectors, ascending, at most 4 GiB each. Ask before
     /// injecting [`Fault::HostFailure`]; afterwards there are none.
-    pub fn dirty_ranges(&self, _volume: VolumeId, _out: &mut Vec<Destaged>) {}
+    pub fn dirty_ranges(&self, volume: VolumeId, out: &mut Vec<Destaged>) {
+        self.list_dirty(volume, out);
+    }
 
     /// Fills the host cache with a range of a volume, as reads at some earlier time would have done.
     /// Takes no time and no tokens; does nothing without host caching.
-    pub fn warm(&mut self, _now: Instant, _volume: VolumeId, _offset: Bytes, _len: Bytes) {}
+    pub fn warm(&mut self, volume: VolumeId, offset: Bytes, len: Bytes) {
+        self.fill_cache(volume, offset.get(), len.get());
+    }
 
     /// Empties a volume's part of the host cache, except what is dirty.
-    pub fn drop_cache(&mut self, _now: Instant, _volume: VolumeId) {}
+    pub fn drop_cache(&mut self, volume: VolumeId) {
+        self.empty_cache(volume.0);
+    }
 
     #[inline]
     pub(crate) fn is_down(&self) -> bool {

@@ -1,5 +1,6 @@
 //! One member disk of a volume: its gates, its service times, its chance.
 
+use crate::destage::Destager;
 use crate::latency::Sampler;
 use crate::part::{Part, ROUTES, Route};
 use crate::profile::Latency;
@@ -72,6 +73,8 @@ pub struct Lane {
     pub times: ServiceTimes,
     /// What its service times are multiplied by, in permille.
     pub slow_permille: u32,
+    /// What a ReadWrite cache owes the disk.
+    pub destager: Destager,
     streams: Streams,
 }
 
@@ -85,6 +88,7 @@ impl Lane {
             routes: Default::default(),
             times,
             slow_permille: AS_PROMISED,
+            destager: Destager::new(),
             streams,
         }
     }
@@ -107,15 +111,9 @@ impl Lane {
             .copied()
     }
 
-    /// Every gate that some I/O of this lane passes, each once, in order of first appearance.
-    pub fn all_gates(&self) -> Vec<u32> {
-        let mut all = Vec::new();
-        for &gate in self.gates.iter().chain(self.routes.iter().flatten()) {
-            if !all.contains(&gate) {
-                all.push(gate);
-            }
-        }
-        all
+    /// Whether some route passes a gate.
+    pub fn passes(&self, gate: u32) -> bool {
+        self.routes.iter().any(|route| route.contains(&gate))
     }
 
     /// Draws the service time of a part that passed all its gates, in nanoseconds.

@@ -6,8 +6,11 @@
 mod agenda;
 mod attach;
 mod bucket;
+mod cache;
+mod caching;
 mod change;
 mod counters;
+mod destage;
 mod explain;
 mod fault;
 mod flow;
@@ -23,6 +26,7 @@ pub mod profile;
 mod random;
 mod refusal;
 mod stripe;
+mod table;
 mod validate;
 mod volume;
 

@@ -8,7 +8,6 @@ pub enum Owner {
     /// One of several parts; the number of the parent I/O.
     Child(u32),
     /// The host cache, which destages a block.
-    #[expect(dead_code, reason = "the host cache comes next")]
     Destage,
 }
 

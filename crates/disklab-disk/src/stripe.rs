@@ -43,7 +43,6 @@ impl Stripe {
         Some((start, stop - start))
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the host cache comes next"))]
     /// Where a byte of a member lies in the volume, and for how many bytes the two run in step.
     pub fn in_volume(self, member: u64, offset: u64) -> (u64, u64) {
         let (row, within) = (offset / self.chunk_bytes, offset % self.chunk_bytes);

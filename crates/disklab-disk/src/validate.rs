@@ -9,12 +9,16 @@ use crate::profile::{
     PROFILE_VERSION, Unit, VolumeProfile,
 };
 use crate::refusal::{Reason, Refusal};
+use crate::table::LANE_BITS;
 
 /// The unit in which the host cache knows data, and in which volumes and chunks are measured.
 pub const SECTOR_BYTES: u64 = 4096;
 
 /// Most disks in a stripe. The largest cloud VMs take 64 data disks.
 const MOST_DISKS: usize = 128;
+
+/// Most disks of a host: what the cache's index can tell apart.
+const MOST_DISKS_OF_HOST: usize = 1 << LANE_BITS;
 
 /// Most limits of a disk, or of a budget: IOPS and bytes for all, reads and writes make six.
 const MOST_LIMITS: usize = 16;
@@ -78,19 +82,17 @@ pub fn host(host: &HostProfile) -> Result<(), Refusal> {
         cache(&mut rules, profile);
     }
     for (index, profile) in host.volumes.iter().enumerate() {
-        let before = host.volumes[..index]
-            .iter()
-            .map(|other| other.name.as_str());
-        volume_rules(&mut rules, profile, host, before);
+        let before: Vec<&VolumeProfile> = host.volumes[..index].iter().collect();
+        volume_rules(&mut rules, profile, host, &before);
     }
     rules.verdict()
 }
 
-/// Checks a volume against its host and the names already attached.
-pub fn volume<'a>(
+/// Checks a volume against its host and what is attached already.
+pub fn volume(
     volume: &VolumeProfile,
     host: &HostProfile,
-    attached: impl Iterator<Item = &'a str>,
+    attached: &[&VolumeProfile],
 ) -> Result<(), Refusal> {
     let mut rules = Rules::default();
     volume_rules(&mut rules, volume, host, attached);
@@ -115,11 +117,11 @@ fn cache(rules: &mut Rules, cache: &CacheProfile) {
     latency(rules, "cache.latency", &cache.latency);
 }
 
-fn volume_rules<'a>(
+fn volume_rules(
     rules: &mut Rules,
     volume: &VolumeProfile,
     host: &HostProfile,
-    mut attached: impl Iterator<Item = &'a str>,
+    attached: &[&VolumeProfile],
 ) {
     let name = &volume.name;
     let at = format!("volumes.{name}");
@@ -131,11 +133,19 @@ fn volume_rules<'a>(
         "give it one",
     );
     rules.must(
-        attached.all(|other| other != name),
+        attached.iter().all(|other| other.name != *name),
         &at,
         name,
         "a volume of this name is attached already",
         "choose another name, or detach that one first",
+    );
+    let disks: usize = attached.iter().map(|other| other.disks.len()).sum();
+    rules.must(
+        disks + volume.disks.len() <= MOST_DISKS_OF_HOST,
+        &at,
+        format!("{} disks beside {disks}", volume.disks.len()),
+        &format!("a host takes at most {MOST_DISKS_OF_HOST} disks"),
+        "detach some first",
     );
     let size = volume.size_bytes;
     rules.must(
@@ -145,7 +155,7 @@ fn volume_rules<'a>(
         "a volume's size is a multiple of 4096 bytes, more than none and at most 1 PiB",
         "round it up to a multiple of 4096",
     );
-    disks(rules, &at, volume);
+    disk_list(rules, &at, volume);
     caching(
         rules,
         &format!("{at}.caching"),
@@ -155,7 +165,7 @@ fn volume_rules<'a>(
     );
 }
 
-fn disks(rules: &mut Rules, at: &str, volume: &VolumeProfile) {
+fn disk_list(rules: &mut Rules, at: &str, volume: &VolumeProfile) {
     let count = volume.disks.len();
     rules.must(
         (1..=MOST_DISKS).contains(&count),
