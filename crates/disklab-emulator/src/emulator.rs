@@ -14,16 +14,16 @@ use crate::calibrate::Envelope;
 use crate::clock;
 use crate::command::{self, Command, Commands, Inbox, Timing, View};
 use crate::control;
+use crate::device::{Device, Devices, Prepared};
 use crate::driver::{Driver, End};
 use crate::error::EmulatorError;
 use crate::event::Event;
-use crate::fuse::{Connection, DevTransport, Mount, UringTransport};
+use crate::front::{Front, Source};
+use crate::fuse::Mount;
 use crate::host_dir::{HostDir, VolumeRecord, check_name};
-use crate::loop_device::LoopDevice;
 use crate::protect;
-use crate::ring::Ring;
 use crate::signals::Signals;
-use crate::transport::{Transport, TransportKind, VolumeIndex};
+use crate::transport::{TransportKind, VolumeIndex};
 use crate::watchdog::{self, Heartbeat};
 
 /// Which transport is asked for.
@@ -60,6 +60,7 @@ pub struct Emulated {
     directory: HostDir,
     commands: Commands,
     kind: TransportKind,
+    devices: Devices,
     envelope: Option<Envelope>,
     volumes: Vec<Attached>,
     signals: Signals,
@@ -68,7 +69,7 @@ pub struct Emulated {
 struct Attached {
     name: String,
     index: VolumeIndex,
-    device: LoopDevice,
+    device: Device,
     backing: BackingChoice,
     medium: Medium,
 }
@@ -87,7 +88,7 @@ pub struct Hello {
 #[derive(Serialize)]
 pub struct AttachedVolume {
     device: PathBuf,
-    file: PathBuf,
+    file: Option<PathBuf>,
     backing_file: Option<PathBuf>,
     reused: bool,
 }
@@ -131,7 +132,7 @@ pub fn run(options: Options, profile: HostProfile) -> Result<(), EmulatorError> 
 }
 
 type DriverThread = JoinHandle<std::io::Result<End>>;
-type Started = (Arc<Mutex<Emulated>>, Mount, DriverThread);
+type Started = (Arc<Mutex<Emulated>>, Option<Mount>, DriverThread);
 
 fn start(
     options: Options,
@@ -142,18 +143,11 @@ fn start(
 ) -> Result<Started, EmulatorError> {
     directory.write_pid()?;
     directory.write_profile(&profile)?;
-    let want_io_uring = options.transport != TransportChoice::Only(TransportKind::Fuse);
-    let (mount, connection) = Mount::new(&directory.mount_point(), want_io_uring)?;
-    if options.transport == TransportChoice::Only(TransportKind::FuseIoUring)
-        && !connection.io_uring
-    {
-        return Err(EmulatorError::new(
-            "--transport",
-            "fuse-io-uring",
-            "this kernel does not offer it: it came with Linux 6.14 and needs CONFIG_FUSE_IO_URING",
-            "use --transport auto",
-        ));
-    }
+    let Front {
+        mount,
+        devices,
+        source,
+    } = Front::open(&directory, options.transport)?;
     let (commands, inbox) = command::channel().map_err(|error| {
         EmulatorError::system(
             "control",
@@ -165,12 +159,14 @@ fn start(
     let mut host_profile = profile;
     let volumes = std::mem::take(&mut host_profile.volumes);
     let host = Host::new(host_profile, clock::now())?;
-    let (kind, driver) = spawn_driver(connection, host, inbox, heartbeat, signals.clone())?;
+    let kind = source.kind();
+    let driver = spawn_driver(source, host, inbox, heartbeat, signals.clone())?;
     let mut emulated = Emulated {
         options,
         directory,
         commands,
         kind,
+        devices,
         envelope: None,
         volumes: Vec::new(),
         signals,
@@ -183,7 +179,7 @@ fn start(
     if let Err(error) = attached {
         emulated.detach_all();
         let _ = emulated.commands.send(Command::Stop);
-        let _ = mount.unmount();
+        let _ = mount.map(Mount::unmount);
         let _ = driver.join();
         emulated.directory.remove();
         return Err(error);
@@ -192,22 +188,17 @@ fn start(
 }
 
 fn spawn_driver(
-    connection: Connection,
+    source: Source,
     host: Host,
     inbox: Inbox,
     heartbeat: Heartbeat,
     signals: Signals,
-) -> Result<(TransportKind, DriverThread), EmulatorError> {
-    let kind = if connection.io_uring {
-        TransportKind::FuseIoUring
-    } else {
-        TransportKind::Fuse
-    };
+) -> Result<DriverThread, EmulatorError> {
+    let kind = source.kind();
     let (report, reported) = sync_channel(1);
     let body = move || {
         // A ring belongs to the thread that made it.
-        let opened = open_transport(connection, kind);
-        let (ring, transport) = match opened {
+        let (ring, transport) = match source.open() {
             Ok(opened) => {
                 let _ = report.send(Ok(()));
                 opened
@@ -234,29 +225,15 @@ fn spawn_driver(
         .spawn(body)
         .map_err(|error| failed(&error))?;
     match reported.recv() {
-        Ok(Ok(())) => Ok((kind, thread)),
+        Ok(Ok(())) => Ok(thread),
         Ok(Err(error)) => Err(failed(&error)),
         Err(_) => Err(failed(&std::io::ErrorKind::BrokenPipe.into())),
     }
 }
 
-fn open_transport(
-    connection: Connection,
-    kind: TransportKind,
-) -> std::io::Result<(Ring, Box<dyn Transport>)> {
-    if kind == TransportKind::FuseIoUring {
-        let mut ring = Ring::wide()?;
-        let transport = UringTransport::new(connection.device, &mut ring)?;
-        return Ok((ring, Box::new(transport)));
-    }
-    let mut ring = Ring::narrow()?;
-    let transport = DevTransport::new(connection.device, &mut ring)?;
-    Ok((ring, Box::new(transport)))
-}
-
 fn serve(
     emulated: Arc<Mutex<Emulated>>,
-    mount: Mount,
+    mount: Option<Mount>,
     driver: DriverThread,
     signals: &Signals,
     heartbeat: Heartbeat,
@@ -288,7 +265,7 @@ fn serve(
     // From here on the control socket waits for the lock and ends with the process.
     let mut emulated = lock(&emulated);
     let left = emulated.detach_all();
-    let _ = mount.unmount();
+    let _ = mount.map(Mount::unmount);
     let _ = emulated.commands.send(Command::Stop);
     let _ = driver.join();
     heartbeat.stop();
@@ -351,11 +328,14 @@ impl Emulated {
             .first()
             .map_or(Medium::Remote, |disk| disk.medium);
         let (opened, reused) = self.open(&name, profile.size_bytes, medium, backing)?;
+        let prepared = self
+            .devices
+            .prepare(&name, profile.size_bytes, block_bytes)?;
         let timing = Timing::Model(Box::new(profile));
         let index = self
             .commands
             .ask(|answer| Command::Attach(timing, opened, answer))??;
-        let device = match self.make_device(&name, block_bytes, backing) {
+        let device = match self.make_device(&name, prepared, backing) {
             Ok(device) => device,
             Err(error) => {
                 let _ = self.commands.ask(|answer| Command::Detach(index, answer));
@@ -372,10 +352,15 @@ impl Emulated {
         });
         Ok(AttachedVolume {
             device: path,
-            file: self.directory.volume_file(&name),
+            file: self.volume_file(&name),
             backing_file: self.backing_file(&name, backing),
             reused,
         })
+    }
+
+    /// The file that a loop device shows; ublk has none.
+    fn volume_file(&self, name: &str) -> Option<PathBuf> {
+        matches!(self.devices, Devices::Loop).then(|| self.directory.volume_file(name))
     }
 
     fn backing_file(&self, name: &str, backing: BackingChoice) -> Option<PathBuf> {
@@ -408,14 +393,15 @@ impl Emulated {
     fn make_device(
         &self,
         name: &str,
-        block_bytes: u32,
+        prepared: Prepared,
         backing: BackingChoice,
-    ) -> Result<LoopDevice, EmulatorError> {
-        let file = self.directory.volume_file(name);
-        let device = LoopDevice::attach(&file, block_bytes)?;
+    ) -> Result<Device, EmulatorError> {
+        let device = prepared.make(&self.directory.volume_file(name))?;
         let record = VolumeRecord {
             device: device.path().display().to_string(),
-            file: file.display().to_string(),
+            file: self
+                .volume_file(name)
+                .map(|path| path.display().to_string()),
             backing_file: self
                 .backing_file(name, backing)
                 .map(|path| path.display().to_string()),

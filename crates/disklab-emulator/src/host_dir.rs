@@ -20,10 +20,10 @@ pub struct HostDir {
 /// What `volumes/<volume>.json` says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VolumeRecord {
-    /// `/dev/loopN`.
+    /// `/dev/loopN` or `/dev/ublkbN`.
     pub device: String,
-    /// The file inside `mnt/` that the device shows.
-    pub file: String,
+    /// The file inside `mnt/` that the device shows; absent with ublk.
+    pub file: Option<String>,
     /// Where the bytes are; absent for memory.
     pub backing_file: Option<String>,
     /// What made it, such as `disklab-engine 0.1.0`.
@@ -67,23 +67,7 @@ impl HostDir {
         let data = absolute(data)?.join(name);
         let host = run.join("hosts").join(name);
         make(&host)?;
-        let lock_path = host.join("lock");
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&lock_path)
-            .map_err(|error| failed(&lock_path, "open", &error))?;
-        // SAFETY: a valid descriptor.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            return Err(EmulatorError::new(
-                "--host",
-                name,
-                "a host of that name runs already",
-                "attach to it, choose another name, or shut it down first",
-            ));
-        }
+        let lock = lock(&host, name)?;
         let directory = HostDir {
             host,
             data,
@@ -107,6 +91,11 @@ impl HostDir {
     /// The file that a volume's device shows.
     pub fn volume_file(&self, volume: &str) -> PathBuf {
         self.mount_point().join(volume)
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.host
     }
 
     /// The control socket.
@@ -156,6 +145,44 @@ impl HostDir {
         let _ = fs::remove_dir(&self.data);
         let _ = fs::remove_dir(&self.host);
     }
+}
+
+/// The directory of a host whose process is gone, locked against a new one. Refuses while it lives.
+pub fn claim_dead(run: &Path, name: &str) -> Result<(PathBuf, File), EmulatorError> {
+    let host = existing(run, name)?;
+    let lock = lock(&host, name)?;
+    Ok((host, lock))
+}
+
+/// The directory of a host, alive or dead.
+pub fn existing(run: &Path, name: &str) -> Result<PathBuf, EmulatorError> {
+    check_name("--host", name)?;
+    let host = run.join("hosts").join(name);
+    fs::canonicalize(&host).map_err(|error| {
+        let place = host.display().to_string();
+        EmulatorError::system(place, "host", &error, "name a host of this run directory")
+    })
+}
+
+fn lock(host: &Path, name: &str) -> Result<File, EmulatorError> {
+    let path = host.join("lock");
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| failed(&path, "open", &error))?;
+    // SAFETY: a valid descriptor.
+    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(lock);
+    }
+    Err(EmulatorError::new(
+        "--host",
+        name,
+        "a host of that name runs already",
+        "attach to it, choose another name, or shut it down first",
+    ))
 }
 
 fn make(path: &Path) -> Result<(), EmulatorError> {

@@ -1,7 +1,7 @@
 //! Real block devices that follow the disk model in real time.
 //!
 //! One process is one emulated host. Its volumes are files of one FUSE mount, each with a loop
-//! device on top. One thread, the [`driver`], takes requests, asks the model when each one ends, moves
+//! device on top, or ublk devices. One thread, the [`driver`], takes requests, asks the model when each one ends, moves
 //! the data meanwhile and replies when it is time. Another thread answers the control socket.
 
 pub mod backing;
@@ -9,11 +9,13 @@ mod calibrate;
 mod clock;
 mod command;
 mod control;
+mod device;
 pub mod driver;
 mod due;
 mod emulator;
 mod error;
 mod event;
+mod front;
 pub mod fuse;
 mod host_dir;
 mod lateness;
@@ -23,6 +25,7 @@ mod protect;
 mod ring;
 mod signals;
 mod transport;
+pub mod ublk;
 mod watchdog;
 
 pub use calibrate::Envelope;

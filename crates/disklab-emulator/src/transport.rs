@@ -82,6 +82,8 @@ pub enum TransportKind {
     FuseIoUring,
     /// FUSE requests through read and write on /dev/fuse.
     Fuse,
+    /// Requests of ublk devices through an io_uring (Linux 6.4 and later, with ublk_drv).
+    Ublk,
 }
 
 impl TransportKind {
@@ -90,6 +92,7 @@ impl TransportKind {
         match self {
             TransportKind::FuseIoUring => "fuse-io-uring",
             TransportKind::Fuse => "fuse",
+            TransportKind::Ublk => "ublk",
         }
     }
 }

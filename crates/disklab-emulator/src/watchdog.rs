@@ -3,8 +3,9 @@
 //! Programs that wait for a disk cannot be killed while its daemon hangs. So a small process, forked before
 //! the FUSE device is opened, watches a counter that the driver advances at least twice a second. When
 //! the counter stands still for ten of the watchdog's own seconds (a paused virtual machine pauses them too),
-//! or when the daemon has died, it aborts the mount: every waiting I/O fails at once with EIO. It leaves the
-//! dead mount and the loop devices for `disklab clean`.
+//! or when the daemon has died, it aborts the mount: every waiting I/O fails at once with EIO. Where there is no
+//! mount (ublk) it kills the daemon, which does the same. It leaves the dead mount and the devices for
+//! `disklab clean`.
 
 use std::ffi::CString;
 use std::io;
@@ -115,10 +116,29 @@ fn watch(heartbeat: Heartbeat, pidfd: libc::c_int, path: &CString) {
         last = beats;
         if died || still >= PATIENCE {
             // SAFETY: a valid C string. MNT_FORCE aborts a FUSE connection; the mount stays while in use.
-            unsafe { libc::umount2(path.as_ptr(), libc::MNT_FORCE) };
+            let aborted = unsafe { libc::umount2(path.as_ptr(), libc::MNT_FORCE) };
+            let no_mount = || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+            if aborted != 0 && no_mount() && !died {
+                // ublk devices have no connection to abort: they fail their I/O when the daemon dies.
+                kill(pidfd);
+            }
         }
         if died {
             return;
         }
     }
+}
+
+fn kill(pidfd: libc::c_int) {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: numbers and a null pointer, which means an ordinary signal.
+    unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd,
+            libc::SIGKILL,
+            no_info,
+            0,
+        )
+    };
 }

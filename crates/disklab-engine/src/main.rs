@@ -1,4 +1,4 @@
-//! The one binary: `disklab-engine emulate`, JSON in, JSON lines out.
+//! The one binary, `disklab-engine`: JSON in, JSON lines out.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use disklab_disk::profile::HostProfile;
+use disklab_emulator::ublk::{self, OwnedDevice};
 use disklab_emulator::{EmulatorError, Event, Options, TransportChoice, TransportKind};
 
 /// The engine of disklab.
@@ -20,6 +21,20 @@ struct Arguments {
 enum Command {
     /// Becomes one emulated host: reads its profile (JSON) from standard input, prints events (JSON lines).
     Emulate(Emulate),
+    /// Lists the ublk devices that a host made (JSON lines), by the mark that the kernel keeps for them.
+    UblkDevices(NamedHost),
+    /// Removes what a killed host left of its ublk devices and lists it (JSON lines).
+    RemoveUblk(NamedHost),
+}
+
+#[derive(Args)]
+struct NamedHost {
+    /// Name of the host.
+    #[arg(long)]
+    host: String,
+    /// Where its sockets and mounts are.
+    #[arg(long, env = "DISKLAB_RUN_DIR", default_value = "/run/disklab")]
+    run_dir: PathBuf,
 }
 
 #[derive(Args)]
@@ -47,6 +62,7 @@ enum Transport {
     Auto,
     FuseIoUring,
     Fuse,
+    Ublk,
 }
 
 impl From<Transport> for TransportChoice {
@@ -55,6 +71,7 @@ impl From<Transport> for TransportChoice {
             Transport::Auto => TransportChoice::Auto,
             Transport::FuseIoUring => TransportChoice::Only(TransportKind::FuseIoUring),
             Transport::Fuse => TransportChoice::Only(TransportKind::Fuse),
+            Transport::Ublk => TransportChoice::Only(TransportKind::Ublk),
         }
     }
 }
@@ -63,17 +80,15 @@ impl From<Transport> for TransportChoice {
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    let Command::Emulate(emulate) = Arguments::parse().command;
-    let result = read_profile().and_then(|profile| {
-        let options = Options {
-            host: emulate.host,
-            run_dir: emulate.run_dir,
-            data_dir: emulate.data_dir,
-            transport: emulate.transport.into(),
-            calibrate: !emulate.no_calibrate,
-        };
-        disklab_emulator::run(options, profile)
-    });
+    let result = match Arguments::parse().command {
+        Command::Emulate(emulate) => become_host(emulate),
+        Command::UblkDevices(named) => {
+            ublk::owned_devices(&named.run_dir, &named.host).map(|devices| print(&devices))
+        }
+        Command::RemoveUblk(named) => {
+            ublk::remove_dead(&named.run_dir, &named.host).map(|devices| print(&devices))
+        }
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -81,6 +96,25 @@ fn main() -> ExitCode {
             Event::Failed { error }.print();
             ExitCode::from(REFUSED)
         }
+    }
+}
+
+fn become_host(emulate: Emulate) -> Result<(), EmulatorError> {
+    let profile = read_profile()?;
+    let options = Options {
+        host: emulate.host,
+        run_dir: emulate.run_dir,
+        data_dir: emulate.data_dir,
+        transport: emulate.transport.into(),
+        calibrate: !emulate.no_calibrate,
+    };
+    disklab_emulator::run(options, profile)
+}
+
+/// Prints devices, one JSON object a line.
+fn print(devices: &[OwnedDevice]) {
+    for device in devices {
+        println!("{}", serde_json::json!(device));
     }
 }
 
