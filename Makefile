@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints, types, generated docs · make docs: write the generated docs
+# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints, types, generated docs · make test-ublk: the conformance suite over ublk in an emulated machine (on demand) · make docs: write the generated docs
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check test-rust test-python bench docs lock clean
+.PHONY: help setup demo test check test-rust test-python test-ublk bench docs lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -30,6 +30,10 @@ test-rust: setup
 
 test-python: setup
 	$(BIN)/pytest
+
+# On demand: needs QEMU, apt and the network (the first time); see docs/ublk.md.
+test-ublk: setup
+	$(BIN)/python -m tests.ublk
 
 bench: setup
 	$(BIN)/python -m benches

@@ -1,0 +1,107 @@
+"""Runs the conformance suite over ublk in a small emulated machine: `make test-ublk`.
+
+For machines whose own kernel lacks ublk_drv. The kernel is Debian's, the programs are the ones
+built here. Needs neither root nor KVM. Exit code 0: every case passed; 1: one failed, or the
+machine did not get so far; 2: something is missing, and the message says what.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.ublk import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+# Kept between runs; `target/` is what git ignores and `cargo clean` removes.
+DIRECTORY = ROOT / "target" / "ublk-machine"
+# The suite takes about a minute under emulation on two idle cores.
+LIMIT_S = 600
+# What the suite runs besides the engine -> Debian package.
+TOOLS = {
+    "fio": "fio",
+    "mkfs.ext4": "e2fsprogs",
+    "losetup": "mount",
+    "mount": "mount",
+    "umount": "mount",
+}
+COMMAND = """#!/bin/sh
+uname -srm
+status=0
+export DISKLAB_ENGINE=/bin/disklab-engine
+for DISKLAB_TRANSPORT in {transports}; do
+  export DISKLAB_TRANSPORT
+  /bin/conformance {case} || status=1
+done
+exit $status
+"""
+
+
+def build() -> dict[str, Path]:
+    """Build the engine and the suite; return both programs by name."""
+    command = ["cargo", "test", "--locked", "--release", "--package", "disklab-engine"]
+    command += ["--test", "conformance", "--no-run", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode != 0:
+        raise machine.MissingPartError("cargo could not build the engine and its conformance suite")
+    programs = {}
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable"):
+            programs[message["target"]["name"]] = Path(message["executable"])
+    return {name: programs[name] for name in ("disklab-engine", "conformance")}
+
+
+def tools() -> dict[str, Path]:
+    """Return what the suite runs in the machine, from this one."""
+    path = "/usr/sbin:/sbin:/usr/bin:/bin"
+    found = {name: shutil.which(name, path=path) for name in TOOLS}
+    absent = sorted(TOOLS[name] for name, program in found.items() if program is None)
+    if absent:
+        raise machine.MissingPartError(f"not found; install: {' '.join(absent)}")
+    return {name: Path(program) for name, program in found.items() if program is not None}
+
+
+def run(transports: list[str], case: str) -> int:
+    """Build, boot, show the console, print the verdict; return the exit code."""
+    machine.require("qemu-system-x86_64", "ldd")
+    programs = build() | tools()
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    parts = machine.fetch(DIRECTORY)
+    initrd = DIRECTORY / "initrd"
+    command = COMMAND.format(transports=" ".join(transports), case=case)
+    machine.pack(initrd, parts, programs, command)
+    print(f"booting {parts.kernel.name} in an emulated machine; console: {DIRECTORY}/console.log")
+    verdict = machine.boot(DIRECTORY, parts, initrd, LIMIT_S)
+    console = (DIRECTORY / "console.log").read_text(encoding="utf-8", errors="replace")
+    print(console.replace("\r\n", "\n"))
+    if verdict.code == 0:
+        print(f"test-ublk: passed ({' '.join(transports)})")
+        return 0
+    print(f"test-ublk: FAILED: {verdict.reason}")
+    return 1
+
+
+def main() -> int:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.ublk", description=__doc__)
+    parser.add_argument(
+        "--transports",
+        default="ublk,fuse",
+        help="comma-separated; FUSE under the same kernel tells the suite's faults from ublk's",
+    )
+    parser.add_argument("case", nargs="?", default="", help="run the cases that contain this word")
+    arguments = parser.parse_args()
+    try:
+        return run(arguments.transports.split(","), arguments.case)
+    except machine.MissingPartError as missing:
+        print(f"test-ublk: cannot run: {missing}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
