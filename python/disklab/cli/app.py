@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from disklab.cli import catalog, probe
+from disklab.cli import catalog, clean, disk, probe
 from disklab.cli.output import report
 from disklab.errors import DisklabError
 
@@ -19,7 +19,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("catalog")(catalog.catalog)
+app.add_typer(disk.app, name="disk")
 app.command("probe")(probe.probe)
+app.command("clean")(clean.clean)
 
 
 @app.callback()

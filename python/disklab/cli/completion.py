@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError
+from disklab.hosts.places import Places
 
 
 def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
@@ -22,6 +23,11 @@ def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     return complete
 
 
+def _attached() -> list[str]:
+    return [name for host in Places.usual().hosts() for name in host.volume_records()]
+
+
 disk_names = _completion(lambda: load_catalog().disk_names())
 vm_names = _completion(lambda: list(load_catalog().vms))
 all_names = _completion(lambda: [*load_catalog().disk_names(), *load_catalog().vms])
+volume_names = _completion(_attached)

@@ -81,11 +81,12 @@ impl Mount {
         Ok((mount, Connection { device, io_uring }))
     }
 
-    /// Takes the mount away. Open files keep it alive in the background (lazy unmount): its I/O ends with
-    /// this process.
+    /// Takes the mount away. When a device over one of its files is in use, the mount stays, dead: its path
+    /// in the device's `backing_file` is the proof by which `disklab clean` knows the device as ours, and a
+    /// lazy unmount would erase it. I/O on such a device fails from here on.
     pub fn unmount(mut self) -> io::Result<()> {
         self.armed = false;
-        unmount(&self.path, libc::MNT_DETACH)
+        unmount(&self.path, 0).or_else(|_| unmount(&self.path, libc::MNT_FORCE))
     }
 }
 

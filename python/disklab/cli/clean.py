@@ -1,0 +1,52 @@
+"""`disklab clean`: removes what a crash left."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from disklab.cli.output import Json, console, print_json
+from disklab.errors import MachineError
+from disklab.hosts.cleaning import Scope, as_json
+from disklab.hosts.cleaning import clean as remove
+from disklab.hosts.places import Places
+
+
+def clean(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Healthy hosts too, in use or not.")
+    ] = False,
+    host: Annotated[str | None, typer.Option(help="Only this emulated host.")] = None,
+    data: Annotated[
+        bool, typer.Option("--data", help="Remove the data of hosts that are gone as well.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be removed.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Remove every mount, device and process of ours that a crash left. Data stay.
+
+    A healthy host is no leftover: it stays unless [bold]--all[/bold] is given. Devices that disklab
+    did not make are never touched.
+    """
+    scope = Scope(everything=everything, host=host, data=data, dry_run=dry_run)
+    removed, kept = remove(Places.usual(), scope)
+    if json:
+        print_json(as_json(removed, kept))
+    else:
+        out = console()
+        verb = "would remove" if dry_run else "removed"
+        for one in removed:
+            note = f" ({one.note})" if one.note else ""
+            word = verb if one.done else "could not remove"
+            out.print(f"{word} {one.kind} {one.what} of host {one.host}{note}", markup=False)
+        for name in kept.healthy:
+            out.print(f"host {name} runs and stays; --all removes it", markup=False)
+        for path in kept.data:
+            out.print(f"data stay in {path}", markup=False)
+        if not removed:
+            out.print("nothing to remove")
+    if any(not one.done for one in removed):
+        raise MachineError("something is left; see above, and run `disklab clean` again later")

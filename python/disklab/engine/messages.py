@@ -1,0 +1,144 @@
+"""What the engine says: contract 3 of ARCHITECTURE.md. Keys of a newer engine are ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from disklab.catalog.profile import Scope, Unit, VolumeProfile
+
+
+class Message(BaseModel):
+    """Something that the engine said."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Envelope(Message):
+    """What this machine can do through the whole path, measured at start."""
+
+    p50_ns: int
+    p99_ns: int
+    iops: int
+    bytes_per_s: int
+
+
+class Ready(Message):
+    """The first event of a host that came up."""
+
+    pid: int
+    transport: str
+    envelope: Envelope | None
+    volumes: list[Any] = []
+
+
+class Hello(Message):
+    """Who answers."""
+
+    version: str
+    host: str
+    pid: int
+    transport: str
+    envelope: Envelope | None
+
+
+class AttachedVolume(Message):
+    """A volume that was just made."""
+
+    device: str
+    file: str | None
+    backing_file: str | None
+    reused: bool
+
+
+class ListedVolume(Message):
+    """A volume in a list."""
+
+    name: str
+    device: str
+    size_bytes: int
+    caching: str
+    disks: list[str]
+
+
+class Operation(Message):
+    """Counters of one kind of I/O."""
+
+    ios: int
+    bytes: int
+    failed: int
+
+
+class CacheCounters(Message):
+    """One volume's use of the host cache."""
+
+    hit_ios: int
+    miss_ios: int
+    hit_bytes: int
+    miss_bytes: int
+    write_ios: int
+    destaged_bytes: int
+    evicted_bytes: int
+    dirty_bytes: int
+    cached_bytes: int
+
+
+class Credits(Message):
+    """A credit bucket, in the units of its limit."""
+
+    left: int
+    capacity: int
+
+
+class LimitCounters(Message):
+    """One limit: what it granted, whom it delayed."""
+
+    place: str
+    unit: Unit
+    scope: Scope
+    per_s: int
+    granted: int
+    delayed_ios: int
+    delayed_ns: int
+    credits: Credits | None
+    binding: bool
+
+
+class VolumeCounters(Message):
+    """What a volume did and what held it up."""
+
+    operations: dict[str, Operation]
+    in_flight: int
+    queued: int
+    cache: CacheCounters | None
+    limits: list[LimitCounters]
+
+
+class Lateness(Message):
+    """By how much replies were late, in nanoseconds."""
+
+    p50: int
+    p99: int
+    max: int
+
+
+class EmulatorCounters(Message):
+    """How well the emulator keeps the model's time."""
+
+    transport: str
+    replies: int
+    late_replies: int
+    lateness_ns: Lateness
+    overhead_ns: int
+    backing_read_ios: int
+    backing_write_ios: int
+
+
+class View(Message):
+    """One volume as it is now."""
+
+    profile: VolumeProfile
+    counters: VolumeCounters
+    emulator: EmulatorCounters
+    faults: list[dict[str, Any]]

@@ -1,0 +1,360 @@
+"""Attaching: from disks in words to a block device with their manners."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from disklab.catalog import AttachedDisks, Catalog, HostRequest, Resolution, VolumeRequest, resolve
+from disklab.catalog.quantity import format_bytes
+from disklab.engine import AttachedVolume, Control, start_host
+from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.hosts.envelope import shortfalls
+from disklab.hosts.filesystem import (
+    LEAST_BYTES,
+    Filesystem,
+    check_mount_point,
+    content,
+    make_filesystem,
+    mount_device,
+    mount_of,
+    read_ahead_kib,
+    set_read_ahead,
+    unmount,
+)
+from disklab.hosts.ownership import prove
+from disklab.hosts.places import (
+    HostPlace,
+    HostRecord,
+    Places,
+    VolumeRecord,
+    check_name,
+    remove_mount_point,
+)
+from disklab.hosts.requirements import require_machine, required_program
+from disklab.hosts.running import is_running, stop_host
+
+DEFAULT_HOST = "default"
+DEFAULT_FILESYSTEM: Filesystem = "xfs"
+
+Progress = Callable[[str], None]
+"""Told what is being done, in a few words."""
+
+
+@dataclass(frozen=True)
+class AttachRequest:
+    """What to attach, where, and what to put on it."""
+
+    volume: VolumeRequest
+    host: str = DEFAULT_HOST
+    vm: str | None = None
+    """None: that of the running host."""
+    host_cache_bytes: int | None = None
+    scale: Fraction | None = None
+    filesystem: Filesystem | None = None
+    mount_point: Path | None = None
+    read_ahead_kib: int | None = None
+    memory: bool = False
+    preallocate: bool = False
+    reformat: bool = False
+    calibrate: bool = True
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What was made."""
+
+    host: str
+    name: str
+    device: str
+    size_bytes: int
+    disks: str
+    vm: str | None
+    caching: str
+    filesystem: str | None
+    mount_point: str | None
+    read_ahead_kib: int
+    backing_file: str | None
+    reused: bool
+    warnings: list[str] = field(default_factory=list)
+
+
+def attach(
+    catalog: Catalog, request: AttachRequest, places: Places, progress: Progress = lambda _: None
+) -> Attached:
+    """Make a block device with the manners of these disks.
+
+    Raises UserError before anything has changed; when a later step fails, what was made is
+    taken away again.
+    """
+    check_name(request.host, "--host")
+    check_name(request.volume.name, "--name")
+    host = places.host(request.host)
+    # What can be checked without the lock is: a wrong name need not wait.
+    _resolved(catalog, request, host)
+    require_machine()
+    with places.locked():
+        running = is_running(host)
+        resolution, host_request = _resolved(catalog, request, host)
+        _check_taken(host, request.volume.name, running)
+        found = _check_data(host, request, resolution)
+        kind = _filesystem(request, found, resolution)
+        _check_space(places, request, resolution)
+        if request.mount_point is not None:
+            check_mount_point(request.mount_point, "--mount")
+        warnings = list(resolution.warnings)
+        if not running:
+            progress("starting the emulated host, measuring this machine")
+            warnings += _start(host, places, resolution, host_request, calibrate=request.calibrate)
+        step = _Step(host, request, resolution, kind, blank=found is None, progress=progress)
+        try:
+            return step.run(warnings)
+        except BaseException:
+            if not running:
+                with suppress(DisklabError):
+                    stop_host(host)
+            raise
+
+
+def _start(
+    host: HostPlace,
+    places: Places,
+    resolution: Resolution,
+    request: HostRequest,
+    *,
+    calibrate: bool,
+) -> list[str]:
+    _check_leftovers(host)
+    profile = resolution.host.model_copy(update={"volumes": []})
+    _, warnings = start_host(profile, host.name, places.run, places.data, calibrate=calibrate)
+    record = HostRecord(
+        vm=request.vm,
+        host_cache_bytes=request.host_cache_bytes,
+        scale=str(request.scale),
+    )
+    host.record_host(record)
+    return warnings
+
+
+def _check_leftovers(host: HostPlace) -> None:
+    """Refuse the name of a dead host: its devices would be mistaken for new ones."""
+    if host.pid.exists() or host.volume_records():
+        rule = "a host of this name died and left something behind"
+        raise UserError(Problem("--host", repr(host.name), rule, "run `disklab clean` first"))
+
+
+def _resolved(
+    catalog: Catalog, request: AttachRequest, host: HostPlace
+) -> tuple[Resolution, HostRequest]:
+    """Resolve against the host as it runs, or as it is asked for."""
+    record = host.host_record()
+    asked = HostRequest(request.vm, request.host_cache_bytes, request.scale or Fraction(1))
+    if record is not None:
+        runs = HostRequest(record.vm, record.host_cache_bytes, Fraction(record.scale))
+        _check_same(request, runs, host.name)
+        asked = runs
+    return resolve(catalog, asked, request.volume, _attached_disks(host)), asked
+
+
+def _check_same(request: AttachRequest, runs: HostRequest, name: str) -> None:
+    """Refuse what contradicts the running host."""
+    problems = []
+    for place, asked, has in (
+        ("--vm", request.vm, runs.vm),
+        ("--host-cache-size", request.host_cache_bytes, runs.host_cache_bytes),
+        ("--scale", request.scale, runs.scale),
+    ):
+        if asked is not None and asked != has:
+            shown = "none" if has is None else str(has)
+            rule = f"host {name!r} runs already, with {place} {shown}"
+            way_out = "leave the option out, or name another host with --host"
+            problems.append(Problem(place, str(asked), rule, way_out))
+    if problems:
+        raise UserError(*problems)
+
+
+def _attached_disks(host: HostPlace) -> AttachedDisks:
+    """Count what the host has already."""
+    counts = {"local": 0, "nvme": 0, "ephemeral-os": 0, None: 0}
+    for record in host.volume_records().values():
+        counts[record.local_disk] = counts.get(record.local_disk, 0) + record.count
+    return AttachedDisks(
+        data_disks=counts[None],
+        nvme_disks=counts["nvme"],
+        temp_disks=counts["local"],
+        ephemeral_os_disks=counts["ephemeral-os"],
+    )
+
+
+def _check_taken(host: HostPlace, name: str, running: bool) -> None:
+    taken = host.volume_record(name) is not None
+    if running and not taken:
+        with Control(host.socket) as control:
+            taken = any(volume.name == name for volume in control.volumes())
+    if taken:
+        rule = f"a volume of this name is attached to host {host.name!r} already"
+        way_out = f"choose another --name, or first run `disklab disk detach {name}`"
+        raise UserError(Problem("--name", repr(name), rule, way_out))
+
+
+def _check_data(host: HostPlace, request: AttachRequest, resolution: Resolution) -> str | None:
+    """Return what the data of an earlier attach hold; None: there are none, or they are blank."""
+    file = host.data_file(request.volume.name)
+    # The engine keeps data of network disks only: those of a host's own disks are gone with it.
+    if request.memory or resolution.volume.disks[0].medium != "remote" or not file.exists():
+        return None
+    size = file.stat().st_size
+    if size > resolution.volume.size_bytes:
+        rule = f"{file} holds {format_bytes(size)} of an earlier attach, and a disk cannot shrink"
+        way_out = "attach at least that size, choose another --name, or remove the file"
+        value = format_bytes(resolution.volume.size_bytes)
+        raise UserError(Problem("--size", value, rule, way_out))
+    return content(file)
+
+
+def _filesystem(request: AttachRequest, found: str | None, resolution: Resolution) -> str | None:
+    """Return which file system the volume will have; None: none was asked for."""
+    wanted = request.filesystem
+    if request.reformat and wanted is None and request.mount_point is None:
+        rule = "only a file system can be made anew"
+        raise UserError(Problem("--reformat", "given", rule, "add --filesystem xfs or ext4"))
+    if found is not None and not request.reformat:
+        if wanted is not None and found != wanted:
+            rule = f"volume {request.volume.name!r} holds {found} from an earlier attach"
+            way_out = "add --reformat to lose it, leave --filesystem out, or choose another --name"
+            raise UserError(Problem("--filesystem", wanted, rule, way_out))
+        return found if wanted or request.mount_point else None
+    if wanted is None and request.mount_point is None:
+        return None
+    kind = wanted or DEFAULT_FILESYSTEM
+    required_program(f"mkfs.{kind}", "--filesystem")
+    if resolution.volume.size_bytes < LEAST_BYTES[kind]:
+        rule = f"{kind} needs at least {format_bytes(LEAST_BYTES[kind])}"
+        value = f"{kind} on {format_bytes(resolution.volume.size_bytes)}"
+        raise UserError(Problem("--filesystem", value, rule, "choose ext4 or a larger --size"))
+    return kind
+
+
+def _check_space(places: Places, request: AttachRequest, resolution: Resolution) -> None:
+    """Refuse to take space that is not there."""
+    if not request.preallocate or request.memory:
+        return
+    folder = places.data
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    size = resolution.volume.size_bytes
+    if size > free:
+        rule = f"{folder} has {format_bytes(free)} free"
+        way_out = "leave --preallocate out, choose a smaller --size, or set DISKLAB_DATA_DIR"
+        raise UserError(Problem("--preallocate", format_bytes(size), rule, way_out))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The part of an attach that changes the machine, and undoes it when a step fails."""
+
+    host: HostPlace
+    request: AttachRequest
+    resolution: Resolution
+    kind: str | None
+    blank: bool
+    progress: Progress
+
+    def run(self, warnings: list[str]) -> Attached:
+        name, host = self.request.volume.name, self.host
+        expression = self.resolution.expression
+        record = VolumeRecord(
+            disks=str(expression),
+            medium=self.resolution.volume.disks[0].medium,
+            count=expression.count,
+            local_disk=expression.name if expression.is_local else None,
+            filesystem=self.kind,
+            mount_point=None if self.request.mount_point is None else str(self.request.mount_point),
+            made_mount_point=False,
+        )
+        host.record_volume(name, record)
+        new_data = not host.data_file(name).exists()
+        made: AttachedVolume | None = None
+        try:
+            with Control(host.socket) as control:
+                hello = control.hello()
+                made = control.attach(
+                    self.resolution.volume,
+                    memory=self.request.memory,
+                    preallocate=self.request.preallocate,
+                )
+                if hello.envelope is not None:
+                    machine, volume = self.resolution.host, self.resolution.volume
+                    short = shortfalls(machine, volume, hello.envelope)
+                    warnings += [f"this machine is too slow for it. {one}" for one in short]
+            record = record.model_copy(
+                update={"device": made.device, "backing_file": made.backing_file}
+            )
+            host.record_volume(name, record)
+            record = self._prepare(made, record)
+            if self.request.read_ahead_kib is not None:
+                # After mkfs and mount: a change of the block size resets it.
+                device = prove(Path(made.device), host, name)
+                set_read_ahead(device, self.request.read_ahead_kib)
+            host.record_volume(name, record.model_copy(update={"state": "attached"}))
+        except BaseException:
+            self._undo(made, record, delete_data=new_data)
+            raise
+        device = prove(Path(made.device), host, name)
+        return Attached(
+            host=host.name,
+            name=name,
+            device=made.device,
+            size_bytes=self.resolution.volume.size_bytes,
+            disks=str(expression),
+            vm=self.resolution.vm.name if self.resolution.vm else None,
+            caching=self.resolution.volume.caching,
+            filesystem=self.kind,
+            mount_point=record.mount_point,
+            read_ahead_kib=read_ahead_kib(device),
+            backing_file=made.backing_file,
+            reused=made.reused,
+            warnings=warnings,
+        )
+
+    def _prepare(self, made: AttachedVolume, record: VolumeRecord) -> VolumeRecord:
+        """Make the file system and mount it."""
+        name, path = self.request.volume.name, Path(made.device)
+        if self.kind is None:
+            return record
+        if self.blank or self.request.reformat:
+            self.progress(f"making {self.kind} on {made.device} at the speed of the disk")
+            device = prove(path, self.host, name)
+            if not self.request.reformat and (found := content(path)) is not None:
+                raise MachineError(f"{path}: it should be blank and holds {found}; nothing is made")
+            kind: Filesystem = "ext4" if self.kind == "ext4" else "xfs"
+            make_filesystem(device, kind, reformat=self.request.reformat)
+        point = self.request.mount_point
+        if point is not None:
+            if not point.exists():
+                point.mkdir()
+                record = record.model_copy(update={"made_mount_point": True})
+                self.host.record_volume(name, record)
+            mount_device(prove(path, self.host, name), point, self.kind)
+        return record
+
+    def _undo(
+        self, made: AttachedVolume | None, record: VolumeRecord, *, delete_data: bool
+    ) -> None:
+        """Take away what this attach made. What cannot be is left to `disklab clean`."""
+        name = self.request.volume.name
+        with suppress(DisklabError, OSError):
+            if made is not None:
+                device = prove(Path(made.device), self.host, name)
+                if mount_of(device, record.mount_point) is not None:
+                    unmount(Path(str(record.mount_point)))
+                with Control(self.host.socket) as control:
+                    control.detach(name, delete_data=delete_data)
+            latest = self.host.volume_record(name) or record
+            remove_mount_point(latest)
+            self.host.forget_volume(name)

@@ -1,0 +1,171 @@
+"""File systems on our devices: blank or not, made, mounted, unmounted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts.ownership import Mount, OurDevice, mounts
+from disklab.hosts.requirements import find_program, how_to_get
+
+Filesystem = Literal["xfs", "ext4"]
+FILESYSTEMS: tuple[Filesystem, ...] = ("xfs", "ext4")
+
+# A slow disk takes minutes for the journal of a large file system.
+MKFS_SECONDS = 900.0
+MOUNT_SECONDS = 120.0
+# An unmount writes everything back first, at the speed of the emulated disk.
+UNMOUNT_SECONDS = 300.0
+PROBE_SECONDS = 60.0
+
+# mkfs.xfs refuses less than 300 MB; e2fsprogs needs a few MB for a journal.
+LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}
+
+# A discard of the whole device would only make a hole of a hole. ext4 would write its inode tables
+# in the background for many minutes, on the very disk that is measured: with noinit_itable never.
+MKFS_OPTIONS = {
+    "xfs": ["-q", "-K"],
+    "ext4": ["-q", "-E", "nodiscard,lazy_itable_init=1"],
+}
+MOUNT_OPTIONS = {"xfs": "noatime", "ext4": "noatime,noinit_itable"}
+
+
+def content(path: Path) -> str | None:
+    """Return what a low-level probe finds on a device or in a file; None: it is blank."""
+    ran = _run(["blkid", "-p", "-o", "export", str(path)], PROBE_SECONDS, allowed=(0, 2, 8))
+    if ran.returncode == 2:  # documented: nothing was found
+        return None
+    facts = dict(line.split("=", 1) for line in ran.stdout.splitlines() if "=" in line)
+    return facts.get("TYPE") or facts.get("PTTYPE") or "something that blkid cannot name"
+
+
+def make_filesystem(device: OurDevice, kind: Filesystem, *, reformat: bool) -> None:
+    """Make a file system on a device of ours that is blank, or with `reformat` on any of ours.
+
+    The caller has just proved that the device is ours.
+    """
+    force = {"xfs": "-f", "ext4": "-F"}[kind]
+    options = [*MKFS_OPTIONS[kind], *([force] if reformat else [])]
+    _run([f"mkfs.{kind}", *options, str(device.path)], MKFS_SECONDS)
+
+
+def mount_device(device: OurDevice, point: Path, kind: str) -> None:
+    """Mount a device of ours."""
+    options = MOUNT_OPTIONS.get(kind, "noatime")
+    _run(["mount", "-t", kind, "-o", options, str(device.path), str(point)], MOUNT_SECONDS)
+
+
+def unmount(point: Path) -> None:
+    """Unmount in the orderly way. Raises UserError while somebody uses the mount."""
+    try:
+        _run(["umount", str(point)], UNMOUNT_SECONDS)
+    except MachineError as error:
+        users = list(users_of(point))
+        if not users:
+            raise
+        rule = f"it is in use by {', '.join(users)}"
+        way_out = "end what uses it, then try again"
+        raise UserError(Problem("mount point", str(point), rule, way_out)) from error
+
+
+def force_unmount(point: Path, *flags: str) -> bool:
+    """Unmount a mount whose disk is dead; returns whether it is gone."""
+    program = find_program("umount") or "umount"
+    subprocess.run(
+        [program, *flags, str(point)], capture_output=True, timeout=UNMOUNT_SECONDS, check=False
+    )
+    return all(mount.point != point for mount in mounts())
+
+
+def check_mount_point(point: Path, place: str) -> None:
+    """Raise UserError for a directory on which nothing can be mounted safely."""
+    problem = None
+    if not point.is_absolute():
+        problem = "a mount point is an absolute path", f"write {Path.cwd() / point}"
+    elif any(mount.point == point for mount in mounts()):
+        problem = "something is mounted there already", "choose another directory"
+    elif point.exists() and not point.is_dir():
+        problem = "it is no directory", "choose another directory"
+    elif point.exists() and any(point.iterdir()):
+        problem = "a mount would hide what lies in this directory", "choose an empty one"
+    elif not point.exists() and not point.parent.is_dir():
+        problem = f"{point.parent} does not exist", f"make it first: mkdir -p {point.parent}"
+    if problem is not None:
+        raise UserError(Problem(place, str(point), *problem))
+
+
+def users_of(point: Path) -> Iterator[str]:
+    """Yield the processes that have files below a mount point open."""
+    try:
+        device = os.stat(point).st_dev
+    except OSError:
+        return
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and _uses(process, device):
+            try:
+                name = (process / "comm").read_text(encoding="utf-8").strip()
+            except OSError:
+                continue
+            yield f"process {process.name} ({name})"
+
+
+def _uses(process: Path, device: int) -> bool:
+    try:
+        links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
+    except OSError:
+        return False
+    return any(_device_of(link) == device for link in links)
+
+
+def _device_of(link: Path) -> int | None:
+    try:
+        return os.stat(link).st_dev
+    except OSError:
+        return None
+
+
+def set_read_ahead(device: OurDevice, kib: int) -> None:
+    """Set how far the kernel reads ahead on a device of ours."""
+    (device.sysfs() / "queue/read_ahead_kb").write_text(str(kib), encoding="ascii")
+
+
+def read_ahead_kib(device: OurDevice) -> int:
+    """Return how far the kernel reads ahead."""
+    return int((device.sysfs() / "queue/read_ahead_kb").read_text(encoding="ascii"))
+
+
+def mount_of(device: OurDevice, point: str | None) -> Mount | None:
+    """Return the mount of this device at the point that we noted; None: it is gone."""
+    return next((mount for mount in device.mounts() if str(mount.point) == point), None)
+
+
+def _run(
+    command: list[str], seconds: float, allowed: tuple[int, ...] = (0,)
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of the system; its failure becomes a MachineError with its own words."""
+    program = find_program(command[0])
+    if program is None:
+        raise MachineError(f"{command[0]} is not installed: {how_to_get(command[0])}")
+    shown = " ".join(command)
+    try:
+        ran = subprocess.run(
+            [program, *command[1:]],
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MachineError(
+            f"`{shown}` did not end within {seconds:.0f} s; the disk may be stalled: "
+            "`disklab disk show` says so, `disklab disk fail NAME recover` mends it"
+        ) from error
+    if ran.returncode not in allowed:
+        said = (ran.stderr or ran.stdout).strip().replace("\n", "; ")
+        raise MachineError(f"`{shown}` failed with code {ran.returncode}: {said}")
+    return ran

@@ -1,0 +1,205 @@
+"""Volumes that are attached: found, listed, shown, changed, broken and detached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.engine import Control, ListedVolume, View
+from disklab.engine.process import EngineProcess
+from disklab.errors import EngineError, MachineError, Problem, UserError
+from disklab.hosts.filesystem import (
+    force_unmount,
+    mount_device,
+    mount_of,
+    set_read_ahead,
+    unmount,
+)
+from disklab.hosts.ownership import OurDevice, device_of, is_our_fuse_mount, mounts, prove
+from disklab.hosts.places import HostPlace, Places, remove_mount_point
+from disklab.hosts.requirements import require_machine
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A volume in a list, whether its host still answers or not."""
+
+    host: str
+    name: str
+    device: str
+    size_bytes: int | None
+    caching: str | None
+    disks: str
+    vm: str | None
+    mount_point: str | None
+    state: str
+    """`attached`, `attaching` (left half-made) or `host does not answer`."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A volume that a user named."""
+
+    host: HostPlace
+    volume: str
+
+
+def is_running(host: HostPlace) -> bool:
+    """Return whether the engine of a host runs and answers."""
+    process = EngineProcess.recorded(host.pid)
+    if process is None or not process.is_ours():
+        return False
+    with Control(host.socket) as control:
+        control.hello()
+    return True
+
+
+def stop_host(host: HostPlace) -> None:
+    """End a host that has no volumes in use, and remove its run directory."""
+    process = EngineProcess.recorded(host.pid)
+    with Control(host.socket) as control:
+        control.shutdown()
+    if process is not None and not process.wait():
+        raise EngineError(f"host {host.name!r} does not end; see {host.log}, run `disklab clean`")
+    if any(is_our_fuse_mount(mount, host) for mount in mounts()):
+        # No device is left on it; somebody only looks into the directory.
+        force_unmount(host.mount, "-l")
+    host.remove()
+
+
+def find(name: str, host: str | None, places: Places, place: str = "VOLUME") -> Target:
+    """Return the volume that a name or device path means. UserError: none, or several."""
+    if name.startswith("/"):
+        device = device_of(Path(name), places, place)
+        return Target(places.host(device.host), device.volume)
+    known: list[Target] = []
+    for one in places.hosts():
+        if host is None or one.name == host:
+            known += [Target(one, volume) for volume in one.volume_records()]
+    same = [target for target in known if target.volume == name]
+    if len(same) == 1:
+        return same[0]
+    if same:
+        rule = f"the hosts {', '.join(target.host.name for target in same)} have such a volume"
+        raise UserError(Problem(place, repr(name), rule, "say which with --host"))
+    rule = "no volume of this name is attached" + (f" to host {host!r}" if host else "")
+    names = [target.volume for target in known]
+    otherwise = f"attached are {', '.join(names)}" if names else "`disklab disk attach` makes one"
+    raise UserError(Problem(place, repr(name), rule, did_you_mean(name, names, otherwise)))
+
+
+@contextmanager
+def connected(target: Target) -> Iterator[Control]:
+    """Yield the control connection of a volume's host."""
+    require_machine()
+    with Control(target.host.socket) as control:
+        yield control
+
+
+def list_volumes(places: Places, host: str | None = None) -> list[Listed]:
+    """Return every volume of every host."""
+    found = []
+    for one in places.hosts():
+        if host is not None and one.name != host:
+            continue
+        answers = _volumes(one)
+        host_record = one.host_record()
+        vm = host_record.vm if host_record else None
+        for name, record in one.volume_records().items():
+            live = None if answers is None else answers.get(name)
+            state = record.state if live is not None else "not there: run `disklab clean`"
+            if answers is None:
+                state = "host does not answer: run `disklab clean`"
+            found.append(
+                Listed(
+                    host=one.name,
+                    name=name,
+                    device=live.device if live else record.device or "",
+                    size_bytes=live.size_bytes if live else None,
+                    caching=live.caching if live else None,
+                    disks=record.disks,
+                    vm=vm,
+                    mount_point=record.mount_point,
+                    state=state,
+                )
+            )
+    return found
+
+
+def _volumes(host: HostPlace) -> dict[str, ListedVolume] | None:
+    """Return what a host says it has; None: it does not answer."""
+    try:
+        with Control(host.socket) as control:
+            return {volume.name: volume for volume in control.volumes()}
+    except EngineError:
+        return None
+
+
+def show(target: Target) -> View:
+    """Return counters, profile and faults of a volume."""
+    with connected(target) as control:
+        return control.show(target.volume)
+
+
+def change(target: Target, changed: dict[str, Any], read_ahead: int | None) -> None:
+    """Change a running volume."""
+    with connected(target) as control:
+        if changed:
+            control.change(target.volume, changed)
+    if read_ahead is not None:
+        set_read_ahead(our_device(target), read_ahead)
+
+
+def our_device(target: Target) -> OurDevice:
+    """Return the device of a volume, proved to be ours."""
+    record = target.host.volume_record(target.volume)
+    if record is None or record.device is None:
+        raise MachineError(f"volume {target.volume!r} has no device yet; run `disklab clean`")
+    return prove(Path(record.device), target.host, target.volume)
+
+
+def fail(target: Target, fault: dict[str, Any]) -> None:
+    """Break or mend something."""
+    with connected(target) as control:
+        control.fail(target.volume, fault)
+
+
+def detach(target: Target, places: Places, *, delete_data: bool = False) -> list[str]:
+    """Unmount what we mounted and take the device away. The last volume ends its host.
+
+    Returns the places of data that stay.
+    """
+    require_machine()
+    host, name = target.host, target.volume
+    with places.locked():
+        device = our_device(target)
+        record = host.volume_record(name)
+        assert record is not None  # our_device has read it
+        foreign = [m for m in device.mounts() if str(m.point) != record.mount_point]
+        if foreign:
+            rule = f"{device.path} is mounted on {foreign[0].point}, and not by disklab"
+            way_out = f"unmount it first: umount {foreign[0].point}"
+            raise UserError(Problem("VOLUME", repr(name), rule, way_out))
+        mounted = mount_of(device, record.mount_point)
+        if mounted is not None:
+            unmount(mounted.point)
+        try:
+            with Control(host.socket) as control:
+                prove(device.path, host, name)
+                control.detach(name, delete_data=delete_data)
+                last = not control.volumes()
+        except UserError:
+            # Refused: somebody has the device open. Everything is to be as it was.
+            if mounted is not None:
+                mount_device(prove(device.path, host, name), mounted.point, mounted.kind)
+            raise
+        remove_mount_point(record)
+        host.forget_volume(name)
+        if last:
+            stop_host(host)
+        file = host.data_file(name)
+        return [str(file)] if file.exists() else []
