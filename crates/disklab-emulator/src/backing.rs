@@ -9,6 +9,9 @@ mod memory;
 pub use file::{FileBacking, remove};
 pub use memory::MemoryBacking;
 
+use std::io;
+use std::os::unix::fs::FileExt;
+
 use serde::{Deserialize, Serialize};
 
 /// What an attach request asks for.
@@ -40,6 +43,32 @@ pub enum BackingKind {
     File,
     /// Memory of this process; gone with it. The fastest.
     Memory,
+}
+
+impl Backing {
+    /// Reads a range at once.
+    ///
+    /// A file whose data have left the page cache makes the caller wait for this machine's disk.
+    pub fn read_now(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        match self {
+            Backing::Memory(memory) => {
+                memory.read(offset, into);
+                Ok(())
+            }
+            Backing::File(file) => file.file().read_exact_at(into, offset),
+        }
+    }
+
+    /// Writes a range at once, as above.
+    pub fn write_now(&mut self, offset: u64, from: &[u8]) -> io::Result<()> {
+        match self {
+            Backing::Memory(memory) => {
+                memory.write(offset, from);
+                Ok(())
+            }
+            Backing::File(file) => file.file().write_all_at(from, offset),
+        }
+    }
 }
 
 /// An open backing.

@@ -51,6 +51,8 @@ pub enum Command {
         Vec<(VolumeIndex, Backing)>,
         SyncSender<Result<Vec<Backing>, Refusal>>,
     ),
+    /// Gives a volume with constant timing another latency.
+    Pace(VolumeIndex, disklab_units::Duration, SyncSender<()>),
     /// Sets what is subtracted from every latency, and the last stretch that is spun, not slept.
     Tune(Tuning, SyncSender<()>),
     /// Leaves the loop.

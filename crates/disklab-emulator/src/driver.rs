@@ -19,6 +19,7 @@ use io_uring::{opcode, types};
 use crate::clock;
 use crate::command::{Inbox, Tuning};
 use crate::due::DueHeap;
+use crate::preimage::Preimages;
 use crate::ring::{Done, Owner, Ring, label};
 use crate::transport::{Errno, Gone, Request, Slot, Transport, TransportKind};
 use crate::watchdog::Heartbeat;
@@ -63,6 +64,8 @@ pub struct Driver {
     inbox: Inbox,
     heartbeat: Heartbeat,
     tuning: Tuning,
+    /// Made with the first volume that has a ReadWrite cache.
+    preimages: Option<Preimages>,
     /// Data transfers that the ring has not completed.
     transfers: usize,
     /// What remains to be done after a host failure, once nothing moves any more.
@@ -105,6 +108,7 @@ impl Driver {
             inbox,
             heartbeat,
             tuning: Tuning::default(),
+            preimages: None,
             transfers: 0,
             erasure: None,
             stopping: false,
@@ -214,6 +218,8 @@ impl Driver {
                 outcome: Outcome::Done,
             }),
         }
+        // Before the data move: what was destaged up to now is durable as it is.
+        self.forget_destaged();
         // What is known to fail touches no data: after a host failure nothing may be written any more.
         let fails = self.completions.iter().any(|completion| {
             completion.tag == u64::from(slot.0) && completion.outcome == Outcome::Failed

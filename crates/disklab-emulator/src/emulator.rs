@@ -26,6 +26,8 @@ use crate::signals::Signals;
 use crate::transport::{TransportKind, VolumeIndex};
 use crate::watchdog::{self, Heartbeat};
 
+mod calibration;
+
 /// Which transport is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportChoice {
@@ -171,6 +173,12 @@ fn start(
         volumes: Vec::new(),
         signals,
     };
+    if emulated.options.calibrate
+        && let Err(error) = emulated.calibrate()
+    {
+        let text = format!("the machine was not measured: {error}");
+        Event::Warning { text }.print();
+    }
     let attached = volumes.into_iter().try_for_each(|volume| {
         emulated
             .attach(volume, BackingChoice::default(), None)

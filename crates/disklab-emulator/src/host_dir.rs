@@ -12,6 +12,7 @@ use crate::error::EmulatorError;
 
 /// `<run>/hosts/<host>/`, locked as long as this value lives.
 pub struct HostDir {
+    run: PathBuf,
     host: PathBuf,
     data: PathBuf,
     _lock: File,
@@ -69,6 +70,7 @@ impl HostDir {
         make(&host)?;
         let lock = lock(&host, name)?;
         let directory = HostDir {
+            run,
             host,
             data,
             _lock: lock,
@@ -101,6 +103,16 @@ impl HostDir {
     /// The control socket.
     pub fn socket(&self) -> PathBuf {
         self.host.join("control.sock")
+    }
+
+    /// The measured envelope, shared by all hosts of this run directory.
+    pub fn envelope(&self) -> PathBuf {
+        self.run.join("envelope.json")
+    }
+
+    /// Writes the measured envelope.
+    pub fn write_envelope(&self, envelope: &impl Serialize) -> Result<(), EmulatorError> {
+        write_json(&self.envelope(), envelope)
     }
 
     /// The backing file of a volume.

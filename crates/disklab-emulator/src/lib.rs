@@ -21,6 +21,7 @@ mod host_dir;
 mod lateness;
 mod loop_device;
 mod mapping;
+mod preimage;
 mod protect;
 mod ring;
 mod signals;

@@ -2,18 +2,23 @@
 
 use std::sync::mpsc::SyncSender;
 
+use disklab_disk::profile::Caching;
 use disklab_disk::profile::VolumeProfile;
-use disklab_disk::{Change, Fault, Reason, Refusal};
+use disklab_disk::{Change, Destaged, Fault, Reason, Refusal};
 
 use crate::backing::Backing;
 use crate::clock;
 use crate::command::{Command, EmulatorCounters, LatenessSummary, Timing, View};
 use crate::driver::Driver;
 use crate::driver::volume::{Timed, Volume};
+use crate::preimage::Preimages;
 use crate::transport::{Shown, Slot, VolumeIndex};
 
 /// What a host failure leaves to do once no data move any more.
 pub struct Erasure {
+    /// Un-flushed writes that the cache takes with it.
+    lost: Vec<Destaged>,
+    /// Empty backings for the disks of the host itself.
     fresh: Vec<(VolumeIndex, Backing)>,
     answer: SyncSender<Result<Vec<Backing>, Refusal>>,
 }
@@ -39,6 +44,14 @@ impl Driver {
                 Command::Fail(index, fault, fresh, answer) => {
                     self.fail(index, fault, fresh, answer)
                 }
+                Command::Pace(index, latency, answer) => {
+                    if let Some(Some(volume)) = self.volumes.get_mut(index.0 as usize)
+                        && let Timed::Constant(old) = &mut volume.timed
+                    {
+                        *old = latency;
+                    }
+                    let _ = answer.send(());
+                }
                 Command::Tune(tuning, answer) => {
                     self.tuning = tuning;
                     let _ = answer.send(());
@@ -48,9 +61,26 @@ impl Driver {
         }
     }
 
+    /// Takes the memory that a ReadWrite cache needs.
+    fn prepare_for(&mut self, caching: Caching) -> Result<(), Refusal> {
+        if caching == Caching::ReadWrite && self.preimages.is_none() {
+            let preimages = Preimages::new().map_err(|error| {
+                refusal(
+                    "caching",
+                    "ReadWrite",
+                    &format!("the kernel has no memory for what may have to be undone: {error}"),
+                    "free some memory or choose ReadOnly",
+                )
+            })?;
+            self.preimages = Some(preimages);
+        }
+        Ok(())
+    }
+
     fn attach(&mut self, timing: Timing, backing: Backing) -> Result<VolumeIndex, Refusal> {
         let (timed, name, size) = match timing {
             Timing::Model(profile) => {
+                self.prepare_for(profile.caching)?;
                 let (name, size) = (profile.name.clone(), profile.size_bytes);
                 let id = self.host.attach(clock::now(), *profile)?;
                 (Timed::Model(id), name, size)
@@ -79,6 +109,9 @@ impl Driver {
     fn detach(&mut self, index: VolumeIndex) -> Option<Backing> {
         let now = clock::now();
         self.transport.show(&mut self.ring, index, None);
+        if let Some(preimages) = &mut self.preimages {
+            preimages.forget_all(Some(index));
+        }
         if let Some(id) = self.model_id(index) {
             self.host.detach(now, id, &mut self.completions);
             self.settle(now);
@@ -129,7 +162,7 @@ impl Driver {
                 overhead_ns: self.tuning.overhead.as_nanos(),
                 backing_read_ios: volume.backing_reads,
                 backing_write_ios: volume.backing_writes,
-                unkept_sectors: 0,
+                unkept_sectors: self.preimages.as_ref().map_or(0, Preimages::evicted),
             },
             faults: self.host.faults(id),
         })
@@ -138,6 +171,7 @@ impl Driver {
     fn set(&mut self, index: VolumeIndex, change: &Change) -> Result<VolumeProfile, Refusal> {
         let id = self.model_id(index).ok_or_else(unknown)?;
         let now = clock::now();
+        self.prepare_for(change.caching.unwrap_or_default())?;
         self.host.change(now, id, change)?;
         self.host.advance(now, &mut self.completions);
         self.settle(now);
@@ -156,6 +190,10 @@ impl Driver {
             let _ = answer.send(Err(unknown()));
             return;
         };
+        let lost = match fault {
+            Fault::HostFailure => self.doomed(),
+            _ => Vec::new(),
+        };
         if let Err(refusal) = self.host.inject(now, id, &fault, &mut self.completions) {
             let _ = answer.send(Err(refusal));
             return;
@@ -173,7 +211,11 @@ impl Driver {
             }
             self.ready(slot, now);
         }
-        self.erasure = Some(Erasure { fresh, answer });
+        self.erasure = Some(Erasure {
+            lost,
+            fresh,
+            answer,
+        });
     }
 
     /// Ends a host failure: once no data move, so that nothing is written after it.
@@ -181,9 +223,15 @@ impl Driver {
         if self.erasure.is_none() || self.transfers > 0 {
             return;
         }
-        let Some(Erasure { fresh, answer }) = self.erasure.take() else {
+        let Some(Erasure {
+            lost,
+            fresh,
+            answer,
+        }) = self.erasure.take()
+        else {
             return;
         };
+        self.put_back(&lost);
         let mut old = Vec::with_capacity(fresh.len());
         for (index, backing) in fresh {
             if let Some(Some(volume)) = self.volumes.get_mut(index.0 as usize) {
@@ -195,12 +243,21 @@ impl Driver {
 }
 
 fn unknown() -> Refusal {
+    refusal(
+        "volume",
+        "not attached",
+        "the volume was detached meanwhile",
+        "list the volumes",
+    )
+}
+
+fn refusal(place: &str, value: &str, rule: &str, way_out: &str) -> Refusal {
     Refusal {
         reasons: vec![Reason {
-            place: "volume".to_owned(),
-            value: "not attached".to_owned(),
-            rule: "the volume was detached meanwhile".to_owned(),
-            way_out: "list the volumes".to_owned(),
+            place: place.to_owned(),
+            value: value.to_owned(),
+            rule: rule.to_owned(),
+            way_out: way_out.to_owned(),
         }],
     }
 }

@@ -1,14 +1,15 @@
 //! Moving the data of a request, while it waits for its time.
 
-use disklab_disk::{Op, VolumeId};
+use disklab_disk::{Destaged, Op, VolumeId};
 use io_uring::{opcode, types};
 
 use crate::backing::Backing;
 use crate::clock;
-use crate::driver::Driver;
 use crate::driver::volume::Timed;
+use crate::driver::{Driver, InFlight};
+use crate::preimage::SECTOR;
 use crate::ring::{Owner, label};
-use crate::transport::{Errno, MAX_IO_BYTES, Request, Slot};
+use crate::transport::{Errno, MAX_IO_BYTES, Request, Slot, VolumeIndex};
 
 impl Driver {
     /// Looks up the volume of a request and checks the range.
@@ -29,10 +30,15 @@ impl Driver {
 
     /// Starts moving the data of a request; in memory that is all.
     pub(super) fn move_data(&mut self, slot: Slot) {
+        let Some(InFlight { request, .. }) = self.slots[slot.0 as usize] else {
+            return;
+        };
+        if request.op == Op::Write {
+            self.keep_old(request);
+        }
         let Some(in_flight) = &mut self.slots[slot.0 as usize] else {
             return;
         };
-        let request = in_flight.request;
         let Some(volume) = &mut self.volumes[request.volume.0 as usize] else {
             return;
         };
@@ -128,14 +134,95 @@ impl Driver {
         }
     }
 
+    /// Keeps what a write to a ReadWrite cache is about to overwrite. This reads at once: only data that have
+    /// left this machine's page cache make it wait, and then the replies that it delays are counted as late.
+    fn keep_old(&mut self, request: Request) {
+        let Some(Some(volume)) = self.volumes.get_mut(request.volume.0 as usize) else {
+            return;
+        };
+        let Timed::Model(id) = volume.timed else {
+            return;
+        };
+        if !self.host.write_is_volatile(id) {
+            return;
+        }
+        let Some(preimages) = &mut self.preimages else {
+            return;
+        };
+        let first = request.offset / SECTOR as u64;
+        let end = (request.offset + u64::from(request.len)).div_ceil(SECTOR as u64);
+        for sector in first..end {
+            let Some(place) = preimages.keep(request.volume, sector) else {
+                continue;
+            };
+            let offset = sector * SECTOR as u64;
+            if volume.backing.read_now(offset, place).is_err() {
+                // The write that follows will most likely fail as well; it cannot be undone.
+                preimages.forget(request.volume, offset, SECTOR as u32);
+            }
+        }
+    }
+
     /// Drops the old content of sectors that have become durable.
     pub(super) fn forget_destaged(&mut self) {
         self.host.take_destaged(&mut self.destaged);
+        for index in 0..self.destaged.len() {
+            let destaged = self.destaged[index];
+            let volume = self.index_of(destaged.volume);
+            if let (Some(volume), Some(preimages)) = (volume, &mut self.preimages) {
+                preimages.forget(volume, destaged.offset.get(), destaged.len);
+            }
+        }
         self.destaged.clear();
     }
 
+    fn index_of(&self, id: VolumeId) -> Option<VolumeIndex> {
+        let place = self.volumes.iter().position(|volume| {
+            let timed = volume.as_ref().map(|volume| volume.timed);
+            matches!(timed, Some(Timed::Model(found)) if found == id)
+        })?;
+        Some(VolumeIndex(u32::try_from(place).ok()?))
+    }
+
+    /// Lists what a host failure would lose now.
+    pub(super) fn doomed(&self) -> Vec<Destaged> {
+        let mut ranges = Vec::new();
+        for volume in self.volumes.iter().flatten() {
+            if let Timed::Model(id) = volume.timed {
+                self.host.dirty_ranges(id, &mut ranges);
+            }
+        }
+        ranges
+    }
+
+    /// Puts the old content of lost writes back.
+    pub(super) fn put_back(&mut self, lost: &[Destaged]) {
+        for range in lost {
+            let Some(index) = self.index_of(range.volume) else {
+                continue;
+            };
+            let Some(Some(volume)) = self.volumes.get_mut(index.0 as usize) else {
+                continue;
+            };
+            let Some(preimages) = &self.preimages else {
+                return;
+            };
+            let first = range.offset.get() / SECTOR as u64;
+            let sectors = u64::from(range.len) / SECTOR as u64;
+            for sector in first..first + sectors {
+                if let Some(old) = preimages.old(index, sector) {
+                    // A backing that cannot be written keeps the new content: as if it had been destaged early.
+                    let _ = volume.backing.write_now(sector * SECTOR as u64, old);
+                }
+            }
+        }
+        if let Some(preimages) = &mut self.preimages {
+            preimages.forget_all(None);
+        }
+    }
+
     /// The model's number of a volume.
-    pub(super) fn model_id(&self, index: crate::transport::VolumeIndex) -> Option<VolumeId> {
+    pub(super) fn model_id(&self, index: VolumeIndex) -> Option<VolumeId> {
         match self.volumes.get(index.0 as usize)?.as_ref()?.timed {
             Timed::Model(id) => Some(id),
             Timed::Constant(_) => None,
