@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from disklab.cli import catalog, clean, disk, probe
+from disklab.cli import catalog, clean, disk, doctor, probe
 from disklab.cli.output import report
 from disklab.errors import DisklabError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command("catalog")(catalog.catalog)
 app.add_typer(disk.app, name="disk")
 app.command("probe")(probe.probe)
+app.command("doctor")(doctor.doctor)
 app.command("clean")(clean.clean)
 
 

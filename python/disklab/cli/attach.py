@@ -1,0 +1,148 @@
+"""`disklab disk attach`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from disklab.catalog import VolumeRequest
+from disklab.catalog.quantity import about_bytes
+from disklab.cli.amounts import bytes_of, progress, read_ahead_kib, scale_of
+from disklab.cli.catalog import CatalogFiles, loaded
+from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.output import Json, console, print_json, warn
+from disklab.hosts import attach as attaching
+from disklab.hosts.places import Places
+
+Disks = Annotated[
+    str,
+    typer.Argument(
+        metavar="DISKS",
+        help="azure/P30, 4 x azure/P30, azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s), local, "
+        "nvme, ephemeral-os.",
+        autocompletion=disk_names,
+        show_default=False,
+    ),
+]
+Name = Annotated[str, typer.Option(help="Name of the volume.")]
+Host = Annotated[str, typer.Option(help="Emulated host to attach to.")]
+Vm = Annotated[
+    str | None,
+    typer.Option(help="VM size of the host: its limits, cache, disks.", autocompletion=vm_names),
+]
+CachingOption = Annotated[
+    Literal["None", "ReadOnly", "ReadWrite"],
+    typer.Option(help="Host caching.", case_sensitive=False),
+]
+Stripe = Annotated[
+    str | None, typer.Option(help="Chunk of a stripe of several disks; 64KiB by default.")
+]
+Size = Annotated[str | None, typer.Option(help="Cut the device to this size; limits stay.")]
+LatencyOption = Annotated[str | None, typer.Option(help="Latency of another date, such as 2022.")]
+FilesystemOption = Annotated[
+    Literal["xfs", "ext4"] | None, typer.Option(help="Make this file system on it.")
+]
+MountPoint = Annotated[
+    Path | None, typer.Option(help="Mount it here (xfs unless it has a file system).")
+]
+ReadAhead = Annotated[str | None, typer.Option(help="Read-ahead of the kernel, such as 8KiB or 0.")]
+Memory = Annotated[
+    bool, typer.Option("--memory", help="Keep the data in memory; gone after detach.")
+]
+Preallocate = Annotated[bool, typer.Option("--preallocate", help="Take all the space at once.")]
+Reformat = Annotated[
+    bool, typer.Option("--reformat", help="Lose the data of an earlier attach of this name.")
+]
+HostCacheSize = Annotated[
+    str | None, typer.Option(help="Size of the host cache, where none is published.")
+]
+Scale = Annotated[str | None, typer.Option(help="Shrink host cache and credits, such as 1/100.")]
+NoCalibrate = Annotated[
+    bool, typer.Option("--no-calibrate", help="Start at once; latencies are less exact.")
+]
+
+
+def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    disks: Disks,
+    name: Name = "data",
+    host: Host = "default",
+    vm: Vm = None,
+    caching: CachingOption = "None",
+    stripe: Stripe = None,
+    size: Size = None,
+    latency: LatencyOption = None,
+    filesystem: FilesystemOption = None,
+    mount: MountPoint = None,
+    read_ahead: ReadAhead = None,
+    memory: Memory = False,
+    preallocate: Preallocate = False,
+    reformat: Reformat = False,
+    host_cache_size: HostCacheSize = None,
+    scale: Scale = None,
+    no_calibrate: NoCalibrate = False,
+    files: CatalogFiles = None,
+    json: Json = False,
+) -> None:
+    """Make a block device with the manners of these disks.
+
+    Nothing is written to any device but the new one. Data of attached disks stay in
+    /var/lib/disklab and are there again at the next attach of the same name; those of the VM's own
+    disks (local, nvme, ephemeral-os) are gone with the host.
+
+    Examples: [bold]disklab disk attach azure/P30 --mount /mnt/p30[/bold],
+    [bold]disklab disk attach '4 x azure/P30' --vm azure/Standard_DS14_v2 --caching ReadOnly[/bold],
+    [bold]disklab disk attach local --vm azure/Standard_E8ds_v4 --filesystem ext4[/bold]
+    """
+    volume = VolumeRequest(
+        disks=disks,
+        name=name,
+        caching=caching,
+        chunk_bytes=bytes_of(stripe, "--stripe"),
+        size_bytes=bytes_of(size, "--size"),
+        latency=latency,
+    )
+    request = attaching.AttachRequest(
+        volume=volume,
+        host=host,
+        vm=vm,
+        host_cache_bytes=bytes_of(host_cache_size, "--host-cache-size"),
+        scale=scale_of(scale),
+        filesystem=filesystem,
+        mount_point=None if mount is None else mount.absolute(),
+        read_ahead_kib=read_ahead_kib(read_ahead),
+        memory=memory,
+        preallocate=preallocate,
+        reformat=reformat,
+        calibrate=not no_calibrate,
+    )
+    known = loaded(files)
+    with progress() as told:
+        made = attaching.attach(known, request, Places.usual(), told)
+    for warning in made.warnings:
+        warn(warning)
+    if json:
+        print_json(asdict(made))
+    else:
+        _print(made)
+
+
+def _print(made: attaching.Attached) -> None:
+    out = console()
+    out.print(f"[bold]{made.device}[/]  {made.disks}, {about_bytes(made.size_bytes)}")
+    table = Table(box=None, show_header=False, pad_edge=False)
+    rows = {
+        "volume": f"{made.name} on host {made.host}",
+        "VM": made.vm or "none: only the disk's own limits",
+        "caching": made.caching,
+        "file system": made.filesystem or "none",
+        "mounted on": made.mount_point or "nothing",
+        "read-ahead": f"{made.read_ahead_kib} KiB",
+        "data": (made.backing_file or "memory") + (", kept from before" if made.reused else ""),
+    }
+    for label, value in rows.items():
+        table.add_row(label, value)
+    out.print(table)

@@ -1,0 +1,88 @@
+"""`disklab doctor`: what this machine can emulate, what is missing, how to get it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from disklab.catalog.quantity import about_time, format_rate
+from disklab.cli.amounts import progress
+from disklab.cli.catalog import CatalogFiles, loaded
+from disklab.cli.output import Json, console, print_json
+from disklab.engine import Envelope
+from disklab.hosts import doctor as examination
+from disklab.hosts.places import Places
+
+
+def doctor(
+    no_measure: Annotated[
+        bool, typer.Option("--no-measure", help="Look only; do not measure the machine.")
+    ] = False,
+    files: CatalogFiles = None,
+    json: Json = False,
+) -> None:
+    """Say what this machine can emulate, what is missing, and how to get it.
+
+    Measures the machine through the whole path of an emulated disk (some seconds) and holds every
+    disk of the catalogue against that. Exit code 1: no disk can be attached here.
+    """
+    places = Places.usual()
+    known = loaded(files)
+    checks = list(examination.checks(places))
+    able = all(check.ok for check in checks if check.required)
+    envelope: Envelope | None = None
+    fits: list[examination.Fit] = []
+    if able and not no_measure:
+        with progress() as told:
+            told("measuring this machine")
+            envelope = examination.measure(places)
+        fits = list(examination.fits(known, envelope))
+    if json:
+        content: dict[str, object] = {"able": able, "checks": [asdict(check) for check in checks]}
+        content["envelope"] = None if envelope is None else envelope.model_dump()
+        content["disks"] = [asdict(fit) for fit in fits]
+        print_json(content)
+    else:
+        _print_checks(checks)
+        if envelope is not None:
+            _print_envelope(envelope, fits)
+    if not able:
+        raise typer.Exit(1)
+
+
+def _print_checks(checks: list[examination.Check]) -> None:
+    table = Table("", "", "found", "what to do", box=None, pad_edge=False, show_header=False)
+    table.columns[2].overflow = table.columns[3].overflow = "fold"
+    for check in checks:
+        mark = "[green]ok[/]" if check.ok else "[red]missing[/]"
+        if not check.ok and not check.required:
+            mark = "[yellow]without[/]"
+        table.add_row(mark, check.name, check.found, check.way_out)
+    console().print(table)
+
+
+def _print_envelope(envelope: Envelope, fits: list[examination.Fit]) -> None:
+    out = console()
+    out.print(
+        f"\nThis machine: latency from {about_time(envelope.p50_ns)} "
+        f"(p99 {about_time(envelope.p99_ns)}), {envelope.iops} IOPS, "
+        f"{format_rate(envelope.bytes_per_s // 1_000_000 * 1_000_000)}"
+    )
+    good = [fit for fit in fits if not fit.shortfalls]
+    out.print(f"\n{len(good)} disks fit it: " + ", ".join(_name(fit) for fit in good))
+    bad = [fit for fit in fits if fit.shortfalls]
+    if not bad:
+        return
+    table = Table("disk", "what stands in the way", box=None, pad_edge=False)
+    table.title, table.title_justify = f"\n{len(bad)} disks do not", "left"
+    table.columns[1].overflow = "fold"
+    for fit in bad:
+        table.add_row(_name(fit), "; ".join(str(short) for short in fit.shortfalls))
+    out.print(table)
+
+
+def _name(fit: examination.Fit) -> str:
+    return fit.disk if fit.vm is None else f"{fit.disk} on {fit.vm}"

@@ -1,0 +1,194 @@
+"""What this machine can emulate, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from disklab.catalog import Catalog, HostRequest, VolumeRequest, resolve
+from disklab.catalog.expression import LOCAL_DISKS
+from disklab.catalog.profile import HostProfile
+from disklab.catalog.quantity import about_bytes
+from disklab.engine import Control, Envelope, find_engine, start_host
+from disklab.errors import DisklabError, EngineError, UserError
+from disklab.hosts import requirements
+from disklab.hosts.envelope import Shortfall, shortfalls
+from disklab.hosts.places import Places
+from disklab.hosts.running import stop_host
+
+# FUSE serves devices well from here on (ASYNC_DIO with parallel direct writes; Ubuntu 22.04).
+LEAST_KERNEL = (5, 15)
+# FUSE_OVER_IO_URING came with this one.
+URING_KERNEL = (6, 14)
+# Below it a host with a few volumes and their file systems does not fit comfortably.
+LEAST_MEMORY_BYTES = 1 << 30
+LEAST_SPACE_BYTES = 10 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    found: str
+    ok: bool
+    required: bool
+    """Without it no disk can be attached."""
+    way_out: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a disk of the catalogue fits this machine."""
+
+    disk: str
+    vm: str | None
+    shortfalls: list[Shortfall]
+
+
+def checks(places: Places) -> Iterator[Check]:
+    """Look at this machine without changing it."""
+    blocking = {problem.place: problem for problem in requirements.problems()}
+    system = platform.system()
+    if system != "Linux":
+        yield Check("system", system, False, True, blocking["this machine"].way_out)
+        return
+    yield _kernel()
+    for name, found, place in (
+        ("root", f"uid {os.geteuid()}", "this user"),
+        ("FUSE", "/dev/fuse", "/dev/fuse"),
+        ("loop devices", "/dev/loop-control", "/dev/loop-control"),
+    ):
+        problem = blocking.get(place)
+        way_out = problem.way_out if problem else ""
+        yield Check(name, problem.value if problem else found, problem is None, True, way_out)
+    yield _fuse_over_uring()
+    yield _engine()
+    for program in requirements.PACKAGES:
+        path = requirements.find_program(program)
+        # mkfs and fio are needed for what they do only; the others by every attach with a mount.
+        needed = program in ("mount", "umount", "blkid")
+        way_out = "" if path else requirements.how_to_get(program)
+        yield Check(program, path or "not installed", path is not None, needed, way_out)
+    yield _cgroup()
+    yield _memory()
+    yield _space(places)
+
+
+def measure(places: Places) -> Envelope:
+    """Start an emulated host without volumes and return what it measured of this machine.
+
+    Raises UserError or EngineError when it does not come up. Nothing is left.
+    """
+    requirements.require_machine()
+    host = places.host(f"doctor-{secrets.token_hex(4)}")
+    profile = HostProfile(name="doctor", seed=1, cached=[], uncached=[], cache=None, volumes=[])
+    with places.locked():
+        try:
+            start_host(profile, host.name, places.run, places.data)
+        except DisklabError:
+            host.remove()
+            raise
+        try:
+            with Control(host.socket) as control:
+                envelope = control.hello().envelope
+        finally:
+            stop_host(host)
+    if envelope is None:
+        raise EngineError("the engine came up without measuring this machine; see `make setup`")
+    return envelope
+
+
+def fits(catalog: Catalog, envelope: Envelope) -> Iterator[Fit]:
+    """Yield every disk of the catalogue, and one VM of each series for the disks that VMs have."""
+    for name, disk in catalog.disks.items():
+        size = disk.facts.size_gib
+        # Disks whose size is chosen are held against the machine at 256 GiB and what that includes.
+        expression = name if size.fixed else f"{name}({min(size.most, max(size.least, 256))}GiB)"
+        yield _fit(catalog, expression, None, envelope)
+    seen: set[tuple[str, str]] = set()
+    for vm in catalog.vms.values():
+        for local in LOCAL_DISKS:
+            if (vm.series_name, local) in seen:
+                continue
+            try:
+                yield _fit(catalog, local, vm.name, envelope)
+            except UserError:  # this VM has no such disk
+                continue
+            seen.add((vm.series_name, local))
+
+
+def _fit(catalog: Catalog, expression: str, vm: str | None, envelope: Envelope) -> Fit:
+    found = resolve(catalog, HostRequest(vm=vm), VolumeRequest(expression))
+    return Fit(expression, vm, shortfalls(found.host, found.volume, envelope))
+
+
+def _kernel() -> Check:
+    release = platform.release()
+    wanted = ".".join(map(str, LEAST_KERNEL))
+    ok = _version(release) >= LEAST_KERNEL
+    return Check("kernel", release, ok, True, "" if ok else f"use Linux {wanted} or later")
+
+
+def _version(release: str) -> tuple[int, ...]:
+    numbers = []
+    for part in release.split("-", maxsplit=1)[0].split(".")[:2]:
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def _fuse_over_uring() -> Check:
+    parameter = Path("/sys/module/fuse/parameters/enable_uring")
+    there = parameter.exists()
+    found = "offered by this kernel" if there else "not in this kernel: /dev/fuse is used, slower"
+    wanted = ".".join(map(str, URING_KERNEL))
+    return Check("FUSE over io_uring", found, there, False, "" if there else f"Linux {wanted}")
+
+
+def _engine() -> Check:
+    try:
+        path = find_engine()
+        ran = subprocess.run(
+            [str(path), "--version"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (DisklabError, OSError, subprocess.SubprocessError) as error:
+        return Check("engine", str(error), False, True, "run `make setup`")
+    return Check("engine", f"{ran.stdout.strip()} ({path})", True, True)
+
+
+def _cgroup() -> Check:
+    root = Path("/sys/fs/cgroup")
+    if (root / "cgroup.controllers").exists():
+        found = "version 2"
+    elif root.is_dir():
+        found = "version 1"
+    else:
+        return Check("cgroups", "none", False, False, "mount them to limit a database's page cache")
+    return Check("cgroups", found, True, False)
+
+
+def _memory() -> Check:
+    facts = Path("/proc/meminfo").read_text(encoding="ascii")
+    line = next(line for line in facts.splitlines() if line.startswith("MemAvailable:"))
+    free = int(line.split()[1]) * 1024
+    ok = free >= LEAST_MEMORY_BYTES
+    way_out = "" if ok else f"free some: {about_bytes(LEAST_MEMORY_BYTES)} are comfortable"
+    return Check("free memory", about_bytes(free), ok, False, way_out)
+
+
+def _space(places: Places) -> Check:
+    folder = places.data
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    ok = free >= LEAST_SPACE_BYTES
+    way_out = "" if ok else "free some, or set DISKLAB_DATA_DIR to a larger file system"
+    return Check(f"free space in {places.data}", about_bytes(free), ok, False, way_out)
