@@ -52,6 +52,13 @@ def about_bytes(amount: float) -> str:
     return f"{amount:.0f} B"
 
 
+def about_rate(bytes_per_s: float) -> str:
+    """Return a rate in MB/s with three digits or so, for people."""
+    return (
+        f"{bytes_per_s / 1e6:.0f} MB/s" if bytes_per_s >= 10e6 else f"{bytes_per_s / 1e6:.3g} MB/s"
+    )
+
+
 def about_time(nanoseconds: float) -> str:
     """Return a time with three digits or so, for people."""
     for unit, factor in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from disklab.catalog.quantity import about_time, format_rate
+from disklab.catalog.quantity import about_rate, about_time
 from disklab.cli.amounts import progress
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.output import Json, console, print_json
@@ -69,7 +69,7 @@ def _print_envelope(envelope: Envelope, fits: list[examination.Fit]) -> None:
     out.print(
         f"\nThis machine: latency from {about_time(envelope.p50_ns)} "
         f"(p99 {about_time(envelope.p99_ns)}), {envelope.iops} IOPS, "
-        f"{format_rate(envelope.bytes_per_s // 1_000_000 * 1_000_000)}"
+        f"{about_rate(envelope.bytes_per_s)}"
     )
     good = [fit for fit in fits if not fit.shortfalls]
     out.print(f"\n{len(good)} disks fit it: " + ", ".join(_name(fit) for fit in good))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from disklab.catalog.profile import HostProfile, Limit, Unit, VolumeProfile
-from disklab.catalog.quantity import about_time, format_rate
+from disklab.catalog.quantity import about_rate, about_time
 from disklab.catalog.service_time import quantile_ns
 from disklab.engine import Envelope
 
@@ -31,7 +31,7 @@ def shortfalls(host: HostProfile, volume: VolumeProfile, envelope: Envelope) -> 
     found = []
     for unit, most, shown in (
         ("ios", envelope.iops, lambda per_s: f"{per_s} IOPS"),
-        ("bytes", envelope.bytes_per_s, format_rate),
+        ("bytes", envelope.bytes_per_s, about_rate),
     ):
         rate = top_rate(host, volume, unit)  # type: ignore[arg-type]
         if rate is not None and rate > most:
