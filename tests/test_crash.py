@@ -16,12 +16,15 @@ from pathlib import Path
 
 import pytest
 from disklab.catalog import VolumeRequest, load_catalog
+from disklab.catalog.profile import Caching
 from disklab.engine.process import EngineProcess
 from disklab.hosts.attach import Attached, AttachRequest, attach
 from disklab.hosts.cleaning import Scope, clean
+from disklab.hosts.filesystem import Filesystem
 from disklab.hosts.places import Places
 from disklab.hosts.running import detach, fail, find
-from journal import Journal, Promise, Writers
+
+from tests.journal import Journal, Promise, Writers
 
 pytestmark = pytest.mark.machine
 
@@ -40,9 +43,9 @@ def places(tmp_path: Path) -> Iterator[Places]:
     clean(places, Scope(everything=True, data=True))
 
 
-def attach_one(places: Places, disks: str, caching: str, **more: object) -> Attached:
-    volume = VolumeRequest(disks, caching=caching, size_bytes=SIZE_BYTES)  # type: ignore[arg-type]
-    request = AttachRequest(volume, vm=VM, calibrate=False, **more)  # type: ignore[arg-type]
+def attach_one(places: Places, disks: str, caching: Caching) -> Attached:
+    volume = VolumeRequest(disks, caching=caching, size_bytes=SIZE_BYTES)
+    request = AttachRequest(volume, vm=VM, calibrate=False)
     return attach(load_catalog([]), request, places)
 
 
@@ -69,7 +72,7 @@ CASES = [
 
 @pytest.mark.parametrize(("disks", "caching", "failure", "promise"), CASES)
 def test_a_failure_loses_what_it_may_and_nothing_else(
-    places: Places, disks: str, caching: str, failure: str, promise: Promise
+    places: Places, disks: str, caching: Caching, failure: str, promise: Promise
 ) -> None:
     for round_number in range(ROUNDS):
         seed = random.SystemRandom().randrange(1 << 32)
@@ -138,7 +141,7 @@ def contents(file: Path) -> bytes:
 
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
 def test_no_cycle_of_attach_write_kill_and_clean_leaves_anything(
-    places: Places, tmp_path: Path, filesystem: str
+    places: Places, tmp_path: Path, filesystem: Filesystem
 ) -> None:
     point = tmp_path / "mnt"
     size_bytes = 512 << 20  # mkfs.xfs wants at least 300 MiB
@@ -149,7 +152,7 @@ def test_no_cycle_of_attach_write_kill_and_clean_leaves_anything(
             vm=VM,
             mount_point=point,
             filesystem=filesystem,
-            calibrate=False,  # type: ignore[arg-type]
+            calibrate=False,
         )
         attach(load_catalog([]), request, places)
         survivor = point / f"cycle-{cycle}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from disklab.catalog import VolumeRequest, load_catalog
+from disklab.catalog.profile import Caching
 from disklab.hosts.attach import AttachRequest, attach
 from disklab.hosts.cleaning import Scope, clean
 from disklab.hosts.places import Places
@@ -43,7 +44,7 @@ CHOSEN = {
 }
 """Disks whose size and rates the user chooses, with a choice."""
 
-ON_A_VM = [
+ON_A_VM: list[tuple[str, str | None, Caching]] = [
     ("azure/P30", "azure/Standard_DS14_v2", "ReadOnly"),
     ("azure/P30", "azure/Standard_DS14_v2", "ReadWrite"),
     ("4 x azure/P30", "azure/Standard_DS14_v2", "None"),
@@ -56,15 +57,17 @@ ON_A_VM = [
 """What only exists on a VM, and what a VM's cache does to a disk."""
 
 
-def cases() -> list[tuple[str, str | None, str]]:
+def cases() -> list[tuple[str, str | None, Caching]]:
     """Return every disk of the catalogue by itself, and the combinations with a VM."""
     disks = [CHOSEN.get(name, name) for name in load_catalog([]).disks]
-    return [(disk, None, "None") for disk in disks] + ON_A_VM
+    return [*((disk, None, "None") for disk in disks), *ON_A_VM]
 
 
 @pytest.mark.parametrize(("disks", "vm", "caching"), cases())
-def test_what_is_written_is_read(places: Places, disks: str, vm: str | None, caching: str) -> None:
-    volume = VolumeRequest(disks, caching=caching, size_bytes=SIZE_BYTES)  # type: ignore[arg-type]
+def test_what_is_written_is_read(
+    places: Places, disks: str, vm: str | None, caching: Caching
+) -> None:
+    volume = VolumeRequest(disks, caching=caching, size_bytes=SIZE_BYTES)
     request = AttachRequest(volume, vm=vm, calibrate=False)
     device = attach(load_catalog([]), request, places).device
     try:
