@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from disklab.engine.messages import Envelope, View
 from disklab.probe.cells import KIB, MIB, PERCENTILES, Cell, Direction, Profile
 from disklab.probe.fio import Latency, Measurement
 from disklab.probe.promise import Promise
@@ -29,8 +28,8 @@ def rate(cell: Cell, iops: float, bound_by: str) -> Promise:
 
 
 def shown(
-    delays: dict[str, int], *, hits: int = 0, misses: int = 0, late: int = 0
-) -> dict[str, Any]:
+    delays: dict[str, int], *, reads: int = 0, hits: int = 0, misses: int = 0, late: int = 0
+) -> View:
     """The `show` answer of the control socket, as ARCHITECTURE.md fixes it."""
     limits = [
         {
@@ -46,14 +45,42 @@ def shown(
         }
         for place, delayed_ns in delays.items()
     ]
-    return {
-        "counters": {"limits": limits, "cache": {"hit_ios": hits, "miss_ios": misses}},
-        "emulator": {
-            "replies": 100_000 if late or hits else 0,
-            "late_replies": late,
-            "lateness_ns": {"p50": 0, "p99": 250_000, "max": 0},
-        },
-    }
+    cache = {"hit_ios": hits, "miss_ios": misses, "hit_bytes": 0, "miss_bytes": 0, "write_ios": 0}
+    cache |= {"destaged_bytes": 0, "evicted_bytes": 0, "dirty_bytes": 0, "cached_bytes": 0}
+    idle = {"ios": 0, "bytes": 0, "failed": 0}
+    read = {"ios": reads, "bytes": reads * 4 * KIB, "failed": 0}
+    return View.model_validate(
+        {
+            "profile": {
+                "name": "data",
+                "size_bytes": 1 << 30,
+                "caching": "ReadOnly",
+                "chunk_bytes": None,
+                "disks": [{"name": "d", "medium": "remote", "limits": [], "latency": LATENCY}],
+            },
+            "counters": {
+                "operations": {"read": read, "write": idle, "flush": idle, "discard": idle},
+                "in_flight": 0,
+                "queued": 0,
+                "cache": cache,
+                "limits": limits,
+            },
+            "emulator": {
+                "transport": "fuse",
+                "replies": 100_000 if late else 0,
+                "late_replies": late,
+                "lateness_ns": {"p50": 0, "p99": 250_000, "max": 0},
+                "overhead_ns": 0,
+                "backing_read_ios": 0,
+                "backing_write_ios": 0,
+            },
+            "faults": [],
+        }
+    )
+
+
+NOTHING = {"quantiles_ppm_ns": [[1_000_000, 0]]}
+LATENCY = {"read": NOTHING, "write": NOTHING, "flush": NOTHING}
 
 
 # Six equal VMs with four P30 each (20000 IOPS), Azure Samples Cassandra study, 2019.
@@ -85,11 +112,11 @@ def test_a_short_host_without_any_waiting_is_named_slow() -> None:
 def test_the_limit_that_delayed_most_is_named() -> None:
     before = shown({"disk 0": 5, "vm cached": 0, "vm uncached": 0})
     after = shown({"disk 0": 10 * MS, "vm cached": 0, "vm uncached": 90_000 * MS})
-    seen = telemetry(before, after)
+    seen = telemetry(before, after, ASYNC_4K)
     owed = rate(ASYNC_4K, 5000, "disk 0 5000 IOPS")
     verdict = judge(measured(ASYNC_4K, 4000, p50_ns=10 * MS), owed, seen, None)
     assert verdict.outcome is Outcome.SHORT
-    assert verdict.held_back_by == "throttled by vm uncached 5000 IOPS (100% of the waiting)"
+    assert verdict.held_back_by == "throttled by vm uncached 5000 IOPS"
 
 
 def test_a_byte_cap_is_judged_in_bytes() -> None:
@@ -116,7 +143,7 @@ def test_a_tail_of_few_samples_is_not_judged() -> None:
     assert few.outcome is Outcome.MET
 
 
-ENVELOPE = {"p50_ns": 60_000, "p99_ns": 150_000, "iops": 170_000, "bytes_per_s": 3 * 10**9}
+ENVELOPE = Envelope(p50_ns=60_000, p99_ns=150_000, iops=170_000, bytes_per_s=3 * 10**9)
 
 
 def test_what_this_machine_cannot_reach_is_no_fault_of_the_disk() -> None:
@@ -131,14 +158,27 @@ def test_what_this_machine_cannot_reach_is_no_fault_of_the_disk() -> None:
 
 
 def test_a_late_emulator_makes_the_cell_invalid() -> None:
-    calm = telemetry(shown({}), shown({}, late=900))
-    assert invalid_reasons(calm) == ()
-    late = telemetry(shown({}), shown({}, late=2000))
-    (reason,) = invalid_reasons(late)
-    assert "late with 2.0% of its replies (p99 of lateness 250 us)" in reason
+    calm = telemetry(shown({}), shown({}, late=900), SYNC_4K)
+    late = telemetry(shown({}), shown({}, late=2000), SYNC_4K)
+    fast, slow = measured(SYNC_4K, 500, p50_ns=2 * MS), measured(SYNC_4K, 500, p50_ns=100 * MS)
+    assert invalid_reasons(fast, calm) == ()
+    (reason,) = invalid_reasons(fast, late)
+    assert "2% of the emulator's replies were late, by up to 250 us (p99)" in reason
+    # 250 us late is nothing to I/Os that take 100 ms.
+    assert invalid_reasons(slow, late) == ()
 
 
 def test_the_hit_ratio_counts_the_cell_alone() -> None:
-    seen = telemetry(shown({}, hits=100, misses=900), shown({}, hits=400, misses=1000))
-    assert seen.hit_ratio == pytest.approx(0.75)
-    assert telemetry(shown({}), shown({})).hit_ratio is None
+    before, after = shown({}, hits=100, misses=900), shown({}, hits=400, misses=1000)
+    assert telemetry(before, after, ASYNC_4K).hit_ratio == pytest.approx(0.75)
+    assert telemetry(before, before, ASYNC_4K).hit_ratio is None
+
+
+def test_ios_that_the_kernel_split_are_not_judged_by_their_latency() -> None:
+    # 100 I/Os of 4 KiB arrived where fio sent 1 MiB each: 256 pieces.
+    assert telemetry(shown({}), shown({}, reads=100), ASYNC_1M).pieces == 256
+    assert telemetry(shown({}), shown({}, reads=100), ASYNC_4K).pieces == 1
+    owed = Promise(50, 50 * MIB, "latency", dict.fromkeys(PERCENTILES, 2 * MS), None, 2.0)
+    verdict = judge(measured(SYNC_4K, 100), owed, None, None)
+    assert verdict.outcome is Outcome.NOT_JUDGED
+    assert str(verdict) == ("not judged; the kernel split each I/O into 2.0 on its way to the disk")

@@ -72,12 +72,17 @@ def curves(results: Sequence[CellResult]) -> Any:
             ]
     return (
         alt.Chart(alt.InlineData(values=rows), width=CURVE_WIDTH, height=CURVE_HEIGHT)
-        .mark_line(point=True)
+        .mark_line()
         .encode(
             x=alt.X("percentile:O", sort=labels, title="percentile"),
             y=alt.Y("latency_ms:Q", scale=alt.Scale(type="log"), title="latency (ms)"),
-            color=alt.Color("disk:N", title="disk"),
-            strokeDash=alt.StrokeDash("kind:N", sort=["measured", "promised"], title=None),
+            color=alt.Color("disk:N", title="disk", legend=alt.Legend(symbolType="stroke")),
+            strokeDash=alt.StrokeDash(
+                "kind:N",
+                sort=["measured", "promised"],
+                title=None,
+                legend=alt.Legend(symbolType="stroke"),
+            ),
             detail="kind:N",
             facet=alt.Facet("cell:N", columns=columns, title="one job, depth 1", sort=cells),
         )

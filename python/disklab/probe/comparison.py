@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.columns import Columns
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from disklab.engine.messages import Envelope
 from disklab.probe import wording
 from disklab.probe.cells import Profile
 from disklab.probe.published import Published
@@ -27,7 +27,7 @@ class Compared:
     device: str
     results: tuple[CellResult, ...]
     published: Published | None
-    envelope: Mapping[str, Any] | None
+    envelope: Envelope | None
     """What the emulating machine can do at best; None for a real disk."""
 
     def result(self, profile: Profile) -> CellResult | None:
@@ -91,7 +91,7 @@ def walls(compared: Compared) -> list[str]:
     if envelope is None or known is None:
         return []
     found = []
-    lowest_ns, most_iops = envelope["p50_ns"], envelope["iops"]
+    lowest_ns, most_iops = envelope.p50_ns, envelope.iops
     below = [p for p, ns in known.percentiles_ns.items() if ns < lowest_ns]
     if below and compared.result(Profile.SYNC):
         found.append(

@@ -64,7 +64,13 @@ class Promise:
     """Service times by percentile; None where a cap or a queue stands before them."""
     hit_ratio: float | None
     """Share of reads that the host cache serves; None where there is no cache on the path."""
+    split_pieces: float | None = None
+    """Set when the latency decides and the kernel split the I/Os: then nothing is owed."""
 
+
+# More pieces than this, and the disk saw other I/Os than those measured: their service times run
+# side by side, and no promise is known for the whole.
+WHOLE_PIECES = 1.05
 
 # Where a cap allows less than this times the rate of an unhindered depth-1 loop, I/Os wait for it
 # now and then, and their percentiles are the cap's, not the disk's.
@@ -87,6 +93,8 @@ class State:
     """Share of reads that hit; None: they are held to find what the probe has just written."""
     credits_left: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """At the start of the cell, by (place, unit); where missing, the profile's start."""
+    pieces: float = 1.0
+    """Into how many I/Os the kernel split each one before it reached the disk."""
 
 
 def promise(attached: Attached, cell: Cell, plan: Plan, state: State) -> Promise:
@@ -102,12 +110,14 @@ def promise(attached: Attached, cell: Cell, plan: Plan, state: State) -> Promise
     else:
         iops, bound_by = tightest.iops, str(tightest)
     free = tightest is None or tightest.iops >= UNHINDERED_RATIO * unhindered
+    split = state.pieces > WHOLE_PIECES and iops == unhindered
     return Promise(
         iops=iops,
         bytes_per_s=iops * cell.block_bytes,
         bound_by=bound_by,
         percentiles_ns=percentiles(quantiles) if free and cell.load.outstanding == 1 else None,
         hit_ratio=hits,
+        split_pieces=state.pieces if split else None,
     )
 
 

@@ -14,7 +14,7 @@ from disklab.probe.request import Output
 from disklab.probe.run import CellResult
 
 # Where there is no terminal to ask: wide enough that no figure of the tables wraps.
-PLAIN_WIDTH = 150
+PLAIN_WIDTH = 120
 
 
 def console() -> Console:
@@ -34,6 +34,8 @@ def show_results(results: Sequence[CellResult], output: Output) -> None:
 
 def show(results: Sequence[CellResult], out: Console) -> None:
     """Print the table, the curves of the smallest block, the rates, and the verdict in a line."""
+    subjects = list(dict.fromkeys(result.subject for result in results))
+    out.print(Text(" and ".join(subjects), style="bold"))
     out.print(tables.results_table(results))
     for block in curve_blocks(results):
         out.print(*block, sep="\n", highlight=False)
@@ -42,6 +44,7 @@ def show(results: Sequence[CellResult], out: Console) -> None:
         out.print(Text("\nfour jobs, depth 256 each; ┃ is the promise", style="bold"))
         out.print(*plot.bars([bar(r, results) for r in rates]), sep="\n", highlight=False)
     out.print()
+    out.print(*tables.reasons(results), sep="\n", highlight=False)
     for condition in tables.conditions(results):
         out.print(condition, highlight=False, markup=False, style="dim")
     for line in tables.summary(results):

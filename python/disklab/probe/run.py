@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from disklab.catalog.profile import VolumeProfile
+from disklab.engine.messages import Envelope, View
 from disklab.probe import verdict
 from disklab.probe.cells import Cell, Plan
 from disklab.probe.fio import Job, Measurement
@@ -15,8 +14,8 @@ from disklab.probe.promise import Attached, Promise, State, promise
 from disklab.probe.target import Region
 from disklab.probe.verdict import Telemetry, Verdict
 
-Show = Callable[[], Mapping[str, Any]]
-"""Returns the `show` answer of the control socket for the volume."""
+Show = Callable[[], View]
+"""Returns the volume of an emulated disk as it is now."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Known:
 
     attached: Attached
     show: Show | None = None
-    envelope: Mapping[str, Any] | None = None
+    envelope: Envelope | None = None
 
 
 @dataclass(frozen=True)
@@ -131,14 +130,15 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
     measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
     if known is None:
         return CellResult(subject.name, region.condition, measured)
-    seen = verdict.telemetry(before, known.show()) if before and known.show else None
+    seen = verdict.telemetry(before, known.show(), cell) if before and known.show else None
     # `disk set` may have changed the disk since the last cell: what counts is how it was now.
     attached = known.attached
     if before:
-        attached = replace(attached, volume=VolumeProfile.model_validate(before["profile"]))
+        attached = replace(attached, volume=before.profile)
     state = State(
         hit_ratio=seen.hit_ratio if seen else None,
         credits_left=credits_left(before) if before else {},
+        pieces=seen.pieces if seen else 1.0,
     )
     owed = promise(attached, cell, job.plan, state)
     return CellResult(
@@ -148,14 +148,14 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
         promise=owed,
         verdict=verdict.judge(measured, owed, seen, known.envelope),
         telemetry=seen,
-        invalid=verdict.invalid_reasons(seen),
+        invalid=verdict.invalid_reasons(measured, seen),
     )
 
 
-def credits_left(shown: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+def credits_left(shown: View) -> dict[tuple[str, str], float]:
     """Return the credits of each bursting limit by (place, unit)."""
     return {
-        (limit["place"], limit["unit"]): float(limit["credits"]["left"])
-        for limit in verdict.limits(shown)
-        if limit.get("credits")
+        (limit.place, limit.unit): float(limit.credits.left)
+        for limit in shown.counters.limits
+        if limit.credits
     }

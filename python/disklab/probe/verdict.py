@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
+from disklab.engine.messages import CacheCounters, Envelope, LimitCounters, View
+from disklab.probe import wording
 from disklab.probe.cells import Cell
 from disklab.probe.fio import Measurement
 from disklab.probe.promise import Promise
@@ -36,6 +36,7 @@ class Outcome(str, Enum):
     SHORT = "short"
     ABOVE = "above"
     BEYOND_MACHINE = "beyond this machine"
+    NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,12 @@ class Telemetry:
     """Longest first."""
     hit_ratio: float | None
     """Share of read I/Os that the host cache served; None without cache or reads."""
+    pieces: float
+    """Into how many I/Os the kernel split each of fio's, in the mean."""
     replies: int
     late_replies: int
-    lateness_p99_ns: int | None
+    lateness_p99_ns: int
+    """Since the volume was attached, not only during the cell."""
 
     @property
     def late_ratio(self) -> float:
@@ -66,52 +70,52 @@ class Telemetry:
         return self.late_replies / self.replies if self.replies else 0.0
 
 
-def telemetry(before: Mapping[str, Any], after: Mapping[str, Any]) -> Telemetry:
-    """Return the difference of two `show` answers of the control socket."""
-    waits = []
-    counted = {(limit["place"], limit["unit"], limit["scope"]): limit for limit in limits(before)}
-    for limit in limits(after):
-        key = (limit["place"], limit["unit"], limit["scope"])
-        old = counted.get(key, {"delayed_ios": 0, "delayed_ns": 0})
-        left = limit["credits"]["left"] if limit.get("credits") else None
-        waits.append(
-            Wait(
-                limit=limit_name(limit),
-                delayed_ios=limit["delayed_ios"] - old["delayed_ios"],
-                delayed_ns=limit["delayed_ns"] - old["delayed_ns"],
-                credits_left=left,
-            )
-        )
-    emulator = after["emulator"]
+def telemetry(before: View, after: View, cell: Cell) -> Telemetry:
+    """Return what happened between two views of the volume."""
+    side = "write" if cell.direction.writes else "read"
+    old, new = before.counters.operations[side], after.counters.operations[side]
+    ios, bytes_ = new.ios - old.ios, new.bytes - old.bytes
+    waits = waits_between(before.counters.limits, after.counters.limits)
     return Telemetry(
         waits=tuple(sorted(waits, key=lambda wait: -wait.delayed_ns)),
-        hit_ratio=hit_ratio(before["counters"].get("cache"), after["counters"].get("cache")),
-        replies=emulator["replies"] - before["emulator"]["replies"],
-        late_replies=emulator["late_replies"] - before["emulator"]["late_replies"],
-        lateness_p99_ns=(emulator.get("lateness_ns") or {}).get("p99"),
+        hit_ratio=hit_ratio(before.counters.cache, after.counters.cache),
+        pieces=cell.block_bytes / (bytes_ / ios) if ios and bytes_ else 1.0,
+        replies=after.emulator.replies - before.emulator.replies,
+        late_replies=after.emulator.late_replies - before.emulator.late_replies,
+        lateness_p99_ns=after.emulator.lateness_ns.p99,
     )
 
 
-def limits(shown: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the limits of a `show` answer."""
-    return list(shown["counters"]["limits"])
+def waits_between(before: list[LimitCounters], after: list[LimitCounters]) -> list[Wait]:
+    """Return what each limit delayed between the two."""
+    old = {(limit.place, limit.unit, limit.scope): limit for limit in before}
+    waits = []
+    for limit in after:
+        start = old.get((limit.place, limit.unit, limit.scope))
+        waits.append(
+            Wait(
+                limit=limit_name(limit),
+                delayed_ios=limit.delayed_ios - (start.delayed_ios if start else 0),
+                delayed_ns=limit.delayed_ns - (start.delayed_ns if start else 0),
+                credits_left=limit.credits.left if limit.credits else None,
+            )
+        )
+    return waits
 
 
-def limit_name(limit: Mapping[str, Any]) -> str:
+def limit_name(limit: LimitCounters) -> str:
     """Return `vm cached 512 MB/s` or `disk 0 5000 IOPS`."""
-    per_s = limit["per_s"]
-    rate = f"{per_s} IOPS" if limit["unit"] == "ios" else f"{per_s / 1e6:g} MB/s"
-    scope = "" if limit["scope"] == "all" else f" ({limit['scope']}s)"
-    return f"{limit['place']} {rate}{scope}"
+    rate = f"{limit.per_s} IOPS" if limit.unit == "ios" else f"{limit.per_s / 1e6:g} MB/s"
+    scope = "" if limit.scope == "all" else f" ({limit.scope}s)"
+    return f"{limit.place} {rate}{scope}"
 
 
-def hit_ratio(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> float | None:
+def hit_ratio(before: CacheCounters | None, after: CacheCounters | None) -> float | None:
     """Return the share of reads between the two that hit the cache."""
     if after is None:
         return None
-    start = before or {"hit_ios": 0, "miss_ios": 0}
-    hits = after["hit_ios"] - start["hit_ios"]
-    misses = after["miss_ios"] - start["miss_ios"]
+    hits = after.hit_ios - (before.hit_ios if before else 0)
+    misses = after.miss_ios - (before.miss_ios if before else 0)
     return hits / (hits + misses) if hits + misses else None
 
 
@@ -133,36 +137,44 @@ class Verdict:
         """Measured over promised, minus one; a latency above the promise is positive too."""
         return self.measured / self.promised - 1 if self.promised else 0.0
 
-    def __str__(self) -> str:
-        """Return the verdict in words."""
+    @property
+    def short(self) -> str:
+        """The verdict in two or three words, without the reason."""
+        if self.outcome in (Outcome.NOT_JUDGED, Outcome.BEYOND_MACHINE):
+            return self.outcome.value
+        if self.outcome is Outcome.MET:
+            return f"met ({self.deviation_ratio:+.0%})"
         # Beyond twice the promise a factor reads better than a percentage.
         factor = self.measured / self.promised if self.promised else float("inf")
         off = f"{abs(self.deviation_ratio):.0%}"
-        if self.outcome is Outcome.MET:
-            words = f"met ({self.deviation_ratio:+.0%})"
-        elif self.outcome is Outcome.ABOVE:
-            words = f"above by {off}" if factor < 2 else f"above: {factor:.0f} times"
-        elif self.quantity.startswith("p"):
-            words = f"{self.quantity} longer by {off}"
-            words = words if factor < 2 else f"{self.quantity} {factor:.1f} times as long"
-        else:
-            words = f"short by {off}"
-        if self.outcome is Outcome.BEYOND_MACHINE:
-            words = f"beyond this machine ({words})"
-        return f"{words}; {self.held_back_by}" if self.held_back_by else words
+        if self.outcome is Outcome.ABOVE:
+            return f"above by {off}" if factor < 2 else f"above: {factor:.0f} times"
+        if self.quantity.startswith("p"):
+            return (
+                f"{self.quantity} +{off}" if factor < 2 else f"{self.quantity} {factor:.1f} times"
+            )
+        return f"short by {off}"
+
+    def __str__(self) -> str:
+        """Return the verdict with its reason."""
+        return f"{self.short}; {self.held_back_by}" if self.held_back_by else self.short
 
 
 def judge(
     measured: Measurement,
     owed: Promise,
     seen: Telemetry | None,
-    envelope: Mapping[str, Any] | None,
+    envelope: Envelope | None,
 ) -> Verdict:
     """Hold one measurement against the promise; the first thing that fell short decides."""
     rate = rate_verdict(measured, owed)
+    if owed.split_pieces is not None:
+        split = f"the kernel split each I/O into {owed.split_pieces:.1f} on its way to the disk"
+        return replace(rate, outcome=Outcome.NOT_JUDGED, held_back_by=split)
     slow = slow_percentile(measured, owed)
     verdict = slow if slow is not None and rate.outcome is not Outcome.ABOVE else rate
-    outcome, reason = verdict.outcome, throttled_by(measured, seen)
+    outcome = verdict.outcome
+    reason = throttled_by(measured, seen)
     if outcome is Outcome.SHORT:
         wall = envelope_wall(measured.cell, owed, envelope)
         if wall is not None:
@@ -208,33 +220,36 @@ def throttled_by(measured: Measurement, seen: Telemetry | None) -> str | None:
     in_flight_ns = measured.ios * measured.latency.mean_ns
     if seen is None or total_ns < in_flight_ns * THROTTLED_RATIO:
         return None
-    longest = seen.waits[0]
-    return f"throttled by {longest.limit} ({longest.delayed_ns / total_ns:.0%} of the waiting)"
+    return f"throttled by {seen.waits[0].limit}"
 
 
-def envelope_wall(cell: Cell, owed: Promise, envelope: Mapping[str, Any] | None) -> str | None:
+def envelope_wall(cell: Cell, owed: Promise, envelope: Envelope | None) -> str | None:
     """Return which limit of the emulating machine stands below the promise; None when none does."""
     if envelope is None:
         return None
-    if owed.percentiles_ns and owed.percentiles_ns[50.0] < envelope["p50_ns"]:
-        least_us, due_us = envelope["p50_ns"] / 1e3, owed.percentiles_ns[50.0] / 1e3
+    if owed.percentiles_ns and owed.percentiles_ns[50.0] < envelope.p50_ns:
+        least_us, due_us = envelope.p50_ns / 1e3, owed.percentiles_ns[50.0] / 1e3
         return f"the emulator's lowest p50 here is {least_us:.0f} us, {due_us:.0f} us is promised"
-    if cell.load.outstanding > 1 and owed.iops > envelope["iops"]:
-        return (
-            f"the emulator reaches {envelope['iops']:.0f} IOPS here, {owed.iops:.0f} are promised"
-        )
-    if owed.bytes_per_s > envelope["bytes_per_s"]:
-        most, due = envelope["bytes_per_s"] / 1e6, owed.bytes_per_s / 1e6
+    if cell.load.outstanding > 1 and owed.iops > envelope.iops:
+        return f"the emulator reaches {envelope.iops:.0f} IOPS here, {owed.iops:.0f} are promised"
+    if owed.bytes_per_s > envelope.bytes_per_s:
+        most, due = envelope.bytes_per_s / 1e6, owed.bytes_per_s / 1e6
         return f"the emulator reaches {most:.0f} MB/s here, {due:.0f} are promised"
     return None
 
 
-def invalid_reasons(seen: Telemetry | None) -> tuple[str, ...]:
-    """Return why a cell says nothing about the disk (METHODOLOGY rule 17); empty when it does."""
+def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str, ...]:
+    """Return why a cell says nothing about the disk (METHODOLOGY rule 17); empty when it does.
+
+    Lateness that is small against what was measured spoils nothing: a reply that leaves 100 us late
+    does not change a cell whose I/Os wait for 100 ms.
+    """
     if seen is None or seen.late_ratio <= LATE_RATIO:
         return ()
-    p99_us = (seen.lateness_p99_ns or 0) / 1e3
+    median_ns = measured.latency.percentiles_ns[50.0]
+    if seen.lateness_p99_ns <= median_ns * LATENCY_TOLERANCE_RATIO:
+        return ()
     return (
-        f"the emulator was late with {seen.late_ratio:.1%} of its replies (p99 of lateness "
-        f"{p99_us:.0f} us): this machine was too busy",
+        f"{seen.late_ratio:.0%} of the emulator's replies were late, by up to "
+        f"{wording.duration(seen.lateness_p99_ns)} (p99): this machine was too busy",
     )
