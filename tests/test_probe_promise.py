@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from disklab.catalog.profile import HostProfile, VolumeProfile
 from disklab.probe.cells import KIB, MIB, Cell, Direction, Plan, Profile
-from disklab.probe.promise import Attached, Promise, State, below, mixture, promise, quantile
+from disklab.probe.promise import Placement, Promise, State, below, mixture, promise, quantile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,7 +69,7 @@ def owed(
         }
     )
     plan = Plan((cell,), duration_s, size_bytes=MIB)
-    return promise(Attached(DS14_V2, volume), cell, plan, state or State())
+    return promise(Placement(DS14_V2, volume), cell, plan, state or State())
 
 
 def loaded(direction: Direction, block_bytes: int) -> Cell:

@@ -12,7 +12,7 @@ from disklab.probe.charts import write_chart
 from disklab.probe.console import ProgressView
 from disklab.probe.fio import Latency, Measurement
 from disklab.probe.report import show
-from disklab.probe.run import CellEnded, CellResult, CellStarted, FillStarted, StepProgress
+from disklab.probe.run import CellEnded, CellResult, StepProgress, StepStarted
 from rich.console import Console
 
 MS = 1_000_000
@@ -89,30 +89,32 @@ def test_several_disks_stand_side_by_side() -> None:
     first = next(number for number, line in enumerate(lines) if "sync randread 4k" in line)
     assert "uncached" in lines[first]
     assert "cached" in lines[first + 1]
-    assert any(line.strip().startswith("● uncached randread   ▲ cached randread") for line in lines)
+    assert any(
+        line.split() == ["●", "uncached", "randread", "▲", "cached", "randread"] for line in lines
+    )
 
 
 def test_without_a_terminal_progress_is_plain_lines() -> None:
     out = Console(file=io.StringIO(), width=150)
     ended = result("here", Profile.SYNC, 5000.0, MS)
     with ProgressView(out, 10.0) as view:
-        view(FillStarted("here", 4 * KIB, 1.0))
+        view(StepStarted("here", "writing 4k before reading it", 1.0))
         view(StepProgress(0.5))
-        view(CellStarted("here", ended.cell, 5.0))
+        view(StepStarted("here", ended.cell.title, 5.0))
         view(CellEnded(ended))
     assert isinstance(out.file, io.StringIO)
     assert out.file.getvalue().splitlines() == [
         "here: writing 4k before reading it",
-        "  sync randread 4k: 5,000 IOPS, 20.5 MB/s, p50 1.50 ms, p99 1.99 ms",
+        "here: sync randread 4k",
+        "  5,000 IOPS, 20.5 MB/s, p50 1.50 ms, p99 1.99 ms",
     ]
 
 
 def test_on_a_terminal_a_bar_shows_the_time_left() -> None:
     out = Console(file=io.StringIO(), width=100, force_terminal=True)
-    cell = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
     with ProgressView(out, 100.0) as view:
-        view(FillStarted("here", 4 * KIB, 10.0))
-        view(CellStarted("here", cell, 90.0))
+        view(StepStarted("here", "writing", 10.0))
+        view(StepStarted("here", "sync randread 4k", 90.0))
         view(StepProgress(30.0))
         assert view.bar is not None
         (task,) = view.bar.tasks

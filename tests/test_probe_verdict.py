@@ -106,7 +106,22 @@ def test_the_good_and_the_bad_hosts_of_a_published_study(
 def test_a_short_host_without_any_waiting_is_named_slow() -> None:
     owed = rate(ASYNC_4K, 20000, "disk 20000 IOPS")
     verdict = judge(measured(ASYNC_4K, 3063), owed, None, None)
-    assert verdict.held_back_by == "no limit of the profile delayed it: the host itself is slow"
+    assert verdict.held_back_by == "no cap explains it: the host itself is slow"
+
+
+def test_an_emulated_disk_that_nothing_delayed_is_beyond_this_machine() -> None:
+    owed = rate(ASYNC_4K, 20000, "disk 20000 IOPS")
+    seen = telemetry(shown({"disk 0": 0}), shown({"disk 0": 0}), ASYNC_4K)
+    verdict = judge(measured(ASYNC_4K, 3063), owed, seen, None)
+    assert verdict.outcome is Outcome.BEYOND_MACHINE
+    assert "no limit delayed it, this machine did" in str(verdict)
+
+
+def test_an_injected_fault_is_named() -> None:
+    owed = rate(ASYNC_4K, 20000, "disk 20000 IOPS")
+    broken = shown({}).model_copy(update={"faults": [{"kind": "slow", "permille": 10_000}]})
+    verdict = judge(measured(ASYNC_4K, 3063), owed, telemetry(shown({}), broken, ASYNC_4K), None)
+    assert verdict.held_back_by == "a fault is injected: slow"
 
 
 def test_the_limit_that_delayed_most_is_named() -> None:

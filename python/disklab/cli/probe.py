@@ -9,8 +9,8 @@ import typer
 
 from disklab.cli.completion import disk_names, vm_names
 from disklab.errors import Problem, UserError
-from disklab.probe.command import probe_path
-from disklab.probe.known import Disk, attached, parse_caching
+from disklab.probe.command import probe_emulated, probe_path
+from disklab.probe.known import Disk, parse_caching
 from disklab.probe.request import Output, Request, plan_of
 
 Caching = Annotated[
@@ -80,12 +80,15 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     output = Output(json, out, chart)
     disks = named_disks(disk, vm, caching or [])
     if path is None:
-        raise missing_target()
+        if not disks:
+            raise missing_target()
+        probe_emulated(disks, plan_of(request), output)
+        return
     if len(disks) > 1:
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
-    known = attached(disks[0]) if disks else None
-    probe_path(path, plan_of(request), output, known=known, destroy_data=destroy_data)
+    promised = disks[0] if disks else None
+    probe_path(path, plan_of(request), output, disk=promised, destroy_data=destroy_data)
 
 
 def missing_target() -> UserError:

@@ -27,9 +27,9 @@ def check_chart_path(path: Path) -> None:
         raise UserError(Problem("--chart", str(path), rule, f"make {path.parent} first"))
 
 
-def write_chart(results: Sequence[CellResult], path: Path) -> None:
+def write_chart(results: Sequence[CellResult], path: Path, title: str = "") -> None:
     """Write the chart; needs no network, neither now nor when it is looked at."""
-    chart = draw(results)
+    chart = draw(results, title)
     if path.suffix.lower() == ".html":
         chart.save(path, format="html", inline=True)
     elif path.suffix.lower() == ".png":
@@ -38,7 +38,7 @@ def write_chart(results: Sequence[CellResult], path: Path) -> None:
         chart.save(path, format="svg")
 
 
-def draw(results: Sequence[CellResult]) -> Any:
+def draw(results: Sequence[CellResult], title: str = "") -> Any:
     """Return the chart: a panel of curves for each depth-1 cell, bars for the others."""
     panels = []
     depth_one = [r for r in results if r.cell.profile is Profile.SYNC]
@@ -47,7 +47,7 @@ def draw(results: Sequence[CellResult]) -> Any:
     loaded = [r for r in results if r.cell.profile is Profile.ASYNC]
     if loaded:
         panels.append(alt.hconcat(rate_bars(loaded, "IOPS"), rate_bars(loaded, "MB/s")))
-    return alt.vconcat(*panels).resolve_scale(color="shared")
+    return alt.vconcat(*panels, title=title).resolve_scale(color="shared")
 
 
 def curves(results: Sequence[CellResult]) -> Any:

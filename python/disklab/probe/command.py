@@ -1,9 +1,9 @@
-"""`disklab probe`: from the command line's words to a report."""
+"""`disklab probe`: from what is to be probed to a report."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -11,60 +11,94 @@ from types import FrameType
 from rich.console import Console
 
 from disklab.errors import Problem, UserError
-from disklab.probe import fio, target
+from disklab.probe import fio
 from disklab.probe.cells import Plan
 from disklab.probe.charts import check_chart_path
 from disklab.probe.console import ProgressView
-from disklab.probe.promise import Attached
+from disklab.probe.emulated import ATTACH_S, known_of, made_for_probe, owner
+from disklab.probe.known import Disk, placed, resolved
 from disklab.probe.report import show_results
 from disklab.probe.request import Output
-from disklab.probe.run import Event, Known, Listener, Subject, expected_fill_s, probe, runnable
+from disklab.probe.run import (
+    CellResult,
+    Event,
+    Known,
+    Listener,
+    StepStarted,
+    Subject,
+    expected_fill_s,
+    probe,
+    runnable,
+)
 from disklab.probe.store import recorder
+from disklab.probe.target import open_region
+
+NAMES = {"None": "no caching", "ReadOnly": "ReadOnly", "ReadWrite": "ReadWrite"}
 
 
 def probe_path(
-    path: Path,
-    plan: Plan,
-    output: Output,
-    *,
-    known: Attached | None = None,
-    destroy_data: bool = False,
+    path: Path, plan: Plan, output: Output, *, disk: Disk | None = None, destroy_data: bool = False
 ) -> None:
     """Probe a directory, file or device, hold it against what is known of it, and report."""
+    program = checked(plan, output)
+    target = owner(path)
+    known = Known(placed(disk)) if disk else None
+    if target is not None:
+        known = known_of(target)  # what the emulator does says more than what it should be
+    ours = target is not None
+    with interruptible(), open_region(path, plan, ours=ours, destroy_data=destroy_data) as region:
+        subject = Subject(region.shown, region, known)
+        check_cells_remain(plan, subject)
+        with listening(output, expected_s(plan, 1, attached=False)) as tell:
+            results = probe(program, subject, plan, tell)
+    show_results(results, output)
+
+
+def probe_emulated(disks: Sequence[Disk], plan: Plan, output: Output) -> None:
+    """Make each disk, probe it, remove it; report all side by side."""
+    program = checked(plan, output)
+    for disk in disks:
+        resolved(disk)  # every wrong wish is told before the first disk is made
+    results: list[CellResult] = []
+    with interruptible(), listening(output, expected_s(plan, len(disks))) as tell:
+        for disk in disks:
+            # Disks of one probe differ in their caching alone.
+            name = disk.disks if len(disks) == 1 else NAMES[disk.caching]
+            tell(StepStarted(name, "attaching an emulated disk", ATTACH_S))
+            with made_for_probe(disk, name, plan) as subject:
+                results += probe(program, subject, plan, tell)
+    vm = f" on {disks[0].vm}" if disks[0].vm else ""
+    show_results(results, output, f"{disks[0].disks}{vm}, emulated")
+
+
+def checked(plan: Plan, output: Output) -> Path:
+    """Return fio's path once everything is there that the probe will need."""
     program = fio.find_fio(plan.engine)
     fio.check_memory(plan)
     if output.chart is not None:
         check_chart_path(output.chart)
+    return program
+
+
+def expected_s(plan: Plan, subjects: int, *, attached: bool = True) -> float:
+    """Return how long the probe of so many subjects should take."""
+    each_s = len(plan.cells) * plan.duration_s + expected_fill_s(plan)
+    return subjects * (each_s + (ATTACH_S if attached else 0.0))
+
+
+@contextmanager
+def listening(output: Output, seconds: float, experiment: str | None = None) -> Iterator[Listener]:
+    """Yield a listener that shows the progress and writes finished cells where they were wished."""
     with (
-        terminated_as_interrupt(),
-        target.open_region(path, plan, ours=False, destroy_data=destroy_data) as region,
+        recorder(output, experiment) as record,
+        ProgressView(Console(stderr=True), seconds) as view,
     ):
-        subject = Subject(region.shown, region, Known(known) if known else None)
-        check_cells_remain(plan, subject)
-        expected_s = expected_time_s([subject], plan)
-        with recorder(output) as record, ProgressView(Console(stderr=True), expected_s) as view:
-            results = probe(program, subject, plan, each(view, record))
-    show_results(results, output)
 
+        def tell(event: Event) -> None:
+            view(event)
+            record(event)
 
-def each(*listeners: Listener) -> Listener:
-    """Return a listener that passes every event on to all of them, in order."""
-
-    def tell(event: Event) -> None:
-        for listener in listeners:
-            listener(event)
-
-    return tell
-
-
-def expected_time_s(subjects: list[Subject], plan: Plan) -> float:
-    """Return how long the probe of all subjects should take."""
-    total_s = 0.0
-    for subject in subjects:
-        fitted = runnable(plan, subject.region)
-        total_s += len(fitted.cells) * fitted.duration_s
-        total_s += expected_fill_s(fitted) if subject.region.writable else 0.0
-    return total_s
+        yield tell
 
 
 def check_cells_remain(plan: Plan, subject: Subject) -> None:
@@ -76,7 +110,7 @@ def check_cells_remain(plan: Plan, subject: Subject) -> None:
 
 
 @contextmanager
-def terminated_as_interrupt() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let SIGTERM end the probe as Ctrl-C does, so that everything is cleaned up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

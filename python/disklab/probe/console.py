@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from disklab.probe import wording
-from disklab.probe.cells import format_size
-from disklab.probe.run import CellEnded, CellResult, CellStarted, Event, FillStarted, StepProgress
+from disklab.probe.run import CellEnded, CellResult, Event, StepProgress, StepStarted
 
 
 class ProgressView:
@@ -51,14 +50,8 @@ class ProgressView:
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        if isinstance(event, FillStarted):
-            size = format_size(event.bytes_)
-            description = f"{event.subject}: writing {size} before reading it"
-            self.begin(description, event.expected_s)
-            if self.bar is None:
-                self.console.print(description, highlight=False, markup=False)
-        elif isinstance(event, CellStarted):
-            self.begin(f"{event.subject}: {event.cell.title}", event.expected_s)
+        if isinstance(event, StepStarted):
+            self.begin(f"{event.subject}: {event.what}", event.expected_s)
         elif isinstance(event, StepProgress):
             # A step that outlasts its guess waits at its end; it never takes from the next.
             self.advance(min(event.elapsed_s, self.step_s))
@@ -69,7 +62,9 @@ class ProgressView:
         """Close the step before and open the next."""
         self.done_s += self.step_s
         self.step_s = expected_s
-        if self.bar is not None and self.task is not None:
+        if self.bar is None or self.task is None:
+            self.console.print(description, highlight=False, markup=False)
+        else:
             self.bar.update(self.task, description=description)
         self.advance(0.0)
 
@@ -86,7 +81,7 @@ def line(result: CellResult) -> str:
     measured = result.measurement
     percentiles = measured.latency.percentiles_ns
     return (
-        f"  {result.cell.title}: {wording.iops(measured.iops)} IOPS, "
+        f"  {wording.iops(measured.iops)} IOPS, "
         f"{wording.mb_per_s(measured.bytes_per_s)} MB/s, p50 {wording.duration(percentiles[50])}, "
         f"p99 {wording.duration(percentiles[99])}"
     )

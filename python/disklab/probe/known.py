@@ -14,7 +14,7 @@ from disklab.catalog import (
     resolve,
 )
 from disklab.errors import Problem, UserError
-from disklab.probe.promise import Attached
+from disklab.probe.promise import Placement
 
 OPTIONS = Places(disks="--disk", vm="--vm", caching="--caching")
 
@@ -53,7 +53,7 @@ def resolved(disk: Disk) -> Resolution:
     return resolve(catalog, HostRequest(vm=disk.vm), request, places=disk.places)
 
 
-def attached(disk: Disk) -> Attached:
+def placed(disk: Disk) -> Placement:
     """Return the disk with its host, as the promise needs them."""
     found = resolved(disk)
-    return Attached(found.host, found.volume)
+    return Placement(found.host, found.volume)

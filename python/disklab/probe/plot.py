@@ -46,7 +46,7 @@ def percentile_curves(curves: Mapping[str, Mapping[float, float]]) -> list[Text]
         lines.append(line)
     labels = "".join(f"{'' if p in UNLABELLED else format(p, 'g'):<{COLUMN}}" for p in PERCENTILES)
     lines.append(Text(f"{'percentile':>{LABEL + 1}} {labels.rstrip():<{COLUMN * 16}}99.99"))
-    return [*lines, legend(curves)]
+    return [*lines, *legend(curves)]
 
 
 def place(row: list[tuple[str, str]], column: int, mark: tuple[str, str]) -> None:
@@ -57,12 +57,21 @@ def place(row: list[tuple[str, str]], column: int, mark: tuple[str, str]) -> Non
             return
 
 
-def legend(names: Mapping[str, object]) -> Text:
-    """Return which mark is which curve."""
-    line = Text(" " * (LABEL + 2))
-    for number, name in enumerate(names):
-        line.append(f"{MARKS[number % len(MARKS)]} {name}   ", STYLES[number % len(STYLES)])
-    return line
+def legend(names: Mapping[str, object]) -> list[Text]:
+    """Return which mark is which curve, two on a line."""
+    entries = [
+        Text(f"{MARKS[number % len(MARKS)]} {name}", STYLES[number % len(STYLES)])
+        for number, name in enumerate(names)
+    ]
+    width = max(len(entry) for entry in entries) + 4
+    lines = []
+    for first in range(0, len(entries), 2):
+        line = Text(" " * (LABEL + 2))
+        for entry in entries[first : first + 2]:
+            entry.pad_right(width - len(entry))
+            line.append_text(entry)
+        lines.append(line)
+    return lines
 
 
 BAR = 48

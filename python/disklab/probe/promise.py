@@ -78,7 +78,7 @@ UNHINDERED_RATIO = 1.25
 
 
 @dataclass(frozen=True)
-class Attached:
+class Placement:
     """A volume and the host that it is attached to: the two parts of a host profile."""
 
     host: HostProfile
@@ -97,11 +97,11 @@ class State:
     """Into how many I/Os the kernel split each one before it reached the disk."""
 
 
-def promise(attached: Attached, cell: Cell, plan: Plan, state: State) -> Promise:
+def promise(placed: Placement, cell: Cell, plan: Plan, state: State) -> Promise:
     """Return what the volume owes in `cell`."""
-    hits = assumed_hits(attached.volume, cell, state.hit_ratio)
-    caps = caps_of(attached, cell, plan, replace(state, hit_ratio=hits))
-    quantiles = service_times(attached, cell, hits)
+    hits = assumed_hits(placed.volume, cell, state.hit_ratio)
+    caps = caps_of(placed, cell, plan, replace(state, hit_ratio=hits))
+    quantiles = service_times(placed, cell, hits)
     mean_ns = mean(quantiles)
     unhindered = cell.load.outstanding / (mean_ns / 1e9) if mean_ns > 0 else float("inf")
     tightest = min(caps, key=lambda cap: cap.iops, default=None)
@@ -132,9 +132,9 @@ def assumed_hits(volume: VolumeProfile, cell: Cell, observed: float | None) -> f
     return 1.0 if observed is None else observed
 
 
-def caps_of(attached: Attached, cell: Cell, plan: Plan, state: State) -> list[Cap]:
+def caps_of(placed: Placement, cell: Cell, plan: Plan, state: State) -> list[Cap]:
     """Return every cap on the cell's path with the share of I/Os that pay it."""
-    host, volume = attached.host, attached.volume
+    host, volume = placed.host, placed.volume
     medium = volume.disks[0].medium
     misses = 1.0 - (state.hit_ratio or 0.0)
     pays_cached = 1.0 if volume.caching != "None" or medium == "temp" else 0.0
@@ -190,10 +190,10 @@ def striped(cap: Cap, volume: VolumeProfile, limit: Limit, cell: Cell) -> Cap:
     return replace(cap, place="disk", per_s=cap.per_s * disks, units_per_io=pieces * per_piece)
 
 
-def service_times(attached: Attached, cell: Cell, hits: float | None) -> Quantiles:
+def service_times(placed: Placement, cell: Cell, hits: float | None) -> Quantiles:
     """Return the quantiles of the cell's service time: the cache's, the disk's or their mixture."""
-    disk = points(side(attached.volume.disks[0].latency, cell), cell.block_bytes)
-    cache = attached.host.cache
+    disk = points(side(placed.volume.disks[0].latency, cell), cell.block_bytes)
+    cache = placed.host.cache
     if hits is None or cache is None:
         return disk
     return mixture(points(side(cache.latency, cell), cell.block_bytes), disk, hits)

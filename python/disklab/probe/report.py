@@ -23,19 +23,19 @@ def console() -> Console:
     return made if made.is_terminal else Console(width=PLAIN_WIDTH)
 
 
-def show_results(results: Sequence[CellResult], output: Output) -> None:
+def show_results(results: Sequence[CellResult], output: Output, title: str | None = None) -> None:
     """Show the results, unless JSON lines have told them, and write the chart when asked."""
     if not output.json:
-        show(results, console())
+        show(results, console(), title)
     if output.chart is not None:
-        write_chart(results, output.chart)
+        write_chart(results, output.chart, title or "")
         Console(stderr=True).print(f"chart: {output.chart}", highlight=False, soft_wrap=True)
 
 
-def show(results: Sequence[CellResult], out: Console) -> None:
+def show(results: Sequence[CellResult], out: Console, title: str | None = None) -> None:
     """Print the table, the curves of the smallest block, the rates, and the verdict in a line."""
     subjects = list(dict.fromkeys(result.subject for result in results))
-    out.print(Text(" and ".join(subjects), style="bold"))
+    out.print(Text(title or " and ".join(subjects), style="bold"))
     out.print(tables.results_table(results))
     for block in curve_blocks(results):
         out.print(*block, sep="\n", highlight=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from disklab.engine.messages import Envelope, View
 from disklab.probe import verdict
-from disklab.probe.cells import Cell, Plan
+from disklab.probe.cells import Cell, Plan, format_size
 from disklab.probe.fio import Job, Measurement
-from disklab.probe.promise import Attached, Promise, State, promise
+from disklab.probe.promise import Placement, Promise, State, promise
 from disklab.probe.target import Region
 from disklab.probe.verdict import Telemetry, Verdict
 
@@ -22,7 +22,7 @@ Show = Callable[[], View]
 class Known:
     """What is known of the disk behind a region: its profile, and its counters when it is ours."""
 
-    attached: Attached
+    placed: Placement
     show: Show | None = None
     envelope: Envelope | None = None
 
@@ -57,20 +57,11 @@ class CellResult:
 
 
 @dataclass(frozen=True)
-class FillStarted:
-    """The region is being written."""
+class StepStarted:
+    """Something that takes time has begun: an attach, the fill, a cell."""
 
     subject: str
-    bytes_: int
-    expected_s: float
-
-
-@dataclass(frozen=True)
-class CellStarted:
-    """A cell has begun."""
-
-    subject: str
-    cell: Cell
+    what: str
     expected_s: float
 
 
@@ -88,7 +79,7 @@ class CellEnded:
     result: CellResult
 
 
-Event = FillStarted | CellStarted | StepProgress | CellEnded
+Event = StepStarted | StepProgress | CellEnded
 Listener = Callable[[Event], None]
 
 # Only the progress bar uses it: a P30's promise, when the disk is unknown.
@@ -112,11 +103,12 @@ def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[
     region = subject.region
     job = Job(program, region.path, region.writable, plan)
     if region.writable:
-        tell(FillStarted(subject.name, region.size_bytes, expected_fill_s(plan)))
+        what = f"writing {format_size(region.size_bytes)} before reading it"
+        tell(StepStarted(subject.name, what, expected_fill_s(plan)))
         job.fill(lambda elapsed_s: tell(StepProgress(elapsed_s)))
     results = []
     for cell in plan.cells:
-        tell(CellStarted(subject.name, cell, plan.duration_s))
+        tell(StepStarted(subject.name, cell.title, plan.duration_s))
         result = probe_cell(job, subject, cell, tell)
         tell(CellEnded(result))
         results.append(result)
@@ -132,15 +124,15 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
         return CellResult(subject.name, region.condition, measured)
     seen = verdict.telemetry(before, known.show(), cell) if before and known.show else None
     # `disk set` may have changed the disk since the last cell: what counts is how it was now.
-    attached = known.attached
+    placed = known.placed
     if before:
-        attached = replace(attached, volume=before.profile)
+        placed = replace(placed, volume=before.profile)
     state = State(
         hit_ratio=seen.hit_ratio if seen else None,
         credits_left=credits_left(before) if before else {},
         pieces=seen.pieces if seen else 1.0,
     )
-    owed = promise(attached, cell, job.plan, state)
+    owed = promise(placed, cell, job.plan, state)
     return CellResult(
         subject=subject.name,
         condition=region.condition,

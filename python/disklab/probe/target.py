@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.errors import Problem, UserError
+from disklab.hosts.filesystem import content
 from disklab.probe.cells import MIB, Plan, format_size
 
 # Beyond the region itself: what a file system needs for its own blocks while the file grows.
@@ -141,7 +141,7 @@ def open_device(path: Path, plan: Plan, *, ours: bool, destroy_data: bool) -> Re
         rule = "the device is mounted or in use, and writes to it would corrupt what is there"
         way_out = "name its mount point, where the probe makes a file of its own, or unmount it"
         raise UserError(Problem(place, str(path), rule, way_out))
-    found = signature(path)
+    found = content(path)
     if found and not destroy_data:
         way_out = "name its mount point, or give --destroy-data to overwrite it"
         raise UserError(Problem(place, str(path), f"holds {found}", way_out))
@@ -174,16 +174,3 @@ def in_use(path: Path) -> bool:
     except OSError:
         return True
     return False
-
-
-def signature(path: Path) -> str | None:
-    """Return what `blkid` finds on the device, such as `ext4`; None when it finds nothing."""
-    command = ["blkid", "--probe", "--output", "value", "--match-tag", "TYPE", str(path)]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return "what blkid could not tell"
-    # blkid answers 2 for "nothing found", but also, with a complaint, for "could not look".
-    if found.returncode == 2 and not found.stderr.strip():
-        return None
-    return found.stdout.strip() or "what blkid could not tell"

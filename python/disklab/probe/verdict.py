@@ -63,6 +63,8 @@ class Telemetry:
     late_replies: int
     lateness_p99_ns: int
     """Since the volume was attached, not only during the cell."""
+    faults: tuple[str, ...] = ()
+    """Kinds of the faults that were injected and not mended."""
 
     @property
     def late_ratio(self) -> float:
@@ -83,6 +85,7 @@ def telemetry(before: View, after: View, cell: Cell) -> Telemetry:
         replies=after.emulator.replies - before.emulator.replies,
         late_replies=after.emulator.late_replies - before.emulator.late_replies,
         lateness_p99_ns=after.emulator.lateness_ns.p99,
+        faults=tuple(str(fault.get("kind", fault)) for fault in after.faults),
     )
 
 
@@ -141,7 +144,7 @@ class Verdict:
     def short(self) -> str:
         """The verdict in two or three words, without the reason."""
         if self.outcome in (Outcome.NOT_JUDGED, Outcome.BEYOND_MACHINE):
-            return self.outcome.value
+            return str(self.outcome.value)
         if self.outcome is Outcome.MET:
             return f"met ({self.deviation_ratio:+.0%})"
         # Beyond twice the promise a factor reads better than a percentage.
@@ -179,8 +182,11 @@ def judge(
         wall = envelope_wall(measured.cell, owed, envelope)
         if wall is not None:
             outcome, reason = Outcome.BEYOND_MACHINE, wall
+        elif reason is None and seen is None:
+            reason = "no cap explains it: the host itself is slow"
         elif reason is None:
-            reason = "no limit of the profile delayed it: the host itself is slow"
+            # An emulated disk cannot be slower than its model unless this machine is.
+            outcome, reason = Outcome.BEYOND_MACHINE, own_overhead(seen)
     return Verdict(outcome, verdict.quantity, verdict.measured, verdict.promised, reason)
 
 
@@ -215,12 +221,22 @@ def slow_percentile(measured: Measurement, owed: Promise) -> Verdict | None:
 
 
 def throttled_by(measured: Measurement, seen: Telemetry | None) -> str | None:
-    """Return which limit delayed the I/Os and its share of all waiting; None if hardly any did."""
+    """Return which fault or limit delayed the I/Os; None when hardly anything did."""
+    if seen is not None and seen.faults:
+        return f"a fault is injected: {', '.join(seen.faults)}"
     total_ns = sum(wait.delayed_ns for wait in seen.waits) if seen else 0
     in_flight_ns = measured.ios * measured.latency.mean_ns
     if seen is None or total_ns < in_flight_ns * THROTTLED_RATIO:
         return None
     return f"throttled by {seen.waits[0].limit}"
+
+
+def own_overhead(seen: Telemetry) -> str:
+    """Return what this machine added to an emulated disk that no limit delayed."""
+    return (
+        f"no limit delayed it, this machine did: {seen.late_ratio:.0%} of the replies were late, "
+        f"the rest is the way through kernel and emulator"
+    )
 
 
 def envelope_wall(cell: Cell, owed: Promise, envelope: Envelope | None) -> str | None:

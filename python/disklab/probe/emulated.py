@@ -1,0 +1,128 @@
+"""Emulated disks under the probe: made for it and removed again, or found under a path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+from disklab.catalog import HostRequest, VolumeRequest, find_vm, host_profile, load_catalog
+from disklab.catalog.resolve import Places as Words
+from disklab.engine import Control
+from disklab.errors import Problem, UserError
+from disklab.hosts import attach as attaching
+from disklab.hosts import running
+from disklab.hosts.attach import AttachRequest
+from disklab.hosts.filesystem import Filesystem
+from disklab.hosts.ownership import our_devices
+from disklab.hosts.places import HostRecord, Places
+from disklab.hosts.running import Target
+from disklab.probe.cells import GIB, MIB, Plan
+from disklab.probe.known import Disk, resolved
+from disklab.probe.promise import Placement
+from disklab.probe.run import Known, Subject
+from disklab.probe.target import SPARE_BYTES, open_region
+
+VOLUME = "probe"
+# Only the progress bar uses it: the engine measures the machine at start.
+ATTACH_S = 5.0
+# A file system of its own beside the region: the journals of ext4 and xfs at these sizes, their
+# inode tables, and the blocks that are reserved for root.
+FILESYSTEM_SPARE_BYTES = GIB
+
+
+def owner(path: Path) -> Target | None:
+    """Return our volume that a path is or lies on, proved by the loop device's backing file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # whoever opens the path tells why
+    number = status.st_rdev if path.is_block_device() else status.st_dev
+    places = Places.usual()
+    for device in our_devices(places):
+        if device.path.stat().st_rdev == number:
+            return Target(places.host(device.host), device.volume)
+    return None
+
+
+def known_of(target: Target) -> Known:
+    """Return what is known of an emulated volume: its profile, counters and envelope."""
+    record = target.host.host_record() or HostRecord()
+    catalog = load_catalog()
+    request = HostRequest(record.vm, record.host_cache_bytes, Fraction(record.scale))
+    host = host_profile(catalog, find_vm(catalog, record.vm, Words()), request)
+    with Control(target.host.socket) as control:
+        envelope = control.hello().envelope
+    view = running.show(target)
+    return Known(Placement(host, view.profile), lambda: running.show(target), envelope)
+
+
+@contextmanager
+def made_for_probe(
+    disk: Disk, name: str, plan: Plan, filesystem: Filesystem | None = None
+) -> Iterator[Subject]:
+    """Yield an emulated disk that exists as long as the block; with `filesystem`, a file on it.
+
+    It lives on a host of its own, so that nothing else pays from its VM's budgets.
+    """
+    places = Places.usual()
+    check_space(places.data, plan)
+    host = f"probe-{os.getpid()}"
+    with ExitStack() as undo:
+        mount_point = None
+        if filesystem is not None:
+            mount_point = Path(tempfile.mkdtemp(prefix="disklab-probe-"))
+            undo.callback(mount_point.rmdir)
+        request = AttachRequest(
+            volume=VolumeRequest(
+                disks=disk.disks,
+                name=VOLUME,
+                caching=disk.caching,
+                size_bytes=shortened(disk, plan) if filesystem else None,
+            ),
+            host=host,
+            vm=disk.vm,
+            filesystem=filesystem,
+            mount_point=mount_point,
+        )
+        attached = attaching.attach(load_catalog(), request, places)
+        target = Target(places.host(host), VOLUME)
+        undo.callback(remove, target, places)
+        path = mount_point or Path(attached.device)
+        with open_region(path, plan, ours=True, destroy_data=False) as region:
+            yield Subject(name, region, known_of(target))
+
+
+def shortened(disk: Disk, plan: Plan) -> int | None:
+    """Return the size of a device that just holds the region and a file system.
+
+    mkfs writes its structures at the speed of the emulated disk, in proportion to the size.
+    """
+    wanted = plan.size_bytes + FILESYSTEM_SPARE_BYTES
+    return wanted if resolved(disk).volume.size_bytes > wanted else None
+
+
+def remove(target: Target, places: Places) -> None:
+    """Detach and delete; a second Ctrl-C waits until that is done."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        running.detach(target, places, delete_data=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def check_space(folder: Path, plan: Plan) -> None:
+    """Refuse a probe whose backing file would not fit."""
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    needed = plan.size_bytes + SPARE_BYTES
+    if free < needed:
+        rule = f"{folder} has {free // MIB} MiB free, the emulated disk needs {needed // MIB} MiB"
+        way_out = "give a smaller --size, or set DISKLAB_DATA_DIR"
+        raise UserError(Problem("--size", f"{plan.size_bytes // MIB} MiB", rule, way_out))
