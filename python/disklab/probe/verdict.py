@@ -182,11 +182,11 @@ def judge(
         wall = envelope_wall(measured.cell, owed, envelope)
         if wall is not None:
             outcome, reason = Outcome.BEYOND_MACHINE, wall
-        elif reason is None and seen is None:
-            reason = "no cap explains it: the host itself is slow"
-        elif reason is None:
+        elif reason is None and seen is not None:
             # An emulated disk cannot be slower than its model unless this machine is.
             outcome, reason = Outcome.BEYOND_MACHINE, own_overhead(seen)
+        elif reason is None:
+            reason = "no cap explains it: the host itself is slow"
     return Verdict(outcome, verdict.quantity, verdict.measured, verdict.promised, reason)
 
 
