@@ -176,6 +176,16 @@ pub fn existing(run: &Path, name: &str) -> Result<PathBuf, EmulatorError> {
     })
 }
 
+/// The names of the volumes with a record in a host's directory.
+pub fn recorded_volumes(host: &Path) -> Vec<String> {
+    let entries = fs::read_dir(host.join("volumes")).into_iter().flatten();
+    let name = |entry: io::Result<fs::DirEntry>| {
+        let file = entry.ok()?.file_name().into_string().ok()?;
+        file.strip_suffix(".json").map(str::to_owned)
+    };
+    entries.filter_map(name).collect()
+}
+
 fn lock(host: &Path, name: &str) -> Result<File, EmulatorError> {
     let path = host.join("lock");
     let lock = OpenOptions::new()

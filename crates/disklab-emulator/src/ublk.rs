@@ -42,7 +42,7 @@ pub fn present() -> bool {
 pub fn open(host_directory: &Path) -> Result<(UblkTransport, UblkDevices), EmulatorError> {
     let devices = UblkDevices {
         opened: Opened::default(),
-        mark: ownership::mark(host_directory),
+        host_directory: host_directory.to_owned(),
     };
     devices.probe()?;
     Ok((UblkTransport::new(devices.opened.clone()), devices))
@@ -68,7 +68,7 @@ fn refused(error: &ControlError) -> EmulatorError {
 /// The control side of a host's devices.
 pub struct UblkDevices {
     opened: Opened,
-    mark: u64,
+    host_directory: PathBuf,
 }
 
 impl UblkDevices {
@@ -97,9 +97,10 @@ impl UblkDevices {
         block_bytes: u32,
     ) -> Result<AddedDevice, EmulatorError> {
         let mut control = open_control()?;
+        let mark = ownership::mark(&self.host_directory, volume);
         let added = AddedDevice {
-            number: control.add(self.mark).map_err(|error| refused(&error))?,
-            mark: self.mark,
+            number: control.add(mark).map_err(|error| refused(&error))?,
+            mark,
             volume: volume.to_owned(),
             opened: self.opened.clone(),
             started: false,

@@ -17,7 +17,7 @@ use crate::emulated::{Bench, EmulatedHost, wait_until};
 type Case = (&'static str, fn(&Bench) -> Check);
 
 /// Every case, the simple ones first.
-pub const ALL: [Case; 15] = [
+pub const ALL: [Case; 18] = [
     ("data_written_anywhere_are_read_back", data::round_trip),
     ("fio_verifies_what_it_wrote", data::fio_verifies),
     ("a_file_system_survives_detach", data::file_system),
@@ -25,6 +25,11 @@ pub const ALL: [Case; 15] = [
     ("discarded_blocks_read_as_zeros", data::discard),
     ("an_error_rate_is_eio_and_mends", faults::error_rate),
     ("a_stall_ends_with_recover", faults::stall),
+    (
+        "a_dead_host_is_eio_and_keeps_flushed_data",
+        faults::host_failure,
+    ),
+    ("the_machine_is_measured_at_start", faults::calibrated),
     ("two_volumes_keep_apart", data::two_volumes),
     ("detach_is_refused_while_in_use", faults::detach_in_use),
     ("data_survive_detach_and_restart", data::reattach),
@@ -38,6 +43,7 @@ pub const ALL: [Case; 15] = [
         ends::killed_under_file_system,
     ),
     ("a_hung_engine_means_eio", ends::hung),
+    ("a_device_is_provably_ours", ends::provably_ours),
     ("nothing_is_left_on_the_machine", ends::leftovers),
 ];
 

@@ -107,7 +107,12 @@ impl Bench {
 
     /// Starts an emulated host without volumes.
     pub fn start(&self) -> Result<EmulatedHost<'_>, Failure> {
-        EmulatedHost::start(self)
+        EmulatedHost::start(self, &["--no-calibrate"])
+    }
+
+    /// The same, after it has measured the machine.
+    pub fn start_calibrated(&self) -> Result<EmulatedHost<'_>, Failure> {
+        EmulatedHost::start(self, &[])
     }
 
     /// Removes what a killed host left, as `disklab clean` does: the devices that are provably this
@@ -138,12 +143,16 @@ impl Bench {
             !mounted
         })?;
         if self.transport == Transport::Ublk && self.host_directory().exists() {
-            let mut command = Command::new(&self.engine);
-            command.args(["remove-ublk", "--host", HOST, "--run-dir"]);
-            let removed = run(command.arg(self.directory.join("run")))?;
-            swept += removed.lines().count();
+            swept += self.engine_lists("remove-ublk")?.lines().count();
         }
         Ok(swept)
+    }
+
+    /// Runs one of the engine's commands about the ublk devices of the host.
+    pub fn engine_lists(&self, command: &str) -> Result<String, Failure> {
+        let mut engine = Command::new(&self.engine);
+        engine.args([command, "--host", HOST, "--run-dir"]);
+        run(engine.arg(self.directory.join("run")))
     }
 }
 
@@ -226,7 +235,7 @@ pub struct EmulatedHost<'bench> {
 }
 
 impl<'bench> EmulatedHost<'bench> {
-    fn start(bench: &'bench Bench) -> Result<EmulatedHost<'bench>, Failure> {
+    fn start(bench: &'bench Bench, options: &[&str]) -> Result<EmulatedHost<'bench>, Failure> {
         let profile = HostProfile {
             version: PROFILE_VERSION,
             name: "conformance VM".to_owned(),
@@ -237,7 +246,8 @@ impl<'bench> EmulatedHost<'bench> {
             volumes: Vec::new(),
         };
         let mut engine = Command::new(&bench.engine)
-            .args(["emulate", "--host", HOST, "--no-calibrate"])
+            .args(["emulate", "--host", HOST])
+            .args(options)
             .args(["--transport", bench.transport.name()])
             .arg("--run-dir")
             .arg(bench.directory.join("run"))

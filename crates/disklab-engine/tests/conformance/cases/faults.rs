@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use disklab_disk::Fault;
+use serde_json::json;
 
 use crate::cases::{SIZE, read_in_background, serves, wait_for_held};
 use crate::disk::Disk;
@@ -80,4 +81,49 @@ pub fn detach_in_use(bench: &Bench) -> Check {
         "detach was refused after close: {answer}"
     );
     wait_until("the device is gone", || !serves(&device))
+}
+
+pub fn host_failure(bench: &Bench) -> Check {
+    let mut host = bench.start()?;
+    let (device, _) = host.attach("data", SIZE)?;
+    let disk = Disk::open(&device)?;
+    disk.write(0, &[7; 4096])?;
+    disk.flush()?;
+    host.fail("data", &Fault::HostFailure)?;
+    for (what, ended) in [
+        ("read", disk.read(0, 4096).map(drop)),
+        ("write", disk.write(0, &[8; 4096])),
+        ("flush", disk.flush()),
+    ] {
+        let error = ended
+            .err()
+            .ok_or(format!("a {what} succeeded on a dead host"))?;
+        ensure!(
+            error.raw_os_error() == Some(libc::EIO),
+            "a {what} on a dead host is {error}, not EIO"
+        );
+    }
+    host.fail("data", &Fault::Recover)?;
+    ensure!(
+        disk.read(0, 4096)? == [7; 4096],
+        "a network disk lost flushed data with the host"
+    );
+    Ok(())
+}
+
+pub fn calibrated(bench: &Bench) -> Check {
+    let mut host = bench.start_calibrated()?;
+    let hello = host.must(&json!({"op": "hello"}))?;
+    for part in ["p50_ns", "p99_ns", "iops", "bytes_per_s"] {
+        let measured = hello["envelope"][part].as_u64();
+        ensure!(measured > Some(0), "the envelope lacks its {part}: {hello}");
+    }
+    let answer = host.must(&json!({"op": "list"}))?;
+    ensure!(
+        answer["volumes"] == json!([]),
+        "the measuring left a volume: {answer}"
+    );
+    let (device, _) = host.attach("data", SIZE)?;
+    Disk::open(&device)?.write(0, &[1; 4096])?;
+    Ok(())
 }
