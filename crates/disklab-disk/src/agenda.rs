@@ -14,6 +14,8 @@ pub enum Event {
     DestageDue(u32),
     /// A destage write of a lane has reached its disk.
     Destaged(u32),
+    /// The cache has dirty room for writes that wait.
+    Room,
 }
 
 /// Events by time; of two at the same time the one with the lower kind and number comes first, so
@@ -33,6 +35,7 @@ impl Agenda {
             Event::Resume(volume) => (1, volume),
             Event::DestageDue(lane) => (2, lane),
             Event::Destaged(lane) => (3, lane),
+            Event::Room => (4, 0),
         };
         let low = kind << 32 | u64::from(number);
         self.heap
@@ -56,7 +59,8 @@ impl Agenda {
             0 => Event::Gate(number),
             1 => Event::Resume(number),
             2 => Event::DestageDue(number),
-            _ => Event::Destaged(number),
+            3 => Event::Destaged(number),
+            _ => Event::Room,
         };
         Some(((key >> 64) as u64, event))
     }

@@ -21,6 +21,7 @@ impl Host {
         let volumes = std::mem::take(&mut profile.volumes);
         let mut host = Host {
             clock: now,
+            moment: now,
             power: Power::On,
             volumes: Vec::new(),
             lanes: Vec::new(),

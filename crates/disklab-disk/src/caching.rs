@@ -228,7 +228,7 @@ impl Host {
     }
 
     /// Lets writes into the cache that waited for room.
-    fn admit_waiting(&mut self, at: u64, out: &mut Vec<Completion>) {
+    pub(crate) fn admit_waiting(&mut self, at: u64, out: &mut Vec<Completion>) {
         while let Some(cache) = &mut self.cache
             && let Some(part) = cache.waiting.front()
         {
@@ -245,8 +245,12 @@ impl Host {
 
     /// Releases the room that was promised to a part which has now arrived, or never will.
     pub(crate) fn give_back_room(&mut self, part: &Part) {
+        let now = self.moment;
         if let (Route::WriteBack, Some(cache)) = (part.route, &mut self.cache) {
             cache.promised -= sectors_of(part);
+            if !cache.waiting.is_empty() {
+                self.agenda.push(now, Event::Room);
+            }
         }
     }
 
@@ -337,6 +341,7 @@ impl Host {
             }
         }
         self.agenda.push(now, Event::Resume(volume));
+        self.agenda.push(now, Event::Room);
     }
 
     /// Follows a change of host caching.

@@ -20,12 +20,14 @@ impl Host {
         while self.agenda.next_at() <= self.clock {
             self.run_next(out);
         }
+        self.moment = self.clock;
     }
 
     fn run_next(&mut self, out: &mut Vec<Completion>) {
         let Some((at, event)) = self.agenda.pop() else {
             return;
         };
+        self.moment = at;
         match event {
             Event::Gate(gate) => self.open_gate(gate, at, out),
             Event::Resume(volume) => self.resume(volume, at, out),
@@ -34,6 +36,7 @@ impl Host {
                 self.destage(lane, at, out);
             }
             Event::Destaged(lane) => self.take_arrived(lane, at, out),
+            Event::Room => self.admit_waiting(at, out),
         }
     }
 
@@ -120,7 +123,8 @@ impl Host {
             step: 0,
             fails,
         };
-        let Some(stripe) = volume.stripe else {
+        // An empty I/O has no place in a stripe; it counts on the first disk.
+        let Some(stripe) = volume.stripe.filter(|_| io.len > 0) else {
             self.start_part(part, at, out);
             return;
         };
@@ -255,7 +259,7 @@ impl Host {
         if let Some(volume) = self.volume_mut(parent.volume) {
             volume.count(parent.op, parent.len, parent.failed, parent.at, now);
             if volume.draining {
-                self.agenda.push(now, Event::Resume(parent.volume));
+                self.agenda.push(self.moment, Event::Resume(parent.volume));
             }
         }
         out.push(completion(parent.tag, parent.at, parent.failed));

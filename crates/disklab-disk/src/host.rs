@@ -37,6 +37,8 @@ pub struct Host {
     pub(crate) profile: HostProfile,
     /// The latest time seen, in nanoseconds.
     pub(crate) clock: u64,
+    /// The time of what is happening: a due event's own time, which the clock may have passed.
+    pub(crate) moment: u64,
     pub(crate) power: Power,
     /// By [`VolumeId`]; detached ones are empty.
     pub(crate) volumes: Vec<Option<Box<Volume>>>,
