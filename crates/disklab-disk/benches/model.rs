@@ -1,0 +1,277 @@
+//! How many I/Os a second the model decides on one core.
+//!
+//! `cargo bench -p disklab-disk` prints I/Os per second ("Mitem/s"); `cargo test --benches` runs
+//! each case once over a small number of I/Os, so that none can rot.
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+
+use disklab_disk::profile::{
+    CacheProfile, Caching, DiskProfile, Distribution, HostProfile, Latency, Limit, Medium,
+    PROFILE_VERSION, Scope, Unit, VolumeProfile,
+};
+use disklab_disk::{Completion, Host, Io, Op, VolumeId};
+use disklab_units::{Bytes, Instant};
+
+fn main() {
+    divan::main();
+}
+
+const GIB: u64 = 1 << 30;
+
+/// I/Os of one sample: a tenth of a second of work, or nearly none in a test.
+fn ios() -> u64 {
+    let measures = std::env::args().any(|argument| argument == "--bench");
+    if measures { 1_000_000 } else { 1_000 }
+}
+
+fn limit(unit: Unit, per_s: u64, window_ns: u64) -> Limit {
+    Limit {
+        scope: Scope::All,
+        unit,
+        per_s,
+        io_unit_bytes: (unit == Unit::Ios).then_some(256 << 10),
+        window_ns,
+        burst: None,
+    }
+}
+
+/// A body and a tail, as the catalogue has them for a P30.
+fn latency(us: u64) -> Latency {
+    let points = [
+        (0, 50),
+        (10_000, 60),
+        (100_000, 80),
+        (500_000, 100),
+        (900_000, 130),
+    ];
+    let tail = [
+        (990_000, 230),
+        (999_000, 300),
+        (999_900, 480),
+        (1_000_000, 1_400),
+    ];
+    let all = points.into_iter().chain(tail);
+    let distribution = Distribution {
+        quantiles_ppm_ns: all.map(|(ppm, percent)| (ppm, us * percent * 10)).collect(),
+        per_kib_ns: 250,
+    };
+    Latency {
+        read: distribution.clone(),
+        write: distribution.clone(),
+        flush: distribution,
+    }
+}
+
+/// A P30 on a DS14_v2; `window_ns` for all limits.
+fn profile(disks: usize, caching: Caching, cache_gib: u64, window_ns: u64) -> HostProfile {
+    let disk = DiskProfile {
+        name: "azure/P30".to_owned(),
+        medium: Medium::Remote,
+        limits: vec![
+            limit(Unit::Ios, 5_000, window_ns),
+            limit(Unit::Bytes, 200_000_000, window_ns),
+        ],
+        latency: latency(3_300),
+    };
+    HostProfile {
+        version: PROFILE_VERSION,
+        name: "azure/Standard_DS14_v2".to_owned(),
+        seed: 1,
+        cached: vec![
+            limit(Unit::Ios, 64_000, window_ns),
+            limit(Unit::Bytes, 512 << 20, window_ns),
+        ],
+        uncached: vec![
+            limit(Unit::Ios, 51_200, window_ns),
+            limit(Unit::Bytes, 768_000_000, window_ns),
+        ],
+        cache: Some(CacheProfile {
+            capacity_bytes: cache_gib * GIB,
+            block_bytes: 64 << 10,
+            latency: latency(200),
+        }),
+        volumes: vec![VolumeProfile {
+            name: "data".to_owned(),
+            size_bytes: 1024 * GIB,
+            caching,
+            chunk_bytes: (disks > 1).then_some(64 << 10),
+            disks: vec![disk; disks],
+        }],
+    }
+}
+
+/// Where the I/Os go: places of `len` bytes below `span`, in an order without a pattern.
+#[derive(Clone, Copy)]
+struct Load {
+    op: Op,
+    len: u32,
+    span: u64,
+    /// Pause between two arrivals, in nanoseconds.
+    pause_ns: u64,
+}
+
+/// A host under an open load, from arrival to arrival.
+struct Driven {
+    host: Host,
+    now: u64,
+    count: u64,
+    out: Vec<Completion>,
+}
+
+impl Driven {
+    fn new(profile: HostProfile) -> Driven {
+        Driven {
+            host: Host::new(profile, Instant::EPOCH).unwrap_or_else(|refusal| panic!("{refusal}")),
+            now: 0,
+            count: 0,
+            out: Vec::with_capacity(1 << 16),
+        }
+    }
+
+    /// Submits I/Os and takes their decisions, at each event of the host as well.
+    fn run(&mut self, load: Load, ios: u64) {
+        let places = load.span / u64::from(load.len);
+        for _ in 0..ios {
+            self.count += 1;
+            self.now += load.pause_ns;
+            while let Some(next) = self.host.next_event()
+                && next.as_nanos() <= self.now
+            {
+                self.host.advance(next, &mut self.out);
+            }
+            let mixed = self.count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let place = ((u128::from(mixed) * u128::from(places)) >> 64) as u64;
+            let io = Io {
+                tag: self.count,
+                volume: VolumeId(0),
+                op: load.op,
+                offset: Bytes::new(place * u64::from(load.len)),
+                len: load.len,
+            };
+            self.host
+                .submit(Instant::from_nanos(self.now), io, &mut self.out);
+            if self.out.len() > 1 << 15 {
+                black_box(&self.out);
+                self.out.clear();
+            }
+        }
+        black_box(&self.out);
+        self.out.clear();
+    }
+}
+
+fn bench(bencher: Bencher, profile: &HostProfile, load: Load, prepare: impl Fn(&mut Driven)) {
+    let ios = ios();
+    bencher
+        .counter(ItemsCount::new(ios))
+        .with_inputs(|| {
+            let mut driven = Driven::new(profile.clone());
+            prepare(&mut driven);
+            driven
+        })
+        .bench_local_refs(|driven| driven.run(load, ios));
+}
+
+const MS: u64 = 1_000_000;
+
+/// One I/O in 250 us: 80 % of a P30.
+const BELOW: Load = Load {
+    op: Op::Read,
+    len: 4096,
+    span: 512 * GIB,
+    pause_ns: 250_000,
+};
+
+/// The case: >= 20 million a second.
+#[divan::bench(sample_count = 20)]
+fn p30_below_its_limits(bencher: Bencher) {
+    bench(
+        bencher,
+        &profile(1, Caching::None, 1, 50 * MS),
+        BELOW,
+        |_| (),
+    );
+}
+
+/// 64 I/Os always wait: each arrives as another is let through.
+#[divan::bench(sample_count = 20, args = ["continuous", "windows"])]
+fn p30_at_its_limits(bencher: Bencher, refill: &str) {
+    let window = if refill == "windows" { 50 * MS } else { 0 };
+    let saturated = Load {
+        pause_ns: 200_000,
+        ..BELOW
+    };
+    bench(
+        bencher,
+        &profile(1, Caching::None, 1, window),
+        saturated,
+        |driven| {
+            driven.run(
+                Load {
+                    pause_ns: 0,
+                    ..saturated
+                },
+                320,
+            );
+        },
+    );
+}
+
+/// The case: >= 5 million a second. 64 GiB of cache are a million blocks, whose index is
+/// larger than any L2.
+#[divan::bench(sample_count = 10, args = ["hits", "misses", "three hits in four"])]
+fn host_cache_reads(bencher: Bencher, what: &str) {
+    let cache_gib = if std::env::args().any(|argument| argument == "--bench") {
+        64
+    } else {
+        1
+    };
+    let span = match what {
+        "hits" => cache_gib * GIB,
+        "misses" => 1024 * GIB,
+        _ => cache_gib * GIB * 4 / 3,
+    };
+    let load = Load { span, ..BELOW };
+    bench(
+        bencher,
+        &profile(1, Caching::ReadOnly, cache_gib, 50 * MS),
+        load,
+        |driven| {
+            driven
+                .host
+                .warm(VolumeId(0), Bytes::ZERO, Bytes::from_gib(cache_gib));
+        },
+    );
+}
+
+/// Writes that the cache acknowledges and destages later.
+#[divan::bench(sample_count = 10)]
+fn host_cache_writes_back(bencher: Bencher) {
+    let load = Load {
+        op: Op::Write,
+        span: 64 * GIB,
+        ..BELOW
+    };
+    bench(
+        bencher,
+        &profile(1, Caching::ReadWrite, 64, 50 * MS),
+        load,
+        |_| (),
+    );
+}
+
+#[divan::bench(sample_count = 20, args = [4, 256])]
+fn stripe_of_four(bencher: Bencher, kib: u32) {
+    let load = Load {
+        len: kib << 10,
+        pause_ns: 2_000_000,
+        ..BELOW
+    };
+    bench(
+        bencher,
+        &profile(4, Caching::None, 1, 50 * MS),
+        load,
+        |_| (),
+    );
+}
