@@ -9,7 +9,7 @@ import typer
 
 from disklab.cli.completion import disk_names, vm_names
 from disklab.errors import Problem, UserError
-from disklab.probe.command import probe_emulated, probe_path
+from disklab.probe.command import Override, probe_emulated, probe_experiment, probe_path
 from disklab.probe.known import Disk, parse_caching
 from disklab.probe.request import Output, Request, plan_of
 
@@ -84,11 +84,35 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
             raise missing_target()
         probe_emulated(disks, plan_of(request), output)
         return
+    if path.suffix in (".yaml", ".yml"):
+        if disks:
+            rule = "an experiment names its own disks"
+            raise UserError(Problem("--disk", str(disk), rule, "leave --disk out"))
+        probe_experiment(path, override_of(request), output)
+        return
     if len(disks) > 1:
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
     probe_path(path, plan_of(request), output, disk=promised, destroy_data=destroy_data)
+
+
+def override_of(request: Request) -> Override:
+    """Return what the options change in an experiment; refuse those that its file decides."""
+    given = {"--profile": request.profile, "--rw": request.directions, "--bs": request.blocks}
+    problems = [
+        Problem(place, value, "the experiment's file decides it", "change it in the file")
+        for place, value in given.items()
+        if value not in (None, "both")
+    ]
+    if problems:
+        raise UserError(*[problem for problem in problems if problem.value])
+    plan = plan_of(request)
+    timed = request.duration is not None or request.quick
+    sized = request.size is not None or request.quick
+    return Override(
+        plan.duration_s if timed else None, plan.size_bytes if sized else None, plan.engine
+    )
 
 
 def missing_target() -> UserError:

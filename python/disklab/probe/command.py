@@ -5,19 +5,23 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
 from disklab.errors import Problem, UserError
-from disklab.probe import fio
+from disklab.probe import cells, fio
 from disklab.probe.cells import Plan
 from disklab.probe.charts import check_chart_path
+from disklab.probe.comparison import Compared
 from disklab.probe.console import ProgressView
 from disklab.probe.emulated import ATTACH_S, known_of, made_for_probe, owner
+from disklab.probe.experiment import DeviceExperiment, Trial, read_experiment
 from disklab.probe.known import Disk, placed, resolved
-from disklab.probe.report import show_results
+from disklab.probe.published import published
+from disklab.probe.report import show_comparison, show_results, write_chart_when_asked
 from disklab.probe.request import Output
 from disklab.probe.run import (
     CellResult,
@@ -69,6 +73,58 @@ def probe_emulated(disks: Sequence[Disk], plan: Plan, output: Output) -> None:
                 results += probe(program, subject, plan, tell)
     vm = f" on {disks[0].vm}" if disks[0].vm else ""
     show_results(results, output, f"{disks[0].disks}{vm}, emulated")
+
+
+@dataclass(frozen=True)
+class Override:
+    """What the command line changes in an experiment; None: as the file says."""
+
+    duration_s: float | None = None
+    size_bytes: int | None = None
+    engine: str = "libaio"
+
+
+def probe_experiment(file: Path, override: Override, output: Output) -> None:
+    """Probe every device of an experiment, each emulated, beside what was published of it."""
+    experiment = read_experiment(file)
+    devices = devices_of(experiment)
+    for trial in experiment.trials:
+        resolved(trial.disk)  # every wrong name is told before the first disk is made
+    plans = {name: plan_of_trials(trials, override) for name, trials in devices.items()}
+    longest = max(plans.values(), key=lambda plan: len(plan.cells) * plan.duration_s)
+    program = checked(longest, output)
+    compared = []
+    seconds = sum(expected_s(plan, 1) for plan in plans.values())
+    with interruptible(), listening(output, seconds, experiment.path.stem) as tell:
+        for name, trials in devices.items():
+            tell(StepStarted(name, "attaching and formatting an emulated disk", ATTACH_S))
+            disk, filesystem = trials[0].disk, trials[0].filesystem
+            with made_for_probe(disk, name, plans[name], filesystem) as subject:
+                results = probe(program, subject, plans[name], tell)
+                envelope = subject.known.envelope if subject.known else None
+            compared.append(Compared(name, results, published(disk), envelope))
+    if not output.json:
+        show_comparison(compared, experiment.title)
+    write_chart_when_asked([r for c in compared for r in c.results], output, experiment.title)
+
+
+def devices_of(experiment: DeviceExperiment) -> dict[str, list[Trial]]:
+    """Return the trials of each device: those that differ only in what fio does."""
+    devices: dict[str, list[Trial]] = {}
+    for trial in experiment.trials:
+        names = [level for factor, level in trial.levels.items() if "workload" not in factor]
+        devices.setdefault(", ".join(names) or experiment.title, []).append(trial)
+    return devices
+
+
+def plan_of_trials(trials: Sequence[Trial], override: Override) -> Plan:
+    """Return the plan that measures the trials of one device, in the order of the file."""
+    return Plan(
+        cells=tuple(trial.cell for trial in trials),
+        duration_s=override.duration_s or trials[0].duration_s,
+        size_bytes=override.size_bytes or cells.DEFAULT_SIZE_BYTES,
+        engine=override.engine,
+    )
 
 
 def checked(plan: Plan, output: Output) -> Path:

@@ -117,10 +117,4 @@ def renderables(all_compared: Sequence[Compared]) -> list[RenderableType]:
         shown.append(rates)
     shown.append(Text(f"published: {SOURCE}", style="dim"))
     shown += [Text(wall, style="magenta") for c in all_compared for wall in walls(c)]
-    shown += [
-        Text(f"{c.device}: {reason}", style="yellow")
-        for c in all_compared
-        for r in c.results
-        for reason in r.invalid
-    ]
     return shown

@@ -17,10 +17,9 @@ import yaml
 
 from disklab.catalog import Places
 from disklab.errors import Problem, UserError
+from disklab.hosts.filesystem import FILESYSTEMS, Filesystem
 from disklab.probe.cells import Cell, Direction, Profile, parse_block, parse_duration
 from disklab.probe.known import Disk, parse_caching
-
-FILESYSTEMS = ("ext4", "xfs")
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Trial:
 
     levels: Mapping[str, str]
     disk: Disk
-    filesystem: str
+    filesystem: Filesystem
     cell: Cell
     duration_s: float
 
@@ -264,12 +263,13 @@ def disk_of(reader: Reader, device: Located) -> Disk:
     )
 
 
-def filesystem_of(reader: Reader, device: Located) -> str:
+def filesystem_of(reader: Reader, device: Located) -> Filesystem:
     """Return the file system of a trial's volume."""
     key = "device.volume.filesystem"
     inner, volume = volume_keys(reader, device)
-    name = reader.text(inner, volume, key, FILESYSTEMS[0])
-    return reader.choice(name, key, inner.get("filesystem", volume), FILESYSTEMS)
+    name = reader.text(inner, volume, key, "ext4")
+    reader.choice(name, key, inner.get("filesystem", volume), FILESYSTEMS)
+    return "xfs" if name == "xfs" else "ext4"
 
 
 def cell_of(reader: Reader, workload: Located) -> Cell:

@@ -10,6 +10,7 @@ from rich.text import Text
 from disklab.probe import plot, tables, wording
 from disklab.probe.cells import Profile
 from disklab.probe.charts import write_chart
+from disklab.probe.comparison import Compared, renderables
 from disklab.probe.request import Output
 from disklab.probe.run import CellResult
 
@@ -27,9 +28,27 @@ def show_results(results: Sequence[CellResult], output: Output, title: str | Non
     """Show the results, unless JSON lines have told them, and write the chart when asked."""
     if not output.json:
         show(results, console(), title)
+    write_chart_when_asked(results, output, title or "")
+
+
+def write_chart_when_asked(results: Sequence[CellResult], output: Output, title: str) -> None:
+    """Write the chart of `--chart`."""
     if output.chart is not None:
-        write_chart(results, output.chart, title or "")
+        write_chart(results, output.chart, title)
         Console(stderr=True).print(f"chart: {output.chart}", highlight=False, soft_wrap=True)
+
+
+def show_comparison(compared: Sequence[Compared], title: str) -> None:
+    """Print our figures beside the published ones, and what stood in the way."""
+    out = console()
+    out.print(Text(title, style="bold"))
+    for part in renderables(compared):
+        out.print(part, highlight=False)
+    results = [result for one in compared for result in one.results]
+    out.print(Text("\nagainst the catalogue's promise", style="bold"))
+    out.print(tables.results_table(results))
+    out.print(*tables.reasons(results), sep="\n", highlight=False)
+    out.print(*tables.summary(results), sep="\n", highlight=False)
 
 
 def show(results: Sequence[CellResult], out: Console, title: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -96,30 +97,25 @@ def summary(results: Sequence[CellResult]) -> list[Text]:
     """Return one line for each subject whose disk is known: kept its promise, or falls short."""
     lines = []
     for subject in dict.fromkeys(result.subject for result in results):
-        judged = [
-            r
-            for r in results
-            if r.subject == subject
-            and r.verdict
-            and not r.invalid
-            and r.verdict.outcome is not Outcome.NOT_JUDGED
-        ]
-        short = [r for r in judged if r.verdict and r.verdict.outcome is Outcome.SHORT]
+        own = [r for r in results if r.subject == subject and r.verdict]
+        counts = Counter(standing(result) for result in own)
+        short = [r.cell.title for r in own if standing(r) == Outcome.SHORT.value]
         if short:
-            names = ", ".join(result.cell.title for result in short)
-            text = f"{subject} FALLS SHORT in {len(short)} of {len(judged)} cells: {names}"
+            text = f"{subject} FALLS SHORT in {len(short)} of {len(own)} cells: {', '.join(short)}"
             lines.append(Text(text, style="bold red"))
-        elif judged:
-            above = sum(1 for r in judged if r.verdict and r.verdict.outcome is Outcome.ABOVE)
-            beyond = sum(
-                1 for r in judged if r.verdict and r.verdict.outcome is Outcome.BEYOND_MACHINE
-            )
-            kept = len(judged) - above - beyond
-            text = f"{subject}: {kept} of {len(judged)} cells met"
-            text += f", {above} above" if above else ""
-            text += f", {beyond} beyond this machine" if beyond else ""
-            lines.append(Text(text, style="bold green" if kept == len(judged) else "bold yellow"))
+        elif own:
+            met = counts.pop(Outcome.MET.value, 0)
+            text = f"{subject}: {met} of {len(own)} cells met"
+            text += "".join(f", {count} {outcome}" for outcome, count in counts.items())
+            lines.append(Text(text, style="bold green" if met == len(own) else "bold yellow"))
     return lines
+
+
+def standing(result: CellResult) -> str:
+    """Return the verdict's outcome in a word; an invalid cell has none."""
+    if result.invalid or result.verdict is None:
+        return "invalid"
+    return str(result.verdict.outcome.value)
 
 
 def conditions(results: Sequence[CellResult]) -> list[str]:
