@@ -17,6 +17,8 @@ ANSWER_SECONDS = 40.0
 # Taking all the space of a large volume at once writes nothing but takes the file system's time.
 ATTACH_SECONDS = 300.0
 CONNECT_SECONDS = 5.0
+# Who answers `hello` has nothing to look up: a host that takes longer hangs.
+HELLO_SECONDS = 5.0
 # Bound of an answer: a view of many disks with long distributions has some hundred KiB.
 MOST_ANSWER_BYTES = 64 << 20
 
@@ -53,7 +55,7 @@ class Control:
 
     def hello(self) -> Hello:
         """Ask who is there, and what the machine can do."""
-        return Hello.model_validate(self._ask({"op": "hello"}))
+        return Hello.model_validate(self._ask({"op": "hello"}, HELLO_SECONDS))
 
     def attach(
         self, volume: VolumeProfile, *, memory: bool = False, preallocate: bool = False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from disklab.catalog import AttachedDisks, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.quantity import format_bytes
-from disklab.engine import AttachedVolume, Control, start_host
+from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.hosts.envelope import shortfalls
 from disklab.hosts.filesystem import (
@@ -130,13 +130,18 @@ def _start(
 ) -> list[str]:
     _check_leftovers(host)
     profile = resolution.host.model_copy(update={"volumes": []})
-    _, warnings = start_host(profile, host.name, places.run, places.data, calibrate=calibrate)
     record = HostRecord(
         vm=request.vm,
         host_cache_bytes=request.host_cache_bytes,
         scale=str(request.scale),
     )
+    # Before the start: a host that runs without it could not be told from one without a VM.
     host.record_host(record)
+    try:
+        _, warnings = start_host(profile, host.name, places.run, places.data, calibrate=calibrate)
+    except BaseException:
+        host.remove()
+        raise
     return warnings
 
 
@@ -151,7 +156,8 @@ def _resolved(
     catalog: Catalog, request: AttachRequest, host: HostPlace
 ) -> tuple[Resolution, HostRequest]:
     """Resolve against the host as it runs, or as it is asked for."""
-    record = host.host_record()
+    process = EngineProcess.recorded(host.pid)
+    record = host.host_record() if process is not None and process.is_ours() else None
     asked = HostRequest(request.vm, request.host_cache_bytes, request.scale or Fraction(1))
     if record is not None:
         runs = HostRequest(record.vm, record.host_cache_bytes, Fraction(record.scale))

@@ -81,11 +81,17 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
         for host in places.hosts():
             if scope.host not in (None, host.name):
                 continue
-            if _healthy(host) and not scope.everything:
-                healthy.append(host.name)
+            well = _healthy(host)
+            if well and not scope.everything:
                 removed += _half_made(host, dry_run=scope.dry_run)
+                if _is_empty(host) and not scope.dry_run:
+                    # What a killed attach started and never used.
+                    removed += _remove_host(host, places, healthy=True)
+                else:
+                    healthy.append(host.name)
             else:
-                removed += _remove_host(host, places, dry_run=scope.dry_run)
+                remove = _plan if scope.dry_run else partial(_remove_host, healthy=well)
+                removed += remove(host, places)
         removed += _data(places, scope, healthy) if scope.data else []
         return removed, Kept(healthy, [str(path) for path in places.data_files()])
 
@@ -110,29 +116,43 @@ def _half_made(host: HostPlace, *, dry_run: bool) -> Iterator[Removed]:
         if dry_run:
             yield Removed("volume", name, host.name, True, "half attached")
             continue
-        try:
-            with Control(host.socket) as control:
-                if any(volume.name == name for volume in control.volumes()):
-                    device = next(one.device for one in control.volumes() if one.name == name)
-                    for mount in prove(Path(device), host, name).mounts():
+        # mkfs outlives the command that started it, and holds the device until it is done.
+        outcomes: list[DisklabError] = []
+        done = _until(partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
+        remove_mount_point(record)
+        note = "half attached" if done else str(outcomes[-1])
+        yield Removed("volume", name, host.name, done, note)
+
+
+def _detach_half_made(host: HostPlace, name: str, errors: list[DisklabError]) -> bool:
+    """Try once to take a volume away; returns whether it is gone."""
+    try:
+        with Control(host.socket) as control:
+            for volume in control.volumes():
+                if volume.name == name:
+                    for mount in prove(Path(volume.device), host, name).mounts():
                         unmount(mount.point)
                     control.detach(name)
-            remove_mount_point(record)
-            host.forget_volume(name)
-        except DisklabError as error:
-            yield Removed("volume", name, host.name, False, str(error))
-        else:
-            yield Removed("volume", name, host.name, True, "half attached")
+    except DisklabError as error:
+        errors.append(error)
+        return False
+    host.forget_volume(name)
+    return True
 
 
-def _remove_host(host: HostPlace, places: Places, *, dry_run: bool) -> Iterator[Removed]:
+def _is_empty(host: HostPlace) -> bool:
+    """Return whether a healthy host has no volumes."""
+    try:
+        with Control(host.socket) as control:
+            return not control.volumes() and not host.volume_records()
+    except DisklabError:
+        return False
+
+
+def _remove_host(host: HostPlace, places: Places, *, healthy: bool) -> Iterator[Removed]:
     """Remove everything of a host, in the order in which one thing holds the other."""
-    healthy = _healthy(host)
     process = EngineProcess.recorded(host.pid)
     devices = [device for device in our_devices(places) if device.host == host.name]
-    if dry_run:
-        yield from _plan(host, process, devices)
-        return
     if not healthy:
         # Whoever waits for the dead disk is let go first: this aborts the FUSE connection.
         yield from _end_process(host, process)
@@ -157,9 +177,10 @@ def _remove_host(host: HostPlace, places: Places, *, dry_run: bool) -> Iterator[
     yield Removed("run directory", str(host.run), host.name, not left, ", ".join(left))
 
 
-def _plan(
-    host: HostPlace, process: EngineProcess | None, devices: list[OurDevice]
-) -> Iterator[Removed]:
+def _plan(host: HostPlace, places: Places) -> Iterator[Removed]:
+    """Yield what would be removed of a host."""
+    process = EngineProcess.recorded(host.pid)
+    devices = [device for device in our_devices(places) if device.host == host.name]
     if process is not None and process.is_ours():
         yield Removed("process", str(process.pid), host.name, True)
     for device in devices:

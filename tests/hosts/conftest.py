@@ -1,0 +1,145 @@
+"""A run directory of the test's own, and the state of the machine as far as it is ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A place where `disklab` works without meeting anybody else's devices."""
+
+    root: Path
+
+    @property
+    def run_dir(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def data_dir(self) -> Path:
+        return self.root / "data"
+
+    def host(self, name: str = "default") -> Path:
+        return self.run_dir / "hosts" / name
+
+    def environment(self) -> dict[str, str]:
+        own = {"DISKLAB_RUN_DIR": str(self.run_dir), "DISKLAB_DATA_DIR": str(self.data_dir)}
+        return {**os.environ, **own, "COLUMNS": "200"}
+
+    def run(
+        self, *arguments: str, code: int = 0, before: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        ran = subprocess.run(
+            [*before, str(DISKLAB), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+            env=self.environment(),
+        )
+        assert ran.returncode == code, f"{arguments}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
+        assert "Traceback" not in ran.stderr
+        return ran
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def attach(self, disks: str, *options: str) -> Any:
+        return self.json("disk", "attach", disks, "--no-calibrate", *options)
+
+    def refused(self, *arguments: str, before: tuple[str, ...] = ()) -> str:
+        """Return the message of a mistake: exit code 2, and nothing has changed."""
+        state = self.state()
+        message = self.run(*arguments, code=2, before=before).stderr
+        assert self.state() == state
+        return message
+
+    def engine(self, host: str = "default") -> int:
+        """Return the process of a host."""
+        return int((self.host(host) / "pid").read_text().split()[0])
+
+    def devices(self) -> dict[str, str]:
+        """Return the loop devices that show a file of this lab."""
+        found = {}
+        for block in Path("/sys/block").glob("loop*"):
+            try:
+                shown = (block / "loop/backing_file").read_text().strip()
+            except OSError:
+                continue
+            if shown.startswith(str(self.root)):
+                found[block.name] = shown
+        return found
+
+    def mounts(self) -> list[str]:
+        """Return the mounts on directories of this lab."""
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return [line.split(" ", 2)[2] for line in lines if str(self.root) in line]
+
+    def processes(self) -> list[int]:
+        """Return the engines that work in this lab."""
+        found = []
+        for process in Path("/proc").iterdir():
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if str(self.run_dir).encode() in words:
+                found.append(int(process.name))
+        return found
+
+    def state(self) -> object:
+        """Return everything of this lab that can be seen from outside."""
+        files = []
+        for place in (self.run_dir, self.data_dir):
+            for path in sorted(place.rglob("*")):
+                if path.name in ("lock", "envelope.json", "hosts") or "mnt" in path.parts:
+                    continue
+                files.append((str(path), path.stat().st_size if path.is_file() else -1))
+        return self.devices(), self.mounts(), self.processes(), files
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    # Not pytest's own directory: a control socket's path has at most 107 bytes.
+    root = Path(tempfile.mkdtemp(prefix="disklab-test-")).resolve()
+    made = Lab(root)
+    try:
+        yield made
+    finally:
+        made.run("clean", "--all", "--data")
+        assert made.devices() == {}
+        assert made.mounts() == []
+        assert made.processes() == []
+        # Nothing of ours is mounted below, so this removes plain files only.
+        shutil.rmtree(root)
+
+
+@pytest.fixture
+def foreign(lab: Lab) -> Iterator[Path]:
+    """A loop device that disklab did not make."""
+    file = lab.root / "foreign.img"
+    file.write_bytes(os.urandom(1 << 20))
+    made = Path(_output("losetup", "-f", "--show", str(file)))
+    try:
+        yield made
+    finally:
+        shown = Path(f"/sys/block/{made.name}/loop/backing_file").read_text().strip()
+        assert shown == str(file)
+        _output("losetup", "-d", str(made))
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

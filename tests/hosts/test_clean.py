@@ -1,0 +1,155 @@
+"""`disklab clean` after kill -9: nothing of ours is left, nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import DISKLAB, Lab
+from .test_disk import wait_until
+
+pytestmark = pytest.mark.machine
+
+# 100 on demand; each cycle takes some seconds.
+CYCLES = int(os.environ.get("DISKLAB_CYCLES", "2"))
+
+
+def kinds(outcome: Any) -> list[str]:
+    return [one["kind"] for one in outcome["removed"]]
+
+
+def test_attach_mount_write_kill_clean(lab: Lab, foreign: Path) -> None:
+    point = lab.root / "mnt"
+    before = (lab.root / "foreign.img").read_bytes()
+    for _ in range(CYCLES):
+        lab.attach("azure/P30", "--size", "1GiB", "--mount", str(point))
+        writer = subprocess.Popen(
+            ["dd", "if=/dev/zero", f"of={point}/file", "bs=1M", "count=400"],
+            stderr=subprocess.DEVNULL,
+        )
+        wait_until((point / "file").exists, "the first write")
+        os.kill(lab.engine(), signal.SIGKILL)
+        planned = lab.json("clean", "--dry-run")
+        assert "run directory" in kinds(planned)
+        assert lab.devices() != {}
+        outcome = lab.json("clean")
+        writer.wait(timeout=30)
+        assert {"mount", "device", "fuse mount", "run directory"} <= set(kinds(outcome))
+        assert all(one["done"] for one in outcome["removed"])
+        assert outcome["data"] == [str(lab.data_dir / "default/data.img")]
+        assert (lab.devices().keys() - {foreign.name}, lab.processes()) == (set(), [])
+        assert [line for line in lab.mounts() if "/mnt" in line] == []
+    assert (lab.root / "foreign.img").read_bytes() == before
+    assert lab.run("clean").stdout.startswith("data stay in")
+    assert kinds(lab.json("clean", "--data")) == ["data"]
+    assert list(lab.data_dir.rglob("*.img")) == []
+
+
+def test_a_terminated_engine_leaves_a_proof(lab: Lab) -> None:
+    """SIGTERM while the disk is mounted: the device stays in use, and is still known as ours."""
+    lab.attach("azure/P30", "--size", "1GiB", "--mount", str(lab.root / "mnt"))
+    os.kill(lab.engine(), signal.SIGTERM)
+    wait_until(lambda: not Path(f"/proc/{lab.engine()}").exists(), "the end of the engine")
+    assert all(one["done"] for one in lab.json("clean")["removed"])
+    assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
+
+
+def test_a_healthy_host_stays(lab: Lab) -> None:
+    lab.attach("azure/P30", "--size", "64MiB")
+    outcome = lab.json("clean")
+    assert (outcome["removed"], outcome["healthy"]) == ([], ["default"])
+    assert len(lab.devices()) == 1
+    assert lab.json("clean", "--data")["removed"] == []
+    assert "run directory" in kinds(lab.json("clean", "--all"))
+    assert (lab.devices(), lab.processes()) == ({}, [])
+
+
+def test_a_hanging_engine_is_removed(lab: Lab) -> None:
+    lab.attach("azure/P30", "--size", "64MiB")
+    engine = lab.engine()
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        outcome = lab.json("clean", "--all")
+    finally:
+        if Path(f"/proc/{engine}").exists():
+            os.kill(engine, signal.SIGCONT)
+    assert "process" in kinds(outcome)
+    assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
+
+
+def test_a_number_that_is_used_again_is_not_killed(lab: Lab) -> None:
+    lab.attach("azure/P30", "--size", "64MiB")
+    os.kill(lab.engine(), signal.SIGKILL)
+    innocent = subprocess.Popen(["sleep", "100"])
+    try:
+        start = Path(f"/proc/{innocent.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        # The start time fits; the program does not.
+        (lab.host() / "pid").write_text(f"{innocent.pid} {start}\n")
+        lab.run("clean")
+        assert innocent.poll() is None
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_an_attach_that_was_killed_half_way(lab: Lab) -> None:
+    """A slow disk makes mkfs last; the command dies, mkfs and the host live on."""
+    command = ["disk", "attach", "azure/S4", "--size", "4GiB", "--no-calibrate"]
+    attach = subprocess.Popen(
+        [str(DISKLAB), *command, "--filesystem", "xfs"],
+        env=lab.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(lambda: formatting(lab), "mkfs")
+    attach.kill()
+    attach.wait()
+    assert lab.json("disk", "list")["volumes"][0]["state"] == "attaching"
+    outcome = lab.json("clean")
+    assert kinds(outcome) == ["volume", "process", "run directory"]
+    assert all(one["done"] for one in outcome["removed"])
+    assert (lab.devices(), lab.processes()) == ({}, [])
+    lab.attach("azure/P30", "--size", "4GiB")
+
+
+def formatting(lab: Lab) -> bool:
+    """Return whether mkfs works on a device of the lab."""
+    devices = {f"/dev/{name}".encode() for name in lab.devices()}
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"mkfs.xfs") and devices & set(words):
+            return True
+    return False
+
+
+def test_the_data_of_a_link_are_left_alone(lab: Lab) -> None:
+    folder = lab.data_dir / "default"
+    folder.mkdir(parents=True)
+    precious = lab.root / "precious"
+    precious.write_text("x")
+    (folder / "data.img").symlink_to(precious)
+    outcome = lab.run("clean", "--data", "--json", code=1)
+    assert "no regular file" in outcome.stdout
+    assert precious.read_text() == "x"
+    (folder / "data.img").unlink()
+
+
+def test_what_an_engine_of_another_release_says(lab: Lab) -> None:
+    assert sys.platform == "linux"
+    folder = lab.host("old")
+    folder.mkdir(parents=True)
+    (folder / "pid").write_text("not a number\n")
+    (folder / "attached").mkdir()
+    (folder / "attached/x.json").write_text("{}")
+    outcome = lab.json("clean")
+    assert kinds(outcome) == ["run directory"]
+    assert not folder.exists()

@@ -1,0 +1,307 @@
+"""`disklab disk` from attach to detach, with a real engine and real devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import DISKLAB, Lab
+
+pytestmark = pytest.mark.machine
+DS14 = "azure/Standard_DS14_v2"
+
+
+def wait_until(done: Any, what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline, f"{what} did not happen within 20 s"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
+def test_a_volume_from_attach_to_detach(lab: Lab, filesystem: str) -> None:
+    point = lab.root / "mnt"
+    options = ["--mount", str(point), "--filesystem", filesystem, "--size", "1GiB"]
+    made = lab.attach("azure/P30", *options, "--read-ahead", "8KiB")
+    assert made["size_bytes"] == 1 << 30
+    assert (made["filesystem"], made["mount_point"]) == (filesystem, str(point))
+    block = Path("/sys/block") / Path(made["device"]).name
+    assert int((block / "queue/read_ahead_kb").read_text()) == 8
+    assert int((block / "size").read_text()) * 512 == 1 << 30
+    (point / "kept").write_text("still here")
+    listed = lab.json("disk", "list")["volumes"]
+    assert [(one["name"], one["device"], one["state"]) for one in listed] == [
+        ("data", made["device"], "attached")
+    ]
+    kept = lab.json("disk", "detach", "data")["data"]
+    assert kept == [str(lab.data_dir / "default/data.img")]
+    assert not point.exists()
+    assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
+    assert not lab.host().exists()
+
+    again = lab.attach("azure/P30", "--mount", str(point), "--size", "1GiB")
+    assert (again["reused"], again["filesystem"]) == (True, filesystem)
+    assert (point / "kept").read_text() == "still here"
+    assert lab.json("disk", "detach", "data", "--delete-data")["data"] == []
+    assert list(lab.data_dir.rglob("*.img")) == []
+
+
+def test_local_disks_lose_their_data(lab: Lab) -> None:
+    point = lab.root / "mnt"
+    options = ["--vm", "azure/Standard_E8ds_v4", "--mount", str(point), "--size", "1GiB"]
+    lab.attach("local", *options)
+    (point / "lost").write_text("x")
+    lab.run("disk", "detach", "data")
+    again = lab.attach("local", *options)
+    assert again["reused"] is False
+    assert list(point.iterdir()) == []
+
+
+def test_several_volumes_share_a_host(lab: Lab) -> None:
+    first = lab.attach("4 x azure/P30", "--vm", DS14, "--caching", "ReadOnly", "--size", "1GiB")
+    second = lab.attach("local", "--name", "log", "--memory", "--size", "64MiB")
+    assert second["vm"] == DS14
+    assert first["device"] != second["device"]
+    assert "has 1 temp disk" in lab.refused("disk", "attach", "local", "--name", "more")
+    lab.run("disk", "detach", "data")
+    assert len(lab.processes()) > 0
+    lab.run("disk", "detach", first["name"] if lab.devices() == {} else "log")
+    assert lab.processes() == []
+
+
+def test_show_counts_and_explains(lab: Lab) -> None:
+    device = lab.attach("azure/P20", "--size", "64MiB")["device"]
+    write = f"dd if=/dev/zero of={device} bs=64k count=64 oflag=direct"
+    subprocess.run(write.split(), check=True, capture_output=True)
+    view = lab.json("disk", "show", "data")
+    assert view["counters"]["operations"]["write"]["bytes"] == 4 << 20
+    limits = {limit["unit"]: limit for limit in view["counters"]["limits"]}
+    assert (limits["ios"]["place"], limits["ios"]["per_s"]) == ("disk 0", 2300)
+    assert limits["ios"]["credits"]["capacity"] == 1200 * 1800
+    shown = lab.run("disk", "show", device).stdout
+    for part in ("azure/P20", "disk 0 IOPS", "2300", "credits left", "waits now for"):
+        assert part in shown
+
+
+def test_set_changes_a_running_disk(lab: Lab) -> None:
+    lab.attach("azure/P20", "--size", "64MiB", "--vm", DS14)
+    run = ["disk", "set", "data"]
+    profile = lab.json(*run, "--iops", "77", "--throughput", "3MB", "--latency", "5ms")["profile"]
+    limits = profile["disks"][0]["limits"]
+    assert [limit["per_s"] for limit in limits] == [77, 3_000_000]
+    assert profile["disks"][0]["latency"]["read"]["quantiles_ppm_ns"] == [[1_000_000, 5_000_000]]
+    assert lab.json(*run, "--caching", "ReadOnly")["profile"]["caching"] == "ReadOnly"
+    lab.run(*run, "--credits", "25%")
+    limits = lab.json("disk", "show", "data")["counters"]["limits"]
+    bucket = next(limit["credits"] for limit in limits if limit["credits"])
+    # An idle disk earns credits from then on.
+    assert 0.25 <= bucket["left"] / bucket["capacity"] < 0.26
+    lab.run(*run, "--latency", "premium-ssd-2022", "--read-ahead", "64KiB")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "nothing to change was given"),
+        (["--iops", "0"], "a rate is at least 1 a second"),
+        (["--throughput", "200"], "write 200MB for 200 MB/s"),
+        (["--latency", "fast"], "a latency is a time such as 2ms"),
+        (["--latency", "premium-ssd-2002"], "did you mean premium-ssd-202"),
+        (["--credits", "150%"], "credits are full, empty or a percentage"),
+        (["--credits", "full"], "the disk has no credit bucket"),
+        (["--caching", "ReadOnly"], "cannot use the host cache, which ends at 4095 GiB"),
+        (["--read-ahead", "8B"], "read-ahead is whole KiB"),
+    ],
+)
+def test_what_set_refuses(lab: Lab, options: list[str], message: str) -> None:
+    lab.attach("azure/P50", "--size", "64MiB", "--vm", DS14)
+    assert message in lab.refused("disk", "set", "data", *options)
+
+
+def test_fail_and_recover(lab: Lab) -> None:
+    device = lab.attach("azure/P30", "--size", "64MiB")["device"]
+    read = ["dd", f"if={device}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct"]
+    assert subprocess.run(read, capture_output=True, check=False).returncode == 0
+    lab.run("disk", "fail", "data", "error-rate", "100%")
+    assert subprocess.run(read, capture_output=True, check=False).returncode != 0
+    assert lab.json("disk", "show", "data")["faults"]
+    lab.run("disk", "fail", "data", "recover")
+    assert subprocess.run(read, capture_output=True, check=False).returncode == 0
+    lab.run("disk", "fail", "data", "stall", "1s")
+    started = time.monotonic()
+    assert subprocess.run(read, capture_output=True, check=False).returncode == 0
+    assert time.monotonic() - started > 0.5
+    lab.run("disk", "fail", "data", "slow", "10x", "--disk", "0")
+    lab.run("disk", "fail", "data", "host-failure")
+    assert subprocess.run(read, capture_output=True, check=False).returncode != 0
+    lab.run("disk", "fail", "data", "recover")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explode"], "there is no such fault"),
+        (["stal"], "did you mean stall?"),
+        (["error-rate"], "a percentage up to 100%"),
+        (["error-rate", "101%"], "a percentage up to 100%"),
+        (["slow", "very"], "multiplied by a factor"),
+        (["stall", "soon"], "a time is a number with"),
+        (["recover", "now"], "recover takes no value"),
+        (["stall", "--disk", "0"], "concerns the whole volume"),
+        (["slow", "2x", "--disk", "7"], "disk"),
+    ],
+)
+def test_what_fail_refuses(lab: Lab, arguments: list[str], message: str) -> None:
+    lab.attach("azure/P30", "--size", "64MiB")
+    assert message in lab.refused("disk", "fail", "data", *arguments)
+
+
+ATTACH_REFUSALS = [
+    (["azure/P31"], "did you mean"),
+    (["P30"], "did you mean azure/P30?"),
+    (["azure/P30", "--vm", "azure/DS14"], "no such VM size"),
+    (["azure/P50", "--vm", DS14, "--caching", "ReadOnly"], "ends at 4095 GiB"),
+    (["5 x azure/P4", "--vm", "azure/Standard_DS1_v2"], "takes 4 data disks, not 5"),
+    (["azure/P30", "--name", "../etc"], "a name has 1 to 64 letters"),
+    (["azure/P30", "--host", "a b"], "a name has 1 to 64 letters"),
+    (["azure/P30", "--size", "many"], "a whole number with B, kB"),
+    (["azure/P30", "--scale", "1/0"], "a scale is a fraction"),
+    (["azure/P30", "--scale", "2"], "a scale shrinks"),
+    (["azure/P30", "--mount", "/proc"], "something is mounted there already"),
+    (["azure/P30", "--mount", "/usr"], "a mount would hide"),
+    (["azure/P30", "--mount", "/no/such/dir"], "does not exist"),
+    (["azure/P30", "--size", "64MiB", "--filesystem", "xfs"], "xfs needs at least 300MiB"),
+    (["azure/P30", "--reformat"], "only a file system can be made anew"),
+    (["azure/P80", "--preallocate"], "free"),
+    (["azure/P80", "--memory"], "memory available"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), ATTACH_REFUSALS)
+def test_what_attach_refuses_leaves_nothing(lab: Lab, arguments: list[str], message: str) -> None:
+    assert message in lab.refused("disk", "attach", *arguments)
+
+
+def test_a_second_attach_of_the_same_name(lab: Lab) -> None:
+    lab.attach("azure/P30", "--size", "64MiB")
+    message = lab.refused("disk", "attach", "azure/P30", "--size", "64MiB")
+    assert "a volume of this name is attached to host 'default' already" in message
+
+
+def test_a_running_host_keeps_its_vm(lab: Lab) -> None:
+    lab.attach("azure/P30", "--size", "64MiB", "--vm", DS14)
+    options = ["--name", "b", "--size", "64MiB"]
+    message = lab.refused("disk", "attach", "azure/P30", *options, "--vm", "azure/Standard_L8s_v2")
+    assert f"host 'default' runs already, with --vm {DS14}" in message
+    assert lab.attach("azure/P30", *options)["vm"] == DS14
+
+
+def test_data_of_an_earlier_attach_are_not_lost_by_accident(lab: Lab) -> None:
+    point = lab.root / "mnt"
+    lab.attach("azure/P30", "--size", "1GiB", "--mount", str(point), "--filesystem", "ext4")
+    (point / "kept").write_text("x")
+    lab.run("disk", "detach", "data")
+    wanted = ["disk", "attach", "azure/P30", "--mount", str(point), "--no-calibrate"]
+    message = lab.refused(*wanted, "--size", "1GiB", "--filesystem", "xfs")
+    assert "holds ext4 from an earlier attach; add --reformat" in message
+    assert "a disk cannot shrink" in lab.refused(*wanted, "--size", "512MiB")
+    lab.run(*wanted, "--size", "1GiB", "--filesystem", "xfs", "--reformat")
+    assert list(point.iterdir()) == []
+
+
+def test_a_device_that_is_not_ours(lab: Lab, foreign: Path) -> None:
+    lab.attach("azure/P30", "--size", "64MiB")
+    before = (lab.root / "foreign.img").read_bytes()
+    for command in (
+        ["detach", str(foreign)],
+        ["detach", str(foreign), "--delete-data"],
+        ["show", str(foreign)],
+        ["set", str(foreign), "--iops", "1"],
+        ["fail", str(foreign), "host-failure"],
+        ["detach", "/dev/null"],
+        ["detach", "/dev/nosuch"],
+        ["detach", "nosuch"],
+    ):
+        message = lab.refused("disk", *command)
+        assert "error: VOLUME: " in message
+    assert (lab.root / "foreign.img").read_bytes() == before
+    assert Path(f"/sys/block/{foreign.name}/loop/backing_file").exists()
+
+
+def test_a_device_that_somebody_else_mounted(lab: Lab) -> None:
+    device = lab.attach("azure/P30", "--size", "64MiB", "--filesystem", "ext4")["device"]
+    point = lab.root / "theirs"
+    point.mkdir()
+    subprocess.run(["mount", device, str(point)], check=True)
+    try:
+        message = lab.refused("disk", "detach", "data")
+        assert f"is mounted on {point}, and not by disklab" in message
+    finally:
+        subprocess.run(["umount", str(point)], check=True)
+    lab.run("disk", "detach", "data")
+
+
+def test_a_mount_in_use(lab: Lab) -> None:
+    point = lab.root / "mnt"
+    lab.attach("azure/P30", "--size", "64MiB", "--filesystem", "ext4", "--mount", str(point))
+    with (point / "open").open("w"):
+        message = lab.refused("disk", "detach", "data")
+        assert f"it is in use by process {os.getpid()}" in message
+    lab.run("disk", "detach", "data")
+
+
+def test_an_open_device_is_mounted_again(lab: Lab) -> None:
+    point = lab.root / "mnt"
+    made = lab.attach("azure/P30", "--size", "64MiB", "--filesystem", "ext4", "--mount", str(point))
+    with Path(made["device"]).open("rb"):
+        mounts = len(lab.mounts())
+        message = lab.run("disk", "detach", "data", code=2).stderr
+        assert "is open in process" in message
+        assert len(lab.mounts()) == mounts
+    lab.run("disk", "detach", "data")
+
+
+def test_without_root(lab: Lab) -> None:
+    # A user namespace where this process is an ordinary user.
+    before = ("unshare", "--user", "--map-user=1000")
+    for command in (["disk", "attach", "azure/P30"], ["clean"], ["clean", "--data"]):
+        message = lab.refused(*command, before=before)
+        assert "this user: uid 1000: making block devices needs root; run it with sudo" in message
+    assert "5000" in lab.run("catalog", "azure/P30", before=before).stdout
+    checks = lab.run("doctor", code=1, before=before).stdout
+    assert "run it with sudo" in checks
+
+
+def test_without_fuse(lab: Lab, tmp_path: Path) -> None:
+    # A mount namespace whose /dev has only what Python itself needs.
+    script = tmp_path / "bare"
+    script.write_text('#!/bin/sh\nmount -t tmpfs none /dev && mknod /dev/null c 1 3 && exec "$@"\n')
+    script.chmod(0o755)
+    message = lab.refused("disk", "attach", "azure/P30", before=("unshare", "-m", str(script)))
+    assert "/dev/fuse: no such device: emulated disks are served through FUSE" in message
+    assert "/dev/loop-control: no such device" in message
+
+
+def test_two_attaches_at_once(lab: Lab) -> None:
+    """The lock lets one make the host and the other join it."""
+    command = ["disk", "attach", "azure/P30", "--size", "64MiB", "--no-calibrate", "--json"]
+    both = [
+        subprocess.Popen(
+            [str(DISKLAB), *command, "--name", name],
+            env=lab.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for name in ("one", "two")
+    ]
+    for one in both:
+        _, said = one.communicate(timeout=60)
+        assert one.returncode == 0, said
+    names = {volume["name"] for volume in lab.json("disk", "list")["volumes"]}
+    assert names == {"one", "two"}
+    assert len(lab.devices()) == 2
