@@ -29,6 +29,9 @@ use volume::{Timed, Volume};
 
 /// The loop turns at least this often, so that the watchdog sees it alive.
 const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Replies of at least this many bytes leave one by one, not in a batch: the kernel copies the data of a reply
+/// when it takes it, and then they are still in the CPU's own cache.
+const LARGE: u32 = 128 << 10;
 /// Completions taken at once: a bound on the time until due replies are looked at again.
 const BATCH: usize = 256;
 
@@ -279,6 +282,10 @@ impl Driver {
             (false, errno) => Err(Errno(errno)),
         };
         self.transport.reply(&mut self.ring, slot, result);
+        if request.len >= LARGE {
+            // A ring that takes no entries has gone, which the next wait tells.
+            let _ = self.ring.submit();
+        }
         if let Some(volume) = self.volumes[request.volume.0 as usize].as_mut() {
             volume.replied(in_flight.due, in_flight.arrived, now, self.tuning.overhead);
         }

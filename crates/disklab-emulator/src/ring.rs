@@ -125,6 +125,15 @@ impl Ring {
         }
     }
 
+    /// Submits what was queued, now.
+    pub fn submit(&mut self) -> io::Result<()> {
+        let submitted = match &self.uring {
+            Uring::Wide(uring) => uring.submit(),
+            Uring::Narrow(uring) => uring.submit(),
+        };
+        submitted.map(|_| ())
+    }
+
     /// Submits what was queued and runs what the kernel has ready, without waiting; no system call when
     /// there is neither.
     pub fn look(&mut self) -> io::Result<()> {
