@@ -1,6 +1,7 @@
 //! The bodies: what a block device of disklab's must do, whatever carries its requests.
 
 mod data;
+mod durability;
 mod ends;
 mod faults;
 
@@ -17,7 +18,7 @@ use crate::emulated::{Bench, EmulatedHost, wait_until};
 type Case = (&'static str, fn(&Bench) -> Check);
 
 /// Every case, the simple ones first.
-pub const ALL: [Case; 18] = [
+pub const ALL: [Case; 23] = [
     ("data_written_anywhere_are_read_back", data::round_trip),
     ("fio_verifies_what_it_wrote", data::fio_verifies),
     ("a_file_system_survives_detach", data::file_system),
@@ -44,6 +45,26 @@ pub const ALL: [Case; 18] = [
     ),
     ("a_hung_engine_means_eio", ends::hung),
     ("a_device_is_provably_ours", ends::provably_ours),
+    (
+        "a_host_failure_loses_exactly_what_was_not_flushed",
+        durability::unflushed_writes_are_lost,
+    ),
+    (
+        "deallocation_flushes_first",
+        durability::deallocation_flushes_first,
+    ),
+    (
+        "local_data_die_with_the_host",
+        durability::local_data_die_with_the_host,
+    ),
+    (
+        "local_data_die_with_the_engine",
+        durability::local_data_die_with_the_engine,
+    ),
+    (
+        "a_second_attach_changes_nothing",
+        durability::a_second_attach_changes_nothing,
+    ),
     ("nothing_is_left_on_the_machine", ends::leftovers),
 ];
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use disklab_disk::Fault;
 use disklab_disk::profile::{
-    Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,
-    VolumeProfile,
+    CacheProfile, Caching, DiskProfile, Distribution, HostProfile, Latency, Medium,
+    PROFILE_VERSION, VolumeProfile,
 };
 use serde_json::{Value, json};
 
@@ -242,7 +242,11 @@ impl<'bench> EmulatedHost<'bench> {
             seed: 1,
             cached: Vec::new(),
             uncached: Vec::new(),
-            cache: None,
+            cache: Some(CacheProfile {
+                capacity_bytes: 64 << 20,
+                block_bytes: 64 << 10,
+                latency: volume("any", 4096).disks.swap_remove(0).latency,
+            }),
             volumes: Vec::new(),
         };
         let mut engine = Command::new(&bench.engine)
@@ -318,6 +322,13 @@ impl<'bench> EmulatedHost<'bench> {
             .as_bool()
             .ok_or("no `reused` in the answer")?;
         Ok((device.into(), reused))
+    }
+
+    /// Attaches a volume as its profile says, kept in a file; returns the device.
+    pub fn attach_profile(&mut self, profile: &VolumeProfile) -> Result<PathBuf, Failure> {
+        let answer = self.must(&json!({"op": "attach", "volume": profile}))?;
+        let device = answer["device"].as_str().ok_or("no device in the answer")?;
+        Ok(device.into())
     }
 
     /// Detaches a volume and keeps its data.
