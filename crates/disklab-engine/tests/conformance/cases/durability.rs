@@ -13,6 +13,8 @@ use crate::emulated::{Bench, EmulatedHost, Failure, volume};
 use crate::{Check, ensure};
 
 const BLOCK: u64 = 4096;
+/// A block's number, its flushed content and its last.
+type Block = (u64, Vec<u8>, Vec<u8>);
 /// The model destages on its own after a second; what is to be lost must be younger.
 const YOUNG: Duration = Duration::from_millis(800);
 /// Tries to be that quick, for machines that are busy or emulated.
@@ -50,9 +52,9 @@ fn fails_until_mended(host: &mut EmulatedHost, name: &str, device: &Path) -> Che
     host.fail(name, &Fault::Recover)
 }
 
-/// Writes `before` everywhere and flushes it, then `after` over every third block and flushes a third of
-/// those. Returns the blocks that were overwritten without a flush.
-fn overwrite(disk: &Disk, random: &mut Random) -> Result<Vec<(u64, Vec<u8>, Vec<u8>)>, Failure> {
+/// Writes every block, flushes, overwrites one third and flushes again. Another third is for the caller to
+/// overwrite without a flush.
+fn overwrite(disk: &Disk, random: &mut Random) -> Result<Vec<Block>, Failure> {
     let mut blocks = Vec::new();
     for block in 0..48 {
         let before = random.bytes(BLOCK as usize);
