@@ -1,5 +1,7 @@
 //! The one binary, `disklab-engine`: JSON in, JSON lines out.
 
+mod check;
+
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +23,8 @@ struct Arguments {
 enum Command {
     /// Becomes one emulated host: reads its profile (JSON) from standard input, prints events (JSON lines).
     Emulate(Emulate),
+    /// Says whether the model accepts host profiles: one a line on standard input, one JSON answer a line.
+    Check,
     /// Lists the ublk devices that a host made (JSON lines), by the mark that the kernel keeps for them.
     UblkDevices(NamedHost),
     /// Removes what a killed host left of its ublk devices and lists it (JSON lines).
@@ -82,6 +86,7 @@ const REFUSED: u8 = 2;
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Emulate(emulate) => become_host(emulate),
+        Command::Check => return check_profiles(),
         Command::UblkDevices(named) => {
             ublk::owned_devices(&named.run_dir, &named.host).map(|devices| print(&devices))
         }
@@ -95,6 +100,17 @@ fn main() -> ExitCode {
             eprintln!("disklab-engine: {error}");
             Event::Failed { error }.print();
             ExitCode::from(REFUSED)
+        }
+    }
+}
+
+fn check_profiles() -> ExitCode {
+    match check::check(std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(REFUSED),
+        Err(error) => {
+            eprintln!("disklab-engine: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -25,6 +25,7 @@ from disklab.catalog.facts import (
     Source,
     VmFacts,
 )
+from disklab.catalog.profile import Latency
 from disklab.catalog.service_time import circular
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
@@ -78,6 +79,8 @@ class Catalog:
     disks: dict[str, DiskEntry] = field(default_factory=dict)
     vms: dict[str, VmEntry] = field(default_factory=dict)
     prices: list[PriceList] = field(default_factory=list)
+    service_times: dict[str, Latency] = field(default_factory=dict)
+    """Latency profiles that were worked out already: exact fractions take their time."""
 
     def disk_names(self) -> list[str]:
         """Return every name that a disk expression may use."""

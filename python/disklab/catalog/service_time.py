@@ -21,12 +21,14 @@ MOST_LIKES = 8
 
 def latency_profile(catalog: Catalog, name: str) -> Latency:
     """Return the service times of a latency profile of the catalogue."""
-    facts = catalog.latencies[name]
-    return Latency(
-        read=_distribution(catalog, facts.read),
-        write=_distribution(catalog, facts.write),
-        flush=_distribution(catalog, facts.flush),
-    )
+    if name not in catalog.service_times:
+        facts = catalog.latencies[name]
+        catalog.service_times[name] = Latency(
+            read=_distribution(catalog, facts.read),
+            write=_distribution(catalog, facts.write),
+            flush=_distribution(catalog, facts.flush),
+        )
+    return catalog.service_times[name]
 
 
 def mean_ns(distribution: Distribution) -> Fraction:
