@@ -6,7 +6,7 @@
 mod file;
 mod memory;
 
-pub use file::{FileBacking, remove};
+pub use file::{FileBacking, Found, remove};
 pub use memory::MemoryBacking;
 
 use std::io;

@@ -68,6 +68,13 @@ pub struct Tuning {
     pub spin: disklab_units::Duration,
 }
 
+impl Tuning {
+    /// When a reply must leave so that the program has it at `due`.
+    pub fn sends(self, due: disklab_units::Instant) -> disklab_units::Instant {
+        disklab_units::Instant::from_nanos(due.as_nanos().saturating_sub(self.overhead.as_nanos()))
+    }
+}
+
 /// One volume as the driver sees it.
 #[derive(Clone, Debug, Serialize)]
 pub struct View {

@@ -49,6 +49,8 @@ struct InFlight {
     ready: bool,
     /// Its data are on the way to or from a file.
     moving: bool,
+    /// A read from memory whose time has come already: its data go straight from there into the reply.
+    direct: bool,
     /// Bytes that have moved.
     moved: u32,
     /// What the backing said; zero when nothing.
@@ -201,6 +203,7 @@ impl Driver {
             failed: false,
             ready: false,
             moving: false,
+            direct: false,
             moved: 0,
             errno: 0,
         });
@@ -223,12 +226,16 @@ impl Driver {
         }
         // Before the data move: what was destaged up to now is durable as it is.
         self.forget_destaged();
-        // What is known to fail touches no data: after a host failure nothing may be written any more.
-        let fails = self.completions.iter().any(|completion| {
-            completion.tag == u64::from(slot.0) && completion.outcome == Outcome::Failed
-        });
-        if !fails {
-            self.move_data(slot);
+        let tag = u64::from(slot.0);
+        let known = self.completions.iter().find(|known| known.tag == tag);
+        match known {
+            // Nothing may be written any more after a host failure, and what is known to fail needs no data.
+            Some(known) if known.outcome == Outcome::Failed => {}
+            Some(known) => {
+                let at_once = self.tuning.sends(known.at) <= now;
+                self.move_data(slot, at_once);
+            }
+            None => self.move_data(slot, false),
         }
         self.settle(now);
     }
@@ -245,12 +252,7 @@ impl Driver {
             in_flight.decided = true;
             in_flight.due = completion.at;
             in_flight.failed = completion.outcome == Outcome::Failed;
-            let send = Instant::from_nanos(
-                completion
-                    .at
-                    .as_nanos()
-                    .saturating_sub(self.tuning.overhead.as_nanos()),
-            );
+            let send = self.tuning.sends(completion.at);
             if send <= now {
                 self.ready(slot, now);
             } else {
@@ -276,12 +278,15 @@ impl Driver {
             return;
         };
         let request = in_flight.request;
-        let result = match (in_flight.failed, in_flight.errno) {
-            (true, _) => Err(Errno(libc::EIO)),
-            (false, 0) => Ok(request.len),
-            (false, errno) => Err(Errno(errno)),
-        };
-        self.transport.reply(&mut self.ring, slot, result);
+        match (in_flight.failed, in_flight.errno) {
+            (false, 0) if in_flight.direct => self.reply_from_memory(request),
+            (false, 0) => self.transport.reply(&mut self.ring, slot, Ok(request.len)),
+            (failed, errno) => {
+                let errno = if failed { libc::EIO } else { errno };
+                self.transport
+                    .reply(&mut self.ring, slot, Err(Errno(errno)));
+            }
+        }
         if request.len >= LARGE {
             // A ring that takes no entries has gone, which the next wait tells.
             let _ = self.ring.submit();

@@ -5,28 +5,29 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use disklab_disk::Host;
 use disklab_disk::profile::{HostProfile, Medium, VolumeProfile};
-use disklab_disk::{Change, Fault, Host};
 use serde::Serialize;
 
-use crate::backing::{Backing, BackingChoice, BackingKind, FileBacking, MemoryBacking, remove};
+use crate::backing::BackingChoice;
 use crate::calibrate::Envelope;
 use crate::clock;
-use crate::command::{self, Command, Commands, Inbox, Timing, View};
+use crate::command::{self, Command, Commands, Inbox};
 use crate::control;
-use crate::device::{Device, Devices, Prepared};
+use crate::device::{Device, Devices};
 use crate::driver::{Driver, End};
 use crate::error::EmulatorError;
 use crate::event::Event;
 use crate::front::{Front, Source};
 use crate::fuse::Mount;
-use crate::host_dir::{HostDir, VolumeRecord, check_name};
+use crate::host_dir::HostDir;
 use crate::protect;
 use crate::signals::Signals;
 use crate::transport::{TransportKind, VolumeIndex};
 use crate::watchdog::{self, Heartbeat};
 
 mod calibration;
+mod volumes;
 
 /// Which transport is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,18 @@ pub struct Options {
     /// Transport.
     pub transport: TransportChoice,
     /// Measure the machine at start.
-    pub calibrate: bool,
+    pub calibrate: Calibrate,
+}
+
+/// What to measure at start. The overhead is found anew in any case but `No`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calibrate {
+    /// Nothing: there is no envelope, and latencies keep the emulator's own part.
+    No,
+    /// The envelope, unless an earlier start under the same kernel has.
+    Stored,
+    /// The envelope in any case.
+    Anew,
 }
 
 /// The logical block of a device unless asked otherwise. Cloud disks have 4 KiB physical sectors, and that
@@ -86,27 +98,9 @@ pub struct Hello {
     envelope: Option<Envelope>,
 }
 
-/// Answer to `attach`.
-#[derive(Serialize)]
-pub struct AttachedVolume {
-    device: PathBuf,
-    file: Option<PathBuf>,
-    backing_file: Option<PathBuf>,
-    reused: bool,
-}
-
-/// One line of `list`.
-#[derive(Serialize)]
-pub struct ListedVolume {
-    name: String,
-    device: PathBuf,
-    size_bytes: u64,
-    caching: disklab_disk::profile::Caching,
-    disks: Vec<String>,
-}
-
-/// Becomes an emulated host and serves until it is shut down. Reports on standard output.
-pub fn run(options: Options, profile: HostProfile) -> Result<(), EmulatorError> {
+/// Becomes an emulated host and serves until the end, which it reports on standard output. Returns whether the
+/// end was asked for. An error means that the host did not come up and has left nothing behind.
+pub fn run(options: Options, profile: HostProfile) -> Result<bool, EmulatorError> {
     let directory = HostDir::claim(&options.run_dir, &options.data_dir, &options.host)?;
     let signals = Signals::new().map_err(|error| {
         EmulatorError::system("signals", "signalfd", &error, "report this as a bug")
@@ -122,34 +116,35 @@ pub fn run(options: Options, profile: HostProfile) -> Result<(), EmulatorError> 
             "look at the limits of processes (ulimit -u)",
         )
     })?;
-    let started = start(options, directory, profile, signals.clone(), heartbeat);
-    let (emulated, mount, driver) = match started {
-        Ok(started) => started,
+    match start(options, directory, profile, signals.clone(), heartbeat) {
+        Ok(up) => Ok(serve(up, &signals)),
         Err(error) => {
             heartbeat.stop();
-            return Err(error);
+            Err(error)
         }
-    };
-    serve(emulated, mount, driver, &signals, heartbeat)
+    }
 }
 
 type DriverThread = JoinHandle<std::io::Result<End>>;
-type Started = (Arc<Mutex<Emulated>>, Option<Mount>, DriverThread);
+
+/// What must come down together.
+struct Up {
+    emulated: Arc<Mutex<Emulated>>,
+    mount: Option<Mount>,
+    driver: DriverThread,
+    heartbeat: Heartbeat,
+}
 
 fn start(
     options: Options,
     directory: HostDir,
-    profile: HostProfile,
+    mut profile: HostProfile,
     signals: Signals,
     heartbeat: Heartbeat,
-) -> Result<Started, EmulatorError> {
-    directory.write_pid()?;
-    directory.write_profile(&profile)?;
-    let Front {
-        mount,
-        devices,
-        source,
-    } = Front::open(&directory, options.transport)?;
+) -> Result<Up, EmulatorError> {
+    let description = profile.clone();
+    let volumes = std::mem::take(&mut profile.volumes);
+    let host = Host::new(profile, clock::now())?;
     let (commands, inbox) = command::channel().map_err(|error| {
         EmulatorError::system(
             "control",
@@ -158,12 +153,14 @@ fn start(
             "look at the limit of open files",
         )
     })?;
-    let mut host_profile = profile;
-    let volumes = std::mem::take(&mut host_profile.volumes);
-    let host = Host::new(host_profile, clock::now())?;
+    let Front {
+        mount,
+        devices,
+        source,
+    } = Front::open(&directory, options.transport)?;
     let kind = source.kind();
     let driver = spawn_driver(source, host, inbox, heartbeat, signals.clone())?;
-    let mut emulated = Emulated {
+    let emulated = Emulated {
         options,
         directory,
         commands,
@@ -173,26 +170,40 @@ fn start(
         volumes: Vec::new(),
         signals,
     };
-    if emulated.options.calibrate
-        && let Err(error) = emulated.calibrate()
-    {
-        let text = format!("the machine was not measured: {error}");
-        Event::Warning { text }.print();
+    let up = Up {
+        emulated: Arc::new(Mutex::new(emulated)),
+        mount,
+        driver,
+        heartbeat,
+    };
+    let opened = lock(&up.emulated).open(&description, volumes, &up.emulated);
+    match opened {
+        Ok(()) => Ok(up),
+        Err(error) => {
+            let _ = up.take_down();
+            Err(error)
+        }
     }
-    let attached = volumes.into_iter().try_for_each(|volume| {
-        emulated
-            .attach(volume, BackingChoice::default(), None)
-            .map(|_| ())
-    });
-    if let Err(error) = attached {
-        emulated.detach_all();
+}
+
+impl Up {
+    /// Takes everything down. What is in use stays without an engine behind it: its I/O fails. Returns the devices
+    /// that stay and how the driver ended.
+    fn take_down(self) -> (Vec<String>, std::io::Result<End>) {
+        // From here on the control socket waits for the lock and ends with the process.
+        let mut emulated = lock(&self.emulated);
+        let left = emulated.detach_all();
+        let _ = self.mount.map(Mount::unmount);
         let _ = emulated.commands.send(Command::Stop);
-        let _ = mount.map(Mount::unmount);
-        let _ = driver.join();
-        emulated.directory.remove();
-        return Err(error);
+        // A driver that panicked has taken the process with it.
+        let end = self.driver.join().unwrap_or(Ok(End::Gone));
+        self.heartbeat.stop();
+        // What is left tells `disklab clean` which devices are ours.
+        if left.is_empty() {
+            emulated.directory.remove();
+        }
+        (left, end)
     }
-    Ok((Arc::new(Mutex::new(emulated)), mount, driver))
 }
 
 fn spawn_driver(
@@ -239,24 +250,10 @@ fn spawn_driver(
     }
 }
 
-fn serve(
-    emulated: Arc<Mutex<Emulated>>,
-    mount: Option<Mount>,
-    driver: DriverThread,
-    signals: &Signals,
-    heartbeat: Heartbeat,
-) -> Result<(), EmulatorError> {
-    let socket = lock(&emulated).directory.socket();
-    control::serve(&socket, emulated.clone()).map_err(|error| {
-        EmulatorError::system(
-            socket.display().to_string(),
-            "bind",
-            &error,
-            "choose a run directory with a shorter path (sockets allow 107 bytes)",
-        )
-    })?;
+/// Serves until the end comes. Returns whether it was asked for.
+fn serve(up: Up, signals: &Signals) -> bool {
     {
-        let emulated = lock(&emulated);
+        let emulated = lock(&up.emulated);
         Event::Ready {
             pid: std::process::id(),
             transport: emulated.kind,
@@ -269,24 +266,15 @@ fn serve(
         }
         .print();
     }
-    let reason = signals.wait();
-    // From here on the control socket waits for the lock and ends with the process.
-    let mut emulated = lock(&emulated);
-    let left = emulated.detach_all();
-    let _ = mount.map(Mount::unmount);
-    let _ = emulated.commands.send(Command::Stop);
-    let _ = driver.join();
-    heartbeat.stop();
-    // What is left tells `disklab clean` which devices are ours.
-    if left.is_empty() {
-        emulated.directory.remove();
-    }
-    Event::Stopped {
-        reason: reason.to_owned(),
-        left,
-    }
-    .print();
-    std::process::exit(0)
+    let asked = signals.wait();
+    let (left, end) = up.take_down();
+    let reason = match (asked, end) {
+        (Some(asked), _) => asked.to_owned(),
+        (None, Ok(_)) => "the mount was taken away or aborted".to_owned(),
+        (None, Err(error)) => format!("the driver failed: {error}"),
+    };
+    Event::Stopped { reason, left }.print();
+    asked.is_some()
 }
 
 fn lock(emulated: &Mutex<Emulated>) -> std::sync::MutexGuard<'_, Emulated> {
@@ -305,235 +293,33 @@ impl Emulated {
         }
     }
 
-    /// Makes a volume and its device; undoes everything when a step fails.
-    pub fn attach(
-        &mut self,
-        profile: VolumeProfile,
-        backing: BackingChoice,
-        block_bytes: Option<u32>,
-    ) -> Result<AttachedVolume, EmulatorError> {
-        let name = profile.name.clone();
-        check_name("volume.name", &name)?;
-        if self.volumes.iter().any(|volume| volume.name == name) {
-            return Err(EmulatorError::new(
-                "volume.name",
-                name,
-                "a volume of that name is attached already",
-                "detach it first or choose another name",
-            ));
-        }
-        let block_bytes = block_bytes.unwrap_or(BLOCK_BYTES);
-        if !matches!(block_bytes, 512 | 4096) {
-            return Err(EmulatorError::new(
-                "block_bytes",
-                block_bytes.to_string(),
-                "the logical block of a disk is 512 or 4096 bytes",
-                "leave it out for 4096",
-            ));
-        }
-        let medium = profile
-            .disks
-            .first()
-            .map_or(Medium::Remote, |disk| disk.medium);
-        let (opened, reused) = self.open(&name, profile.size_bytes, medium, backing)?;
-        let prepared = self
-            .devices
-            .prepare(&name, profile.size_bytes, block_bytes)?;
-        let timing = Timing::Model(Box::new(profile));
-        let index = self
-            .commands
-            .ask(|answer| Command::Attach(timing, opened, answer))??;
-        let device = match self.make_device(&name, prepared, backing) {
-            Ok(device) => device,
-            Err(error) => {
-                let _ = self.commands.ask(|answer| Command::Detach(index, answer));
-                return Err(error);
-            }
-        };
-        let path = device.path();
-        self.volumes.push(Attached {
-            name: name.clone(),
-            index,
-            device,
-            backing,
-            medium,
-        });
-        Ok(AttachedVolume {
-            device: path,
-            file: self.volume_file(&name),
-            backing_file: self.backing_file(&name, backing),
-            reused,
-        })
-    }
-
-    /// The file that a loop device shows; ublk has none.
-    fn volume_file(&self, name: &str) -> Option<PathBuf> {
-        matches!(self.devices, Devices::Loop).then(|| self.directory.volume_file(name))
-    }
-
-    fn backing_file(&self, name: &str, backing: BackingChoice) -> Option<PathBuf> {
-        (backing.kind == BackingKind::File).then(|| self.directory.backing_file(name))
-    }
-
-    /// Data on a network disk stay from attach to attach; those on the host's own disks do not, not even after
-    /// a crash of this process.
+    /// Measures the machine, attaches the first volumes and opens the control socket.
     fn open(
-        &self,
-        name: &str,
-        size: u64,
-        medium: Medium,
-        choice: BackingChoice,
-    ) -> Result<(Backing, bool), EmulatorError> {
-        match choice.kind {
-            BackingKind::Memory => {
-                let memory = MemoryBacking::new(size, choice.preallocate)?;
-                Ok((Backing::Memory(memory), false))
-            }
-            BackingKind::File => {
-                let path = self.directory.backing_file(name);
-                let keep = medium == Medium::Remote;
-                let opened = FileBacking::open(&path, size, keep, choice.preallocate)?;
-                Ok((Backing::File(opened.backing), opened.reused))
-            }
+        &mut self,
+        profile: &HostProfile,
+        volumes: Vec<VolumeProfile>,
+        shared: &Arc<Mutex<Emulated>>,
+    ) -> Result<(), EmulatorError> {
+        self.directory.write_pid()?;
+        self.directory.write_profile(profile)?;
+        if self.options.calibrate != Calibrate::No
+            && let Err(error) = self.calibrate()
+        {
+            let text = format!("the machine was not measured: {error}");
+            Event::Warning { text }.print();
         }
-    }
-
-    fn make_device(
-        &self,
-        name: &str,
-        prepared: Prepared,
-        backing: BackingChoice,
-    ) -> Result<Device, EmulatorError> {
-        let device = prepared.make(&self.directory.volume_file(name))?;
-        let record = VolumeRecord {
-            device: device.path().display().to_string(),
-            file: self
-                .volume_file(name)
-                .map(|path| path.display().to_string()),
-            backing_file: self
-                .backing_file(name, backing)
-                .map(|path| path.display().to_string()),
-            made_by: concat!("disklab-engine ", env!("CARGO_PKG_VERSION")).to_owned(),
-        };
-        if let Err(error) = self.directory.write_volume(name, &record) {
-            let _ = device.detach();
-            return Err(error);
+        for volume in volumes {
+            self.attach(volume, BackingChoice::default(), None)?;
         }
-        Ok(device)
-    }
-
-    fn find(&self, name: &str) -> Result<&Attached, EmulatorError> {
-        self.volumes
-            .iter()
-            .find(|volume| volume.name == name)
-            .ok_or_else(|| {
-                let names: Vec<&str> = self
-                    .volumes
-                    .iter()
-                    .map(|volume| volume.name.as_str())
-                    .collect();
-                EmulatorError::new(
-                    "volume",
-                    name,
-                    "no volume of that name is attached",
-                    format!("attached are: {}", names.join(", ")),
-                )
-            })
-    }
-
-    /// Takes a volume away. Refused while somebody uses it.
-    pub fn detach(&mut self, name: &str, delete_data: bool) -> Result<(), EmulatorError> {
-        let volume = self.find(name)?;
-        let (index, backing, medium) = (volume.index, volume.backing, volume.medium);
-        volume
-            .device
-            .detach()
-            .map_err(|in_use| in_use.explain(name, &volume.device))?;
-        self.volumes.retain(|volume| volume.name != name);
-        self.directory.forget_volume(name);
-        self.commands.ask(|answer| Command::Detach(index, answer))?;
-        let path = self.directory.backing_file(name);
-        if backing.kind == BackingKind::File && (delete_data || medium != Medium::Remote) {
-            remove(&path).map_err(|error| {
-                EmulatorError::system(
-                    path.display().to_string(),
-                    "remove",
-                    &error,
-                    "the volume is detached; remove its data by hand",
-                )
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Detaches what nobody uses; returns the devices that stay.
-    fn detach_all(&mut self) -> Vec<String> {
-        let names: Vec<String> = self
-            .volumes
-            .iter()
-            .map(|volume| volume.name.clone())
-            .collect();
-        for name in names {
-            let _ = self.detach(&name, false);
-        }
-        self.volumes
-            .iter()
-            .map(|volume| volume.device.path().display().to_string())
-            .collect()
-    }
-
-    /// The attached volumes.
-    pub fn list(&self) -> Result<Vec<ListedVolume>, EmulatorError> {
-        self.volumes
-            .iter()
-            .map(|volume| {
-                let profile = self.show(&volume.name)?.profile;
-                Ok(ListedVolume {
-                    name: volume.name.clone(),
-                    device: volume.device.path(),
-                    size_bytes: profile.size_bytes,
-                    caching: profile.caching,
-                    disks: profile.disks.into_iter().map(|disk| disk.name).collect(),
-                })
-            })
-            .collect()
-    }
-
-    /// How a volume is doing.
-    pub fn show(&self, name: &str) -> Result<View, EmulatorError> {
-        let index = self.find(name)?.index;
-        self.commands
-            .ask(|answer| Command::Show(index, answer))?
-            .ok_or_else(|| EmulatorError::new("volume", name, "it is gone", "list the volumes"))
-    }
-
-    /// Changes a volume.
-    pub fn set(&self, name: &str, change: Change) -> Result<VolumeProfile, EmulatorError> {
-        let index = self.find(name)?.index;
-        Ok(self
-            .commands
-            .ask(|answer| Command::Set(index, change, answer))??)
-    }
-
-    /// Breaks or mends something. When the host fails or is deallocated, the volumes on its own disks get
-    /// empty backings: their data are gone.
-    pub fn fail(&self, name: &str, fault: Fault) -> Result<(), EmulatorError> {
-        let index = self.find(name)?.index;
-        let mut fresh = Vec::new();
-        if matches!(fault, Fault::HostFailure | Fault::Deallocate) {
-            for volume in &self.volumes {
-                if volume.medium != Medium::Remote {
-                    let size = self.show(&volume.name)?.profile.size_bytes;
-                    let (backing, _) =
-                        self.open(&volume.name, size, volume.medium, volume.backing)?;
-                    fresh.push((volume.index, backing));
-                }
-            }
-        }
-        // The old backings are freed here, not by the driver: large files take a while.
-        self.commands
-            .ask(|answer| Command::Fail(index, fault, fresh, answer))??;
-        Ok(())
+        let socket = self.directory.socket();
+        control::serve(&socket, shared.clone()).map_err(|error| {
+            EmulatorError::system(
+                socket.display().to_string(),
+                "bind",
+                &error,
+                "choose a run directory with a shorter path (sockets allow 107 bytes)",
+            )
+        })
     }
 
     /// Starts the end, unless a volume is in use.

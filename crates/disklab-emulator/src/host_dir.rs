@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -48,12 +48,14 @@ pub fn check_name(place: &str, name: &str) -> Result<(), EmulatorError> {
 }
 
 fn failed(path: &Path, doing: &str, error: &io::Error) -> EmulatorError {
-    EmulatorError::system(
-        path.display().to_string(),
-        doing,
-        error,
-        "choose another place with --run-dir and --data-dir, or run it as root",
-    )
+    let way_out = match error.raw_os_error() {
+        // The mount of a killed engine.
+        Some(libc::ENOTCONN | libc::ECONNABORTED) => {
+            "run `disklab clean`: an earlier host of that name was killed"
+        }
+        _ => "choose another place with --run-dir and --data-dir, or run it as root",
+    };
+    EmulatorError::system(path.display().to_string(), doing, error, way_out)
 }
 
 impl HostDir {
@@ -67,6 +69,15 @@ impl HostDir {
         let run = absolute(run)?;
         let data = absolute(data)?.join(name);
         let host = run.join("hosts").join(name);
+        // struct sockaddr_un.
+        if host.join("control.sock").as_os_str().len() > 107 {
+            return Err(EmulatorError::new(
+                "--run-dir",
+                run.display().to_string(),
+                "the path of the control socket may have 107 bytes at most",
+                "choose a run directory with a shorter path",
+            ));
+        }
         make(&host)?;
         let lock = lock(&host, name)?;
         let directory = HostDir {
@@ -196,7 +207,11 @@ fn lock(host: &Path, name: &str) -> Result<File, EmulatorError> {
         .open(&path)
         .map_err(|error| failed(&path, "open", &error))?;
     // SAFETY: a valid descriptor.
-    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+    let locked = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
+    // A host that goes down removes its lock file: a lock on the removed one is worth nothing.
+    let inode = |found: fs::Metadata| found.ino();
+    let current = lock.metadata().map(inode).ok() == fs::metadata(&path).map(inode).ok();
+    if locked && current {
         return Ok(lock);
     }
     Err(EmulatorError::new(

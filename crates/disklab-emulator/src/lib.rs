@@ -30,7 +30,7 @@ pub mod ublk;
 mod watchdog;
 
 pub use calibrate::Envelope;
-pub use emulator::{Options, TransportChoice, run};
+pub use emulator::{Calibrate, Options, TransportChoice, run};
 pub use error::EmulatorError;
 pub use event::Event;
 pub use transport::TransportKind;

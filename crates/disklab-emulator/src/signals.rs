@@ -54,8 +54,8 @@ impl Signals {
         unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Waits for the end; says why it came.
-    pub fn wait(&self) -> &'static str {
+    /// Waits for the end; says who asked for it. `None`: the driver has ended by itself.
+    pub fn wait(&self) -> Option<&'static str> {
         loop {
             let watch = |fd: &OwnedFd| libc::pollfd {
                 fd: fd.as_raw_fd(),
@@ -68,11 +68,7 @@ impl Signals {
                 continue;
             }
             if ready[1].revents != 0 {
-                return if self.asked.load(Ordering::Relaxed) {
-                    "shutdown"
-                } else {
-                    "the mount was taken away or aborted"
-                };
+                return self.asked.load(Ordering::Relaxed).then_some("shutdown");
             }
             // SAFETY: plain old data, filled by the kernel.
             let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
@@ -85,8 +81,8 @@ impl Signals {
                 );
             }
             match info.ssi_signo as libc::c_int {
-                libc::SIGTERM => return "SIGTERM",
-                libc::SIGINT => return "SIGINT",
+                libc::SIGTERM => return Some("SIGTERM"),
+                libc::SIGINT => return Some("SIGINT"),
                 // A closed terminal is no reason to stop a disk.
                 _ => {}
             }

@@ -70,6 +70,12 @@ pub trait Transport {
     /// Ends the request in `slot`: so many bytes, or an error. The slot is free afterwards.
     fn reply(&mut self, ring: &mut Ring, slot: Slot, result: Result<u32, Errno>);
 
+    /// Ends the read in `slot` with data that lie elsewhere, all that was asked for.
+    fn reply_with(&mut self, ring: &mut Ring, slot: Slot, data: &[u8]) {
+        self.data(slot).copy_from_slice(data);
+        self.reply(ring, slot, Ok(data.len() as u32));
+    }
+
     /// Shows a volume, or no longer (`None`). Returns how many slots there are now.
     fn show(&mut self, ring: &mut Ring, volume: VolumeIndex, shown: Option<Shown>) -> u32;
 }

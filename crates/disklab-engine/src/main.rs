@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use disklab_disk::profile::HostProfile;
 use disklab_emulator::ublk::{self, OwnedDevice};
-use disklab_emulator::{EmulatorError, Event, Options, TransportChoice, TransportKind};
+use disklab_emulator::{Calibrate, EmulatorError, Event, Options, TransportChoice, TransportKind};
 
 /// The engine of disklab.
 #[derive(Parser)]
@@ -59,6 +59,9 @@ struct Emulate {
     /// own part.
     #[arg(long)]
     no_calibrate: bool,
+    /// Measures the machine even if an earlier start has: its figures are only as good as the machine was idle.
+    #[arg(long, conflicts_with = "no_calibrate")]
+    measure_anew: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -95,7 +98,9 @@ fn main() -> ExitCode {
         }
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        // The host came up and went down unasked.
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("disklab-engine: {error}");
             Event::Failed { error }.print();
@@ -115,23 +120,28 @@ fn check_profiles() -> ExitCode {
     }
 }
 
-fn become_host(emulate: Emulate) -> Result<(), EmulatorError> {
+fn become_host(emulate: Emulate) -> Result<bool, EmulatorError> {
     let profile = read_profile()?;
     let options = Options {
         host: emulate.host,
         run_dir: emulate.run_dir,
         data_dir: emulate.data_dir,
         transport: emulate.transport.into(),
-        calibrate: !emulate.no_calibrate,
+        calibrate: match (emulate.no_calibrate, emulate.measure_anew) {
+            (true, _) => Calibrate::No,
+            (false, false) => Calibrate::Stored,
+            (false, true) => Calibrate::Anew,
+        },
     };
     disklab_emulator::run(options, profile)
 }
 
 /// Prints devices, one JSON object a line.
-fn print(devices: &[OwnedDevice]) {
+fn print(devices: &[OwnedDevice]) -> bool {
     for device in devices {
         println!("{}", serde_json::json!(device));
     }
+    true
 }
 
 fn read_profile() -> Result<HostProfile, EmulatorError> {

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::EmulatorError;
@@ -14,12 +14,27 @@ pub struct FileBacking {
     path: PathBuf,
 }
 
-/// What a new attach finds.
-pub struct Opened {
-    /// The file.
-    pub backing: FileBacking,
-    /// Data of an earlier attach are in it.
-    pub reused: bool,
+/// What an attach found where its file goes.
+pub struct Found {
+    path: PathBuf,
+    len: u64,
+}
+
+impl Found {
+    /// Data of an earlier attach are there.
+    pub fn has_data(&self) -> bool {
+        self.len > 0
+    }
+
+    /// Makes the file as it was found, after an attach that came to nothing and wrote nothing. A failure leaves a
+    /// file of holes.
+    pub fn restore(self) {
+        if self.len == 0 {
+            let _ = remove(&self.path);
+        } else if let Ok(file) = OpenOptions::new().write(true).open(&self.path) {
+            let _ = file.set_len(self.len);
+        }
+    }
 }
 
 impl FileBacking {
@@ -31,7 +46,7 @@ impl FileBacking {
         size: u64,
         keep: bool,
         preallocate: bool,
-    ) -> Result<Opened, EmulatorError> {
+    ) -> Result<(FileBacking, Found), EmulatorError> {
         let place = path.display().to_string();
         let failed = |error: &io::Error| {
             EmulatorError::system(
@@ -80,13 +95,17 @@ impl FileBacking {
             file,
             path: path.to_owned(),
         };
-        if preallocate {
-            backing.preallocate(size)?;
+        let found = Found {
+            path: path.to_owned(),
+            len: found.len(),
+        };
+        match preallocate.then(|| backing.preallocate(size)) {
+            Some(Err(error)) => {
+                found.restore();
+                Err(error)
+            }
+            _ => Ok((backing, found)),
         }
-        Ok(Opened {
-            backing,
-            reused: found.len() > 0,
-        })
     }
 
     fn preallocate(&self, size: u64) -> Result<(), EmulatorError> {
@@ -96,10 +115,6 @@ impl FileBacking {
             return Ok(());
         }
         let error = io::Error::last_os_error();
-        // Give back what was taken before space ran out, if nothing was there before.
-        if self.file.metadata().is_ok_and(|found| found.blocks() == 0) {
-            let _ = remove(&self.path);
-        }
         Err(EmulatorError::system(
             self.path.display().to_string(),
             format!("preallocate {size} bytes"),

@@ -44,6 +44,11 @@ impl MemoryBacking {
         Ok(MemoryBacking { bytes })
     }
 
+    /// A range as it is. The caller has checked that it lies inside.
+    pub fn slice(&self, offset: u64, len: u32) -> &[u8] {
+        self.bytes.slice(offset as usize, len as usize)
+    }
+
     /// Copies a range out. The caller has checked that it lies inside.
     pub fn read(&self, offset: u64, into: &mut [u8]) {
         into.copy_from_slice(self.bytes.slice(offset as usize, into.len()));

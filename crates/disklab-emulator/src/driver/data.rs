@@ -28,8 +28,9 @@ impl Driver {
         Ok(volume.timed)
     }
 
-    /// Starts moving the data of a request; in memory that is all.
-    pub(super) fn move_data(&mut self, slot: Slot) {
+    /// Starts moving the data of a request; in memory that is all. A read that is due `at_once` takes its data
+    /// from memory when it is answered.
+    pub(super) fn move_data(&mut self, slot: Slot, at_once: bool) {
         let Some(InFlight { request, .. }) = self.slots[slot.0 as usize] else {
             return;
         };
@@ -51,6 +52,7 @@ impl Driver {
         }
         match &mut volume.backing {
             Backing::Memory(memory) => match request.op {
+                Op::Read if at_once => in_flight.direct = true,
                 Op::Read => memory.read(request.offset, self.transport.data(slot)),
                 Op::Write => memory.write(request.offset, self.transport.data(slot)),
                 Op::Discard => memory.clear(request.offset, u64::from(request.len)),
@@ -61,6 +63,17 @@ impl Driver {
                 self.transfers += 1;
                 self.transfer(slot);
             }
+        }
+    }
+
+    /// Ends a read with its data in memory.
+    pub(super) fn reply_from_memory(&mut self, request: Request) {
+        if let Some(Some(volume)) = self.volumes.get(request.volume.0 as usize)
+            && let Backing::Memory(memory) = &volume.backing
+        {
+            let data = memory.slice(request.offset, request.len);
+            self.transport
+                .reply_with(&mut self.ring, request.slot, data);
         }
     }
 

@@ -8,7 +8,7 @@ use disklab_units::Duration;
 use crate::backing::{Backing, MemoryBacking};
 use crate::calibrate;
 use crate::command::{Command, Timing, Tuning};
-use crate::emulator::{BLOCK_BYTES, Emulated};
+use crate::emulator::{BLOCK_BYTES, Calibrate, Emulated};
 use crate::error::EmulatorError;
 use crate::transport::VolumeIndex;
 
@@ -48,7 +48,10 @@ impl Emulated {
                 "start with --no-calibrate",
             )
         };
-        let stored = calibrate::stored(&self.directory.envelope(), self.kind);
+        let stored = match self.options.calibrate {
+            Calibrate::Anew => None,
+            _ => calibrate::stored(&self.directory.envelope(), self.kind),
+        };
         let envelope = match stored {
             Some(envelope) => envelope,
             None => {

@@ -168,11 +168,16 @@ impl DevTransport {
         }
     }
 
-    /// Sends a reply with the first `len` bytes of the slot's data. The only failures are that the request
-    /// was interrupted or that the mount has gone, which the next read tells.
+    /// Sends a reply with the first `len` bytes of the slot's data.
     fn send(&self, slot: Slot, error: i32, len: usize) {
+        self.send_with(slot, error, self.data[slot.0 as usize].slice(0, len));
+    }
+
+    /// Sends a reply. The only failures are that the request was interrupted or that the mount has gone, which
+    /// the next read tells.
+    fn send_with(&self, slot: Slot, error: i32, data: &[u8]) {
         let header = OutHeader {
-            len: (size_of::<OutHeader>() + len) as u32,
+            len: (size_of::<OutHeader>() + data.len()) as u32,
             error,
             unique: self.slots[slot.0 as usize].unique,
         };
@@ -182,8 +187,8 @@ impl DevTransport {
                 iov_len: size_of::<OutHeader>(),
             },
             libc::iovec {
-                iov_base: self.data[slot.0 as usize].as_ptr().cast(),
-                iov_len: len,
+                iov_base: data.as_ptr().cast_mut().cast(),
+                iov_len: data.len(),
             },
         ];
         // SAFETY: both parts are initialised buffers of at least the given lengths.
@@ -237,6 +242,13 @@ impl Transport for DevTransport {
         }
         self.free.push(slot);
         // A ring that takes no entries has gone, which the driver's next wait tells.
+        let _ = self.poll(ring);
+    }
+
+    /// One copy less: the kernel takes the data from where they are.
+    fn reply_with(&mut self, ring: &mut Ring, slot: Slot, data: &[u8]) {
+        self.send_with(slot, 0, data);
+        self.free.push(slot);
         let _ = self.poll(ring);
     }
 
