@@ -64,6 +64,10 @@ Scale = Annotated[str | None, typer.Option(help="Shrink host cache and credits, 
 NoCalibrate = Annotated[
     bool, typer.Option("--no-calibrate", help="Start at once; latencies are less exact.")
 ]
+Transport = Annotated[
+    Literal["auto", "fuse-io-uring", "fuse", "ublk"],
+    typer.Option(help="How the kernel hands over requests; see docs/ublk.md for ublk."),
+]
 
 
 def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -84,6 +88,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     host_cache_size: HostCacheSize = None,
     scale: Scale = None,
     no_calibrate: NoCalibrate = False,
+    transport: Transport = "auto",
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
@@ -118,6 +123,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
         preallocate=preallocate,
         reformat=reformat,
         calibrate=not no_calibrate,
+        transport=transport,
     )
     known = loaded(files)
     with progress() as told:

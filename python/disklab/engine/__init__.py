@@ -10,10 +10,12 @@ from disklab.engine.messages import (
     LimitCounters,
     ListedVolume,
     Ready,
+    UblkDevice,
     View,
     VolumeCounters,
 )
 from disklab.engine.process import EngineProcess, start_host
+from disklab.engine.ublk import remove_ublk, ublk_devices
 
 __all__ = [
     "AttachedVolume",
@@ -25,8 +27,11 @@ __all__ = [
     "LimitCounters",
     "ListedVolume",
     "Ready",
+    "UblkDevice",
     "View",
     "VolumeCounters",
     "find_engine",
+    "remove_ublk",
     "start_host",
+    "ublk_devices",
 ]

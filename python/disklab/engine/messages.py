@@ -52,6 +52,16 @@ class AttachedVolume(Message):
     reused: bool
 
 
+class UblkDevice(Message):
+    """A ublk device of a host."""
+
+    device: str
+    volume: str | None
+    """None: the host has no record of a volume with its mark."""
+    live: bool
+    """Whether its process lives. A dead one has no disk any more."""
+
+
 class ListedVolume(Message):
     """A volume in a list."""
 

@@ -85,8 +85,14 @@ class EngineProcess:
             os.close(handle)
 
 
-def start_host(
-    profile: HostProfile, name: str, run_dir: Path, data_dir: Path, *, calibrate: bool = True
+def start_host(  # noqa: PLR0913 - each is an option of the engine
+    profile: HostProfile,
+    name: str,
+    run_dir: Path,
+    data_dir: Path,
+    *,
+    calibrate: bool = True,
+    transport: str = "auto",
 ) -> tuple[Ready, list[str]]:
     """Start an emulated host of its own session; return its first event and its warnings.
 
@@ -97,6 +103,7 @@ def start_host(
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = [str(find_engine()), "emulate", "--host", name]
     command += ["--run-dir", str(run_dir), "--data-dir", str(data_dir)]
+    command += ["--transport", transport]
     command += [] if calibrate else ["--no-calibrate"]
     log_path = directory / "log"
     # Lines are read from the log: a pipe would break when this process ends before the host.

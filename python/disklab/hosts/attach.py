@@ -62,6 +62,8 @@ class AttachRequest:
     preallocate: bool = False
     reformat: bool = False
     calibrate: bool = True
+    transport: str = "auto"
+    """How requests reach the engine: as `disklab-engine emulate --transport`."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,9 @@ def attach(
         warnings = list(resolution.warnings)
         if not running:
             progress("starting the emulated host, measuring this machine")
-            warnings += _start(host, places, resolution, host_request, calibrate=request.calibrate)
+            warnings += _start(host, places, resolution, host_request, request)
+        elif request.transport != "auto":
+            _check_transport(host, request.transport)
         step = _Step(host, request, resolution, kind, blank=found is None, progress=progress)
         try:
             return step.run(warnings)
@@ -124,25 +128,41 @@ def _start(
     host: HostPlace,
     places: Places,
     resolution: Resolution,
-    request: HostRequest,
-    *,
-    calibrate: bool,
+    host_request: HostRequest,
+    request: AttachRequest,
 ) -> list[str]:
     _check_leftovers(host)
     profile = resolution.host.model_copy(update={"volumes": []})
     record = HostRecord(
-        vm=request.vm,
-        host_cache_bytes=request.host_cache_bytes,
-        scale=str(request.scale),
+        vm=host_request.vm,
+        host_cache_bytes=host_request.host_cache_bytes,
+        scale=str(host_request.scale),
     )
     # Before the start: a host that runs without it could not be told from one without a VM.
     host.record_host(record)
     try:
-        _, warnings = start_host(profile, host.name, places.run, places.data, calibrate=calibrate)
+        _, warnings = start_host(
+            profile,
+            host.name,
+            places.run,
+            places.data,
+            calibrate=request.calibrate,
+            transport=request.transport,
+        )
     except BaseException:
         host.remove()
         raise
     return warnings
+
+
+def _check_transport(host: HostPlace, asked: str) -> None:
+    """Refuse another transport than that of the running host: all its volumes share one."""
+    with Control(host.socket) as control:
+        has = control.hello().transport
+    if asked != has:
+        rule = f"host {host.name!r} runs already, over {has}"
+        way_out = "leave the option out, or name another host with --host"
+        raise UserError(Problem("--transport", asked, rule, way_out))
 
 
 def _check_leftovers(host: HostPlace) -> None:

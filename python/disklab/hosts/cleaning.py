@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from disklab.engine import Control
+from disklab.engine import Control, remove_ublk
 from disklab.engine.process import EngineProcess
 from disklab.errors import DisklabError, EngineError, UserError
 from disklab.hosts.filesystem import force_unmount, unmount
@@ -157,12 +157,14 @@ def _remove_host(host: HostPlace, places: Places, *, healthy: bool) -> Iterator[
         # Whoever waits for the dead disk is let go first: this aborts the FUSE connection.
         yield from _end_process(host, process)
         _abort(host)
+        # A ublk device loses its disk with the process.
+        devices = [device for device in our_devices(places) if device.host == host.name]
     for device in devices:
         yield from _unmount_all(device, host, orderly=healthy)
     if healthy and process is not None:
         yield from _shut_down(host, process)
         devices = [device for device in our_devices(places) if device.host == host.name]
-    outcomes = [_detach(device, host) for device in devices] + _unproved(host)
+    outcomes = [_detach(device, host, places) for device in devices] + _unproved(host)
     yield from outcomes
     if not all(outcome.done for outcome in outcomes):
         # The mount and the records are the proof that the device is ours: they stay with it.
@@ -234,7 +236,9 @@ def _unmount_all(device: OurDevice, host: HostPlace, *, orderly: bool) -> Iterat
         yield Removed("mount", str(mount.point), host.name, gone, note)
 
 
-def _detach(device: OurDevice, host: HostPlace) -> Removed:
+def _detach(device: OurDevice, host: HostPlace, places: Places) -> Removed:
+    if device.is_ublk:
+        return _remove_ublk(device, host, places)
     try:
         prove(device.path, host, device.volume)
         handle = os.open(device.path, os.O_RDWR | os.O_CLOEXEC)
@@ -250,6 +254,20 @@ def _detach(device: OurDevice, host: HostPlace) -> Removed:
         note = "in use: end what uses it, then clean again"
         return Removed("device", str(device.path), host.name, False, note)
     return Removed("device", str(device.path), host.name, True)
+
+
+def _remove_ublk(device: OurDevice, host: HostPlace, places: Places) -> Removed:
+    """Remove what stays of a dead ublk device.
+
+    The engine reads the marks again, and takes all dead devices of the host at once.
+    """
+    note = ""
+    try:
+        remove_ublk(places.run, host.name)
+    except DisklabError as error:
+        note = str(error)
+    gone = device.path not in {one.path for one in our_devices(places) if one.is_ublk}
+    return Removed("device", str(device.path), host.name, gone, "" if gone else note)
 
 
 def _unproved(host: HostPlace) -> list[Removed]:

@@ -1,7 +1,8 @@
 """The proof that a device, a mount or a process is ours. Read again before every step.
 
-A loop device is ours only when its backing file lies in the FUSE mount of one of our hosts; a mount
-is ours only when its source is such a device, or when it is that FUSE mount itself.
+A loop device is ours only when its backing file lies in the FUSE mount of one of our hosts, a ublk
+device only when it carries the mark of one of them inside the kernel; a mount is ours only when its
+source is such a device, or when it is that FUSE mount itself.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from disklab.engine import ublk_devices
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.places import HostPlace, Places
 
 FUSE_TYPE = "fuse.disklab"
+# Disks are /dev/ublkbN; the class lists every device, dead ones too.
+UBLK = "ublkb"
+UBLK_DEVICES = Path("/sys/class/ublk-char")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -32,11 +37,18 @@ class Mount:
 
 @dataclass(frozen=True)
 class OurDevice:
-    """A loop device that shows a file of one of our hosts."""
+    """A loop device that shows a file of one of our hosts, or a ublk device with its mark."""
 
     path: Path
     host: str
     volume: str
+    live: bool = True
+    """Whether there is a disk. A ublk device without its process has none, but may be mounted."""
+
+    @property
+    def is_ublk(self) -> bool:
+        """Return whether it is a ublk device."""
+        return self.path.name.startswith(UBLK)
 
     @property
     def number(self) -> str:
@@ -46,6 +58,9 @@ class OurDevice:
 
     def mounts(self) -> list[Mount]:
         """Return where the device is mounted, the innermost last."""
+        if not self.live:
+            # The node has gone with the disk; its name is ours until the device is removed.
+            return [mount for mount in mounts() if mount.source == str(self.path)]
         number = self.number
         return [mount for mount in mounts() if mount.device == number]
 
@@ -66,13 +81,13 @@ def mounts() -> list[Mount]:
 
 
 def our_devices(places: Places) -> list[OurDevice]:
-    """Return every loop device of ours, found through the kernel and not through our notes."""
+    """Return every device of ours, found through the kernel and not through our notes."""
     found = []
     for block in sorted(Path("/sys/block").glob("loop*")):
         device = _owned(Path("/dev") / block.name, places)
         if device is not None:
             found.append(device)
-    return found
+    return found + _ublk_devices(places)
 
 
 def prove(device: Path, host: HostPlace, volume: str) -> OurDevice:
@@ -82,10 +97,12 @@ def prove(device: Path, host: HostPlace, volume: str) -> OurDevice:
     """
     found = _owned(device, Places(host.run.parent.parent, host.data.parent))
     if found is None or (found.host, found.volume) != (host.name, volume):
-        shows = backing_file(device)
+        proof = f"it does not show {host.mount / volume} (it shows {backing_file(device)})"
+        if device.name.startswith(UBLK):
+            proof = f"it does not carry the mark of volume {volume!r} of host {host.name!r}"
         raise MachineError(
-            f"{device}: it does not show {host.mount / volume} (it shows {shows or 'nothing'}), so "
-            "it is no device of ours and is left alone; `disklab clean` removes what is left"
+            f"{device}: {proof}, so it is no device of ours and is left alone; "
+            "`disklab clean` removes what is left"
         )
     return found
 
@@ -111,7 +128,20 @@ def is_our_fuse_mount(mount: Mount, host: HostPlace) -> bool:
     return mount.kind == FUSE_TYPE and mount.point == host.mount
 
 
+def _ublk_devices(places: Places) -> list[OurDevice]:
+    """Return the ublk devices of all our hosts; a device without a record has no volume's name."""
+    if not any(UBLK_DEVICES.glob("*")):
+        return []
+    return [
+        OurDevice(Path(one.device), host.name, one.volume or "", one.live)
+        for host in places.hosts()
+        for one in ublk_devices(places.run, host.name)
+    ]
+
+
 def _owned(device: Path, places: Places) -> OurDevice | None:
+    if device.name.startswith(UBLK):
+        return next((one for one in _ublk_devices(places) if one.path == device), None)
     shown = backing_file(device)
     if shown is None:
         return None

@@ -56,6 +56,9 @@ def problems() -> Iterator[Problem]:
     if os.geteuid() != 0:
         rule = "making block devices needs root"
         yield Problem("this user", f"uid {os.geteuid()}", rule, "run it with sudo")
+    if not Path("/dev/fuse").exists() and Path("/dev/ublk-control").exists():
+        # Then the engine serves ublk devices, which need neither FUSE nor loop devices.
+        return
     if not Path("/dev/fuse").exists():
         rule = "emulated disks are served through FUSE"
         way_out = "sudo modprobe fuse; in a container, pass --device /dev/fuse"
