@@ -12,14 +12,16 @@ use crate::profile::{Limit, Unit};
 /// an ordinary bucket at the baseline. Bursting for ever is one bucket at the burst rate.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// The promise.
-    limit: Limit,
     /// The baseline with its credits; or the only bucket.
     main: Bucket,
-    /// The burst rate, when credits pay for it.
-    top: Option<Bucket>,
+    /// The burst rate, when credits pay for it. Boxed, as the promise is, so that the gates of a
+    /// host without bursts lie close together: an I/O passes four of them.
+    top: Option<Box<Bucket>>,
+    unit: Unit,
     /// Bytes that one I/O of a limit in I/Os may carry at most.
     io_unit_bytes: u32,
+    /// The promise.
+    limit: Box<Limit>,
 }
 
 impl Meter {
@@ -34,16 +36,17 @@ impl Meter {
                     Some(credits) => {
                         let mut main = Bucket::new(limit.per_s, limit.window_ns, credits, now);
                         main.set_units(burst.start.unwrap_or(credits));
-                        (main, Some(top))
+                        (main, Some(Box::new(top)))
                     }
                 }
             }
         };
         Meter {
-            limit: limit.clone(),
             main,
             top,
+            unit: limit.unit,
             io_unit_bytes: limit.io_unit_bytes.unwrap_or(u32::MAX),
+            limit: Box::new(limit.clone()),
         }
     }
 
@@ -55,7 +58,7 @@ impl Meter {
     /// What an I/O of this many bytes costs, in units.
     #[inline]
     pub fn cost(&self, bytes: u32) -> u64 {
-        match self.limit.unit {
+        match self.unit {
             Unit::Bytes => u64::from(bytes),
             // The comparison spares the division, which most I/Os do not need.
             Unit::Ios if bytes <= self.io_unit_bytes => 1,

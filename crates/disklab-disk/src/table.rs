@@ -90,6 +90,11 @@ impl Hash {
     pub fn of(lane: u32, block: u64) -> Hash {
         Hash(mix(u64::from(lane) << BLOCK_BITS | block))
     }
+
+    #[inline]
+    fn shard(self) -> usize {
+        (self.0 >> (HASH_BITS - SHARD_BITS)) as usize
+    }
 }
 
 const FACTOR: u64 = 0x9e3_779b_97f4_a7c1;
@@ -152,15 +157,17 @@ impl Shard {
         Err(at)
     }
 
-    fn insert(&mut self, new: Entry) -> usize {
+    /// Puts an entry in where a search that did not find it ended.
+    fn insert(&mut self, new: Entry, mut at: usize) -> usize {
         if (self.count + 1) * MOST_FULL.1 > self.width * MOST_FULL.0 {
             self.grow();
+            at = self.search(new.hash()).unwrap_or_else(|at| at);
         }
         loop {
-            let at = self.search(new.hash()).unwrap_or_else(|at| at);
             let free = self.entries[at..].iter().position(|entry| entry.word == 0);
             let Some(free) = free else {
                 self.grow();
+                at = self.search(new.hash()).unwrap_or_else(|at| at);
                 continue;
             };
             self.entries.copy_within(at..at + free, at + 1);
@@ -225,7 +232,7 @@ impl BlockTable {
 
     #[inline]
     fn shard(&mut self, hash: Hash) -> &mut Shard {
-        &mut self.shards[(hash.0 >> (HASH_BITS - SHARD_BITS)) as usize]
+        &mut self.shards[hash.shard()]
     }
 
     /// The entry of a block.
@@ -239,18 +246,28 @@ impl BlockTable {
     /// The entry of a block, made if it was not there; and whether it was made.
     #[inline]
     pub fn get_or_insert(&mut self, hash: Hash) -> (&mut Entry, bool) {
-        let shard = self.shard(hash);
-        if let Ok(at) = shard.search(hash.0) {
-            let shard = self.shard(hash);
-            return (&mut shard.entries[at], false);
+        let shard = &mut self.shards[hash.shard()];
+        match shard.search(hash.0) {
+            Ok(at) => (&mut shard.entries[at], false),
+            Err(at) => {
+                self.count += 1;
+                let new = Entry {
+                    word: hash.0 << 4 | OCCUPIED,
+                    valid: 0,
+                };
+                let at = shard.insert(new, at);
+                (&mut shard.entries[at], true)
+            }
         }
-        self.count += 1;
-        let shard = self.shard(hash);
-        let at = shard.insert(Entry {
-            word: hash.0 << 4 | OCCUPIED,
-            valid: 0,
-        });
-        (&mut shard.entries[at], true)
+    }
+
+    /// Reads the place where a block's entry is likely to stand, so that it is in the processor's
+    /// cache when it is needed.
+    #[inline]
+    pub fn touch(&self, hash: Hash) -> u64 {
+        let shard = &self.shards[hash.shard()];
+        let entry = shard.entries.get(shard.home(hash.0));
+        entry.map_or(0, |entry| entry.word)
     }
 
     /// Forgets a block.
