@@ -16,6 +16,7 @@ use disklab_disk::{Completion, Destaged, Host, Io, Outcome};
 use disklab_units::{Bytes, Duration, Instant};
 use io_uring::{opcode, types};
 
+use crate::awake::Awake;
 use crate::clock;
 use crate::command::{Inbox, Tuning};
 use crate::due::DueHeap;
@@ -68,6 +69,7 @@ pub struct Driver {
     due: DueHeap,
     inbox: Inbox,
     heartbeat: Heartbeat,
+    awake: Awake,
     tuning: Tuning,
     /// Made with the first volume that has a ReadWrite cache.
     preimages: Option<Preimages>,
@@ -112,6 +114,7 @@ impl Driver {
             due: DueHeap::default(),
             inbox,
             heartbeat,
+            awake: Awake::default(),
             tuning: Tuning::default(),
             preimages: None,
             transfers: 0,
@@ -174,6 +177,15 @@ impl Driver {
         }
         for index in 0..self.requests.len() {
             self.start(self.requests[index]);
+        }
+        if self.requests.is_empty() {
+            // Nothing has come and nothing is to be done: a whole heartbeat has passed like that.
+            let still = self.due.next().is_none() && self.host.next_event().is_none();
+            if self.done.is_empty() && still {
+                self.awake.release();
+            }
+        } else {
+            self.awake.hold();
         }
         self.requests.clear();
         let now = clock::now();

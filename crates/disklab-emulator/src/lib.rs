@@ -4,6 +4,7 @@
 //! device on top, or ublk devices. One thread, the [`driver`], takes requests, asks the model when each one ends, moves
 //! the data meanwhile and replies when it is time. Another thread answers the control socket.
 
+mod awake;
 pub mod backing;
 mod calibrate;
 mod clock;
