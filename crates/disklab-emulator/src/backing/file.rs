@@ -88,23 +88,29 @@ impl FileBacking {
                 "attach it with at least that size, or detach it with delete_data to start anew",
             ));
         }
-        if found.len() < size {
-            file.set_len(size).map_err(|error| failed(&error))?;
-        }
-        let backing = FileBacking {
-            file,
-            path: path.to_owned(),
-        };
+        let grows = found.len() < size;
         let found = Found {
             path: path.to_owned(),
             len: found.len(),
         };
-        match preallocate.then(|| backing.preallocate(size)) {
-            Some(Err(error)) => {
+        let backing = FileBacking {
+            file,
+            path: path.to_owned(),
+        };
+        let grown = match grows {
+            true => backing.file.set_len(size).map_err(|error| failed(&error)),
+            false => Ok(()),
+        };
+        let sized = match preallocate {
+            true => grown.and_then(|()| backing.preallocate(size)),
+            false => grown,
+        };
+        match sized {
+            Ok(()) => Ok((backing, found)),
+            Err(error) => {
                 found.restore();
                 Err(error)
             }
-            _ => Ok((backing, found)),
         }
     }
 
@@ -144,5 +150,43 @@ pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_size_leaves_things_as_they_were() {
+        let directory = std::env::temp_dir().join(format!("disklab-file-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a temporary directory");
+        let path = directory.join("v.img");
+        assert!(FileBacking::open(&path, 1 << 62, true, true).is_err());
+        assert!(!path.exists(), "a refused attach left a file");
+
+        let (_, found) = FileBacking::open(&path, 8192, true, false).expect("8 KiB");
+        assert!(!found.has_data());
+        fs::write(&path, [7; 8192]).expect("written");
+        let smaller = FileBacking::open(&path, 4096, true, false)
+            .err()
+            .expect("refused");
+        assert!(smaller.rule.contains("cannot shrink"), "{smaller}");
+        let (_, found) = FileBacking::open(&path, 16_384, true, false).expect("grown");
+        assert!(found.has_data());
+        found.restore();
+        assert_eq!(
+            fs::read(&path).expect("read"),
+            [7; 8192],
+            "as it was before"
+        );
+        let (_, found) = FileBacking::open(&path, 8192, false, false).expect("new");
+        assert!(!found.has_data());
+        assert_eq!(
+            fs::read(&path).expect("read"),
+            [0; 8192],
+            "local data do not stay"
+        );
+        fs::remove_dir_all(&directory).expect("removed");
     }
 }
