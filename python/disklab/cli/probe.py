@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disklab.cli.completion import disk_names, vm_names
 from disklab.errors import Problem, UserError
-from disklab.probe.command import Override, probe_emulated, probe_experiment, probe_path
 from disklab.probe.known import Disk, parse_caching
 from disklab.probe.request import Output, Request, plan_of
+
+if TYPE_CHECKING:
+    from disklab.probe.command import Override
 
 Caching = Annotated[
     list[str] | None,
@@ -76,25 +78,28 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = False,
 ) -> None:
     """Measure a disk with fio and hold it against its promise."""
+    # Loaded here because it brings the chart library: no other command is to wait for that.
+    from disklab.probe import command  # noqa: PLC0415
+
     request = Request(profile, rw, bs, duration, size, engine, quick)
     output = Output(json, out, chart)
     disks = named_disks(disk, vm, caching or [])
     if path is None:
         if not disks:
             raise missing_target()
-        probe_emulated(disks, plan_of(request), output)
+        command.probe_emulated(disks, plan_of(request), output)
         return
     if path.suffix in (".yaml", ".yml"):
         if disks:
             rule = "an experiment names its own disks"
             raise UserError(Problem("--disk", str(disk), rule, "leave --disk out"))
-        probe_experiment(path, override_of(request), output)
+        command.probe_experiment(path, override_of(request), output)
         return
     if len(disks) > 1:
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
-    probe_path(path, plan_of(request), output, disk=promised, destroy_data=destroy_data)
+    command.probe_path(path, plan_of(request), output, disk=promised, destroy_data=destroy_data)
 
 
 def override_of(request: Request) -> Override:
@@ -107,6 +112,8 @@ def override_of(request: Request) -> Override:
     ]
     if problems:
         raise UserError(*[problem for problem in problems if problem.value])
+    from disklab.probe.command import Override  # noqa: PLC0415 - see `probe`
+
     plan = plan_of(request)
     timed = request.duration is not None or request.quick
     sized = request.size is not None or request.quick
