@@ -248,8 +248,10 @@ def _local(
             "ephemeral-os": "ephemeral OS disk",
         }
         rule = f"{vm.name} has no {what[name]} ({source})"
-        able = [other.name for other in catalog.vms.values() if _local_bytes(other, name)]
-        way_out = f"choose a VM that has one, such as {able[0]}, or an attached disk"
+        able = [other for other in catalog.vms.values() if _local_bytes(other, name)]
+        able.sort(key=lambda other: other.vendor != vm.vendor)
+        such = f", such as {able[0].name}," if able else ""
+        way_out = f"choose a VM that has one{such} or an attached disk"
         raise UserError(*problems, Problem(places.vm, repr(vm.name), rule, way_out))
     size = expression.size_bytes
     if size is None:
