@@ -34,6 +34,7 @@ test-python: setup
 # On demand: needs QEMU, apt and the network (the first time); see docs/ublk.md.
 test-ublk: setup
 	$(BIN)/python -m tests.ublk
+	$(BIN)/python -m tests.ublk --command-line
 
 bench: setup
 	$(BIN)/python -m benches

@@ -15,14 +15,17 @@ import sys
 from pathlib import Path
 
 from tests.ublk import machine
+from tests.ublk.interpreter import pack_environment
 
 ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = ROOT / ".venv"
 # Kept between runs; `target/` is what git ignores and `cargo clean` removes.
 DIRECTORY = ROOT / "target" / "ublk-machine"
 # The suite takes about a minute under emulation on two idle cores.
 LIMIT_S = 600
 # What the suite runs besides the engine -> Debian package.
 TOOLS = {
+    "blkid": "util-linux",
     "fio": "fio",
     "mkfs.ext4": "e2fsprogs",
     "losetup": "mount",
@@ -66,21 +69,36 @@ def tools() -> dict[str, Path]:
     return {name: Path(program) for name, program in found.items() if program is not None}
 
 
-def run(transports: list[str], case: str) -> int:
-    """Build, boot, show the console, print the verdict; return the exit code."""
+def run_suite(transports: list[str], case: str) -> int:
+    """Run the conformance suite; return the exit code."""
+    command = COMMAND.format(transports=" ".join(transports), case=case)
+    return run(build() | tools(), command, None)
+
+
+def run_command_line() -> int:
+    """Run disklab's own commands; return the exit code."""
+    script = Path(__file__).with_name("command_line.sh").read_text(encoding="utf-8")
+    search = f"export PATH={ENVIRONMENT}/bin:/bin HOME=/tmp\n"
+    return run(tools(), script.replace("\n", "\n" + search, 1), ENVIRONMENT)
+
+
+def run(programs: dict[str, Path], command: str, environment: Path | None) -> int:
+    """Boot, show the console, print the verdict; return the exit code."""
     machine.require("qemu-system-x86_64", "ldd")
-    programs = build() | tools()
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     parts = machine.fetch(DIRECTORY)
     initrd = DIRECTORY / "initrd"
-    command = COMMAND.format(transports=" ".join(transports), case=case)
-    machine.pack(initrd, parts, programs, command)
+    archive = machine.Archive(initrd)
+    if environment is not None:
+        pack_environment(archive, environment)
+    machine.pack(archive, parts, programs, command)
+    archive.close()
     print(f"booting {parts.kernel.name} in an emulated machine; console: {DIRECTORY}/console.log")
     verdict = machine.boot(DIRECTORY, parts, initrd, LIMIT_S)
     console = (DIRECTORY / "console.log").read_text(encoding="utf-8", errors="replace")
     print("\n".join(console.splitlines()))
     if verdict.code == 0:
-        print(f"test-ublk: passed ({' '.join(transports)})")
+        print("test-ublk: passed")
         return 0
     # The kernel's log, which follows the suite's report after a failure, is long.
     print("\n".join(line for line in console.splitlines() if line.startswith("  FAILED")))
@@ -96,10 +114,17 @@ def main() -> int:
         default="ublk,fuse",
         help="comma-separated; FUSE under the same kernel tells the suite's faults from ublk's",
     )
+    parser.add_argument(
+        "--command-line",
+        action="store_true",
+        help="run disklab's own commands instead of the suite",
+    )
     parser.add_argument("case", nargs="?", default="", help="run the cases that contain this word")
     arguments = parser.parse_args()
     try:
-        return run(arguments.transports.split(","), arguments.case)
+        if arguments.command_line:
+            return run_command_line()
+        return run_suite(arguments.transports.split(","), arguments.case)
     except machine.MissingPartError as missing:
         print(f"test-ublk: cannot run: {missing}", file=sys.stderr)
         return 2

@@ -216,9 +216,8 @@ class Archive:
         self.stream.write(content + bytes(-len(content) % 4))
 
 
-def pack(path: Path, parts: Parts, programs: Mapping[str, Path], command: str) -> None:
-    """Write the initial RAM file system; `command` is a shell script that the machine runs."""
-    archive = Archive(path)
+def pack(archive: Archive, parts: Parts, programs: Mapping[str, Path], command: str) -> None:
+    """Fill the initial RAM file system; `command` is a shell script that the machine runs."""
     for directory in ("proc", "sys", "dev", "run", "tmp"):
         archive.add(directory, stat.S_IFDIR | 0o755)
     for name, program in programs.items():
@@ -234,7 +233,6 @@ def pack(path: Path, parts: Parts, programs: Mapping[str, Path], command: str) -
         )
     archive.add("init", stat.S_IFREG | 0o755, INIT.encode())
     archive.add("command", stat.S_IFREG | 0o755, command.encode())
-    archive.close()
 
 
 def boot(directory: Path, parts: Parts, initrd: Path, limit_s: int) -> Verdict:
