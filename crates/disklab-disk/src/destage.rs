@@ -170,9 +170,12 @@ impl Destager {
     ///
     /// What is due already waits for a run under way, whose arrival is the next occasion.
     pub fn plan(&mut self, now: u64) -> Option<u64> {
+        if self.planned != u64::MAX {
+            return None;
+        }
         self.prune();
         let due = self.queue.front()?.since + DELAY_NS;
-        if self.planned <= due || due <= now {
+        if due <= now {
             return None;
         }
         self.planned = due;
@@ -224,6 +227,9 @@ impl Destager {
 
     /// Takes the flushes that wait for nothing more: parent and end of their destage.
     pub fn flushed(&mut self) -> Vec<(u32, u64)> {
+        if self.flushes.is_empty() {
+            return Vec::new();
+        }
         self.prune();
         let queued = self.queue.front().map_or(u64::MAX, |next| next.sequence);
         let unknown = self.runs.iter().filter(|run| run.end == u64::MAX);
@@ -339,4 +345,120 @@ pub fn touched(offset: u64, len: u64) -> (u64, u64) {
 /// Sectors that lie wholly within a range; none when the second is not above the first.
 pub fn covered(offset: u64, len: u64) -> (u64, u64) {
     (offset.div_ceil(SECTOR_BYTES), (offset + len) / SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PER_BLOCK: u64 = 16;
+
+    fn take(destager: &mut Destager, now: u64) -> Vec<(u64, u64)> {
+        let runs = destager.next_runs(PER_BLOCK, now, false);
+        runs.into_iter()
+            .flatten()
+            .map(|run| (run.sector, run.sectors))
+            .collect()
+    }
+
+    #[test]
+    fn runs_are_neighbours() {
+        let runs: Vec<_> = runs_of(0b1110_0110).collect();
+        assert_eq!(runs, [(1, 2), (5, 3)]);
+        assert_eq!(runs_of(u64::MAX).collect::<Vec<_>>(), [(0, 64)]);
+        assert_eq!(runs_of(1 << 63).collect::<Vec<_>>(), [(63, 1)]);
+        assert_eq!(runs_of(0).next(), None);
+    }
+
+    #[test]
+    fn blocks_leave_in_order_when_their_time_has_come() {
+        let mut destager = Destager::new();
+        assert_eq!(destager.mark(PER_BLOCK, 32, 34, 0), 2);
+        assert_eq!(destager.mark(PER_BLOCK, 0, 1, 5), 1);
+        assert_eq!(destager.mark(PER_BLOCK, 33, 35, 9), 1);
+        assert_eq!(take(&mut destager, DELAY_NS - 1), []);
+        assert_eq!(destager.plan(0), Some(DELAY_NS));
+        assert_eq!(destager.plan(0), None, "planned already");
+        assert_eq!(take(&mut destager, DELAY_NS), [(32, 3)]);
+        assert_eq!(take(&mut destager, DELAY_NS), [], "the other is younger");
+        assert_eq!(take(&mut destager, DELAY_NS + 5), [(0, 1)]);
+    }
+
+    #[test]
+    fn what_is_written_again_on_its_way_stays_dirty() {
+        let mut destager = Destager::new();
+        destager.mark(PER_BLOCK, 0, 2, 0);
+        destager.hurry();
+        assert_eq!(take(&mut destager, 0), [(0, 2)]);
+        assert_eq!(destager.mark(PER_BLOCK, 1, 3, 1), 1);
+        destager.hurry();
+        assert_eq!(take(&mut destager, 1), [], "the first must arrive before");
+        destager.decide(0, 10);
+        let mut clean = Vec::new();
+        assert_eq!(destager.arrived(PER_BLOCK, 9, &mut clean), []);
+        assert_eq!(destager.arrived(PER_BLOCK, 10, &mut clean).len(), 1);
+        assert_eq!((destager.dirty_sectors(), clean.len()), (2, 0));
+        assert_eq!(take(&mut destager, 10), [(1, 2)]);
+        destager.decide(1, 20);
+        destager.arrived(PER_BLOCK, 20, &mut clean);
+        assert_eq!(clean, [0]);
+        assert!(destager.is_clean());
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_slowest_before_it_only() {
+        let mut destager = Destager::new();
+        destager.mark(PER_BLOCK, 0, 1, 0);
+        destager.mark(PER_BLOCK, 16, 17, 0);
+        destager.flush(7);
+        destager.mark(PER_BLOCK, 32, 33, 0);
+        assert_eq!(take(&mut destager, 0), [(0, 1)]);
+        assert_eq!(take(&mut destager, 0), [(16, 1)]);
+        assert_eq!(take(&mut destager, 0), [], "the third is not urgent");
+        destager.decide(16, 50);
+        assert_eq!(destager.flushed(), []);
+        destager.decide(0, 40);
+        assert_eq!(destager.flushed(), [(7, 50)]);
+    }
+
+    #[test]
+    fn a_flush_counts_what_is_on_its_way() {
+        let mut destager = Destager::new();
+        destager.mark(PER_BLOCK, 0, 1, 0);
+        destager.hurry();
+        take(&mut destager, 0);
+        destager.decide(0, 40);
+        destager.flush(7);
+        assert_eq!(destager.flushed(), [(7, 40)]);
+    }
+
+    #[test]
+    fn discarding_frees_and_ends_flushes() {
+        let mut destager = Destager::new();
+        destager.mark(PER_BLOCK, 4, 40, 0);
+        destager.flush(7);
+        let mut clean = Vec::new();
+        let gone = destager.discard(PER_BLOCK, 0, 32, &mut clean);
+        assert_eq!((gone, clean), (vec![(4, 12), (16, 16)], vec![0, 1]));
+        assert_eq!(destager.ranges(PER_BLOCK).collect::<Vec<_>>(), [(32, 8)]);
+        assert_eq!(destager.flushed(), []);
+        destager.discard(PER_BLOCK, 32, 48, &mut Vec::new());
+        assert_eq!(destager.flushed(), [(7, 0)]);
+        assert!(destager.is_clean());
+        assert_eq!(destager.blocks.len(), 0);
+    }
+
+    #[test]
+    fn no_more_than_the_most_runs_are_under_way() {
+        let mut destager = Destager::new();
+        for block in 0..100 {
+            destager.mark(PER_BLOCK, block * PER_BLOCK, block * PER_BLOCK + 1, 0);
+        }
+        destager.hurry();
+        let mut count = 0;
+        while !take(&mut destager, 0).is_empty() {
+            count += 1;
+        }
+        assert_eq!(count, MOST_RUNS);
+    }
 }

@@ -53,7 +53,7 @@ impl Host {
         let fits = volume.holds(io.offset.get(), io.len);
         if down || !fits {
             self.end_whole(io, at, true, out);
-        } else if volume.is_plain() && matches!(io.op, Op::Read | Op::Write) {
+        } else if volume.is_single() && matches!(io.op, Op::Read | Op::Write) {
             let part = Part {
                 owner: Owner::Whole(io.tag),
                 offset: io.offset.get(),
@@ -64,7 +64,11 @@ impl Host {
                 step: 0,
                 fails: false,
             };
-            self.pass(part, at, out);
+            if volume.profile.caching == Caching::None {
+                self.pass(part, at, out);
+            } else {
+                self.start_part(part, at, out);
+            }
         } else if volume.is_stalled() || volume.draining {
             volume.held.push_back(io);
         } else {
@@ -200,7 +204,8 @@ impl Host {
         }
         let times = self.cache.as_ref().map(|cache| &cache.times);
         let end = at.saturating_add(lane.service_ns(&part, times));
-        if volume.profile.caching == Caching::None
+        // Most I/Os are whole, and leave the cache as it is.
+        if (volume.profile.caching == Caching::None || part.route == Route::Hit)
             && !volume.draining
             && let Owner::Whole(tag) = part.owner
         {

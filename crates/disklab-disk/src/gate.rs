@@ -83,8 +83,11 @@ pub enum Passage {
 pub struct Gate {
     meter: Meter,
     place: Place,
+    /// The only line of a disk's gate. Inline, since every I/O comes here.
+    own: Line,
+    /// The lines of a gate of the VM, by lane.
     lines: Vec<Line>,
-    /// Lines in which somebody waits, in the order of service.
+    /// Lanes of which somebody waits, in the order of service.
     turn: VecDeque<u32>,
     /// When it opens for those who wait.
     opens_at: u64,
@@ -96,7 +99,8 @@ impl Gate {
         Gate {
             meter,
             place,
-            lines: vec![Line::default()],
+            own: Line::default(),
+            lines: Vec::new(),
             turn: VecDeque::new(),
             opens_at: u64::MAX,
         }
@@ -114,7 +118,10 @@ impl Gate {
 
     /// The line of a lane.
     pub fn line(&self, lane: u32) -> &Line {
-        &self.lines[self.line_of(lane)]
+        match self.place {
+            Place::Disk => &self.own,
+            Place::Uncached | Place::Cached => &self.lines[lane as usize],
+        }
     }
 
     /// Makes room for the lines of `lanes` lanes.
@@ -126,15 +133,14 @@ impl Gate {
 
     /// Forgets what the line of a lane was granted, for a new disk in its place.
     pub fn reset_line(&mut self, lane: u32) {
-        let line = self.line_of(lane);
-        self.lines[line] = Line::default();
+        *self.line_mut(lane) = Line::default();
     }
 
     #[inline]
-    fn line_of(&self, lane: u32) -> usize {
+    fn line_mut(&mut self, lane: u32) -> &mut Line {
         match self.place {
-            Place::Disk => 0,
-            Place::Uncached | Place::Cached => lane as usize,
+            Place::Disk => &mut self.own,
+            Place::Uncached | Place::Cached => &mut self.lines[lane as usize],
         }
     }
 
@@ -149,28 +155,28 @@ impl Gate {
     /// Takes a part that arrives at `now`.
     #[inline]
     pub fn enter(&mut self, now: u64, part: &Part) -> Passage {
-        let line = self.line_of(part.lane);
         if self.turn.is_empty() {
             let cost = self.cost(part);
             if self.meter.try_take(now, cost) {
-                self.lines[line].granted += cost;
+                self.line_mut(part.lane).granted += cost;
                 return Passage::Granted;
             }
         }
-        self.wait(now, part, line)
+        self.wait(now, part)
     }
 
-    fn wait(&mut self, now: u64, part: &Part, line: usize) -> Passage {
+    fn wait(&mut self, now: u64, part: &Part) -> Passage {
         let nobody_waited = self.turn.is_empty();
-        let entry = &mut self.lines[line];
-        entry.delayed_ios += 1;
-        if entry.queue.is_empty() {
-            self.turn.push_back(line as u32);
-        }
-        entry.queue.push_back(Waiting {
+        let line = self.line_mut(part.lane);
+        line.delayed_ios += 1;
+        let first = line.queue.is_empty();
+        line.queue.push_back(Waiting {
             part: *part,
             since: now,
         });
+        if first {
+            self.turn.push_back(part.lane);
+        }
         if nobody_waited {
             self.opens_at = self.meter.opens_at(now);
             return Passage::Waits(Some(self.opens_at));
@@ -186,17 +192,17 @@ impl Gate {
     /// Grants the next waiting part whose turn it is; `None`: nobody waits, or the gate is closed.
     #[inline]
     pub fn grant(&mut self, now: u64) -> Option<Part> {
-        let line = *self.turn.front()?;
-        let waiting = *self.lines[line as usize].queue.front()?;
+        let lane = *self.turn.front()?;
+        let waiting = *self.line(lane).queue.front()?;
         let cost = self.cost(&waiting.part);
         if !self.meter.try_take(now, cost) {
             return None;
         }
-        let entry = &mut self.lines[line as usize];
-        entry.queue.pop_front();
-        entry.granted += cost;
-        entry.delayed_ns += now - waiting.since;
-        if entry.queue.is_empty() {
+        let line = self.line_mut(lane);
+        line.queue.pop_front();
+        line.granted += cost;
+        line.delayed_ns += now - waiting.since;
+        if line.queue.is_empty() {
             self.turn.pop_front();
         } else if self.turn.len() > 1 {
             self.turn.rotate_left(1);
@@ -217,9 +223,8 @@ impl Gate {
 
     /// Removes everybody in the line of a lane, in order.
     pub fn clear_line(&mut self, now: u64, lane: u32, out: &mut Vec<Part>) {
-        let index = self.line_of(lane);
-        self.turn.retain(|&line| line as usize != index);
-        let line = &mut self.lines[index];
+        self.turn.retain(|&other| other != lane);
+        let line = self.line_mut(lane);
         for waiting in line.queue.drain(..) {
             line.delayed_ns += now.saturating_sub(waiting.since);
             out.push(waiting.part);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::counters::{CacheCounters, OperationCounters, Operations};
 use crate::io::{Io, Op};
 use crate::part::Part;
-use crate::profile::{Caching, VolumeProfile};
+use crate::profile::VolumeProfile;
 use crate::random::Stream;
 use crate::stripe::Stripe;
 
@@ -81,14 +81,10 @@ impl Volume {
         self.stall != Stall::No
     }
 
-    /// Whether an I/O needs nothing but its gates: one healthy disk without host caching.
+    /// Whether an I/O is one part and starts at once: one healthy disk.
     #[inline]
-    pub fn is_plain(&self) -> bool {
-        self.lanes.len() == 1
-            && self.profile.caching == Caching::None
-            && self.error_ppm == 0
-            && !self.is_stalled()
-            && !self.draining
+    pub fn is_single(&self) -> bool {
+        self.lanes.len() == 1 && self.error_ppm == 0 && !self.is_stalled() && !self.draining
     }
 
     /// Whether a range lies inside the volume.
