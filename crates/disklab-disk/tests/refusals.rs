@@ -38,10 +38,18 @@ fn a_sound_profile_passes() {
     assert_eq!(places(|_| ()), [""; 0]);
 }
 
+type Spoil = fn(&mut HostProfile);
+
+#[track_caller]
+fn check(cases: &[(&str, Spoil)]) {
+    for (place, spoil) in cases {
+        assert_eq!(places(spoil), [*place]);
+    }
+}
+
 #[test]
-fn each_rule_names_its_place() {
-    type Spoil = fn(&mut HostProfile);
-    let cases: [(&str, Spoil); 24] = [
+fn each_rule_of_a_host_names_its_place() {
+    check(&[
         ("version", |p| p.version = 2),
         ("cached[0].per_s", |p| p.cached[0].per_s = 0),
         ("uncached[1].per_s", |p| p.uncached[1].per_s = u64::MAX),
@@ -64,6 +72,12 @@ fn each_rule_names_its_place() {
         ("volumes.data.caching", |p| {
             p.volumes[0].disks[0].medium = Medium::Nvme
         }),
+    ]);
+}
+
+#[test]
+fn each_rule_of_a_volume_names_its_place() {
+    check(&[
         ("volumes.data.size_bytes", |p| p.volumes[0].size_bytes = 0),
         ("volumes.data.size_bytes", |p| {
             p.volumes[0].size_bytes = 4097
@@ -106,10 +120,7 @@ fn each_rule_names_its_place() {
         ("volumes.data.disks[0].latency.flush.per_kib_ns", |p| {
             p.volumes[0].disks[0].latency.flush.per_kib_ns = u64::MAX;
         }),
-    ];
-    for (place, spoil) in cases {
-        assert_eq!(places(spoil), [place]);
-    }
+    ]);
 }
 
 #[test]
