@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::command::Tuning;
+use crate::overhead::Overhead;
 use crate::transport::TransportKind;
 use load::Load;
 
@@ -36,14 +37,11 @@ pub const VOLUME_NAME: &str = ".calibrate";
 /// How long each of the envelope's three figures is measured. Together with making the volume: a second.
 const SPAN: Duration = Duration::from_millis(250);
 
-/// The delay at which the overhead is found. Shorter ones are mostly spun and longer ones mostly slept; this one is
-/// at the low end of network disks, where the overhead matters most.
-pub const PROBE_DELAY: Duration = Duration::from_micros(500);
-/// The median of so many reads, and the smallest of so many medians: 180 ms in all. Another program that
-/// has a CPU for a while makes some of the medians too large, and with too much subtracted a disk would be
-/// faster than promised.
-const PROBE_READS: u64 = 40;
+/// The overhead at a wait is taken from so many medians of this many reads each: a quarter of a second for all
+/// waits together. The lower quartile of the medians counts, because another program that has a CPU for a
+/// while only adds, and with too much subtracted a disk would be faster than promised.
 const PROBES: usize = 8;
+const PROBE_READS: u64 = 8;
 
 /// How late a sleeper wakes up on this machine: looked at this many times for this long.
 const NAPS: usize = 200;
@@ -80,21 +78,22 @@ pub fn wake_lateness() -> Duration {
     late[NAPS * 9 / 10].min(MOST_SPIN)
 }
 
-/// Finds the overhead, with the volume's latency at [`PROBE_DELAY`] and nothing subtracted.
-pub fn overhead(device: &Path) -> std::io::Result<Duration> {
+/// Finds the overhead at one wait, with the volume's latency at that and nothing subtracted.
+pub fn overhead(device: &Path, wait: Duration) -> std::io::Result<Duration> {
     let mut load = Load::open(device, VOLUME_BYTES)?;
-    let mut least = Duration::MAX;
-    for _ in 0..PROBES {
+    let mut medians = [Duration::ZERO; PROBES];
+    for median in &mut medians {
         let sample = load.read(4096, 1, Duration::MAX, PROBE_READS)?;
-        least = least.min(sample.quantile(500_000));
+        *median = sample.quantile(500_000);
     }
-    Ok(least.saturating_sub(PROBE_DELAY))
+    medians.sort_unstable();
+    Ok(medians[PROBES / 4].saturating_sub(wait))
 }
 
 /// The tuning to measure the overhead with.
 pub fn untuned(spin: Duration) -> Tuning {
     Tuning {
-        overhead: Duration::ZERO,
+        overhead: Overhead::default(),
         spin,
     }
 }

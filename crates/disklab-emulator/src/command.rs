@@ -59,20 +59,13 @@ pub enum Command {
     Stop,
 }
 
-/// The emulator's own part in a latency.
+/// How the driver keeps time on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// From the program's call to the driver and back, without the model's wait.
-    pub overhead: disklab_units::Duration,
+    /// How much earlier than due a reply leaves.
+    pub overhead: crate::overhead::Overhead,
     /// How far before a reply is due the driver stops sleeping.
     pub spin: disklab_units::Duration,
-}
-
-impl Tuning {
-    /// When a reply must leave so that the program has it at `due`.
-    pub fn sends(self, due: disklab_units::Instant) -> disklab_units::Instant {
-        disklab_units::Instant::from_nanos(due.as_nanos().saturating_sub(self.overhead.as_nanos()))
-    }
 }
 
 /// One volume as the driver sees it.

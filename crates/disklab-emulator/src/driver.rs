@@ -244,7 +244,7 @@ impl Driver {
             // Nothing may be written any more after a host failure, and what is known to fail needs no data.
             Some(known) if known.outcome == Outcome::Failed => {}
             Some(known) => {
-                let at_once = self.tuning.sends(known.at) <= now;
+                let at_once = self.tuning.overhead.sends(now, known.at) <= now;
                 self.move_data(slot, at_once);
             }
             None => self.move_data(slot, false),
@@ -264,7 +264,7 @@ impl Driver {
             in_flight.decided = true;
             in_flight.due = completion.at;
             in_flight.failed = completion.outcome == Outcome::Failed;
-            let send = self.tuning.sends(completion.at);
+            let send = self.tuning.overhead.sends(in_flight.arrived, completion.at);
             if send <= now {
                 self.ready(slot, now);
             } else {
@@ -304,7 +304,9 @@ impl Driver {
             let _ = self.ring.submit();
         }
         if let Some(volume) = self.volumes[request.volume.0 as usize].as_mut() {
-            volume.replied(in_flight.due, in_flight.arrived, now, self.tuning.overhead);
+            let (arrived, due) = (in_flight.arrived, in_flight.due);
+            let overhead = self.tuning.overhead.after(due.saturating_since(arrived));
+            volume.replied(due, arrived, now, overhead);
         }
     }
 }

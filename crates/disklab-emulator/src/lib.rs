@@ -22,6 +22,7 @@ mod host_dir;
 mod lateness;
 mod loop_device;
 mod mapping;
+mod overhead;
 mod preimage;
 mod protect;
 mod ring;

@@ -159,7 +159,11 @@ impl Driver {
                     p99: volume.lateness.quantile(990_000).as_nanos(),
                     max: volume.lateness.max().as_nanos(),
                 },
-                overhead_ns: self.tuning.overhead.as_nanos(),
+                overhead_ns: self
+                    .tuning
+                    .overhead
+                    .after(disklab_units::Duration::from_millis(1))
+                    .as_nanos(),
                 backing_read_ios: volume.backing_reads,
                 backing_write_ios: volume.backing_writes,
                 unkept_sectors: self.preimages.as_ref().map_or(0, Preimages::evicted),

@@ -10,6 +10,7 @@ use crate::calibrate;
 use crate::command::{Command, Timing, Tuning};
 use crate::emulator::{BLOCK_BYTES, Calibrate, Emulated};
 use crate::error::EmulatorError;
+use crate::overhead::{Overhead, WAITS};
 use crate::transport::VolumeIndex;
 
 impl Emulated {
@@ -65,10 +66,13 @@ impl Emulated {
         let spin = calibrate::wake_lateness();
         let tune = |tuning| self.commands.ask(|answer| Command::Tune(tuning, answer));
         tune(calibrate::untuned(spin))?;
-        let delay = calibrate::PROBE_DELAY;
-        self.commands
-            .ask(|answer| Command::Pace(index, delay, answer))?;
-        let overhead = calibrate::overhead(device).map_err(failed)?;
+        let mut measured = WAITS;
+        for wait in &mut measured {
+            self.commands
+                .ask(|answer| Command::Pace(index, *wait, answer))?;
+            *wait = calibrate::overhead(device, *wait).map_err(failed)?;
+        }
+        let overhead = Overhead::new(measured);
         tune(Tuning { overhead, spin })
     }
 }
