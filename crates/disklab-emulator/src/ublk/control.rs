@@ -27,6 +27,10 @@ pub const QUEUE_DEPTH: u16 = REQUESTS + 1;
 /// Most bytes of one discard: one request then stays well inside the model's 4 GiB.
 const MAX_DISCARD_BYTES: u64 = 1 << 30;
 
+/// How long a start or a stop may wait for I/O on the device itself, which the model may hold back: as long
+/// as the block layer waits for a request by default. Without a limit the control socket would hang with it.
+const IO_LIMIT: Duration = Duration::from_secs(30);
+
 /// A command that the driver refused or did not finish.
 #[derive(Debug)]
 pub struct ControlError {
@@ -124,19 +128,19 @@ impl Control {
     /// thread has answered the reads that look for partitions.
     pub fn start(&mut self, device: u32) -> Result<(), ControlError> {
         let pid = u64::from(std::process::id());
-        self.run_plain(ControlOp::StartDevice, device, pid, None)
+        self.run_plain(ControlOp::StartDevice, device, pid, IO_LIMIT)
     }
 
     /// Removes `/dev/ublkbN`. Dirty pages are written first, so another thread must go on serving.
     pub fn stop(&mut self, device: u32) -> Result<(), ControlError> {
-        self.run_plain(ControlOp::StopDevice, device, 0, None)
+        self.run_plain(ControlOp::StopDevice, device, 0, IO_LIMIT)
     }
 
     /// Removes `/dev/ublkcN`, which no process may have open any more, and waits until the number
     /// is free. `ETIME`: somebody still held the device or its disk after `limit`; it goes when
     /// they let go.
     pub fn delete(&mut self, device: u32, limit: Duration) -> Result<(), ControlError> {
-        self.run_plain(ControlOp::DeleteDevice, device, 0, Some(limit))
+        self.run_plain(ControlOp::DeleteDevice, device, 0, limit)
     }
 
     /// What the driver knows of a device; `ENODEV` when there is none of that number.
@@ -163,7 +167,7 @@ impl Control {
         op: ControlOp,
         device: u32,
         argument: u64,
-        limit: Option<Duration>,
+        limit: Duration,
     ) -> Result<(), ControlError> {
         let command = ControlCommand {
             device,
@@ -171,7 +175,7 @@ impl Control {
             buffer_bytes: 0,
             argument,
         };
-        self.submit(op, &command, limit)
+        self.submit(op, &command, Some(limit))
     }
 
     fn submit(
