@@ -89,9 +89,9 @@ number of a disk or VM size with its own source and date.
 
 {disks}
 
-MB/s are 10^6 bytes. A VM also brings disks along: `local` (its temp disk), `nvme`,
-`ephemeral-os`. Stripes: `4 x azure/P30`. Own disks: a file of the same form, given with `--catalog`
-or `$DISKLAB_CATALOG` (`disklab catalog --schema` describes it).
+MB/s are 10^6 bytes unless the cell says MiB. A VM also brings disks along: `local` (its temp disk),
+`nvme`, `ephemeral-os`. Stripes: `4 x azure/P30`. Own disks: a file of this form, given with
+`--catalog` or `$DISKLAB_CATALOG` (`disklab catalog --schema` describes it).
 
 ## VM sizes
 

@@ -15,10 +15,8 @@ def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
             known = names()
         except (DisklabError, OSError):
             return []
-        short = incomplete.casefold()
-        return [name for name in known if name.casefold().startswith(short)] or [
-            name for name in known if name.rsplit("/", 1)[-1].casefold().startswith(short)
-        ]
+        # The shell takes only what continues the word as it was typed.
+        return [name for name in known if name.startswith(incomplete)]
 
     return complete
 

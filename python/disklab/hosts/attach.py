@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from disklab.catalog import AttachedDisks, Catalog, HostRequest, Resolution, VolumeRequest, resolve
-from disklab.catalog.quantity import format_bytes
+from disklab.catalog.quantity import about_bytes, format_bytes
 from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.hosts.envelope import shortfalls
@@ -105,10 +105,10 @@ def attach(
         _check_taken(host, request.volume.name, running)
         found = _check_data(host, request, resolution)
         kind = _filesystem(request, found, resolution)
-        _check_space(places, request, resolution)
+        space = _check_space(places, request, resolution)
         if request.mount_point is not None:
             check_mount_point(request.mount_point, "--mount")
-        warnings = list(resolution.warnings)
+        warnings = [*resolution.warnings, *space]
         if not running:
             progress("starting the emulated host, measuring this machine")
             warnings += _start(host, places, resolution, host_request, request)
@@ -265,19 +265,21 @@ def _filesystem(request: AttachRequest, found: str | None, resolution: Resolutio
     return kind
 
 
-def _check_space(places: Places, request: AttachRequest, resolution: Resolution) -> None:
-    """Refuse to take space that is not there."""
-    if not request.preallocate or request.memory:
-        return
+def _check_space(places: Places, request: AttachRequest, resolution: Resolution) -> list[str]:
+    """Refuse to take space that is not there; warn that a sparse file may outgrow it."""
     folder = places.data
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     size = resolution.volume.size_bytes
-    if size > free:
-        rule = f"{folder} has {format_bytes(free)} free"
-        way_out = "leave --preallocate out, choose a smaller --size, or set DISKLAB_DATA_DIR"
-        raise UserError(Problem("--preallocate", format_bytes(size), rule, way_out))
+    if request.memory or size <= free:
+        return []
+    if not request.preallocate:
+        has = f"{folder} has {about_bytes(free)} free"
+        return [f"{has}: writing more than that to the disk fails; --size cuts it"]
+    rule = f"{folder} has {format_bytes(free)} free"
+    way_out = "leave --preallocate out, choose a smaller --size, or set DISKLAB_DATA_DIR"
+    raise UserError(Problem("--preallocate", format_bytes(size), rule, way_out))
 
 
 @dataclass(frozen=True)

@@ -171,12 +171,15 @@ class Places:
         return HostPlace(name, self.run / "hosts" / name, self.data / name)
 
     def hosts(self) -> list[HostPlace]:
-        """Return the hosts that have a run directory."""
+        """Return the hosts that have a run directory. Raises UserError when it is not readable."""
         folder = self.run / "hosts"
         try:
             names = sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name))
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
+        except (FileNotFoundError, NotADirectoryError):
             return []
+        except PermissionError as error:
+            rule = "only its owner may look into the run directory"
+            raise UserError(Problem("this user", str(folder), rule, "run it with sudo")) from error
         return [self.host(name) for name in names]
 
     def data_files(self) -> list[Path]:

@@ -185,18 +185,19 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
             way_out = f"unmount it first: umount {foreign[0].point}"
             raise UserError(Problem("VOLUME", repr(name), rule, way_out))
         mounted = mount_of(device, record.mount_point)
-        if mounted is not None:
-            unmount(mounted.point)
-        try:
-            with Control(host.socket) as control:
+        # Connected before anything is unmounted: a dead host is for `disklab clean`.
+        with Control(host.socket) as control:
+            if mounted is not None:
+                unmount(mounted.point)
+            try:
                 prove(device.path, host, name)
                 control.detach(name, delete_data=delete_data)
-                last = not control.volumes()
-        except UserError:
-            # Refused: somebody has the device open. Everything is to be as it was.
-            if mounted is not None:
-                mount_device(prove(device.path, host, name), mounted.point, mounted.kind)
-            raise
+            except UserError:
+                # Refused: somebody has the device open. Everything is to be as it was.
+                if mounted is not None:
+                    mount_device(prove(device.path, host, name), mounted.point, mounted.kind)
+                raise
+            last = not control.volumes()
         remove_mount_point(record)
         host.forget_volume(name)
         if last:

@@ -18,6 +18,9 @@ def disk(catalog: Catalog, entry: DiskEntry) -> tuple[str, ...]:
         text += " credit" if facts.credit_burst else " on demand"
     iops = _rate(facts.iops) or _pair(facts.read_iops, facts.write_iops)
     mb = _rate(facts.mb_per_s) or _pair(facts.read_mb_per_s, facts.write_mb_per_s)
+    date = date_of(catalog, family.provenance)
+    if family.mb_bytes == 1 << 20:
+        mb += " MiB"
     return (
         str(sizes.most) if sizes.fixed else f"{sizes.least}-{sizes.most}",
         iops,
@@ -25,7 +28,7 @@ def disk(catalog: Catalog, entry: DiskEntry) -> tuple[str, ...]:
         text,
         "no" if family.host_cache_max_gib is None or _too_large(entry) else "yes",
         price(catalog, entry),
-        f"{family.provenance['default'].source[0]} {date_of(catalog, family.provenance)[:10]}",
+        " ".join((family.provenance["default"].source[0], date[:10])).strip(),
     )
 
 
