@@ -97,14 +97,7 @@ impl FileBacking {
             file,
             path: path.to_owned(),
         };
-        let grown = match grows {
-            true => backing.file.set_len(size).map_err(|error| failed(&error)),
-            false => Ok(()),
-        };
-        let sized = match preallocate {
-            true => grown.and_then(|()| backing.preallocate(size)),
-            false => grown,
-        };
+        let sized = backing.size(size, grows, preallocate, failed);
         match sized {
             Ok(()) => Ok((backing, found)),
             Err(error) => {
@@ -112,6 +105,22 @@ impl FileBacking {
                 Err(error)
             }
         }
+    }
+
+    fn size(
+        &self,
+        size: u64,
+        grows: bool,
+        preallocate: bool,
+        failed: impl Fn(&io::Error) -> EmulatorError,
+    ) -> Result<(), EmulatorError> {
+        if grows {
+            self.file.set_len(size).map_err(|error| failed(&error))?;
+        }
+        if preallocate {
+            self.preallocate(size)?;
+        }
+        Ok(())
     }
 
     fn preallocate(&self, size: u64) -> Result<(), EmulatorError> {
