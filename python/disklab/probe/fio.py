@@ -16,11 +16,13 @@ from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
+from disklab.probe.starts import StartWatch
 
 Tick = Callable[[float], None]
 """Called with the seconds since the start, a few times a second."""
 
 POLL_S = 0.2
+START_POLL_S = 0.02  # 1 % of the shortest cell of a quick look
 # A disk that serves one I/O a second still drains depth 256 x 4 jobs through a queue of 128 in
 # this time; what takes longer is stalled.
 DRAIN_S = 60.0
@@ -30,6 +32,10 @@ DRAIN_S = 60.0
 # huge pages under this tunable; the alignment makes also the smallest buffer large enough for one.
 HUGE_PAGE_BYTES = 2 * MIB
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+# What is written while fio measures: arbitrary bytes, none of them zero. Filling a gigabyte of
+# buffers with random ones costs two seconds before each cell.
+PATTERN = "0x9d3b5ac17e64f28893a5d1476bce12f035e87b946da92c5ff1437ab86e15c9d2"
 
 FILL_DEPTH = 8
 FILL_FLOOR_BYTES_PER_S = 2 * MIB  # the smallest disk of the catalogue writes ten times faster
@@ -110,7 +116,8 @@ class Job:
     def measure(self, cell: Cell, tick: Tick) -> Measurement:
         """Run one cell."""
         command = self.cell_command(cell)
-        return parse(run(command, self.plan.duration_s + DRAIN_S, tick), cell, command)
+        ran = run(command, self.plan.duration_s + DRAIN_S, tick, cell.load.jobs)
+        return parse(ran, cell, command)
 
     def fill(self, tick: Tick) -> None:
         """Write the whole region, so that no later read finds a hole (METHODOLOGY rule 3)."""
@@ -140,6 +147,7 @@ class Job:
             "--time_based",
             f"--runtime={round(self.plan.duration_s * 1000)}ms",
             "--allow_file_create=0",
+            f"--buffer_pattern={PATTERN}",
             f"--iomem_align={HUGE_PAGE_BYTES}",
             f"--percentile_list={':'.join(format(p, 'g') for p in PERCENTILES)}",
         )
@@ -163,8 +171,17 @@ class Job:
         )
 
 
-def run(command: Sequence[str], limit_s: float, tick: Tick) -> dict[str, Any]:
-    """Run fio to its end and return its report; on any exception, stop fio before passing it on."""
+@dataclass(frozen=True)
+class Ran:
+    """What a run of fio told, and what was seen of it."""
+
+    report: dict[str, Any]
+    spread_s: float
+    """Time between the starts of its first and its last job."""
+
+
+def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:
+    """Run fio to its end; on any exception, stop fio before passing it on."""
     started = time.monotonic()
     # Its own session: Ctrl-C reaches us alone, and we stop fio in order.
     process = subprocess.Popen(
@@ -175,12 +192,15 @@ def run(command: Sequence[str], limit_s: float, tick: Tick) -> dict[str, Any]:
         start_new_session=True,
         env={**os.environ, **HUGE_PAGES},
     )
+    watch = StartWatch(process.pid, jobs)
     try:
         while True:
             try:
-                output, complaints = process.communicate(timeout=POLL_S)
+                pause_s = POLL_S if watch.over or jobs == 1 else START_POLL_S
+                output, complaints = process.communicate(timeout=pause_s)
                 break
             except subprocess.TimeoutExpired:
+                watch.look()
                 elapsed_s = time.monotonic() - started
                 if elapsed_s > limit_s:
                     raise MachineError(
@@ -191,7 +211,8 @@ def run(command: Sequence[str], limit_s: float, tick: Tick) -> dict[str, Any]:
     except BaseException:
         stop(process)
         raise
-    return read_report(command, process.returncode, output, complaints)
+    report = read_report(command, process.returncode, output, complaints)
+    return Ran(report, watch.spread_s)
 
 
 def stop(process: subprocess.Popen[str]) -> None:
@@ -226,9 +247,9 @@ def read_report(
     return report
 
 
-def parse(report: dict[str, Any], cell: Cell, command: Sequence[str]) -> Measurement:
+def parse(ran: Ran, cell: Cell, command: Sequence[str]) -> Measurement:
     """Return the cell's figures from fio's JSON report."""
-    (job,) = report["jobs"]  # --group_reporting merges the jobs' histograms into one
+    (job,) = ran.report["jobs"]  # --group_reporting merges the jobs' histograms into one
     side = job["write" if cell.direction.writes else "read"]
     latency = side["clat_ns"]
     found = {float(key): int(value) for key, value in latency.get("percentile", {}).items()}
@@ -237,18 +258,20 @@ def parse(report: dict[str, Any], cell: Cell, command: Sequence[str]) -> Measure
             f"{cell.title}: no I/O completed while fio measured; the device is stalled or too slow "
             "for this duration: give a longer --duration"
         )
+    # fio gives the longest job's time; all of them together took longer by the spread.
+    runtime_s = side["runtime"] / 1000 + ran.spread_s
     return Measurement(
         cell=cell,
         ios=int(side["total_ios"]),
-        iops=float(side["iops"]),
-        bytes_per_s=float(side["bw_bytes"]),
-        runtime_s=side["runtime"] / 1000,
+        iops=side["total_ios"] / runtime_s,
+        bytes_per_s=side["io_bytes"] / runtime_s,
+        runtime_s=runtime_s,
         latency=Latency(
             mean_ns=float(latency["mean"]),
             min_ns=int(latency["min"]),
             max_ns=int(latency["max"]),
             percentiles_ns={p: found[p] for p in PERCENTILES},
         ),
-        fio_version=str(report["fio version"]),
+        fio_version=str(ran.report["fio version"]),
         command=tuple(command),
     )

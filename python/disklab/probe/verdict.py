@@ -71,6 +71,11 @@ class Telemetry:
         """Share of replies that left later than the model had decided."""
         return self.late_replies / self.replies if self.replies else 0.0
 
+    @property
+    def late(self) -> bool:
+        """Whether more replies were late than the results can bear."""
+        return self.late_ratio > LATE_RATIO
+
 
 def telemetry(before: View, after: View, cell: Cell) -> Telemetry:
     """Return what happened between two views of the volume."""
@@ -182,9 +187,9 @@ def judge(
         wall = envelope_wall(measured.cell, owed, envelope)
         if wall is not None:
             outcome, reason = Outcome.BEYOND_MACHINE, wall
-        elif reason is None and seen is not None:
+        elif seen is not None and (reason is None or (seen.late and not seen.faults)):
             # An emulated disk cannot be slower than its model unless this machine is.
-            outcome, reason = Outcome.BEYOND_MACHINE, own_overhead(seen)
+            outcome, reason = Outcome.BEYOND_MACHINE, own_overhead(verdict, seen)
         elif reason is None:
             reason = "no cap explains it: the host itself is slow"
     return Verdict(outcome, verdict.quantity, verdict.measured, verdict.promised, reason)
@@ -231,11 +236,11 @@ def throttled_by(measured: Measurement, seen: Telemetry | None) -> str | None:
     return f"throttled by {seen.waits[0].limit}"
 
 
-def own_overhead(seen: Telemetry) -> str:
+def own_overhead(short: Verdict, seen: Telemetry) -> str:
     """Return what this machine added to an emulated disk that no limit delayed."""
     return (
-        f"no limit delayed it, this machine did: {seen.late_ratio:.0%} of the replies were late, "
-        f"the rest is the way through kernel and emulator"
+        f"{short.short}, and this machine is why: {seen.late_ratio:.1%} of the replies were late, "
+        "the rest is the way through kernel and emulator"
     )
 
 
@@ -257,13 +262,13 @@ def envelope_wall(cell: Cell, owed: Promise, envelope: Envelope | None) -> str |
 def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str, ...]:
     """Return why a cell says nothing about the disk (METHODOLOGY rule 17); empty when it does.
 
-    Lateness that is small against what was measured spoils nothing: a reply that leaves 100 us late
-    does not change a cell whose I/Os wait for 100 ms.
+    Lateness that is small against the tail that was measured spoils nothing: a reply that leaves
+    100 us late does not change a cell whose I/Os wait for 100 ms.
     """
-    if seen is None or seen.late_ratio <= LATE_RATIO:
+    if seen is None or not seen.late:
         return ()
-    median_ns = measured.latency.percentiles_ns[50.0]
-    if seen.lateness_p99_ns <= median_ns * LATENCY_TOLERANCE_RATIO:
+    tail_ns = measured.latency.percentiles_ns[99.0]
+    if seen.lateness_p99_ns <= tail_ns * LATENCY_TOLERANCE_RATIO:
         return ()
     return (
         f"{seen.late_ratio:.0%} of the emulator's replies were late, by up to "
