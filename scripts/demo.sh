@@ -5,7 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 chart=target/demo/p30-caching.html
-mkdir -p "$(dirname "$chart")"
 
 # Directories of the demo's own: it meets no disk of yours, and what it removes is its own.
 folder=$(mktemp -d)
@@ -62,5 +61,6 @@ show disk show data
 show disk detach data --delete-data
 
 say "One P30 with and without ReadOnly host caching, side by side"
+mkdir -p "$(dirname "$chart")"
 rm -f "$chart"
 show probe --disk azure/P30 --vm azure/Standard_DS14_v2 --caching None --caching ReadOnly --quick --chart "$chart"
