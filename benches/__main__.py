@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benches import accuracy, rates, zero_delay
-from benches.summary import Row, processor, show, store
+from benches.summary import Row, markdown, processor, show, store
 
 BENCHES = {"zero-delay": zero_delay.bench, "accuracy": accuracy.bench, "rates": rates.bench}
 
@@ -25,7 +25,11 @@ def main() -> int:
     parser.add_argument("--size", choices=SIZES, default="large")
     parser.add_argument("--only", choices=BENCHES, action="append")
     parser.add_argument("--out", type=Path, help="JSON-lines file to append the rows to")
+    parser.add_argument("--markdown", type=Path, help="print the rows of such a file, and end")
     arguments = parser.parse_args()
+    if arguments.markdown:
+        print(markdown(arguments.markdown))
+        return 0
     if os.geteuid() != 0:
         print("benches: they make loop devices and FUSE mounts, which needs root; use sudo")
         return 2

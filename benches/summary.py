@@ -104,6 +104,29 @@ def store(rows: Sequence[Row], file: Path) -> None:
             out.write(json.dumps({**asdict(row), **stamp}) + "\n")
 
 
+def markdown(file: Path) -> str:
+    """Return stored rows as Markdown tables, one a benchmark."""
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    lines: list[str] = []
+    for bench in dict.fromkeys(row["bench"] for row in rows):
+        own = [row for row in rows if row["bench"] == bench]
+        first = own[0]
+        lines += [f"## {bench}", ""]
+        lines += [f"{first['processor']}, Linux {first['kernel']}, {first['date']}", ""]
+        lines += ["| case | contender | median | low .. high | asked | error | runs |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        for row in own:
+            asked, error = "-", "-"
+            if row["asked"] is not None:
+                asked, error = f"{row['asked']:,.4g}", f"{row['median'] / row['asked'] - 1:+.2%}"
+            lines.append(
+                f"| {row['case']} | {row['contender']} | {row['median']:,.4g} {row['unit']} "
+                f"| {row['low']:,.4g} .. {row['high']:,.4g} | {asked} | {error} | {row['runs']} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
 def processor() -> str:
     """Return the processor's name and the number of logical ones."""
     names = [
