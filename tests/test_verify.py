@@ -74,7 +74,8 @@ def test_what_is_written_is_read(
         command = [
             "fio", "--name=verify", f"--filename={device}", "--direct=1", "--ioengine=libaio",
             "--rw=randwrite", "--bsrange=4k-64k", "--iodepth=32", f"--size={WRITTEN}",
-            "--verify=crc32c", "--verify_state_save=0", "--verify_fatal=1", "--do_verify=1", "--fsync=16",
+            "--verify=crc32c", "--verify_state_save=0",
+            "--verify_fatal=1", "--do_verify=1", "--fsync=16",
         ]  # fmt: skip
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
