@@ -2,6 +2,7 @@
 
 from disklab.catalog.expression import DiskExpression, parse_disks
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry, load_catalog
+from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
 from disklab.catalog.profile import Caching, HostProfile, VolumeProfile
 from disklab.catalog.quantity import format_bytes, parse_bytes
 from disklab.catalog.resolve import (
@@ -23,7 +24,9 @@ __all__ = [
     "DiskExpression",
     "HostProfile",
     "HostRequest",
+    "NoPrice",
     "Places",
+    "Price",
     "Resolution",
     "VmEntry",
     "VolumeProfile",
@@ -35,4 +38,6 @@ __all__ = [
     "parse_bytes",
     "parse_disks",
     "resolve",
+    "vm_price",
+    "volume_price",
 ]

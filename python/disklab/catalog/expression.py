@@ -60,6 +60,11 @@ class DiskExpression:
         return self.name in LOCAL_DISKS
 
 
+def is_expression(text: str) -> bool:
+    """Return whether a text says more than a name: a count, or arguments in brackets."""
+    return "(" in text or re.match(r"\s*\d+\s*[x*×]\s", text) is not None  # noqa: RUF001
+
+
 def parse_disks(text: str, place: str = "DISKS") -> DiskExpression:
     """Read a disk expression. Raises UserError with every argument that is wrong."""
     found = _EXPRESSION.fullmatch(text)

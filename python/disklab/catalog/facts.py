@@ -349,6 +349,14 @@ class PriceFormula(Facts):
     per_mb_per_s: Decimal
     mb_per_s_included: int
 
+    def at(self, size_gib: Decimal, iops: Decimal, mb_per_s: Decimal) -> Decimal:
+        """Return the price of a disk."""
+        return (
+            self.per_gib * size_gib
+            + self.per_iops * max(Decimal(0), iops - self.iops_included)
+            + self.per_mb_per_s * max(Decimal(0), mb_per_s - self.mb_per_s_included)
+        )
+
 
 class PriceList(Facts):
     """Prices of one date in one region."""
@@ -358,6 +366,7 @@ class PriceList(Facts):
     currency: str
     per: Literal["month", "hour"]
     date: str
+    status: Status = "published"
     note: str | None = None
     disks: dict[str, Decimal] = {}
     quotes: dict[str, list[tuple[int, int, int, Decimal]]] = {}

@@ -329,7 +329,9 @@ def _add(catalog: Catalog, document: CatalogueFile, *, builtin: bool, place: str
             name = f"{series_name.split('/')[0]}/{short}"
             taken("VM size", name, catalog.vms)
             catalog.vms[name] = VmEntry(name, series_name, series, vm, builtin)
-    catalog.prices.extend(document.prices)
+    # A user's own price goes before the package's.
+    at = len(catalog.prices) if builtin else 0
+    catalog.prices[at:at] = document.prices
     return problems
 
 

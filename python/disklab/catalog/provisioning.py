@@ -30,6 +30,9 @@ class Provisioned:
     latency_name: str
     entry: DiskEntry | None
     """None for disks that a VM brings along."""
+    iops: int | None = None
+    """What is bought; None: the disk has no such limit of its own."""
+    bytes_per_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def provision(catalog: Catalog, expression: DiskExpression, terms: Terms) -> Pro
         limits=disk_limits(entry, bought, terms.scale),
         latency=latency_profile(catalog, profile_name),
     )
-    return Provisioned(profile, int(size * GIB), profile_name, entry)
+    return Provisioned(profile, int(size * GIB), profile_name, entry, iops, bytes_per_s)
 
 
 def find_disk(

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from disklab.catalog import Catalog, DiskEntry, VmEntry, load_catalog
 from disklab.catalog.description import describe_disk, describe_local, describe_vm, rows
-from disklab.catalog.expression import LOCAL_DISKS
+from disklab.catalog.description.volume import describe_volume
+from disklab.catalog.expression import LOCAL_DISKS, is_expression, parse_disks
 from disklab.catalog.facts import CatalogueFile
 from disklab.catalog.load import user_files
 from disklab.catalog.suggest import did_you_mean
@@ -36,7 +37,10 @@ def loaded(files: list[Path] | None) -> Catalog:
 def catalog(
     word: Annotated[
         str | None,
-        typer.Argument(help="A name, or a part of one.", autocompletion=all_names),
+        typer.Argument(
+            help="A name, a part of one, or disks such as '4 x azure/P30'.",
+            autocompletion=all_names,
+        ),
     ] = None,
     files: CatalogFiles = None,
     schema: Annotated[
@@ -49,7 +53,8 @@ def catalog(
     Each number has a source and a date; `disklab catalog azure/P30` shows them.
 
     Examples: [bold]disklab catalog[/bold], [bold]disklab catalog P30[/bold],
-    [bold]disklab catalog azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold]
+    [bold]disklab catalog azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold],
+    [bold]disklab catalog 'azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)'[/bold]
     """
     if schema:
         print_json(CatalogueFile.model_json_schema())
@@ -78,11 +83,13 @@ def catalog(
 
 
 def _description(known: Catalog, word: str) -> dict[str, Any] | None:
-    """Return everything about the one disk or VM size of this very name."""
+    """Return everything about the one disk or VM size of this very name, or about these disks."""
     if word in known.disks:
         return describe_disk(known, known.disks[word])
     if word in known.vms:
         return describe_vm(known, known.vms[word])
+    if is_expression(word):
+        return describe_volume(known, parse_disks(word, "WORD"), "WORD")
     return describe_local(word) if word in LOCAL_DISKS else None
 
 
@@ -117,6 +124,15 @@ def _print_lists(
     out.print("`disklab catalog NAME` shows sources, dates and prices.")
 
 
+def _price(price: dict[str, Any]) -> str:
+    """Return what the disks of an expression cost, in words."""
+    if "reason" in price:
+        return f"Costs: {price['reason']}"
+    told = [price["region"], price["date"], price["status"], *price["source"]]
+    text = f"Costs {price['usd_per_month']:.2f} USD a month ({', '.join(filter(None, told))})"
+    return text + (f": {price['note']}" if price["note"] else "")
+
+
 def _print_description(description: dict[str, Any]) -> None:
     out = console()
     out.print(f"[bold]{description['name']}[/bold]  {description['title']}")
@@ -135,6 +151,8 @@ def _print_description(description: dict[str, Any]) -> None:
                 amount += f" ({price['for']})"
             table.add_row(amount, price["region"], price["date"], ", ".join(price["source"]))
         out.print(table)
+    if "price" in description:
+        out.print(f"\n{_price(description['price'])}", markup=False)
     for note in description["notes"]:
         out.print(f"- {note}", markup=False)
     if description["sources"]:

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from disklab.catalog.citation import date_of
-from disklab.catalog.facts import Burst, DistributionFacts, Facts, LatencyFacts, Provenance, Rate
+from disklab.catalog.facts import (
+    Burst,
+    DistributionFacts,
+    Facts,
+    FamilyFacts,
+    LatencyFacts,
+    Provenance,
+    Rate,
+)
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry
 from disklab.catalog.profile import Distribution
 from disklab.catalog.quantity import about_time
@@ -67,9 +75,10 @@ def _description(
     }
 
 
-def _fact(
+def fact_of(
     catalog: Catalog, fact: str, value: str, provenance: dict[str, Provenance], field: str
 ) -> Fact:
+    """Return a fact with where its field's numbers come from."""
     found = provenance.get(field)
     # What is said about the whole is no news about each of its fields.
     note = found.note if found is not None else None
@@ -84,9 +93,14 @@ def _fact(
     }
 
 
+def rate_unit(family: FamilyFacts) -> str:
+    """Return the unit that the vendor means by MB/s."""
+    return {1_000_000: "MB/s", 1 << 20: "MiB/s"}.get(family.mb_bytes, f"x {family.mb_bytes} B/s")
+
+
 def _disk_facts(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
     facts, family = disk.facts, disk.family
-    unit = {1_000_000: "MB/s", 1 << 20: "MiB/s"}.get(family.mb_bytes, f"x {family.mb_bytes} B/s")
+    unit = rate_unit(family)
     sizes, most = facts.size_gib, family.host_cache_max_gib
     caching = "none" if most is None else "None, ReadOnly, ReadWrite"
     if most is not None and sizes.most > most:
@@ -125,7 +139,7 @@ def _disk_facts(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
     ]
     for name, field, value in values:
         if value is not None:
-            yield _fact(catalog, name, str(value), family.provenance, field)
+            yield fact_of(catalog, name, str(value), family.provenance, field)
     usual = family.latency["default"]
     yield from _latency_facts(catalog, usual, "")
     for profile in sorted(set(family.latency.values()) - {usual}):
@@ -185,7 +199,8 @@ def _disk_prices(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
             "source": prices.source,
         }
         if disk.name in prices.disks:
-            yield {"amount": prices.disks[disk.name], "for": None, **shared}
+            doubt = None if prices.status == "published" else prices.status
+            yield {"amount": prices.disks[disk.name], "for": doubt, **shared}
         for gib, iops, mb, amount in prices.quotes.get(disk.name, []):
             yield {"amount": amount, "for": f"{gib} GiB, {iops} IOPS, {mb} MB/s", **shared}
         formula = prices.formulas.get(disk.name)
@@ -195,7 +210,7 @@ def _disk_prices(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
                 f"{formula.iops_included} + {formula.per_mb_per_s} per MB/s over "
                 f"{formula.mb_per_s_included}"
             )
-            yield {"amount": text, "for": "fitted", **shared}
+            yield {"amount": text, "for": prices.status, **shared}
 
 
 def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
@@ -218,7 +233,7 @@ def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
     ]
     for name, field, value in values:
         if value is not None:
-            yield _fact(catalog, name, str(value), series.provenance, field)
+            yield fact_of(catalog, name, str(value), series.provenance, field)
     if series.nvme_write is not None:
         write = series.nvme_write
         yield {
@@ -231,7 +246,7 @@ def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
         }
     for name, figures in facts.conflicts.items():
         value = ", ".join(f"{number:g} {key}" for key, number in figures.items())
-        yield _fact(catalog, f"other page: {name}", value, series.provenance, "conflicts")
+        yield fact_of(catalog, f"other page: {name}", value, series.provenance, "conflicts")
     for path, profile in series.latency.items():
         if _has_path(vm, path):
             yield from _latency_facts(catalog, profile, f"{path.replace('_', ' ')} ")

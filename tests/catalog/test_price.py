@@ -1,0 +1,103 @@
+"""What volumes and VMs cost, against the published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab.catalog import NoPrice, Price, load_catalog, vm_price, volume_price
+from disklab.errors import UserError
+
+CATALOG = load_catalog([])
+# Of the EUR list over the USD list, for the disks that both quote (see data/azure/prices.yaml).
+EUR_PER_USD = 1.143
+
+
+def price(disks: str) -> Price:
+    found = volume_price(CATALOG, disks)
+    assert isinstance(found, Price), found
+    return found
+
+
+def test_disks_of_a_list() -> None:
+    one = price("azure/P30")
+    assert (one.usd_per_month, one.region, one.source) == (135.17, "East US", ("east_us_snippet",))
+    assert one.status == "published"
+    assert price("4 x azure/P30").usd_per_month == 540.68
+    assert price("azure/PremiumSSD(1000GiB)") == one
+    older = price("azure/P80")
+    assert (older.usd_per_month, older.region) == (3276.80, "not stated")
+
+
+def test_a_family_takes_its_tier_from_the_size_of_the_volume() -> None:
+    found = volume_price(CATALOG, "2 x azure/PremiumSSD", size_bytes=2 << 40)
+    assert found == price("2 x azure/P30")
+
+
+@pytest.mark.parametrize("name", ["azure/PremiumV2", "azure/Ultra"])
+def test_disks_by_formula_cost_what_was_quoted(name: str) -> None:
+    quotes = next(prices.quotes[name] for prices in CATALOG.prices if name in prices.quotes)
+    # The fit of Ultra holds for the larger disks only, as its note says.
+    large = [quote for quote in quotes if name == "azure/PremiumV2" or quote[3] > 200]
+    assert len(large) >= 4
+    for gib, iops, mb_per_s, eur in large:
+        formula = next(
+            prices.formulas[name]
+            for prices in CATALOG.prices
+            if prices.currency == "USD" and name in prices.formulas
+        )
+        usd = formula.at(*(type(eur)(part) for part in (gib, iops, mb_per_s)))
+        assert float(usd) * EUR_PER_USD == pytest.approx(float(eur), rel=0.01)
+
+
+def test_a_disk_by_formula_counts_what_was_bought() -> None:
+    plain = price("azure/PremiumV2(250GiB)")
+    assert plain.status == "inferred"
+    assert plain.usd_per_month == pytest.approx(250 * 0.0866, abs=0.01)
+    more = price("2 x azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)").usd_per_month
+    assert more == pytest.approx(2 * (21.65 + 7000 * 0.00534 + 125 * 0.0434), abs=0.02)
+
+
+def test_what_is_not_in_the_price_is_said() -> None:
+    assert "fees of on-demand bursting" in str(price("azure/P30(on-demand-burst)").note)
+    assert price("local").usd_per_month == 0
+    assert "in its price" in str(price("2 x nvme").note)
+
+
+def test_no_price() -> None:
+    assert volume_price(CATALOG, "aws/gp3(100GiB)") == NoPrice(
+        "no price in USD in the catalogue for aws/gp3"
+    )
+    only_eur = volume_price(CATALOG, "azure/S80")
+    assert only_eur == NoPrice("no price in USD in the catalogue for azure/S80 (only in EUR)")
+
+
+def test_a_vm_costs_730_hours() -> None:
+    found = vm_price(CATALOG, "azure/Standard_DS14_v2")
+    assert isinstance(found, Price)
+    assert found.usd_per_month == pytest.approx(1.482 * 730)
+    assert (found.region, found.date, found.source) == ("eastus", "2026-06-18", ("karp_price",))
+    europe = vm_price(CATALOG, "azure/Standard_DS14_v2", region="westeurope")
+    assert isinstance(europe, Price)
+    assert europe.region == "westeurope"
+    assert isinstance(vm_price(CATALOG, "aws/i3.large"), NoPrice)
+
+
+def test_an_impossible_disk_has_no_price_but_a_reason() -> None:
+    with pytest.raises(UserError, match="80000 IOPS on 10 GiB"):
+        volume_price(CATALOG, "azure/PremiumV2(10GiB, 80000 IOPS)")
+    with pytest.raises(UserError, match="did you mean azure/Standard_DS14_v2"):
+        vm_price(CATALOG, "azure/DS14_v2")
+
+
+def test_a_price_of_ones_own_comes_first(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "sources: {contract: {at: our contract, date: '2026-01-01'}}\n"
+        "prices:\n"
+        "- {source: contract, region: East US, currency: USD, per: month, date: '2026-01-01',\n"
+        "   disks: {azure/P30: 100}}\n"
+    )
+    found = volume_price(load_catalog([file]), "azure/P30")
+    assert isinstance(found, Price)
+    assert (found.usd_per_month, found.source) == (100.0, ("contract",))
