@@ -1,0 +1,1 @@
+"""The answer to an experiment, drawn from stored results alone."""

@@ -1,0 +1,68 @@
+"""What a run found, stored so that nothing finished is lost and anybody can read it.
+
+```python
+import polars as pl
+trials = pl.read_ndjson("disklab-runs/RUN/trials.jsonl", infer_schema_length=None).unnest("factors")
+```
+"""
+
+from disklab.results.histogram import Histogram, HistogramError, decode, encode, merged
+from disklab.results.records import (
+    FORMAT,
+    Bottleneck,
+    Citation,
+    ExperimentNote,
+    Figure,
+    Level,
+    LimitWait,
+    Mode,
+    Operation,
+    Phase,
+    PlannedTrial,
+    Price,
+    Reason,
+    RunInfo,
+    Share,
+    Status,
+    Telemetry,
+    TrialResult,
+)
+from disklab.results.run import DEFAULT_OUT, Run, find_run, new_run_id, utc_now
+from disklab.results.seconds import Course, Second, SecondsWriter, Whole
+from disklab.results.telemetry import TelemetryWriter
+
+__all__ = [
+    "DEFAULT_OUT",
+    "FORMAT",
+    "Bottleneck",
+    "Citation",
+    "Course",
+    "ExperimentNote",
+    "Figure",
+    "Histogram",
+    "HistogramError",
+    "Level",
+    "LimitWait",
+    "Mode",
+    "Operation",
+    "Phase",
+    "PlannedTrial",
+    "Price",
+    "Reason",
+    "Run",
+    "RunInfo",
+    "Second",
+    "SecondsWriter",
+    "Share",
+    "Status",
+    "Telemetry",
+    "TelemetryWriter",
+    "TrialResult",
+    "Whole",
+    "decode",
+    "encode",
+    "find_run",
+    "merged",
+    "new_run_id",
+    "utc_now",
+]

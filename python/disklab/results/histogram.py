@@ -1,0 +1,255 @@
+"""HDR histograms as the load engine writes them: base64 of the V2 encoding, mergeable exactly.
+
+The counts are NumPy arrays, so that the hundred thousand histograms of a long run are read in
+seconds. **Source:** HdrHistogram's V2 encoding (ZigZag LEB128 counts, runs of zeros as negative
+numbers) and its bucket arithmetic, http://hdrhistogram.org.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+PLAIN_COOKIE, COMPRESSED_COOKIE = 0x1C849303, 0x1C849304
+# The low byte of the cookie's second half tells the word size, which V2 leaves open (0x10).
+COOKIE_MASK = ~0xF0 & 0xFFFFFFFF
+HEADER = struct.Struct(">iiiiqqd")
+# A histogram of 1 us to 1 h with three digits has about 24,000 counts of at most nine bytes; a
+# hundred times that is no histogram of ours but a broken or hostile file.
+MOST_PAYLOAD_BYTES = 32 << 20
+
+LOWEST_NS, HIGHEST_NS, DIGITS = 1_000, 3_600_000_000_000, 3
+"""The load engine's range: 1 us to 1 h, three significant digits."""
+
+
+class HistogramError(ValueError):
+    """A text that is no HDR histogram; the message says in what way."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which value each count stands for."""
+
+    lowest: int
+    highest: int
+    digits: int
+
+    @property
+    def unit_magnitude(self) -> int:
+        """Power of two of the smallest unit that is told apart."""
+        return self.lowest.bit_length() - 1
+
+    @property
+    def half_magnitude(self) -> int:
+        """Power of two of half the sub-buckets."""
+        told_apart = 2 * int(10**self.digits)
+        return (told_apart - 1).bit_length() - 1
+
+    @property
+    def length(self) -> int:
+        """Number of counts."""
+        half = 1 << self.half_magnitude
+        buckets, covered = 1, (2 * half) << self.unit_magnitude
+        while covered <= self.highest:
+            covered <<= 1
+            buckets += 1
+        return (buckets + 1) * half
+
+    def index_of(self, value: int) -> int:
+        """Return the count that a value belongs to."""
+        half = self.half_magnitude
+        bucket = max(0, value.bit_length() - self.unit_magnitude - half - 1)
+        sub = value >> (bucket + self.unit_magnitude)
+        return ((bucket + 1) << half) + (sub - (1 << half))
+
+
+@lru_cache(maxsize=8)
+def values(layout: Layout) -> tuple[Counts, Counts]:
+    """Return for each count the median and the highest value that it may stand for."""
+    index = np.arange(layout.length, dtype=np.int64)
+    half = 1 << layout.half_magnitude
+    bucket = (index >> layout.half_magnitude) - 1
+    sub = (index & (half - 1)) + half
+    first = bucket < 0
+    bucket[first] = 0
+    sub[first] -= half
+    shift = bucket + layout.unit_magnitude
+    lowest = sub << shift
+    width = np.int64(1) << shift
+    return lowest + (width >> 1), lowest + width - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of values; those of one layout add up exactly."""
+
+    layout: Layout
+    counts: Counts
+
+    @classmethod
+    def of(cls, observed: Iterable[int]) -> Histogram:
+        """Return the histogram of values in the load engine's layout; clamps to its range."""
+        layout = Layout(LOWEST_NS, HIGHEST_NS, DIGITS)
+        counts = np.zeros(layout.length, dtype=np.int64)
+        for value in observed:
+            counts[layout.index_of(min(max(value, 0), layout.highest))] += 1
+        return cls(layout, counts)
+
+    @property
+    def total(self) -> int:
+        """Number of values."""
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values; 0 when there are none."""
+        total = self.total
+        return float(self.counts @ values(self.layout)[0]) / total if total else 0.0
+
+    @property
+    def max(self) -> int:
+        """Highest value, to the histogram's resolution; 0 when there are none."""
+        used = np.flatnonzero(self.counts)
+        return int(values(self.layout)[1][used[-1]]) if used.size else 0
+
+    def percentile(self, percentile: float) -> int:
+        """Return the value that `percentile` % of the values do not exceed; 0 without values."""
+        return self.percentiles([percentile])[0]
+
+    def percentiles(self, wanted: Sequence[float]) -> list[int]:
+        """Return several percentiles at the cost of one."""
+        cumulated = np.cumsum(self.counts)
+        total = int(cumulated[-1]) if cumulated.size else 0
+        if not total:
+            return [0] * len(wanted)
+        # The rank that HdrHistogram uses: the nearest whole count, at least the first.
+        ranks = [max(1, int(min(p, 100.0) / 100 * total + 0.5)) for p in wanted]
+        found = np.searchsorted(cumulated, ranks, side="left")
+        return [int(value) for value in values(self.layout)[1][found]]
+
+    def summary_ms(self) -> dict[str, float]:
+        """Return mean, p50, p95, p99, p99.9 and max in milliseconds, of nanosecond values."""
+        named = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9}
+        found = dict(zip(named, self.percentiles(list(named.values())), strict=True))
+        told = {"mean": self.mean, **found, "max": self.max}
+        return {name: round(ns / 1e6, 6) for name, ns in told.items()}
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """Return the sum; exact when all have one layout, which one load engine guarantees."""
+    total: Histogram | None = None
+    for one in histograms:
+        if total is None:
+            total = Histogram(one.layout, one.counts.copy())
+        elif one.layout == total.layout:
+            np.add(total.counts, one.counts, out=total.counts)
+        else:
+            raise HistogramError(f"cannot be merged: {one.layout} and {total.layout}")
+    return total or Histogram.of(())
+
+
+def decode(text: str) -> Histogram:
+    """Return the histogram of a base64 text, compressed or not."""
+    try:
+        data = base64.b64decode(text, validate=True)
+        return _plain(_inflated(data))
+    except (binascii.Error, zlib.error, struct.error, OverflowError, ValueError) as error:
+        raise HistogramError(f"no HDR V2 histogram: {error}") from None
+
+
+def encode(histogram: Histogram) -> str:
+    """Return the base64 text of the compressed V2 encoding."""
+    payload = bytearray()
+    used = np.flatnonzero(histogram.counts)
+    position = 0
+    for index in used.tolist():
+        if index > position:
+            payload += _leb128(_zigzag(-(index - position)))
+        payload += _leb128(_zigzag(int(histogram.counts[index])))
+        position = index + 1
+    layout = histogram.layout
+    head = HEADER.pack(
+        PLAIN_COOKIE | 0x10, len(payload), 0, layout.digits, layout.lowest, layout.highest, 1.0
+    )
+    packed = zlib.compress(head + bytes(payload), level=6)
+    return base64.b64encode(
+        struct.pack(">ii", COMPRESSED_COOKIE | 0x10, len(packed)) + packed
+    ).decode()
+
+
+def _inflated(data: bytes) -> bytes:
+    """Return the plain encoding."""
+    cookie, length = struct.unpack_from(">ii", data)
+    if cookie & COOKIE_MASK != COMPRESSED_COOKIE:
+        return data
+    unpacker = zlib.decompressobj()
+    plain = unpacker.decompress(data[8 : 8 + length], MOST_PAYLOAD_BYTES)
+    if not unpacker.eof:
+        raise HistogramError("its compressed part is cut off or too large")
+    return plain
+
+
+def _plain(data: bytes) -> Histogram:
+    """Return the histogram of the plain V2 encoding."""
+    cookie, length, _, digits, lowest, highest, _ = HEADER.unpack_from(data)
+    if cookie & COOKIE_MASK != PLAIN_COOKIE:
+        raise HistogramError(f"its cookie is {cookie & 0xFFFFFFFF:#x}")
+    payload = data[HEADER.size : HEADER.size + length]
+    if len(payload) != length:
+        raise HistogramError(f"{length} bytes announced, {len(payload)} there")
+    if not (0 <= digits <= 5 and lowest >= 1 and 2 * lowest <= highest < 1 << 62):
+        raise HistogramError(f"its range is {lowest} to {highest}, {digits} digits")
+    layout = Layout(lowest, highest, digits)
+    counts = np.zeros(layout.length, dtype=np.int64)
+    numbers = _numbers(payload)
+    # Where each number stands: a negative one skips that many counts, another fills one.
+    steps = np.where(numbers < 0, -numbers, 1)
+    ends = np.cumsum(steps)
+    if numbers.size and (ends[-1] > layout.length or ends[-1] < 0):
+        raise HistogramError(f"{int(ends[-1])} counts, its layout has {layout.length}")
+    filled = numbers >= 0
+    counts[ends[filled] - 1] = numbers[filled]
+    return Histogram(layout, counts)
+
+
+def _numbers(payload: bytes) -> Counts:
+    """Return the ZigZag LEB128 numbers: seven bits a byte, all eight of the ninth."""
+    numbers: list[int] = []
+    value = shift = 0
+    for byte in payload:
+        if shift == 56:
+            value |= byte << 56
+        else:
+            value |= (byte & 0x7F) << shift
+            if byte & 0x80:
+                shift += 7
+                continue
+        numbers.append((value >> 1) ^ -(value & 1))
+        value = shift = 0
+    if shift:
+        raise HistogramError("its last number is cut off")
+    return np.array(numbers, dtype=np.int64)
+
+
+def _zigzag(number: int) -> int:
+    return (number << 1) ^ (number >> 63) if number >= 0 else ((-number) << 1) - 1
+
+
+def _leb128(number: int) -> bytes:
+    """Return a number in seven bits a byte; the ninth byte takes eight."""
+    written = bytearray()
+    while number > 0x7F and len(written) < 8:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number & 0xFF)
+    return bytes(written)

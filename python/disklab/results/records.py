@@ -1,0 +1,250 @@
+"""The JSON shape of a run and its trials: the one place where it is written down.
+
+A run of any mode (predicted, rehearsed, measured, published) is stored and printed in this shape.
+`format` counts changes that an old reader would misread; new keys may come at any time, so readers
+keep keys that they do not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FORMAT = 1
+
+Mode = Literal["predict", "rehearse", "measure", "published", "probe"]
+Status = Literal["ok", "failed", "refused", "invalid"]
+Level = str | int | float
+
+
+class Record(BaseModel):
+    """A part of the shape; keys that this version does not know are kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Reason(Record):
+    """Why something was refused or failed, as data."""
+
+    place: str = ""
+    value: str = ""
+    rule: str
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        """Return the reason on one line."""
+        head = ": ".join(part for part in (self.place, self.value, self.rule) if part)
+        return f"{head}; {self.way_out}" if self.way_out else head
+
+
+class Figure(Record):
+    """A number of the full system, and what this machine had instead."""
+
+    full: float
+    here: float
+
+
+class Share(Record):
+    """Which part of the described system ran; absent when all of it did."""
+
+    scale: float = 1.0
+    """Of rows, operations, caches, volumes and credits."""
+    nodes_share: float = 1.0
+    """Nodes that ran over nodes of the cluster."""
+    rate_scale: float = 1.0
+    figures: dict[str, Figure] = Field(default_factory=dict)
+    """By name: `nodes`, `rows`, `operations`, `threads`, `rate_per_s`, `host_cache_bytes`, ..."""
+
+
+class Bottleneck(Record):
+    """The limit that bound."""
+
+    resource: str
+    """As the emulator and the simulator name limits: `vm cached 512 MB/s`, `client CPU`."""
+    utilisation: float | None = None
+    """0 to 1; None when the source tells that it bound, not how much of it was used."""
+
+
+class LimitWait(Record):
+    """How long one limit made I/Os wait during the measuring phase."""
+
+    limit: str
+    volume: str = ""
+    delayed_ios: int = 0
+    delayed_ms: float = 0.0
+    """Summed over the I/Os that waited; each nanosecond is charged to one limit."""
+    utilisation: float | None = None
+    credits_left: float | None = None
+    credits_start: float | None = None
+    credits_capacity: float | None = None
+
+
+class Telemetry(Record):
+    """What was seen beside the load, summed up over the measuring phase."""
+
+    limits: list[LimitWait] = Field(default_factory=list)
+    """Longest wait first."""
+    late_ratio: float | None = None
+    """Share of the emulator's replies that were late."""
+    client_late_p99_ms: float | None = None
+    """99th percentile of how late the client sent an operation."""
+    cpu_ratio: dict[str, float] = Field(default_factory=dict)
+    """By process (`client`, `server`, `emulator`): share of the whole machine, 0 to 1."""
+    page_cache_hit_ratio: float | None = None
+    gc_pause_ms: float | None = None
+    pending_compactions_max: int | None = None
+    dropped_messages: int | None = None
+
+
+class Operation(Record):
+    """One kind of operation of a trial."""
+
+    operations: int | None = None
+    ops_per_s: float | None = None
+    latency_ms: dict[str, float] = Field(default_factory=dict)
+    """Completion minus intended start: `mean`, `p50`, `p95`, `p99`, `p99.9`, `max`."""
+    service_ms: dict[str, float] = Field(default_factory=dict)
+    """Service time: completion minus send; equal to the response time in a closed loop."""
+    errors: int = 0
+
+
+class Phase(Record):
+    """A phase of a trial."""
+
+    name: str
+    """`build`, `fill`, `settle`, `warm-up`, `measure`, ..."""
+    duration_s: float
+    detail: str = ""
+
+
+class Citation(Record):
+    """Where a figure was published, and how it was read."""
+
+    source: str
+    read: Literal["table", "chart", "text", "derived"] = "table"
+    """`chart`: read off a chart without labels, about 2 % of the axis."""
+    chart_keys: list[str] = Field(default_factory=list)
+    """The keys that were read off a chart when the others were not: `p99`."""
+
+
+class TrialResult(Record):
+    """One repeat of one trial: a line of `trials.jsonl`, and what `--json` prints.
+
+    Rates are of the whole cluster that ran; divide by `nodes` to compare with another size.
+    """
+
+    format: int = FORMAT
+    run: str = ""
+    """The run's id."""
+    experiment: str
+    """The experiment's title."""
+    mode: Mode
+    trial: int
+    """Index in matrix order."""
+    repeat: int = 0
+    factors: dict[str, Level]
+    """Factor -> level, as the experiment file names them, in its order."""
+    status: Status = "ok"
+    valid: bool = True
+    """Whether the figures may be used: only of status `ok`."""
+    warnings: list[str] = Field(default_factory=list)
+    invalid_reasons: list[str] = Field(default_factory=list)
+    """Why status is `invalid`: the client, the emulator or this machine was the limit, ..."""
+    reason: Reason | None = None
+    """Why status is `refused` or `failed`."""
+    log_excerpt: str = ""
+    """The last lines of what failed."""
+
+    ops_per_s: float | None = None
+    nodes: int | None = None
+    """Database nodes that ran."""
+    loop: dict[str, Any] = Field(default_factory=dict)
+    """`{"kind": "closed", "threads": 128}` or `{"kind": "open", "rate_per_s": 20000}`."""
+    latency_ms: dict[str, float] = Field(default_factory=dict)
+    """Of all operations together; keys as in `Operation`."""
+    per_operation: dict[str, Operation] = Field(default_factory=dict)
+    bottleneck: Bottleneck | None = None
+    host_cache_hit_ratio: float | None = None
+    """Share of disk reads that the host cache served."""
+    telemetry: Telemetry = Field(default_factory=Telemetry)
+    errors: dict[str, int] = Field(default_factory=dict)
+    """Failed operations by kind; `wrong_rows` are rows that were not what was written."""
+    price_usd_per_month: float | None = None
+    """Of the full cluster that the trial describes, disks and VMs."""
+
+    started: str | None = None
+    """UTC, ISO 8601."""
+    duration_s: float | None = None
+    """Of the measuring phase."""
+    phases: list[Phase] = Field(default_factory=list)
+    share: Share | None = None
+    citation: Citation | None = None
+    """Only of mode `published`."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What a run knows it by."""
+        return self.trial, self.repeat
+
+    @property
+    def usable(self) -> bool:
+        """Whether its figures may be compared."""
+        return self.status == "ok" and self.valid and self.ops_per_s is not None
+
+
+class PlannedTrial(Record):
+    """A trial as it was resolved before anything ran: an entry of `resolved.json`."""
+
+    trial: int
+    factors: dict[str, Level]
+    spec: dict[str, Any] = Field(default_factory=dict)
+    """Every unit resolved to a number."""
+    share: Share | None = None
+    refused: Reason | None = None
+
+
+class ExperimentNote(Record):
+    """Which experiment a run answers."""
+
+    title: str
+    source: str = ""
+    file: str = ""
+    """As given on the command line; empty for published results."""
+
+
+class Price(Record):
+    """A price that a run counted with."""
+
+    item: str
+    """`azure/P30`."""
+    amount: float
+    currency: str = "USD"
+    per: str = "month"
+    region: str = ""
+    date: str = ""
+    source: str = ""
+
+
+class RunInfo(Record):
+    """What is known of a run as a whole: `run.json`."""
+
+    format: int = FORMAT
+    id: str
+    mode: Mode
+    experiment: ExperimentNote
+    seed: int | None = None
+    repeats: int | None = None
+    """Planned repeats of each trial."""
+    command: list[str] = Field(default_factory=list)
+    """The one command that redoes it."""
+    started: str = ""
+    ended: str | None = None
+    """None: still running, or it was ended from outside."""
+    environment: dict[str, Any] = Field(default_factory=dict)
+    """Machine, kernel, CPUs, memory, emulator's envelope."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    share: Share | None = None
+    prices: list[Price] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    """What holds for all trials and a reader must know."""

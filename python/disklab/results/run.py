@@ -1,0 +1,238 @@
+"""A run on the disk: made once, appended to, read by anybody at any time."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+import polars as pl
+from pydantic import ValidationError
+
+from disklab.catalog.suggest import suggestions
+from disklab.errors import Problem, UserError
+from disklab.results import durable
+from disklab.results.frame import results_frame
+from disklab.results.records import FORMAT, PlannedTrial, RunInfo, TrialResult
+from disklab.results.seconds import Course, SecondsWriter, read_course
+from disklab.results.telemetry import TelemetryWriter, parts_of, scan_telemetry
+
+DEFAULT_OUT = Path("disklab-runs")
+INFO, EXPERIMENT, PLAN, TRIALS = "run.json", "experiment.yaml", "resolved.json", "trials.jsonl"
+FOLDERS = ("histograms", "telemetry", "logs")
+
+
+def new_run_id(file: str, mode: str, now: datetime | None = None) -> str:
+    """Return `<file stem>-<mode>-<UTC time>-<4 random>`."""
+    stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%S")
+    return f"{Path(file).stem}-{mode}-{stamp}-{secrets.token_hex(2)}"
+
+
+def utc_now() -> str:
+    """Return the time as results note it: UTC, ISO 8601, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+@dataclass
+class Run:
+    """A run's folder. Reading needs no lock and works while another process appends."""
+
+    folder: Path
+    info: RunInfo
+    torn: tuple[str, ...] = ()
+    """What was unreadable in `trials.jsonl`, for a warning: a crash's last line."""
+    _results: dict[tuple[int, int], TrialResult] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def create(
+        cls,
+        out: Path,
+        info: RunInfo,
+        *,
+        experiment_text: str = "",
+        planned: Sequence[PlannedTrial] = (),
+    ) -> Run:
+        """Make the folder `<out>/<info.id>`; a user error when it cannot be made or is there."""
+        folder = out / info.id
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+            for name in FOLDERS:
+                (folder / name).mkdir()
+            durable.write_whole(folder / EXPERIMENT, experiment_text)
+            plan = [trial.model_dump(mode="json") for trial in planned]
+            durable.write_whole(folder / PLAN, json.dumps(plan, ensure_ascii=False, indent=1))
+            run = cls(folder, info)
+            # Written last: a folder with run.json is a run.
+            run._write_info()
+        except OSError as error:
+            rule = f"cannot be written: {error.strerror}"
+            way_out = "name a folder that you may write to, with space in it"
+            raise UserError(Problem("--out", str(folder), rule, way_out)) from None
+        return run
+
+    @classmethod
+    def open(cls, name: str | Path, out: Path = DEFAULT_OUT) -> Run:
+        """Return a run by its folder, its id, or an unambiguous beginning of the id in `out`."""
+        folder = find_run(name, out)
+        info = _checked(RunInfo, folder / INFO, (folder / INFO).read_text(encoding="utf-8"))
+        if info.format > FORMAT:
+            rule = f"has format {info.format}, this disklab reads up to {FORMAT}"
+            raise UserError(Problem("RUN", str(folder), rule, "use a newer disklab"))
+        run = cls(folder, info)
+        run.reload()
+        return run
+
+    def reload(self) -> None:
+        """Read `trials.jsonl` again: another process may have appended."""
+        self._results, self.torn = _read_trials(self.folder / TRIALS)
+
+    @contextmanager
+    def writing(self) -> Iterator[Run]:
+        """Be the only writer: lock the run, and set aside what a crash tore.
+
+        Raises a user error when another process writes to it.
+        """
+        with durable.sole_writer(self.folder):
+            durable.set_torn_end_aside(self.folder / TRIALS)
+            self.reload()
+            yield self
+
+    def append(self, result: TrialResult) -> None:
+        """Store a finished repeat; when this returns, it is on the disk.
+
+        A later result of the same trial and repeat counts instead of an earlier one, which stays
+        in the file.
+        """
+        told = result if result.run else result.model_copy(update={"run": self.info.id})
+        durable.append_line(self.folder / TRIALS, to_line(told))
+        self._results[told.key] = told
+
+    def end(self, notes: Sequence[str] = ()) -> None:
+        """Note that the run is over."""
+        update = {"ended": utc_now(), "notes": [*self.info.notes, *notes]}
+        self.info = self.info.model_copy(update=update)
+        self._write_info()
+
+    def results(self) -> list[TrialResult]:
+        """Return what is finished, in the order of trial and repeat."""
+        return [self._results[key] for key in sorted(self._results)]
+
+    def finished(self) -> set[tuple[int, int]]:
+        """Return which (trial, repeat) have a result, of whatever status."""
+        return set(self._results)
+
+    def planned(self) -> list[PlannedTrial]:
+        """Return the trials as they were resolved before the run."""
+        path = self.folder / PLAN
+        entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        return [PlannedTrial.model_validate(entry) for entry in entries]
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row for each finished repeat; see `disklab.results.frame`."""
+        return results_frame(self.info, self.results())
+
+    def record_seconds(self, trial: int, repeat: int) -> SecondsWriter:
+        """Return the writer of a repeat's course; what an interrupted try left is kept aside."""
+        path = self._of_repeat("histograms", trial, repeat, "jsonl")
+        durable.set_aside(path)
+        return SecondsWriter(path)
+
+    def record_telemetry(self, trial: int, repeat: int) -> TelemetryWriter:
+        """Return the writer of a repeat's telemetry; what an interrupted try left is kept aside."""
+        path = self._of_repeat("telemetry", trial, repeat, "parquet")
+        durable.set_aside(path)
+        durable.set_aside(parts_of(path))
+        return TelemetryWriter(path)
+
+    def course(self, trial: int, repeat: int) -> Course:
+        """Return the seconds and histograms of a repeat; empty when none were kept."""
+        return read_course(self._of_repeat("histograms", trial, repeat, "jsonl"))
+
+    def telemetry(self, trial: int, repeat: int) -> pl.LazyFrame:
+        """Return the telemetry of a repeat; empty when none was kept."""
+        return scan_telemetry(self._of_repeat("telemetry", trial, repeat, "parquet"))
+
+    def log_folder(self, trial: int, repeat: int) -> Path:
+        """Return where a repeat's logs go; makes it."""
+        folder = self.folder / "logs" / f"{trial}-{repeat}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _of_repeat(self, kind: str, trial: int, repeat: int, suffix: str) -> Path:
+        return self.folder / kind / f"{trial}-{repeat}.{suffix}"
+
+    def _write_info(self) -> None:
+        durable.write_whole(self.folder / INFO, self.info.model_dump_json(indent=1) + "\n")
+
+
+def to_line(result: TrialResult) -> str:
+    """Return the JSON line of a result: every key each time, so that frames have all columns."""
+    return result.model_dump_json()
+
+
+def find_run(name: str | Path, out: Path = DEFAULT_OUT) -> Path:
+    """Return a run's folder by folder, id or beginning of an id; a user error otherwise."""
+    given = Path(name)
+    if (given / INFO).is_file():
+        return given
+    if (out / given / INFO).is_file():
+        return out / given
+    known = sorted((path.parent.name for path in out.glob(f"*/{INFO}")), key=_age, reverse=True)
+    begun = [run for run in known if str(name) and run.startswith(str(name))]
+    if len(begun) == 1:
+        return out / begun[0]
+    if begun:
+        rule, way_out = "is the beginning of several runs", f"name one: {', '.join(begun[:4])}"
+    elif known:
+        near = suggestions(str(name), known) or known[:3]
+        rule = f"is no run's folder, nor the id of one in {out}"
+        way_out = f"the nearest: {', '.join(near)}"
+    else:
+        rule = f"is no run's folder, and {out} holds no runs"
+        way_out = "name the folder that holds run.json"
+    raise UserError(Problem("RUN", str(name), rule, way_out))
+
+
+def _age(run_id: str) -> str:
+    """Return the part of an id that sorts by time."""
+    return "-".join(run_id.split("-")[-2:])
+
+
+def _read_trials(path: Path) -> tuple[dict[tuple[int, int], TrialResult], tuple[str, ...]]:
+    """Return the results by trial and repeat, and the lines that could not be read."""
+    results: dict[tuple[int, int], TrialResult] = {}
+    torn: list[str] = []
+    if not path.exists():
+        return results, ()
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            result = TrialResult.model_validate_json(line)
+        except ValidationError as error:
+            what = error.errors()[0]["msg"]
+            torn.append(f"{path}:{number}: left out, it is no result: {what}")
+            continue
+        results[result.key] = result
+    return results, tuple(torn)
+
+
+def _checked(model: type[RunInfo], path: Path, text: str) -> RunInfo:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        problems = [
+            Problem(
+                f"{path}: {'.'.join(str(part) for part in one['loc'])}",
+                repr(one.get("input"))[:80],
+                one["msg"],
+                "name another run; this folder's run.json was changed or is damaged",
+            )
+            for one in error.errors()
+        ]
+        raise UserError(*problems) from None
