@@ -54,7 +54,9 @@ fi
 # The engine and the package. cargo decides what is stale; a fresh tree costs seconds, an unchanged one nothing.
 newest() { find Cargo.toml Cargo.lock pyproject.toml crates installer -newer .venv/engine.installed -type f -print -quit 2>/dev/null; }
 if [ ! -x .venv/bin/disklab ] || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; then
+  # The time before the build: what is edited meanwhile is newer.
+  touch .venv/engine.building
   PATH="$PWD/.venv/bin:$PATH" MATURIN_PEP517_ARGS="--locked" \
     .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-  touch .venv/engine.installed
+  mv .venv/engine.building .venv/engine.installed
 fi

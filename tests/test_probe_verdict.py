@@ -69,7 +69,12 @@ def shown(
                 "transport": "fuse",
                 "replies": 100_000 if late else 0,
                 "late_replies": late,
-                "lateness_ns": {"p50": 0, "p99": 250_000, "max": 0},
+                "lateness_ns": {
+                    "p50": 0,
+                    "p99": 250_000,
+                    "max": 250_000,
+                    "buckets": [(250_000, late)] if late else [],
+                },
                 "overhead_ns": 0,
                 "backing_read_ios": 0,
                 "backing_write_ios": 0,

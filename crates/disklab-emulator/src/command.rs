@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use disklab_disk::profile::VolumeProfile;
-use disklab_disk::{Change, Fault, Refusal, VolumeCounters};
+use disklab_disk::{CacheCounters, Change, Fault, Refusal, VolumeCounters};
+use disklab_units::Bytes;
 use serde::Serialize;
 
 use crate::backing::Backing;
@@ -51,6 +52,15 @@ pub enum Command {
         Vec<(VolumeIndex, Backing)>,
         SyncSender<Result<Vec<Backing>, Refusal>>,
     ),
+    /// Fills the host cache with ranges of a volume (offset, length); answers what it holds then, and nothing
+    /// when the volume does not use it.
+    Warm(
+        VolumeIndex,
+        Vec<(Bytes, Bytes)>,
+        SyncSender<Option<CacheCounters>>,
+    ),
+    /// Empties a volume's part of the host cache, but for dirty data.
+    DropCache(VolumeIndex, SyncSender<Option<CacheCounters>>),
     /// Gives a volume with constant timing another latency.
     Pace(VolumeIndex, disklab_units::Duration, SyncSender<()>),
     /// Sets what is subtracted from every latency, and the last stretch that is spun, not slept.
@@ -82,7 +92,7 @@ pub struct View {
 }
 
 /// How well the emulator keeps the model's time.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct EmulatorCounters {
     /// How requests arrive.
     pub transport: crate::transport::TransportKind,
@@ -90,7 +100,7 @@ pub struct EmulatorCounters {
     pub replies: u64,
     /// Those that left later than the model said, by more than the tolerance.
     pub late_replies: u64,
-    /// By how much replies with a wait were late.
+    /// By how much replies with a wait were late, since the attach.
     pub lateness_ns: LatenessSummary,
     /// What is subtracted from every wait.
     pub overhead_ns: u64,
@@ -102,8 +112,8 @@ pub struct EmulatorCounters {
     pub unkept_sectors: u64,
 }
 
-/// Quantiles of lateness in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// Lateness in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
 pub struct LatenessSummary {
     /// Median.
     pub p50: u64,
@@ -111,6 +121,9 @@ pub struct LatenessSummary {
     pub p99: u64,
     /// Largest.
     pub max: u64,
+    /// The histogram: (largest value of a bucket, replies in it), empty buckets left out. Counts only grow, so
+    /// the difference of two views is the histogram of the time between them.
+    pub buckets: Vec<(u64, u64)>,
 }
 
 /// Commands that may wait; the control socket has fewer clients.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::backing::BackingChoice;
-use crate::emulator::Emulated;
+use crate::emulator::{CacheRange, Emulated};
 use crate::error::EmulatorError;
 
 /// Clients at a time. More are turned away.
@@ -24,7 +24,7 @@ const LINE_BYTES: u64 = 1 << 20;
 
 /// What can be asked. Unknown fields are refused.
 #[derive(Deserialize)]
-#[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 enum Request {
     Hello,
     Attach {
@@ -51,6 +51,15 @@ enum Request {
     Fail {
         volume: String,
         fault: Fault,
+    },
+    Warm {
+        volume: String,
+        /// Nothing: all that was written.
+        #[serde(default)]
+        ranges: Option<Vec<CacheRange>>,
+    },
+    DropCache {
+        volume: String,
     },
     Shutdown,
 }
@@ -166,6 +175,10 @@ fn answer(request: Request, emulated: &mut Emulated) -> Result<Value, EmulatorEr
         Request::Show { volume } => to_value(serde_json::to_value(emulated.show(&volume)?)),
         Request::Set { volume, change } => Ok(json!({ "profile": emulated.set(&volume, change)? })),
         Request::Fail { volume, fault } => emulated.fail(&volume, fault).map(|()| json!({})),
+        Request::Warm { volume, ranges } => {
+            Ok(json!({ "cache": emulated.warm(&volume, ranges.as_deref())? }))
+        }
+        Request::DropCache { volume } => Ok(json!({ "cache": emulated.drop_cache(&volume)? })),
         Request::Shutdown => emulated.shutdown().map(|()| json!({})),
     }
 }

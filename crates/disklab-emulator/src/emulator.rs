@@ -27,7 +27,10 @@ use crate::transport::{TransportKind, VolumeIndex};
 use crate::watchdog::{self, Heartbeat};
 
 mod calibration;
+mod host_cache;
 mod volumes;
+
+pub use host_cache::CacheRange;
 
 /// Which transport is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,6 +57,14 @@ impl Lateness {
         self.max
     }
 
+    /// What was counted: the largest value of each bucket that is not empty, and its count, ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let counted = self.counts.iter().enumerate();
+        counted
+            .filter(|&(_, &count)| count > 0)
+            .map(|(index, &count)| (upper(index), count))
+    }
+
     /// The value that `ppm` of a million replies do not exceed, rounded up to the bucket's end; zero
     /// when nothing was counted.
     pub fn quantile(&self, ppm: u64) -> Duration {
@@ -112,5 +120,8 @@ mod tests {
         assert!((500_000..=532_000).contains(&p50), "p50 {p50}");
         assert_eq!(lateness.quantile(1_000_000), Duration::from_micros(1_000));
         assert_eq!(lateness.max(), Duration::from_micros(1_000));
+        let total: u64 = lateness.buckets().map(|(_, count)| count).sum();
+        assert_eq!(total, 1_000);
+        assert!(lateness.buckets().is_sorted());
     }
 }

@@ -1,4 +1,4 @@
-"""`disklab disk`: attach, list, show, set, fail, detach."""
+"""`disklab disk`: attach, list, show, set, cache, fail, detach."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from disklab.catalog.quantity import about_bytes
 from disklab.cli.amounts import progress, rate_of, read_ahead_kib
 from disklab.cli.attach import attach
 from disklab.cli.catalog import CatalogFiles, loaded
-from disklab.cli.completion import volume_names
+from disklab.cli.host_cache import app as host_cache
 from disklab.cli.live import view_table
 from disklab.cli.output import Json, console, print_json
+from disklab.cli.volume_argument import HostOption, Volume
 from disklab.errors import Problem, UserError
 from disklab.hosts import changes, running
 from disklab.hosts.places import HostRecord, Places
@@ -25,17 +26,7 @@ from disklab.hosts.places import HostRecord, Places
 app = typer.Typer(no_args_is_help=True, help="Real block devices with a cloud disk's manners.")
 
 app.command()(attach)
-
-Volume = Annotated[
-    str,
-    typer.Argument(
-        metavar="VOLUME",
-        help="Its name, or its device.",
-        autocompletion=volume_names,
-        show_default=False,
-    ),
-]
-HostOption = Annotated[str | None, typer.Option("--host", help="The emulated host.")]
+app.add_typer(host_cache, name="cache")
 
 # Shown again so often; the counters themselves are exact.
 WATCH_SECONDS = 1.0

@@ -4,9 +4,11 @@ from disklab.engine.binary import find_engine
 from disklab.engine.control import Control
 from disklab.engine.messages import (
     AttachedVolume,
+    CacheCounters,
     EmulatorCounters,
     Envelope,
     Hello,
+    Lateness,
     LimitCounters,
     ListedVolume,
     Ready,
@@ -19,11 +21,13 @@ from disklab.engine.ublk import remove_ublk, ublk_devices
 
 __all__ = [
     "AttachedVolume",
+    "CacheCounters",
     "Control",
     "EmulatorCounters",
     "EngineProcess",
     "Envelope",
     "Hello",
+    "Lateness",
     "LimitCounters",
     "ListedVolume",
     "Ready",

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from disklab.catalog.profile import VolumeProfile
-from disklab.engine.messages import AttachedVolume, Hello, ListedVolume, View
+from disklab.engine.messages import AttachedVolume, CacheCounters, Hello, ListedVolume, View
 from disklab.errors import EngineError, Problem, UserError
 
 # The engine gives up on its own driver after 30 s; after that no answer will come.
 ANSWER_SECONDS = 40.0
 # Taking all the space of a large volume at once writes nothing but takes the file system's time.
 ATTACH_SECONDS = 300.0
+# A large cache takes a few seconds to fill block by block.
+WARM_SECONDS = 120.0
 CONNECT_SECONDS = 5.0
 # Who answers `hello` has nothing to look up: a host that takes longer hangs.
 HELLO_SECONDS = 5.0
@@ -85,6 +88,22 @@ class Control:
     def fail(self, volume: str, fault: dict[str, Any]) -> None:
         """Break or mend something."""
         self._ask({"op": "fail", "volume": volume, "fault": fault})
+
+    def warm(self, volume: str, ranges: Iterable[tuple[int, int]] | None = None) -> CacheCounters:
+        """Fill the host cache with ranges (offset, length; bytes), as if just read in this order.
+
+        None: with all that was ever written to the volume. Returns what the cache holds then.
+        Raises UserError for a volume that does not use the host cache.
+        """
+        request: dict[str, Any] = {"op": "warm", "volume": volume}
+        if ranges is not None:
+            request["ranges"] = [{"offset_bytes": at, "len_bytes": size} for at, size in ranges]
+        return CacheCounters.model_validate(self._ask(request, WARM_SECONDS)["cache"])
+
+    def drop_cache(self, volume: str) -> CacheCounters:
+        """Empty a volume's part of the host cache, but for dirty data; return what stays."""
+        answer = self._ask({"op": "drop-cache", "volume": volume})
+        return CacheCounters.model_validate(answer["cache"])
 
     def shutdown(self) -> None:
         """End the host; refused while a device of it is in use."""

@@ -126,11 +126,43 @@ class VolumeCounters(Message):
 
 
 class Lateness(Message):
-    """By how much replies were late, in nanoseconds."""
+    """By how much replies were late, in nanoseconds, since the attach or between two views."""
 
     p50: int
     p99: int
     max: int
+    buckets: list[tuple[int, int]] = []
+    """The histogram: largest value of a bucket (6 % wide), replies in it; ascending."""
+
+    def since(self, before: Lateness) -> Lateness:
+        """Return the lateness of the replies between an earlier view and this one.
+
+        Quantiles are rounded up to their bucket's end; all zero when there was no reply.
+        """
+        earlier = dict(before.buckets)
+        new = [(value, count - earlier.get(value, 0)) for value, count in self.buckets]
+        return Lateness.of([bucket for bucket in new if bucket[1] > 0])
+
+    @classmethod
+    def of(cls, buckets: list[tuple[int, int]]) -> Lateness:
+        """Return the summary of a histogram."""
+        total = sum(count for _, count in buckets)
+        return cls(
+            p50=_quantile(buckets, -(-total * 50 // 100)),
+            p99=_quantile(buckets, -(-total * 99 // 100)),
+            max=buckets[-1][0] if buckets else 0,
+            buckets=buckets,
+        )
+
+
+def _quantile(buckets: list[tuple[int, int]], rank: int) -> int:
+    """Return the value of the reply with this rank, counted from 1; 0: there is none."""
+    seen = 0
+    for value, count in buckets:
+        seen += count
+        if seen >= rank:
+            return value
+    return 0
 
 
 class EmulatorCounters(Message):
@@ -143,6 +175,8 @@ class EmulatorCounters(Message):
     overhead_ns: int
     backing_read_ios: int
     backing_write_ios: int
+    unkept_sectors: int = 0
+    """Un-flushed sectors that a host failure can no longer undo."""
 
 
 class View(Message):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.engine import Control, ListedVolume, View
+from disklab.engine import CacheCounters, Control, ListedVolume, View
 from disklab.engine.process import EngineProcess
 from disklab.errors import EngineError, MachineError, Problem, UserError
 from disklab.hosts.filesystem import (
@@ -166,6 +166,18 @@ def fail(target: Target, fault: dict[str, Any]) -> None:
     """Break or mend something."""
     with connected(target) as control:
         control.fail(target.volume, fault)
+
+
+def warm_cache(target: Target, ranges: Iterable[tuple[int, int]] | None = None) -> CacheCounters:
+    """Fill the host cache with a volume's data, or with some ranges (offset, length) of it."""
+    with connected(target) as control:
+        return control.warm(target.volume, ranges)
+
+
+def drop_cache(target: Target) -> CacheCounters:
+    """Empty a volume's part of the host cache, but for dirty data."""
+    with connected(target) as control:
+        return control.drop_cache(target.volume)
 
 
 def detach(target: Target, places: Places, *, delete_data: bool = False) -> list[str]:

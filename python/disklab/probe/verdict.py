@@ -62,7 +62,6 @@ class Telemetry:
     replies: int
     late_replies: int
     lateness_p99_ns: int
-    """Since the volume was attached, not only during the cell."""
     faults: tuple[str, ...] = ()
     """Kinds of the faults that were injected and not mended."""
 
@@ -89,7 +88,7 @@ def telemetry(before: View, after: View, cell: Cell) -> Telemetry:
         pieces=cell.block_bytes / (bytes_ / ios) if ios and bytes_ else 1.0,
         replies=after.emulator.replies - before.emulator.replies,
         late_replies=after.emulator.late_replies - before.emulator.late_replies,
-        lateness_p99_ns=after.emulator.lateness_ns.p99,
+        lateness_p99_ns=after.emulator.lateness_ns.since(before.emulator.lateness_ns).p99,
         faults=tuple(str(fault.get("kind", fault)) for fault in after.faults),
     )
 

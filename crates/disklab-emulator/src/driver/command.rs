@@ -4,7 +4,8 @@ use std::sync::mpsc::SyncSender;
 
 use disklab_disk::profile::Caching;
 use disklab_disk::profile::VolumeProfile;
-use disklab_disk::{Change, Destaged, Fault, Reason, Refusal};
+use disklab_disk::{CacheCounters, Change, Destaged, Fault, Reason, Refusal};
+use disklab_units::Bytes;
 
 use crate::backing::Backing;
 use crate::clock;
@@ -43,6 +44,12 @@ impl Driver {
                 }
                 Command::Fail(index, fault, fresh, answer) => {
                     self.fail(index, fault, fresh, answer)
+                }
+                Command::Warm(index, ranges, answer) => {
+                    let _ = answer.send(self.warm(index, &ranges));
+                }
+                Command::DropCache(index, answer) => {
+                    let _ = answer.send(self.drop_cache(index));
                 }
                 Command::Pace(index, latency, answer) => {
                     if let Some(Some(volume)) = self.volumes.get_mut(index.0 as usize)
@@ -158,6 +165,7 @@ impl Driver {
                     p50: volume.lateness.quantile(500_000).as_nanos(),
                     p99: volume.lateness.quantile(990_000).as_nanos(),
                     max: volume.lateness.max().as_nanos(),
+                    buckets: volume.lateness.buckets().collect(),
                 },
                 overhead_ns: self
                     .tuning
@@ -170,6 +178,20 @@ impl Driver {
             },
             faults: self.host.faults(id),
         })
+    }
+
+    fn warm(&mut self, index: VolumeIndex, ranges: &[(Bytes, Bytes)]) -> Option<CacheCounters> {
+        let id = self.model_id(index)?;
+        for &(offset, len) in ranges {
+            self.host.warm(id, offset, len);
+        }
+        self.host.counters(clock::now(), id).cache
+    }
+
+    fn drop_cache(&mut self, index: VolumeIndex) -> Option<CacheCounters> {
+        let id = self.model_id(index)?;
+        self.host.drop_cache(id);
+        self.host.counters(clock::now(), id).cache
     }
 
     fn set(&mut self, index: VolumeIndex, change: &Change) -> Result<VolumeProfile, Refusal> {

@@ -173,7 +173,7 @@ impl Emulated {
         Ok(device)
     }
 
-    fn find(&self, name: &str) -> Result<&Attached, EmulatorError> {
+    pub(super) fn find(&self, name: &str) -> Result<&Attached, EmulatorError> {
         self.volumes
             .iter()
             .find(|volume| volume.name == name)
