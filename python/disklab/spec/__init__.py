@@ -1,0 +1,21 @@
+"""The experiment file: read once, into typed trials."""
+
+from disklab.spec.experiment import Experiment, Mode, Refusal, Trial, load, parse
+from disklab.spec.feasible import resolve_volumes
+from disklab.spec.model import ExperimentFile, TrialSpec, Volume
+from disklab.spec.share import Figure, Share
+
+__all__ = [
+    "Experiment",
+    "ExperimentFile",
+    "Figure",
+    "Mode",
+    "Refusal",
+    "Share",
+    "Trial",
+    "TrialSpec",
+    "Volume",
+    "load",
+    "parse",
+    "resolve_volumes",
+]

@@ -1,0 +1,173 @@
+"""Amounts as an experiment writes them, and the number each becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from disklab.catalog.quantity import BYTE_UNITS, BYTES_RULE, parse_bytes
+
+
+class Unreadable(ValueError):  # noqa: N818 - pydantic wants a ValueError; the words make the message
+    """A value that breaks the rule of its kind, and what to write instead."""
+
+    def __init__(self, rule: str, way_out: str) -> None:
+        super().__init__(f"{rule}; {way_out}")
+        self.rule = rule
+        self.way_out = way_out
+
+
+# What a row count, an operation count or a rate may be multiplied by: SI's, as people write 10M.
+MULTIPLES = {"k": 10**3, "M": 10**6, "G": 10**9}
+SECONDS = {
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+
+# Counts beyond this are slips: a million million rows of a byte fill no disk of the catalogue.
+MOST_COUNT = 10**12
+LONGEST_S = 30 * 24 * 3600  # a month of one trial is a slip as well
+
+_NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
+_COUNT = re.compile(rf"{_NUMBER}\s*([kMG])?", re.ASCII)
+_RATE = re.compile(rf"{_NUMBER}\s*([kMG])?\s*/\s*s", re.ASCII)
+_TIME = re.compile(rf"{_NUMBER}\s*(us|ms|s|min|h)", re.ASCII)
+_PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
+_SCALE = re.compile(r"(\d{1,9})\s*(?:/\s*(\d{1,9}))?", re.ASCII)
+
+
+def counted(least: int = 1, most: int = MOST_COUNT, example: str = "10M") -> Callable[[Any], int]:
+    """Return a reader of whole numbers: `128`, `150k`, `10M`."""
+
+    def read(value: Any) -> int:
+        found = _COUNT.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
+        amount = Fraction(found[1]) * MULTIPLES.get(found[2] or "", 1) if found else None
+        if amount is None or amount.denominator != 1:
+            raise Unreadable("is no whole number", f"write for example {example}")
+        if not least <= amount <= most:
+            ends = f"from {least}" if amount < least else f"up to {most}"
+            raise Unreadable(f"must be {ends}", f"write for example {example}")
+        return int(amount)
+
+    return read
+
+
+def byte_count(value: Any) -> int:
+    """Read `64KiB` or a number of bytes."""
+    if str(value).strip().startswith("-"):
+        raise Unreadable("an amount of data is not negative", "write 0 or for example 8KiB")
+    try:
+        return parse_bytes(str(value)) if not isinstance(value, bool) else parse_bytes("no")
+    except ValueError:
+        raise Unreadable(f"is not {BYTES_RULE}", "write for example 64KiB") from None
+
+
+def rate(value: Any) -> float:
+    """Read `20000/s` or `20k/s`; a bare number would leave the unit open."""
+    found = _RATE.fullmatch(str(value).strip())
+    if found is None:
+        bare = _COUNT.fullmatch(str(value).strip())
+        way_out = f"write {value}/s" if bare else "write for example 20000/s"
+        raise Unreadable("a rate is a number of operations a second", way_out)
+    amount = Fraction(found[1]) * MULTIPLES.get(found[2] or "", 1)
+    if not 0 < amount <= MOST_COUNT:
+        raise Unreadable("a rate is above 0", "write for example 20000/s")
+    return float(amount)
+
+
+def _time(value: Any) -> Fraction:
+    found = _TIME.fullmatch(str(value).strip())
+    if found is None:
+        bare = _COUNT.fullmatch(str(value).strip())
+        way_out = f"write {value}s or {value}ms" if bare else "write for example 300s or 10ms"
+        raise Unreadable("a time is a number with us, ms, s, min or h", way_out)
+    amount = Fraction(found[1]) * SECONDS[found[2]]
+    if amount > LONGEST_S:
+        raise Unreadable("a trial lasts 30 days at most", "write for example 1800s")
+    return amount
+
+
+def seconds(value: Any) -> float:
+    """Read `300s`, `5min` or `50us` as seconds."""
+    return float(_time(value))
+
+
+def milliseconds(value: Any) -> float:
+    """Read `10ms` as milliseconds."""
+    return float(_time(value) * 1000)
+
+
+def ratio(value: Any) -> float:
+    """Read `30%`, or a number from 0 to 1."""
+    found = _PERCENT.fullmatch(str(value).strip())
+    if found is not None:
+        amount = float(Fraction(found[1]) / 100)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        amount = float(value)
+    else:
+        raise Unreadable("is no share", "write for example 30%")
+    if not 0 <= amount <= 1:
+        way_out = f"write {value}%" if 1 < amount <= 100 else "write for example 30%"
+        raise Unreadable("a share lies between 0 % and 100 %", way_out)
+    return amount
+
+
+def scale(value: Any) -> Fraction:
+    """Read `1/100`."""
+    found = _SCALE.fullmatch(str(value).strip())
+    bottom = int(found[2] or 1) if found else 0
+    if found is None or bottom == 0 or not 0 < (amount := Fraction(int(found[1]), bottom)) <= 1:
+        raise Unreadable("a scale shrinks: a fraction above 0 and at most 1", "write 1/100")
+    return amount
+
+
+def _schema(pattern: str, what: str, *, number: bool) -> WithJsonSchema:
+    text: dict[str, Any] = {"type": "string", "pattern": f"^{pattern}$"}
+    return WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, text], "title": what}
+        if number
+        else {**text, "title": what}
+    )
+
+
+_BYTES_PATTERN = rf"\d+\s*({'|'.join(BYTE_UNITS)})?"
+_COUNT_PATTERN = r"\d+(\.\d+)?\s*[kMG]?"
+
+Bytes = Annotated[int, BeforeValidator(byte_count), _schema(_BYTES_PATTERN, "bytes", number=True)]
+Count = Annotated[int, BeforeValidator(counted()), _schema(_COUNT_PATTERN, "count", number=True)]
+Rate = Annotated[
+    float, BeforeValidator(rate), _schema(r"\d+(\.\d+)?\s*[kMG]?\s*/\s*s", "rate", number=False)
+]
+_TIME_PATTERN = r"\d+(\.\d+)?\s*(us|ms|s|min|h)"
+Seconds = Annotated[float, BeforeValidator(seconds), _schema(_TIME_PATTERN, "time", number=False)]
+Milliseconds = Annotated[
+    float, BeforeValidator(milliseconds), _schema(_TIME_PATTERN, "time", number=False)
+]
+Ratio = Annotated[float, BeforeValidator(ratio), _schema(r"\d+(\.\d+)?\s*%", "share", number=True)]
+Scale = Annotated[
+    Fraction,
+    BeforeValidator(scale),
+    PlainSerializer(str, return_type=str),
+    _schema(r"\d+\s*(/\s*\d+)?", "scale", number=True),
+]
+
+
+def _within(least: int, most: int, example: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    schema = {"type": "integer", "minimum": least, "maximum": most}
+    return BeforeValidator(counted(least, most, example)), WithJsonSchema(schema)
+
+
+_NODES, _NODES_SCHEMA = _within(1, 1000, "6")  # more than any published study has
+_THREADS, _THREADS_SCHEMA = _within(1, 100_000, "128")
+_PENDING, _PENDING_SCHEMA = _within(0, 100_000, "20")
+
+Nodes = Annotated[int, _NODES, _NODES_SCHEMA]
+Threads = Annotated[int, _THREADS, _THREADS_SCHEMA]
+Pending = Annotated[int, _PENDING, _PENDING_SCHEMA]

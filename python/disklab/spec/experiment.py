@@ -1,0 +1,322 @@
+"""An experiment file, read once: its trials, and why some of them cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.errors import Problem, UserError
+from disklab.spec import feasible
+from disklab.spec.complaints import complaints
+from disklab.spec.located import (
+    Document,
+    Located,
+    Site,
+    document_of,
+    read_document,
+)
+from disklab.spec.model import (
+    ExperimentFile,
+    Rehearse,
+    TrialSpec,
+)
+from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
+from disklab.spec.sections import decided, section_problems
+from disklab.spec.share import Portion, Share, scaled_down, share_of
+
+Mode = Literal["predict", "rehearse", "measure", "published"]
+
+HEAD = ("title", "source", "rehearse", "factors")
+"""Keys of a file that are not part of a trial."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a trial is not run, as data."""
+
+    place: str
+    value: str
+    rule: str
+    way_out: str
+    more: tuple[Problem, ...] = ()
+    """Further reasons, where there are several."""
+
+    def __str__(self) -> str:
+        """Return the first reason on one line."""
+        return f"{self.place}: {self.value}: {self.rule}; {self.way_out}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One cell of the matrix."""
+
+    index: int
+    """Its number in the whole matrix, from 0; a selection keeps it."""
+    factors: dict[str, str | int | float]
+    """The level of each factor, as written, in the order of the file."""
+    spec: TrialSpec
+    """The full system."""
+    share: Share
+    """What of it is done here."""
+    refused: Refusal | None = None
+
+    @property
+    def here(self) -> TrialSpec:
+        """The trial with the figures of the share: what is really run."""
+        return scaled_down(self.spec, self.share)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A trial before a mode has decided on its share."""
+
+    index: int
+    levels: tuple[Level, ...]
+    tree: Located
+    spec: TrialSpec
+    volume_bytes: dict[str, int]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment file."""
+
+    document: Document
+    title: str
+    source: str
+    rehearse: Rehearse
+    factors: tuple[Factor, ...]
+    cells: tuple[_Cell, ...] = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.document.path
+
+    @property
+    def kind(self) -> Literal["cluster", "device"]:
+        """Whether a cluster or one device is measured."""
+        return "cluster" if self.cells[0].spec.cluster is not None else "device"
+
+    def trials(
+        self, mode: Mode, *, scale: Fraction | None = None, nodes: int | None = None
+    ) -> list[Trial]:
+        """Return the matrix in its order, the last factor fastest.
+
+        `scale` and `nodes` override the file's `rehearse`; other modes have the full system.
+        """
+        return [self._trial(cell, mode, scale, nodes) for cell in self.cells]
+
+    def select(self, **levels: str | int | float | Sequence[str | int | float]) -> Experiment:
+        """Return the part of the matrix in which each factor named has one of the levels.
+
+        Raises UserError for factors and levels that the file does not have.
+        """
+        return self.only(
+            {
+                name: [given] if isinstance(given, str | int | float) else list(given)
+                for name, given in levels.items()
+            }
+        )
+
+    def only(self, wanted: dict[str, list[str | int | float]], place: str = "--only") -> Experiment:
+        """Return the part of the matrix in which each factor named has one of the levels."""
+        problems: list[Problem] = []
+        known = {factor.name: factor for factor in self.factors}
+        chosen: dict[int, set[str]] = {}
+        for name, levels in wanted.items():
+            if name not in known:
+                way_out = did_you_mean(
+                    name, known, f"the file varies {', '.join(known) or 'nothing'}"
+                )
+                problems.append(Problem(place, name, "is no factor of the experiment", way_out))
+                continue
+            labels = [str(level.label) for level in known[name].levels]
+            for level in levels:
+                if str(level) not in labels:
+                    way_out = did_you_mean(str(level), labels, f"choose {', '.join(labels)}")
+                    rule = f"is no level of {name}"
+                    problems.append(Problem(place, str(level), rule, way_out))
+            chosen[self.factors.index(known[name])] = {str(level) for level in levels}
+        if problems:
+            raise UserError(*problems)
+        kept = tuple(
+            cell
+            for cell in self.cells
+            if all(str(cell.levels[i].label) in labels for i, labels in chosen.items())
+        )
+        return replace(self, cells=kept)
+
+    def _trial(self, cell: _Cell, mode: Mode, scale: Fraction | None, nodes: int | None) -> Trial:
+        portion = self._portion(cell.spec, mode, scale, nodes)
+        problems = [*cell.problems]
+        database = cell.spec.database
+        if database is not None and portion.nodes < database.replication_factor <= (
+            cell.spec.cluster.nodes if cell.spec.cluster else 1
+        ):
+            copies = database.replication_factor
+            rule = (
+                f"replication factor {copies} needs {copies} nodes; this rehearsal has "
+                f"{portion.nodes}"
+            )
+            place = self.document.place(("database", "replication_factor"), cell.tree)
+            problems.append(Problem(place, str(copies), rule, f"--nodes {copies}"))
+        share = share_of(cell.spec, portion, feasible.catalogue(), cell.volume_bytes)
+        labels = {
+            factor.name: level.label
+            for factor, level in zip(self.factors, cell.levels, strict=True)
+        }
+        return Trial(cell.index, labels, cell.spec, share, refusal_of(problems))
+
+    def _portion(
+        self, spec: TrialSpec, mode: Mode, scale: Fraction | None, nodes: int | None
+    ) -> Portion:
+        full = spec.cluster.nodes if spec.cluster else 1
+        if mode != "rehearse":
+            return Portion(nodes=full)
+        copies = spec.database.replication_factor if spec.database else 1
+        return Portion(
+            nodes=min(nodes or self.rehearse.nodes or copies, full),
+            scale=scale or self.rehearse.scale,
+            rate_scale=self.rehearse.rate_scale,
+            engine=self.rehearse.engine,
+        )
+
+
+def refusal_of(problems: Sequence[Problem]) -> Refusal | None:
+    """Return the problems as one refusal."""
+    if not problems:
+        return None
+    first = problems[0]
+    return Refusal(first.place, first.value, first.rule, first.way_out, tuple(problems[1:]))
+
+
+def load(path: Path | str) -> Experiment:
+    """Return the experiment of a file.
+
+    Raises UserError with all problems: each has file, line, key, value, rule and way out. What
+    holds for some trials only (caching that a disk does not have, data that do not fit) refuses
+    those.
+    """
+    return experiment_of(read_document(Path(path)))
+
+
+def parse(text: str, path: Path | str = "experiment.yaml") -> Experiment:
+    """Return the experiment of a text; `path` is what the errors call it."""
+    return experiment_of(document_of(Path(path), text))
+
+
+def experiment_of(document: Document) -> Experiment:
+    """Return a document's experiment. Raises UserError with all problems."""
+    problems: list[Problem] = []
+    head = _head(document, problems)
+    factors = factors_of(document, problems)
+    entries = document.root.mapping or {}
+    base = replace(document.root, value={k: v for k, v in entries.items() if k not in HEAD})
+    _check_baseline(document, base, problems)
+    merge = Merge(document, problems)
+    made: list[tuple[int, tuple[Level, ...], Located, TrialSpec]] = []
+    for index, levels in enumerate(combinations(factors)):
+        tree = merge.tree(base, levels)
+        spec = _validated(document, tree, problems)
+        if spec is not None:
+            made.append((index, levels, tree, spec))
+    raise_all(problems)
+    assert head is not None
+    for _, _, tree, spec in made:
+        problems += feasible.unknown_names(spec, Site(document, tree))
+    raise_all(problems)
+    cells = [_cell(document, *parts) for parts in made]
+    everywhere = set(cells[0].problems).intersection(*(cell.problems for cell in cells))
+    raise_all(everywhere)
+    return Experiment(
+        document, head.title, head.source, head.rehearse, tuple(factors), tuple(cells)
+    )
+
+
+def raise_all(problems: Iterable[Problem]) -> None:
+    """Raise UserError when there are problems: each once, in the order of the file."""
+    unique = sorted(dict.fromkeys(problems), key=_line)
+    if unique:
+        raise UserError(*unique)
+
+
+def _line(problem: Problem) -> int:
+    parts = problem.place.split(": ")[0].rsplit(":", 1)
+    return int(parts[1]) if len(parts) == 2 and parts[1].isdigit() else 0
+
+
+def _head(document: Document, problems: list[Problem]) -> ExperimentFile | None:
+    """Return title, source and rehearse."""
+    entries = {k: v for k, v in (document.root.mapping or {}).items() if k in HEAD}
+    plain = {key: value.plain() for key, value in entries.items() if key != "factors"}
+    if plain.get("rehearse", {}) is None:
+        plain.pop("rehearse")
+    # The workload is the trials' business; any one will do here.
+    probe = {"workload": {"operations": {"read": 1}}, **plain}
+    try:
+        return ExperimentFile.model_validate(probe)
+    except ValidationError as error:
+        found = complaints(error, ExperimentFile, document, document.root)
+        problems += [problem for _, _, problem in found]
+        return None
+
+
+def _check_baseline(document: Document, base: Located, problems: list[Problem]) -> None:
+    """Note wrong words of the baseline, also where every level overrides them.
+
+    What is missing, or contradicts another key, may be a level's to mend: the trials tell.
+    """
+    try:
+        TrialSpec.model_validate(base.plain())
+    except ValidationError as error:
+        for key, kind, problem in complaints(error, ExperimentFile, document, base):
+            if kind != "missing" and base.at(key).mapping is None:
+                problems.append(problem)
+
+
+def _validated(document: Document, tree: Located, problems: list[Problem]) -> TrialSpec | None:
+    """Return a trial's spec with its defaults decided."""
+    try:
+        spec = TrialSpec.model_validate(tree.plain())
+    except ValidationError as error:
+        problems += [problem for _, _, problem in complaints(error, ExperimentFile, document, tree)]
+        return None
+    before = len(problems)
+    problems += section_problems(spec, Site(document, tree))
+    return decided(spec) if len(problems) == before else None
+
+
+def _cell(
+    document: Document, index: int, levels: tuple[Level, ...], tree: Located, spec: TrialSpec
+) -> _Cell:
+    site = Site(document, tree)
+    problems = [*feasible.impossible(spec, site)]
+    volumes: dict[str, int] = {}
+    try:
+        resolved = feasible.resolve_volumes(spec, site)
+    except UserError as error:
+        problems += error.problems
+    else:
+        volumes = {name: made.volume.size_bytes for name, made in resolved.items()}
+        data = volumes["data"] if "data" in volumes else volumes[_data_device(spec)]
+        rows = feasible.rows_that_fill(spec, data)
+        if rows is not None and spec.dataset is not None:
+            dataset = spec.dataset.model_copy(update={"rows": rows})
+            spec = spec.model_copy(update={"dataset": dataset})
+        problems += feasible.too_large(spec, data, site)
+    return _Cell(index, levels, tree, spec, volumes, tuple(problems))
+
+
+def _data_device(spec: TrialSpec) -> str:
+    return spec.cluster.device_of("data") if spec.cluster else "data"
+
+
+__all__ = ["Experiment", "Mode", "Refusal", "Trial", "load", "parse"]

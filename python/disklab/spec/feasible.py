@@ -1,0 +1,205 @@
+"""What cannot be, although every word of it is known: refused cells and their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+
+from disklab.catalog import (
+    AttachedDisks,
+    Catalog,
+    HostRequest,
+    Places,
+    Resolution,
+    VolumeRequest,
+    find_vm,
+    load_catalog,
+    parse_disks,
+    resolve,
+)
+from disklab.catalog.provisioning import find_disk
+from disklab.catalog.quantity import about_bytes
+from disklab.errors import Problem, UserError
+from disklab.spec.located import Key, Site
+from disklab.spec.model import Cluster, Dataset, Table, TrialSpec, Volume
+
+ROW_OVERHEAD_BYTES = 165
+"""What Cassandra stores beside a row's columns: key, timestamps, cell headers, index.
+
+**Source:** our measurement of 2026-09: 4255 B on disk for a row of 5 x 818 B, uncompressed.
+"""
+
+HEADROOM = {"size-tiered": 2.0, "leveled": 1.1, "unified": 2.0}
+"""Disk space over the data's own that compaction may need for a while.
+
+**Source:** Apache Cassandra documentation, "Compaction": size-tiered may need as much again as the
+largest table; leveled a tenth. Unified behaves like size-tiered at its default scaling (assumed).
+"""
+
+LEAST_REPLICAS = {"TWO": 2, "THREE": 3}
+"""Copies that a consistency level asks for by its name."""
+
+
+@cache
+def catalogue() -> Catalog:
+    """Return the catalogue, the user's own files with it."""
+    return load_catalog()
+
+
+def volumes_of(spec: TrialSpec) -> Iterator[tuple[str, str, Volume, Key]]:
+    """Yield VM, name, volume and key of every device that a node has: shared ones once."""
+    if spec.device is not None:
+        yield spec.device.vm, "data", spec.device.volume, ("device", "volume")
+    if spec.cluster is not None:
+        for name, volume in spec.cluster.volumes.items():
+            if spec.cluster.device_of(name) == name:
+                yield spec.cluster.vm, name, volume, ("cluster", "volumes", name)
+
+
+def places_of(key: Key, vm: Key, site: Site) -> Places:
+    """Return where each part of a volume stands."""
+    return Places(
+        disks=site.place((*key, "disks")),
+        vm=site.place(vm),
+        caching=site.place((*key, "caching")),
+        chunk=site.place((*key, "stripe")),
+        size=site.place((*key, "size")),
+        latency=site.place((*key, "latency")),
+    )
+
+
+def unknown_names(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield VM sizes and disks that the catalogue does not have: slips, never refusals."""
+    owner, root = (spec.cluster or spec.device), "cluster" if spec.cluster else "device"
+    for vm, root_key in ((owner.vm if owner else None, root), (spec.client.vm, "client")):
+        places = Places(vm=site.place((root_key, "vm")))
+        yield from _problems_of(partial(find_vm, catalogue(), vm, places))
+    for _, _, volume, key in volumes_of(spec):
+        place = site.place((*key, "disks"))
+        yield from _problems_of(partial(_look_up, volume, place))
+
+
+def _problems_of(look_up: Callable[[], object]) -> tuple[Problem, ...]:
+    try:
+        look_up()
+    except UserError as error:
+        return error.problems
+    return ()
+
+
+def _look_up(volume: Volume, place: str) -> None:
+    expression = parse_disks(volume.disks, place)
+    if not expression.is_local:
+        find_disk(catalogue(), expression, volume.size_bytes, place)
+
+
+def resolve_volumes(spec: TrialSpec, site: Site | None = None) -> dict[str, Resolution]:
+    """Return each device of a node as the catalogue resolves it.
+
+    Raises UserError with every rule that VM, disks and caching break together.
+    """
+    vm_key: Key = ("cluster" if spec.cluster else "device", "vm")
+    problems: list[Problem] = []
+    found: dict[str, Resolution] = {}
+    there = {"nvme": 0, "local": 0, "ephemeral-os": 0, "": 0}
+    for vm, name, volume, key in volumes_of(spec):
+        places = places_of(key, vm_key, site) if site else Places()
+        request = VolumeRequest(
+            disks=volume.disks,
+            name=name,
+            caching=volume.caching,
+            chunk_bytes=volume.chunk_bytes if volume.stripe_bytes else None,
+            size_bytes=volume.size_bytes,
+            latency=volume.latency,
+        )
+        attached = AttachedDisks(there[""], there["nvme"], there["local"], there["ephemeral-os"])
+        try:
+            made = resolve(catalogue(), HostRequest(vm=vm), request, attached, places)
+        except UserError as error:
+            problems += error.problems
+            continue
+        found[name] = made
+        kind = made.expression.name if made.expression.is_local else ""
+        there[kind] += made.expression.count
+    if problems:
+        raise UserError(*problems)
+    return found
+
+
+def stored_row_bytes(dataset: Dataset) -> int:
+    """Return the bytes of one copy of a row on disk, uncompressed."""
+    return dataset.columns * dataset.column_bytes + ROW_OVERHEAD_BYTES
+
+
+def node_bytes(rows: int, dataset: Dataset, copies: int, nodes: int) -> float:
+    """Return the bytes of data of each node."""
+    return rows * stored_row_bytes(dataset) * copies / nodes
+
+
+def rows_that_fill(spec: TrialSpec, volume_bytes: int) -> int | None:
+    """Return the rows that `fill` stands for; None: rows are given."""
+    dataset, cluster, database = spec.dataset, spec.cluster, spec.database
+    if dataset is None or dataset.fill_ratio is None or cluster is None or database is None:
+        return None
+    total = dataset.fill_ratio * volume_bytes * cluster.nodes
+    return max(1, int(total / database.replication_factor / stored_row_bytes(dataset)))
+
+
+def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield what full system and trial contradict each other in."""
+    cluster, database = spec.cluster, spec.database
+    if cluster is None or database is None:
+        return
+    copies = database.replication_factor
+    at = site.place(("database", "replication_factor"))
+    if copies > cluster.nodes:
+        rule = f"each copy lies on a node of its own, and the cluster has {cluster.nodes}"
+        yield Problem(at, str(copies), rule, f"use {copies} nodes, or fewer copies")
+    least = LEAST_REPLICAS.get(database.consistency, 1)
+    if database.engine == "cassandra" and least > copies:
+        rule = f"{database.consistency} waits for {least} copies, and there are {copies}"
+        where = site.place(("database", "consistency"))
+        yield Problem(where, database.consistency, rule, "use ONE or QUORUM, or more copies")
+
+
+def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Problem]:
+    """Yield why the data do not fit the data volume."""
+    cluster, database, dataset = spec.cluster, spec.database, spec.dataset
+    if cluster is None or database is None or dataset is None or dataset.rows is None:
+        return
+    copies = database.replication_factor
+    need = node_bytes(dataset.rows, dataset, copies, cluster.nodes)
+    headroom = headroom_of(database.engine, database.table)
+    if need * headroom <= volume_bytes:
+        return
+    volume = cluster.volumes["data"]
+    rule = (
+        f"{dataset.rows} rows of {stored_row_bytes(dataset)} B x {copies} copies / {cluster.nodes} "
+        f"nodes = {about_bytes(need)} a node, {about_bytes(need * headroom)} with room for "
+        f"compaction (x {headroom:g}); {volume.disks} of {cluster.vm} holds "
+        f"{about_bytes(volume_bytes)}"
+    )
+    fits = int(volume_bytes / headroom * cluster.nodes / copies / stored_row_bytes(dataset))
+    way_out = f"use at most {fits} rows, more nodes, or larger disks"
+    key = "rows" if dataset.fill_ratio is None else "fill"
+    if dataset.fill_ratio is not None:
+        way_out = f"fill at most {100 / headroom:.0f}%"
+    yield Problem(site.place(("dataset", key)), site.text(("dataset", key)), rule, way_out)
+
+
+def headroom_of(engine: str, table: Table) -> float:
+    """Return how much more than its data a table may need while it is rewritten."""
+    # PostgreSQL and YugabyteDB rewrite tables in parts; a tenth is what leveled trees need.
+    return HEADROOM[table.compaction] if engine == "cassandra" else HEADROOM["leveled"]
+
+
+def contradictory_volumes(cluster: Cluster, site: Site) -> Iterator[Problem]:
+    """Yield volumes on one temp disk that ask for two file systems."""
+    for name, volume in cluster.volumes.items():
+        owner = cluster.volumes[cluster.device_of(name)]
+        for field in ("filesystem", "read_ahead_bytes", "size_bytes"):
+            said = field in volume.model_fields_set and field in owner.model_fields_set
+            if said and getattr(volume, field) != getattr(owner, field):
+                key = ("cluster", "volumes", name, field.removesuffix("_bytes"))
+                rule = f"{name} lies on the temp disk of {cluster.device_of(name)}, one file system"
+                yield Problem(site.place(key), str(getattr(volume, field)), rule, "say it once")

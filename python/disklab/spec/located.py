@@ -1,0 +1,208 @@
+"""YAML whose every value keeps its line, so that an error can name it after any patch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from disklab.errors import Problem, UserError
+
+Scalar = str | int | float | bool | None
+Key = tuple[str | int, ...]
+"""A path into a document: `("cluster", "nodes")`."""
+
+# An experiment is a page of text; more is another kind of file, or one that means harm.
+MOST_BYTES = 1 << 20
+MOST_DEPTH = 32
+MOST_VALUES = 100_000
+
+# YAML 1.2's core schema, not PyYAML's 1.1, in which `off` is false and 1:30 is ninety.
+_INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+@dataclass(frozen=True)
+class Located:
+    """A value and the line where it stands; mappings and lists hold located values."""
+
+    value: Scalar | dict[str, Located] | list[Located]
+    line: int
+    text: str = ""
+    """A scalar as it was written."""
+    set_by: str | None = None
+    """The factor whose level gave this value; None: the baseline."""
+
+    @property
+    def mapping(self) -> dict[str, Located] | None:
+        """The entries, when this is a mapping."""
+        return self.value if isinstance(self.value, dict) else None
+
+    def plain(self) -> Any:
+        """Return the value without lines."""
+        if isinstance(self.value, dict):
+            return {key: item.plain() for key, item in self.value.items()}
+        return [item.plain() for item in self.value] if isinstance(self.value, list) else self.value
+
+    def __str__(self) -> str:
+        """Return the value on one line, as it could be written."""
+        if isinstance(self.value, dict):
+            return f"{{{', '.join(f'{key}: {item}' for key, item in self.value.items())}}}"
+        if isinstance(self.value, list):
+            return f"[{', '.join(map(str, self.value))}]"
+        return self.text
+
+    def at(self, key: Sequence[str | int]) -> Located:
+        """Return the value of a path, or of the nearest part of it that exists."""
+        found = self
+        for step in key:
+            inner: Located | None = None
+            if isinstance(found.value, dict):
+                inner = found.value.get(str(step))
+            elif isinstance(found.value, list) and isinstance(step, int):
+                inner = found.value[step] if step < len(found.value) else None
+            if inner is None:
+                break
+            found = inner
+        return found
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file, its text and what it says."""
+
+    path: Path
+    text: str
+    root: Located
+
+    def place(self, key: Sequence[str | int], tree: Located | None = None) -> str:
+        """Return `file:line: dotted.key`, the line of the nearest part that exists."""
+        line = (tree or self.root).at(key).line
+        return f"{self.path}:{line}: {'.'.join(map(str, key))}"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A trial's values and their places in the file."""
+
+    document: Document
+    tree: Located
+
+    def place(self, key: Key) -> str:
+        """Return `file:line: dotted.key`."""
+        return self.document.place(key, self.tree)
+
+    def text(self, key: Key) -> str:
+        """Return a value as it was written."""
+        return str(self.tree.at(key))
+
+
+@dataclass
+class _Reader:
+    """Turns YAML nodes into located values, within bounds."""
+
+    path: Path
+    problems: list[Problem] = field(default_factory=list)
+    values: int = 0
+
+    def read(self, node: yaml.Node, line: int, depth: int = 0) -> Located:
+        self.values += 1
+        # Aliases make trees of any size and depth out of a few lines.
+        if depth > MOST_DEPTH or self.values > MOST_VALUES:
+            rule = f"an experiment has at most {MOST_DEPTH} levels and {MOST_VALUES} values"
+            raise UserError(Problem(f"{self.path}:{line}", "this value", rule, "leave aliases out"))
+        if isinstance(node, yaml.MappingNode):
+            return Located(self.entries(node, depth), line)
+        if isinstance(node, yaml.SequenceNode):
+            items = [self.read(item, line_of(item), depth + 1) for item in node.value]
+            return Located(items, line)
+        return Located(scalar(node), line, node.value)
+
+    def entries(self, node: yaml.MappingNode, depth: int) -> dict[str, Located]:
+        """Return the entries of a mapping; one that stands twice is a problem."""
+        found: dict[str, Located] = {}
+        for key, value in node.value:
+            line = line_of(key)
+            if not isinstance(key, yaml.ScalarNode):
+                rule = "a key is one word"
+                self.problems.append(Problem(f"{self.path}:{line}", "[...]", rule, "write a word"))
+                continue
+            if key.value in found:
+                rule = f"the key stands on line {found[key.value].line} already"
+                place = f"{self.path}:{line}"
+                self.problems.append(Problem(place, key.value, rule, "remove one of them"))
+            # A key's own line: that of a block's first value would blame the line below.
+            found[key.value] = self.read(value, line, depth + 1)
+        return found
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line of a node, counted from 1."""
+    return int(node.start_mark.line) + 1
+
+
+def scalar(node: yaml.Node) -> Scalar:
+    """Return the value of a scalar; `None` is a word here, a host caching."""
+    text = str(node.value)
+    if getattr(node, "style", None) is not None:  # quoted: text, whatever it looks like
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text) if len(text) <= 20 else text  # longer ones are no count of anything
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def read_document(path: Path) -> Document:
+    """Return what a file says. Raises UserError when it is no mapping in YAML."""
+    try:
+        size = path.stat().st_size
+        text = path.read_text(encoding="utf-8") if size <= MOST_BYTES else ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        way_out = "name an experiment file"
+        raise UserError(
+            Problem("EXPERIMENT", str(path), f"cannot be read: {reason}", way_out)
+        ) from None
+    if size > MOST_BYTES:
+        rule = f"an experiment file has at most {MOST_BYTES} bytes"
+        raise UserError(Problem("EXPERIMENT", str(path), rule, "name an experiment file"))
+    return document_of(path, text)
+
+
+def document_of(path: Path, text: str) -> Document:
+    """Return what a text says; `path` is what the errors call it."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        rule = f"is no YAML: {getattr(error, 'problem', None) or error}"
+        raise UserError(Problem(f"{path}:{line}", path.name, rule, "mend the syntax")) from None
+    if not isinstance(node, yaml.MappingNode):
+        rule = "an experiment is a mapping: title, cluster or device, workload, factors"
+        raise UserError(Problem(f"{path}:1", path.name, rule, "start from one of experiments/"))
+    reader = _Reader(path)
+    root = reader.read(node, 1)
+    if reader.problems:
+        raise UserError(*reader.problems)
+    return Document(path, text, root)
+
+
+def leaves(tree: Located, key: Key = ()) -> Iterator[tuple[Key, Located]]:
+    """Yield every value that is no mapping, with its path; an empty mapping is a leaf too."""
+    entries = tree.mapping
+    if not entries:
+        yield key, tree
+        return
+    for name, item in entries.items():
+        yield from leaves(item, (*key, name))

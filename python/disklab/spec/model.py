@@ -1,0 +1,486 @@
+"""What an experiment file says, section by section; a trial is one such file without factors.
+
+A field's alias is its key in the file; its name carries the unit of the number it becomes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    computed_field,
+    model_validator,
+)
+
+from disklab.catalog import Caching, parse_disks
+from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
+from disklab.spec.amounts import (
+    Bytes,
+    Count,
+    Milliseconds,
+    Nodes,
+    Pending,
+    Rate,
+    Ratio,
+    Scale,
+    Seconds,
+    Threads,
+    Unreadable,
+)
+from disklab.spec.payloads import RowText, row_shape
+
+# Ratios are sums of a few decimal fractions: this is far below any that people write.
+RATIO_SLACK = 1e-9
+
+Consistency = Literal[
+    "ANY", "ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "LOCAL_ONE"
+]
+Engine = Literal["cassandra", "postgresql", "yugabytedb"]
+Filesystem = Literal["xfs", "ext4"]
+
+
+class Part(BaseModel):
+    """A frozen section. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def _setting(value: Any) -> str | int | float | bool:
+    if isinstance(value, str | int | float | bool):
+        return value
+    raise Unreadable("a setting is one word or number", "write for example concurrent_reads: 64")
+
+
+Setting = Annotated[
+    str | int | float | bool,
+    PlainValidator(_setting),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
+
+
+class Volume(Part):
+    """A disk, or a stripe of equal disks, with a file system."""
+
+    disks: str = Field(examples=["4 x azure/P30", "local"])
+    """Disks of the catalogue, or those of the VM: local, nvme, ephemeral-os."""
+    caching: Caching = Field(default="None", examples=["ReadOnly"])
+    """Host caching of the disks."""
+    stripe_bytes: Bytes | None = Field(default=None, alias="stripe", examples=["64KiB"])
+    """Chunk of the stripe; without meaning for a single disk. Without it: 64KiB."""
+    filesystem: Filesystem = Field(default="xfs", examples=["ext4"])
+    """File system."""
+    read_ahead_bytes: Bytes | None = Field(default=None, alias="read_ahead", examples=["8KiB"])
+    """Read-ahead of the device. Without it: what the kernel chooses."""
+    size_bytes: Bytes | None = Field(default=None, alias="size", examples=["500GiB"])
+    """Cuts the volume to this size; limits stay those of the disks."""
+    latency: str | None = Field(default=None, examples=["2019"])
+    """One of the dated latency profiles of the disk's family."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def count(self) -> int:
+        """How many disks the stripe has."""
+        return parse_disks(self.disks).count
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def chunk_bytes(self) -> int | None:
+        """The stripe's chunk; None: a single disk has none."""
+        if self.count == 1:
+            return None
+        return DEFAULT_CHUNK_BYTES if self.stripe_bytes is None else self.stripe_bytes
+
+
+class Cluster(Part):
+    """The database's nodes."""
+
+    nodes: Nodes = Field(examples=[6])
+    """Database nodes, all alike."""
+    vm: str = Field(examples=["azure/Standard_DS14_v2"])
+    """VM size of each node."""
+    volumes: dict[str, Volume] = Field(min_length=1)
+    """Volumes of each node by name. `data` holds the tables; `commitlog`, where there is one, the
+    log. Volumes with `disks: local` lie on the VM's one temp disk together."""
+
+    @model_validator(mode="after")
+    def _has_data(self) -> Cluster:
+        if "data" not in self.volumes:
+            raise Unreadable("one volume is called data", "name the tables' volume data")
+        return self
+
+    def device_of(self, name: str) -> str:
+        """Return the volume whose device holds this one.
+
+        A VM has one temp disk: volumes on `local` share that of the first of them.
+        """
+        if self.volumes[name].disks.strip() != "local":
+            return name
+        return next(other for other, v in self.volumes.items() if v.disks.strip() == "local")
+
+
+class Client(Part):
+    """The machines that make the load."""
+
+    nodes: Nodes = Field(default=1, examples=[1])
+    """Load generators."""
+    vm: str | None = Field(default=None, examples=["azure/Standard_DS14_v2"])
+    """VM size of each. Without it: that of the cluster."""
+
+
+class Table(Part):
+    """How the table is stored."""
+
+    compression: Literal["none", "lz4", "snappy", "deflate", "zstd"] = Field(
+        default="none", examples=["lz4"]
+    )
+    """Compression of the table's chunks."""
+    compaction: Literal["size-tiered", "leveled", "unified"] = Field(
+        default="size-tiered", examples=["leveled"]
+    )
+    """Compaction strategy; it decides how much of the disk must stay free."""
+
+
+class Database(Part):
+    """The database and its settings."""
+
+    engine: Engine = Field(examples=["cassandra"])
+    """Database."""
+    replication_factor: Nodes = Field(default=1, examples=[3])
+    """Copies of each row."""
+    consistency: Consistency = Field(default="LOCAL_QUORUM", examples=["QUORUM"])
+    """How many copies answer before an operation is done (Cassandra)."""
+    settings: dict[str, Setting] = Field(default={}, examples=[{"concurrent_reads": 64}])
+    """Settings of the database, by its own names."""
+    table: Table = Field(default=Table())
+    """How the table is stored."""
+    tls: bool = Field(default=False, examples=[True])
+    """Whether client and nodes talk through TLS."""
+
+
+class Dataset(Part):
+    """The rows that are there before the measurement."""
+
+    rows: Count | None = Field(default=None, examples=["10M"])
+    """Rows in the table, copies not counted."""
+    fill_ratio: Ratio | None = Field(default=None, alias="fill", examples=["30%"])
+    """Instead of rows: so much of each node's data volume is filled."""
+    row: RowText = Field(examples=["5 x 818B", "small"])
+    """Columns and bytes of each, or a payload of the workload catalogue: small, medium."""
+
+    @model_validator(mode="after")
+    def _rows_or_fill(self) -> Dataset:
+        if (self.rows is None) == (self.fill_ratio is None):
+            raise Unreadable("a data set has either rows or fill", "write one of them")
+        return self
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def columns(self) -> int:
+        """Blob columns of a row, beside the key."""
+        return row_shape(self.row)[0]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of each column."""
+        return row_shape(self.row)[1]
+
+
+class Operations(Part):
+    """Which share of the operations is of which kind."""
+
+    read: Ratio = Field(default=0.0, examples=["100%"])
+    """Reads of one row by its key."""
+    write: Ratio = Field(default=0.0, examples=["50%"])
+    """Writes of one whole row."""
+
+    @model_validator(mode="after")
+    def _sum(self) -> Operations:
+        total = self.read + self.write
+        if abs(total - 1) > RATIO_SLACK:
+            rule = f"the shares make 100 %, and these make {total * 100:g} %"
+            raise Unreadable(rule, "write for example {read: 50%, write: 50%}")
+        return self
+
+
+class Load(Part):
+    """How operations are offered: a closed loop of threads, or an open loop at a rate."""
+
+    threads: Threads | None = Field(default=None, examples=[128])
+    """Closed loop: operations in flight, all generators together."""
+    rate_per_s: Rate | None = Field(default=None, alias="rate", examples=["20000/s"])
+    """Open loop: operations a second, all generators together."""
+    arrivals: Literal["poisson", "even"] = Field(default="poisson", examples=["even"])
+    """Open loop: how the intended start times lie."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Load:
+        if (self.threads is None) == (self.rate_per_s is None):
+            rule = "a load is either threads (closed loop) or rate (open loop)"
+            raise Unreadable(rule, "write {threads: 128} or {rate: 20000/s}")
+        return self
+
+
+class Stop(Part):
+    """When a measurement ends; of both, what comes first."""
+
+    operations: Count | None = Field(default=None, examples=["3M"])
+    """After so many operations."""
+    duration_s: Seconds | None = Field(default=None, alias="duration", examples=["1800s"])
+    """After this time."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Stop:
+        if self.operations is None and self.duration_s is None:
+            rule = "a measurement ends after operations, a duration, or the first of both"
+            raise Unreadable(rule, "write for example {duration: 300s}")
+        return self
+
+
+def _block(value: Any) -> int:
+    text = str(value).strip()
+    factor = {"k": 1 << 10, "m": 1 << 20}.get(text[-1:].lower())
+    digits = text[:-1] if factor else text.removesuffix("KiB") or text
+    if factor is None and text.endswith("KiB"):
+        factor = 1 << 10
+    if not digits.isascii() or not digits.isdigit():
+        raise Unreadable("is no block size", "write for example 8k or 1M")
+    amount = int(digits) * (factor or 1)
+    # The sector of the emulated disks, and the largest I/O that Linux sends to a disk by default.
+    if amount % 4096 or not 4096 <= amount <= 1 << 30:
+        raise Unreadable("a block is a multiple of 4 KiB, up to 1 GiB", "write for example 8k")
+    return amount
+
+
+class Fio(Part):
+    """What fio does on a device."""
+
+    profile: Literal["sync", "async"] = Field(examples=["sync"])
+    """sync: one job, depth 1; async: four jobs, depth 256."""
+    rw: Literal["randread", "randwrite", "read", "write"] = Field(examples=["randwrite"])
+    """Direction and order."""
+    block_bytes: Annotated[int, BeforeValidator(_block)] = Field(
+        alias="bs", examples=["8k"], json_schema_extra={"type": ["string", "integer"]}
+    )
+    """Bytes of each I/O; k and M are KiB and MiB here, as in fio."""
+    direct: Literal[True] = Field(default=True, examples=[True])
+    """Past the page cache; anything else would measure memory."""
+
+
+class Sysbench(Part):
+    """sysbench's OLTP tables and scripts."""
+
+    script: Literal[
+        "oltp_read",
+        "oltp_insert",
+        "oltp_read_only",
+        "oltp_read_write",
+        "oltp_write_only",
+        "oltp_point_select",
+        "oltp_update_index",
+        "oltp_update_non_index",
+    ] = Field(examples=["oltp_read"])
+    """Which statements a transaction has; oltp_read is ten point selects."""
+    tables: Count = Field(examples=[20])
+    """Tables."""
+    rows_per_table: Count = Field(examples=["15M"])
+    """Rows of each table."""
+    secondary_index: bool = Field(default=True, examples=[True])
+    """Whether column k has an index."""
+    threads: Threads = Field(examples=[60])
+    """Closed loop: connections that each run one transaction after another."""
+
+
+class Tpcc(Part):
+    """TPC-C with keying and think times."""
+
+    warehouses: Count = Field(examples=[2000])
+    """Warehouses; ten terminals each."""
+    connections: Threads = Field(examples=[600])
+    """Connections to the database."""
+
+
+KINDS = {"rows": "operations", "sysbench": "sysbench", "tpcc": "tpcc", "fio": "fio"}
+"""A workload's kind and the key that stands for it."""
+
+
+class Workload(Part):
+    """What is done: reads and writes of rows, or sysbench, or TPC-C, or fio."""
+
+    operations: Operations | None = Field(default=None, examples=[{"read": "100%"}])
+    """Rows: the mixture of operations."""
+    keys: Literal["uniform", "sequential", "zipfian", "latest"] = Field(
+        default="uniform", examples=["zipfian"]
+    )
+    """Rows: which keys are taken."""
+    load: Load | None = Field(default=None, examples=[{"threads": 128}])
+    """Rows: how operations are offered."""
+    sysbench: Sysbench | None = None
+    """sysbench's OLTP scripts."""
+    tpcc: Tpcc | None = None
+    """TPC-C."""
+    fio: Fio | None = None
+    """fio on a device."""
+    stop: Stop | None = Field(default=None, examples=[{"operations": "3M"}])
+    """When a measurement ends. Without it: after 60s."""
+    warm_up_s: Seconds = Field(default=0.0, alias="warm_up", examples=["300s"])
+    """Load before the measurement that is not counted."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Workload:
+        given = [key for key in KINDS.values() if getattr(self, key) is not None]
+        if len(given) != 1:
+            rule = f"a workload has exactly one of {', '.join(KINDS.values())}"
+            found = f" (here: {', '.join(given)})" if given else ""
+            raise Unreadable(rule + found, "write for example operations: {read: 100%}")
+        return self
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def kind(self) -> Literal["rows", "sysbench", "tpcc", "fio"]:
+        """Which of the four it is."""
+        if self.operations is not None:
+            return "rows"
+        if self.sysbench is not None:
+            return "sysbench"
+        return "tpcc" if self.tpcc is not None else "fio"
+
+
+class ThreadSteps(Part):
+    """How the threads are raised."""
+
+    start: Threads = Field(default=8, examples=[8])
+    """Threads of the first step."""
+    factor: Annotated[float, Field(gt=1, le=10)] = Field(default=1.5, examples=[1.5])
+    """Each step has so many times the threads of the one before."""
+    most: Threads = Field(default=1024, examples=[512])
+    """No step has more."""
+
+
+class ClosedLoop(Part):
+    """The threads of the load, until it stops."""
+
+
+class Fixed(Part):
+    """A fixed rate of operations: open loop."""
+
+    rate_per_s: Rate = Field(alias="rate", examples=["500/s"])
+    """Operations a second, all generators together."""
+
+
+class Variable(Part):
+    """More and more threads until the median latency is the one asked for."""
+
+    median_latency_ms: Milliseconds = Field(alias="median_latency", examples=["10ms"])
+    """The target."""
+    pending_compactions: Pending = Field(default=20, examples=[20])
+    """A step with more of them pending is not sustained."""
+    threads: ThreadSteps = Field(default=ThreadSteps(), examples=[{"start": 8}])
+    """How the threads are raised."""
+
+
+class Procedure(Part):
+    """How a trial is measured."""
+
+    closed_loop: ClosedLoop | None = None
+    """The load's threads until it stops; the default for threads."""
+    fixed: Fixed | None = None
+    """A fixed rate; the default for a rate."""
+    variable: Variable | None = None
+    """Threads are raised until the median latency meets a target."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Procedure:
+        if sum(v is not None for v in (self.closed_loop, self.fixed, self.variable)) != 1:
+            rule = "a procedure is exactly one of closed_loop, fixed and variable"
+            raise Unreadable(rule, "write for example {fixed: {rate: 500/s}}")
+        return self
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def kind(self) -> Literal["closed_loop", "fixed", "variable"]:
+        """Which of the three it is."""
+        if self.fixed is not None:
+            return "fixed"
+        return "variable" if self.variable is not None else "closed_loop"
+
+
+class Before(Part):
+    """In which condition the measurement begins."""
+
+    dataset: Literal["filled", "empty"] = Field(default="filled", examples=["empty"])
+    """filled: as `dataset` says; empty: the table is made, and holds nothing."""
+    page_cache: Literal["cold", "warm", "as-left"] = Field(default="cold", examples=["warm"])
+    """cold: dropped; warm: the trial's own load runs first, for as long as it measures; as-left."""
+    host_cache: Literal["empty", "warm", "written", "as-left"] = Field(
+        default="written", examples=["empty"]
+    )
+    """empty: as after a redeploy; warm: all data were read through it; written: it holds what the
+    fill wrote through it; as-left: by the trial before."""
+    compactions: Literal["finished", "as-left"] = Field(default="finished", examples=["finished"])
+    """finished: none is pending."""
+
+
+class Device(Part):
+    """A device experiment: one volume on a VM, no database."""
+
+    vm: str = Field(examples=["azure/Standard_E8ds_v4"])
+    """VM size."""
+    volume: Volume
+    """The volume that is measured."""
+
+
+class Rehearse(Part):
+    """What changes when this machine stands in for the cluster."""
+
+    nodes: Nodes | None = Field(default=None, examples=[1])
+    """How many of the cluster's nodes this machine stands in for. Without it: as many as the
+    replication factor needs."""
+    scale: Scale = Field(default="1", validate_default=True, examples=["1/100"])
+    """Shrinks rows, operations, caches, memory, volumes and burst credits together."""
+    rate_scale: Scale = Field(default="1", validate_default=True, examples=["1/2"])
+    """Shrinks offered rates on top, where they are too high for this machine."""
+    engine: Engine | None = Field(default=None, examples=["postgresql"])
+    """A database that stands in for the cluster's, where that one cannot be had."""
+
+
+class TrialSpec(Part):
+    """One trial: everything decided, every amount a number. The figures are the full system's."""
+
+    cluster: Cluster | None = None
+    """The database's nodes; None: a device experiment."""
+    device: Device | None = None
+    """A device experiment: a volume without a database."""
+    client: Client = Field(default=Client())
+    """The machines that make the load."""
+    database: Database | None = None
+    """The database; with `cluster` it is needed."""
+    dataset: Dataset | None = None
+    """The rows that are there before; sysbench, TPC-C and fio bring their own."""
+    workload: Workload
+    """What is done."""
+    procedure: Procedure | None = None
+    """How a trial is measured. Without it: closed_loop for threads, fixed for a rate."""
+    before: Before = Field(default=Before())
+    """In which condition the measurement begins."""
+
+
+class ExperimentFile(TrialSpec):
+    """An experiment file: a baseline, and the factors that vary it."""
+
+    title: str = Field(examples=["Local or attached data disks for Cassandra?"])
+    """The question."""
+    source: str = ""
+    """Who asked it before, and published results."""
+    rehearse: Rehearse = Field(default=Rehearse())
+    """What changes when this machine stands in for the cluster."""
+    factors: dict[
+        str, Annotated[list[Any], Field(min_length=1)] | dict[str, dict[str, Any] | None]
+    ] = Field(default={}, examples=[{"workload.load.threads": [64, 128]}])
+    """What varies: a dotted path with a list of values, or a name with levels that patch paths."""

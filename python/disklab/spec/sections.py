@@ -1,0 +1,105 @@
+"""What the sections of a trial ask of each other, and what they leave to disklab."""
+
+from __future__ import annotations
+
+from disklab.errors import Problem
+from disklab.spec import feasible
+from disklab.spec.located import Key, Site
+from disklab.spec.model import Load, Procedure, Stop, TrialSpec
+
+# How long a trial measures when its file does not say: long enough for credits, caches and pauses
+# to show, short enough for a matrix (assumed).
+DEFAULT_DURATION_S = 60.0
+
+
+def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
+    """Return what sections of a trial ask of each other."""
+    found: list[Problem] = []
+    kind = spec.workload.kind
+
+    def needs(key: Key, why: str, way_out: str) -> None:
+        found.append(Problem(site.place(key), "(missing)", why, way_out))
+
+    if (spec.cluster is None) == (spec.device is None):
+        rule = "an experiment has either a cluster or a device"
+        found.append(Problem(site.place(("workload",)), "(file)", rule, "write one of them"))
+        return found
+    if spec.device is not None:
+        if kind != "fio":
+            rule = "a device experiment runs fio"
+            found.append(
+                Problem(site.place(("workload",)), kind, rule, "write fio: {profile: sync, ...}")
+            )
+        return found
+    if kind == "fio":
+        rule = "fio runs on a device, and this is a cluster"
+        found.append(
+            Problem(site.place(("workload", "fio")), "fio", rule, "write operations, or device")
+        )
+    if spec.database is None:
+        needs(("database",), "a cluster has a database", "add database: {engine: cassandra}")
+    if kind == "rows":
+        if spec.dataset is None:
+            way_out = "add dataset: {rows: 10M, row: 5 x 818B}"
+            needs(("dataset",), "operations on rows need rows", way_out)
+        found += load_problems(spec, site)
+    assert spec.cluster is not None
+    found += feasible.contradictory_volumes(spec.cluster, site)
+    return found
+
+
+def load_problems(spec: TrialSpec, site: Site) -> list[Problem]:
+    """Return what load and procedure ask of each other."""
+    load, procedure = spec.workload.load, spec.procedure
+    if procedure is None or procedure.closed_loop is not None:
+        if load is None:
+            rule = "is needed: threads (closed loop) or rate (open loop)"
+            way_out = "add load: {threads: 128} or {rate: 20000/s}"
+            return [Problem(site.place(("workload", "load")), "(missing)", rule, way_out)]
+        if procedure is not None and load.rate_per_s is not None:
+            rule = "a closed loop has threads, not a rate"
+            at = site.place(("procedure", "closed_loop"))
+            return [Problem(at, "closed_loop", rule, "write {fixed: {rate: ...}}, or threads")]
+        return []
+    if load is None:
+        return []
+    if procedure.fixed is not None and load.rate_per_s == procedure.fixed.rate_per_s:
+        return []
+    given = "threads" if load.threads is not None else "rate"
+    rule = f"procedure {procedure.kind} decides the load, and the workload has {given} too"
+    way_out = "leave workload.load out, or the procedure"
+    return [
+        Problem(
+            site.place(("workload", "load", given)),
+            site.text(("workload", "load", given)),
+            rule,
+            way_out,
+        )
+    ]
+
+
+def decided(spec: TrialSpec) -> TrialSpec:
+    """Return the spec with what the file leaves open: procedure, load, stop, client's VM."""
+    work, procedure = spec.workload, spec.procedure
+    update: dict[str, object] = {}
+    if work.stop is None:
+        update["stop"] = Stop.model_validate({"duration": f"{DEFAULT_DURATION_S}s"})
+    if work.kind == "rows":
+        if procedure is None:
+            rate = work.load.rate_per_s if work.load else None
+            given = {"closed_loop": {}} if rate is None else {"fixed": {"rate": f"{rate}/s"}}
+            procedure = Procedure.model_validate(given)
+        if procedure.fixed is not None and work.load is None:
+            update["load"] = Load.model_validate({"rate": f"{procedure.fixed.rate_per_s}/s"})
+    elif procedure is None:
+        procedure = Procedure.model_validate({"closed_loop": {}})
+    client = spec.client
+    if client.vm is None and spec.cluster is not None:
+        client = client.model_copy(update={"vm": spec.cluster.vm})
+    return spec.model_copy(
+        update={
+            "workload": work.model_copy(update=update),
+            "procedure": procedure,
+            "client": client,
+        }
+    )

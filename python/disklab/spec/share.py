@@ -1,0 +1,167 @@
+"""What this machine does of the full system when it stands in for some of its nodes.
+
+Per-node ratios stay those of the full system: what a node holds, is asked and remembers shrinks
+together; rates and latencies of its disks stay real.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from pydantic import Field
+
+from disklab.catalog import Catalog, find_vm
+from disklab.catalog.facts import GIB
+from disklab.catalog.resolve import HostRequest, Places, cache_bytes
+from disklab.spec.amounts import Scale
+from disklab.spec.model import Part, TrialSpec
+
+MKFS_LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}
+"""The smallest volume that a file system is made on.
+
+**Source:** mkfs.xfs 5.19 and later refuse less than 300 MB; ext4 with a journal wants a few MiB.
+"""
+
+# What of a node's memory is no page cache. Cassandra's own defaults: a heap of a quarter of the
+# memory, 8 GiB at most (cassandra-env.sh), and a chunk cache of 2 GiB (as published in 2019); one
+# GiB is for the system (assumed).
+MOST_HEAP_BYTES = 8 * GIB
+CHUNK_CACHE_BYTES = 2 * GIB
+SYSTEM_BYTES = GIB
+
+
+class Figure(Part):
+    """One figure of the full system, and what is done of it here."""
+
+    full: int | float
+    here: int | float
+
+
+class Share(Part):
+    """The full and the rehearsed figure of everything that is shrunk."""
+
+    nodes: Figure
+    """Database nodes."""
+    nodes_ratio: float = Field(gt=0, le=1)
+    """Rehearsed nodes / cluster nodes."""
+    scale: Scale
+    rate_scale: Scale
+    engine: str | None = None
+    """The database here; None: a device experiment."""
+    rows: Figure | None = None
+    operations: Figure | None = None
+    threads: Figure | None = None
+    """Of the closed loop; of `variable`, those of the first step."""
+    rate_per_s: Figure | None = None
+    host_cache_bytes: Figure | None = None
+    """Of each node; None: the VM has none, or its size is not known."""
+    page_cache_bytes: Figure | None = None
+    """Of each node: memory of the VM without the database's own."""
+    volume_bytes: dict[str, Figure] = Field(default={})
+    """Of each node, by volume."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is shrunk."""
+        return self.nodes_ratio == 1 and self.scale == 1 and self.rate_scale == 1
+
+
+class Portion(Part):
+    """What a mode runs of the full system."""
+
+    nodes: int
+    scale: Scale = Fraction(1)
+    rate_scale: Scale = Fraction(1)
+    engine: str | None = None
+
+
+def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[str, int]) -> Share:
+    """Return what a portion makes of a trial. `volumes`: usable bytes of each device."""
+    cluster_nodes = spec.cluster.nodes if spec.cluster else 1
+    nodes_ratio = Fraction(min(portion.nodes, cluster_nodes), cluster_nodes)
+    both = portion.scale * nodes_ratio
+
+    def whole(amount: int | None, by: Fraction) -> Figure | None:
+        return None if amount is None else Figure(full=amount, here=max(1, round(amount * by)))
+
+    load, stop = spec.workload.load, spec.workload.stop
+    rate = load.rate_per_s if load else None
+    vm_name = spec.cluster.vm if spec.cluster else spec.device.vm if spec.device else None
+    vm = find_vm(catalog, vm_name, Places())
+    cache = cache_bytes(vm, HostRequest(vm=vm_name)) if vm else None
+    page_cache = page_cache_bytes(vm.facts.mem_gib if vm else None)
+    least = {
+        name: MKFS_LEAST_BYTES[(volume.filesystem)]
+        for name, volume in (spec.cluster.volumes.items() if spec.cluster else ())
+    }
+    return Share(
+        nodes=Figure(full=cluster_nodes, here=min(portion.nodes, cluster_nodes)),
+        nodes_ratio=float(nodes_ratio),
+        scale=portion.scale,
+        rate_scale=portion.rate_scale,
+        engine=portion.engine or (spec.database.engine if spec.database else None),
+        rows=whole(spec.dataset.rows if spec.dataset else None, both),
+        operations=whole(stop.operations if stop else None, both),
+        threads=whole(threads_of(spec), nodes_ratio),
+        rate_per_s=None
+        if rate is None
+        else Figure(full=rate, here=float(Fraction(rate) * nodes_ratio * portion.rate_scale)),
+        host_cache_bytes=whole(cache, portion.scale),
+        page_cache_bytes=whole(page_cache, portion.scale),
+        volume_bytes={
+            name: Figure(
+                full=size,
+                here=min(size, max(least.get(name, 0), int(size * portion.scale))),
+            )
+            for name, size in volumes.items()
+        },
+    )
+
+
+def threads_of(spec: TrialSpec) -> int | None:
+    """Return the threads that a trial starts with; None: an open loop, or fio."""
+    work = spec.workload
+    if spec.procedure is not None and spec.procedure.variable is not None:
+        return spec.procedure.variable.threads.start
+    if work.sysbench is not None:
+        return work.sysbench.threads
+    if work.tpcc is not None:
+        return work.tpcc.connections
+    return work.load.threads if work.load else None
+
+
+def page_cache_bytes(memory_gib: float | None) -> int | None:
+    """Return what a node's memory leaves for the page cache; None: its memory is not known."""
+    if memory_gib is None:
+        return None
+    memory = int(memory_gib * GIB)
+    heap = min(memory // 4, MOST_HEAP_BYTES)
+    return max(memory - heap - CHUNK_CACHE_BYTES - SYSTEM_BYTES, memory // 8)
+
+
+def scaled_down(spec: TrialSpec, share: Share) -> TrialSpec:
+    """Return a trial with the figures of its share."""
+    work = spec.workload
+    update: dict[str, object] = {}
+    if work.load is not None:
+        threads = int(share.threads.here) if share.threads and work.load.threads else None
+        rate = float(share.rate_per_s.here) if share.rate_per_s else None
+        update["load"] = work.load.model_copy(update={"threads": threads, "rate_per_s": rate})
+    if work.stop is not None and share.operations is not None:
+        update["stop"] = work.stop.model_copy(update={"operations": int(share.operations.here)})
+    changed: dict[str, object] = {"workload": work.model_copy(update=update)}
+    procedure = spec.procedure
+    if procedure is not None and procedure.fixed is not None and share.rate_per_s is not None:
+        fixed = procedure.fixed.model_copy(update={"rate_per_s": float(share.rate_per_s.here)})
+        changed["procedure"] = procedure.model_copy(update={"fixed": fixed})
+    if procedure is not None and procedure.variable is not None and share.threads is not None:
+        steps = procedure.variable.threads.model_copy(update={"start": int(share.threads.here)})
+        variable = procedure.variable.model_copy(update={"threads": steps})
+        changed["procedure"] = procedure.model_copy(update={"variable": variable})
+    if spec.dataset is not None and share.rows is not None:
+        changed["dataset"] = spec.dataset.model_copy(update={"rows": int(share.rows.here)})
+    if spec.cluster is not None:
+        changed["cluster"] = spec.cluster.model_copy(update={"nodes": int(share.nodes.here)})
+    if spec.database is not None and share.engine is not None:
+        changed["database"] = spec.database.model_copy(update={"engine": share.engine})
+    return spec.model_copy(update=changed)

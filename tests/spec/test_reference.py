@@ -1,0 +1,203 @@
+"""The reference experiments: all load, and their trials are what the files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.spec import Figure
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+TRIALS = {
+    "azure-local-disks": 12,
+    "cassandra-cache-cliff": 15,
+    "cassandra-disk-caching-read-ahead": 32,
+    "cassandra-disk-caching-threads": 8,
+    "cassandra-local-or-attached": 18,
+    "cassandra-vm-types": 48,
+    "yugabytedb-disk-types": 15,
+}
+
+
+def reference(name: str) -> spec.Experiment:
+    return spec.load(EXPERIMENTS / f"{name}.yaml")
+
+
+def trial(experiment: spec.Experiment, **levels: str) -> spec.Trial:
+    """Return the one trial whose levels are these; `_` stands for a blank or dot."""
+    found = [
+        one
+        for one in experiment.trials("predict")
+        if all(str(one.factors[name]) == level for name, level in levels.items())
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_every_reference_experiment_is_here_and_loads() -> None:
+    assert {file.stem for file in EXPERIMENTS.glob("*.yaml")} == set(TRIALS)
+    for name, count in TRIALS.items():
+        assert len(reference(name).trials("predict")) == count
+
+
+def test_local_or_attached_is_what_the_file_says() -> None:
+    experiment = reference("cassandra-local-or-attached")
+    assert experiment.title == "Local or attached data disks for Cassandra?"
+    trials = experiment.trials("predict")
+    assert [one.index for one in trials] == list(range(18))
+    assert trials[0].factors == {
+        "data disks": "attached",
+        "database.replication_factor": 1,
+        "workload": "write",
+    }
+    write, read = trials[0].spec, trials[1].spec
+    assert write.cluster is not None
+    assert read.cluster is not None
+    data = write.cluster.volumes["data"]
+    assert (data.count, data.caching, data.chunk_bytes, data.read_ahead_bytes) == (
+        4,
+        "ReadOnly",
+        65536,
+        8192,
+    )
+    assert write.workload.operations is not None
+    assert write.workload.operations.model_dump() == {"read": 0, "write": 1}
+    assert write.workload.keys == "sequential"
+    assert write.workload.load is not None
+    assert write.workload.load.threads == 256
+    assert write.workload.stop is not None
+    assert write.workload.stop.operations == 10_000_000
+    # `before: {dataset: empty}` patches, and leaves the caches as the baseline has them.
+    assert write.before.dataset == "empty"
+    assert (write.before.page_cache, write.before.host_cache) == ("cold", "written")
+    assert read.before.dataset == "filled"
+    assert read.workload.stop is not None
+    assert read.workload.stop.operations == 3_000_000
+    assert read.dataset is not None
+    assert (read.dataset.rows, read.dataset.columns, read.dataset.column_bytes) == (
+        10_000_000,
+        5,
+        818,
+    )
+    assert read.database is not None
+    assert read.database.settings["commitlog_sync_period_in_ms"] == 10000
+    assert read.procedure is not None
+    assert read.procedure.kind == "closed_loop"
+
+
+def test_local_data_lie_on_the_temp_disk_beside_the_commit_log() -> None:
+    trials = reference("cassandra-local-or-attached").trials("predict")
+    attached, local = trials[0].spec.cluster, trials[9].spec.cluster
+    assert attached is not None
+    assert local is not None
+    assert attached.device_of("commitlog") == "commitlog"
+    assert local.device_of("commitlog") == "data"
+    # One disk has no stripe, although the baseline's stripe of four has a chunk.
+    assert local.volumes["data"].chunk_bytes is None
+
+
+def test_rehearsal_shares_keep_the_ratios_of_a_node() -> None:
+    read = reference("cassandra-local-or-attached").trials("rehearse")[1]
+    share = read.share
+    assert share.nodes == Figure(full=6, here=1)
+    assert share.threads == Figure(full=128, here=21)
+    assert share.rows == Figure(full=10_000_000, here=16_667)
+    assert share.operations == Figure(full=3_000_000, here=5_000)
+    assert share.host_cache_bytes == Figure(full=576 << 30, here=6_184_752_906)
+    assert share.volume_bytes["data"].full == 4 << 40
+    assert share.volume_bytes["data"].here == (4 << 40) // 100
+    assert read.spec.cluster is not None
+    assert read.here.cluster is not None
+    assert (read.spec.cluster.nodes, read.here.cluster.nodes) == (6, 1)
+    assert read.here.workload.load is not None
+    assert read.here.workload.load.threads == 21
+    predicted = reference("cassandra-local-or-attached").trials("predict")[1]
+    assert predicted.share.is_full
+    assert predicted.here.workload == predicted.spec.workload
+    assert predicted.here.dataset == predicted.spec.dataset
+
+
+def test_more_copies_than_rehearsed_nodes_are_refused_with_the_way_out() -> None:
+    experiment = reference("cassandra-local-or-attached")
+    refused = [one for one in experiment.trials("rehearse") if one.refused]
+    assert {one.factors["database.replication_factor"] for one in refused} == {3, 5}
+    reason = refused[0].refused
+    assert reason is not None
+    assert reason.rule == "replication factor 3 needs 3 nodes; this rehearsal has 1"
+    assert reason.way_out == "--nodes 3"
+    assert reason.place.endswith("local-or-attached.yaml:33: database.replication_factor")
+    assert not any(one.refused for one in experiment.trials("rehearse", nodes=6))
+    assert not any(one.refused for one in experiment.trials("predict"))
+
+
+def test_data_that_do_not_fit_the_local_disk_are_refused_cells() -> None:
+    trials = reference("cassandra-cache-cliff").trials("predict")
+    refused = {(t.factors["dataset.rows"], t.factors["data disks"]): t.refused for t in trials}
+    found = {cell for cell, reason in refused.items() if reason is not None}
+    assert found == {("500M", "local"), ("1000M", "local"), ("2000M", "local")}
+    reason = refused["500M", "local"]
+    assert reason is not None
+    assert "cassandra-cache-cliff.yaml:20: dataset.rows" in reason.place
+    assert reason.value == "500M"
+    assert "330.2 GiB a node, 660.5 GiB with room for compaction (x 2)" in reason.rule
+    assert "holds 224 GiB" in reason.rule
+    assert "use at most 169578027 rows" in reason.way_out
+
+
+def test_vm_types_switches_procedures_and_fills_a_share_of_the_disk() -> None:
+    experiment = reference("cassandra-vm-types")
+    trials = experiment.trials("predict")
+    kinds = {str(t.factors["procedure"]): t.spec.procedure for t in trials}
+    fixed, variable = kinds["fixed"], kinds["variable"]
+    assert fixed is not None
+    assert fixed.fixed is not None
+    assert fixed.variable is None
+    assert fixed.fixed.rate_per_s == 500
+    assert variable is not None
+    assert variable.variable is not None
+    assert variable.variable.median_latency_ms == 10
+    assert variable.variable.threads.model_dump() == {"start": 8, "factor": 1.5, "most": 1024}
+    local = trials[0].spec
+    assert local.workload.load is not None
+    assert local.workload.load.rate_per_s == 500
+    # 30 % of three nodes' temp disks, by three copies of rows of 335 B.
+    assert local.dataset is not None
+    assert local.dataset.rows is not None
+    temp = trials[0].share.volume_bytes["data"].full
+    assert local.dataset.rows == pytest.approx(0.3 * temp / 335, rel=1e-6)
+
+
+def test_yugabytedb_merges_sysbench_and_replaces_it_by_tpcc() -> None:
+    experiment = reference("yugabytedb-disk-types")
+    write = trial(experiment, disk="Ultra", workload="sysbench write, 20 tables").spec.workload
+    assert write.sysbench is not None
+    assert (write.sysbench.script, write.sysbench.threads) == ("oltp_insert", 24)
+    assert (write.sysbench.tables, write.sysbench.rows_per_table) == (20, 15_000_000)
+    tpcc = trial(experiment, disk="Ultra", workload="TPC-C").spec.workload
+    assert tpcc.sysbench is None
+    assert tpcc.tpcc is not None
+    assert (tpcc.tpcc.warehouses, tpcc.tpcc.connections) == (2000, 600)
+    assert (tpcc.warm_up_s, tpcc.kind) == (300, "tpcc")
+    rehearsed = experiment.trials("rehearse")[0]
+    assert rehearsed.share.engine == "postgresql"
+    # Nobody says how many nodes: as many as three copies need.
+    assert rehearsed.share.nodes == Figure(full=3, here=3)
+    assert rehearsed.refused is None
+
+
+def test_device_experiments_name_vm_volume_and_fio() -> None:
+    experiment = reference("azure-local-disks")
+    assert experiment.kind == "device"
+    amd = experiment.trials("predict")[0].spec
+    assert amd.device is not None
+    assert amd.device.vm == "azure/Standard_E8as_v4"
+    assert amd.device.volume.disks == "local"
+    assert amd.workload.fio is not None
+    assert amd.workload.fio.block_bytes == 8192
+    cached = trial(experiment, **{"device": "OS disk, cached", "workload.fio.profile": "async"})
+    assert cached.spec.device is not None
+    assert cached.spec.device.volume.caching == "ReadWrite"
+    assert cached.spec.workload.fio is not None
+    assert cached.spec.workload.fio.profile == "async"
