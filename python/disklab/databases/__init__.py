@@ -1,0 +1,23 @@
+"""Databases on volumes: one small protocol, a provider each."""
+
+from disklab.databases.protocol import (
+    Coldness,
+    Conditions,
+    Database,
+    NodePlace,
+    Observation,
+    Request,
+    Sizes,
+)
+from disklab.databases.provision import provision
+
+__all__ = [
+    "Coldness",
+    "Conditions",
+    "Database",
+    "NodePlace",
+    "Observation",
+    "Request",
+    "Sizes",
+    "provision",
+]

@@ -1,0 +1,5 @@
+"""Apache Cassandra: fetched or the user's own, started on the volumes of an experiment."""
+
+from disklab.databases.cassandra.provider import provision
+
+__all__ = ["provision"]

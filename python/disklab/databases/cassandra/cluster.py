@@ -1,0 +1,171 @@
+"""A Cassandra of our own: nodes on given volumes, the schema, and the states between trials."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from disklab.databases.cassandra.configuration import (
+    CQL_PORT,
+    Installation,
+    NodeFiles,
+    command_line,
+    default_settings,
+    node_settings,
+    write_files,
+)
+from disklab.databases.cassandra.jolokia import DROPPED, PENDING, STORAGE
+from disklab.databases.cassandra.node import Node
+from disklab.databases.cassandra.settings import merged
+from disklab.databases.cassandra.sizing import MemoryPlan
+from disklab.databases.cassandra.table import statements
+from disklab.databases.protocol import (
+    Coldness,
+    Conditions,
+    NodePlace,
+    Observation,
+    Request,
+)
+from disklab.errors import MachineError
+from disklab.hosts import page_cache
+
+POLL_SECONDS = 0.5
+# Compactions are scheduled by a task that runs after each flush: nothing pending counts only when
+# it has been so for a while.
+QUIET_SECONDS = 2.0
+# Metadata blocks and pages in use at that moment stay; above this the cache is not cold.
+COLD_RATIO = 0.01
+
+
+class Cassandra:
+    """A cluster that disklab starts and stops. See `Database` for what each method promises."""
+
+    def __init__(
+        self,
+        request: Request,
+        places: list[NodePlace],
+        installation: Installation,
+        plan: MemoryPlan,
+    ) -> None:
+        self.request = request
+        self.plan = plan
+        self._installation = installation
+        self.nodes = [Node(NodeFiles(place)) for place in places]
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Where a load job finds the table."""
+        return {
+            "protocol": "cql",
+            "contact_points": [f"{node.files.place.address}:{CQL_PORT}" for node in self.nodes],
+            "keyspace": self.request.keyspace,
+            "table": self.request.table_name,
+        }
+
+    def start(self) -> None:
+        """Start the first node, then the others together; make keyspace and table."""
+        known = self._installation.known
+        defaults = default_settings(self.plan, known)
+        settings = merged(self.request.settings, defaults, known)
+        addresses = [node.files.place.address for node in self.nodes]
+        try:
+            for node in self.nodes:
+                own = node_settings(node.files, addresses)
+                write_files(node.files, own, settings)
+            # The others ask the first one, their seed, for the ring.
+            for group in (self.nodes[:1], self.nodes[1:]):
+                for node in group:
+                    node.launch(self._command(node))
+                for node in group:
+                    node.wait_until_ready()
+            for statement in statements(self.request):
+                self.nodes[0].cql.run(statement)
+        except BaseException:
+            self._kill()
+            raise
+
+    def settle(self, conditions: Conditions) -> None:
+        """Truncate, flush and sync, wait for compactions, in this order."""
+        self._check()
+        if conditions.empty:
+            request = self.request
+            self.nodes[0].cql.run(f"TRUNCATE {request.keyspace}.{request.table_name}")
+        if conditions.flushed:
+            for node in self.nodes:
+                node.jolokia.call(STORAGE, _FLUSH, self.request.keyspace, [])
+                for volume in node.files.place.volumes.values():
+                    page_cache.sync(volume)
+        if conditions.compacted:
+            self._wait_for_compactions(conditions.time_limit_s)
+
+    def make_cold(self) -> Coldness:
+        """Drop the page cache in place; where that leaves some, restart the nodes without it."""
+        self._check()
+        for node in self.nodes:
+            page_cache.sync(node.files.place.volumes["data"])
+            if node.files.place.group is not None:
+                node.files.place.group.reclaim()
+            # Pages that an earlier process read are charged to its group, or to nobody's.
+            page_cache.drop(node.files.data)
+        left = self._coldness("group reclaim")
+        if left.left_ratio <= COLD_RATIO:
+            return left
+        self.stop()
+        for node in self.nodes:
+            page_cache.sync(node.files.place.volumes["data"])
+            page_cache.drop(node.files.data)
+        self.start()
+        return self._coldness("restart")
+
+    def stop(self) -> None:
+        """Drain and end every node."""
+        for node in self.nodes:
+            node.stop()
+
+    def observe(self) -> Observation:
+        """Return pending compactions, dropped messages and garbage collections."""
+        self._check()
+        metrics = {"pending_compactions": 0.0, "dropped_messages": 0.0}
+        for node in self.nodes:
+            pending, dropped = node.jolokia.read((PENDING, "Value"), (DROPPED, "Count"))
+            metrics["pending_compactions"] += pending
+            metrics["dropped_messages"] += sum(one["Count"] for one in dropped.values())
+        pids = tuple(node.pid for node in self.nodes if node.pid is not None)
+        return Observation(pids, metrics)
+
+    def _command(self, node: Node) -> list[str]:
+        return command_line(node.files, self._installation, self.plan, len(self.nodes))
+
+    def _check(self) -> None:
+        for node in self.nodes:
+            node.check()
+
+    def _kill(self) -> None:
+        for node in self.nodes:
+            node.kill()
+
+    def _wait_for_compactions(self, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        quiet_since: float | None = None
+        while True:
+            pending = self.observe().metrics["pending_compactions"]
+            now = time.monotonic()
+            if pending:
+                quiet_since = None
+            elif quiet_since is None:
+                quiet_since = now
+            elif now - quiet_since >= QUIET_SECONDS:
+                return
+            if now > deadline:
+                raise MachineError(
+                    f"compactions did not end within {limit_s:.0f} s: {pending:.0f} are pending; "
+                    "raise compaction_throughput in database.settings, or the time limit"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _coldness(self, way: str) -> Coldness:
+        found = [page_cache.cached_bytes(node.files.sstables) for node in self.nodes]
+        return Coldness(way, sum(size for size, _ in found), sum(cached for _, cached in found))
+
+
+_FLUSH = "forceKeyspaceFlush(java.lang.String,[Ljava.lang.String;)"

@@ -1,0 +1,258 @@
+"""The files that a node starts with: cassandra.yaml, logback.xml, and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import yaml
+
+from disklab.databases.cassandra.distribution import Distribution
+from disklab.databases.cassandra.java import Java
+from disklab.databases.cassandra.sizing import MIB, MemoryPlan
+from disklab.databases.protocol import NodePlace
+
+# Token ranges: with one token a node and explicit places, data are spread evenly at once; random
+# tokens need hundreds of nodes for that. Murmur3's range is -2^63 .. 2^63-1.
+TOKENS = 1 << 64
+# Ports of Cassandra itself. Each node has an address of its own, so they can stay the usual ones.
+CQL_PORT = 9042
+STORAGE_PORT = 7000
+JOLOKIA_PORT = 8778
+# How long a node listens for others before it takes its place. A single one has none to listen
+# for; three of them on two cores need some seconds until they have seen each other.
+RING_DELAY_MS = {"one": 1000, "several": 5000}
+
+# Opens of Cassandra's own conf/jvm17-server.options, without which it does not start or logs
+# errors on every start. Java 11 and older have other ones.
+EXPORTS = (
+    "java.base/jdk.internal.misc",
+    "java.base/java.lang.ref",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.attach/sun.tools.attach",
+    "jdk.compiler/com.sun.tools.javac.file",
+    "jdk.unsupported/sun.misc",
+)
+OPENS = (
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.lang.reflect",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.util.jar",
+    "java.base/sun.nio.ch",
+    "java.rmi/sun.rmi.transport.tcp",
+    "jdk.compiler/com.sun.tools.javac",
+    "jdk.management/com.sun.management.internal",
+)
+
+_LOGBACK = """<configuration>
+  <appender name="FILE" class="ch.qos.logback.core.FileAppender">
+    <file>{file}</file>
+    <encoder><pattern>%-5level [%thread] %date{{ISO8601}} %F:%L - %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="FILE"/></root>
+</configuration>
+"""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What a node is run with."""
+
+    distribution: Distribution
+    java: Java
+    known: Mapping[str, str]
+    """The names of all settings of this version: see `known_settings`."""
+
+
+@dataclass(frozen=True)
+class NodeFiles:
+    """Where a node's own files are."""
+
+    place: NodePlace
+
+    @property
+    def data(self) -> Path:
+        """The folder of everything that Cassandra keeps on the data volume."""
+        return self.place.volumes["data"] / "cassandra"
+
+    @property
+    def commitlog(self) -> Path:
+        """The folder of the commit log: on its own volume where there is one."""
+        volume = self.place.volumes.get("commitlog", self.place.volumes["data"])
+        return volume / "cassandra-commitlog"
+
+    @property
+    def sstables(self) -> Path:
+        """The folder of the data files."""
+        return self.data / "data"
+
+    @property
+    def configuration(self) -> Path:
+        """The folder of the generated files."""
+        return self.place.run_dir / "conf"
+
+    @property
+    def log(self) -> Path:
+        """What Cassandra logs."""
+        return self.place.log_dir / f"{self.place.name}-system.log"
+
+    @property
+    def output(self) -> Path:
+        """What the JVM itself says."""
+        return self.place.log_dir / f"{self.place.name}-output.log"
+
+    @property
+    def gc_log(self) -> Path:
+        """Every stop of the JVM."""
+        return self.place.log_dir / f"{self.place.name}-gc.log"
+
+
+def node_settings(files: NodeFiles, addresses: list[str]) -> dict[str, object]:
+    """Return what disklab sets itself."""
+    place = files.place
+    index = addresses.index(place.address)
+    own: dict[str, object] = {
+        "cluster_name": "disklab",
+        "num_tokens": 1,
+        "initial_token": str(TOKENS * index // len(addresses) - TOKENS // 2),
+        "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
+        "data_file_directories": [str(files.sstables)],
+        "commitlog_directory": str(files.commitlog),
+        "saved_caches_directory": str(files.data / "saved_caches"),
+        "hints_directory": str(files.data / "hints"),
+        "cdc_raw_directory": str(files.data / "cdc_raw"),
+        "endpoint_snitch": "SimpleSnitch",
+        "listen_address": place.address,
+        "rpc_address": place.address,
+        "native_transport_port": CQL_PORT,
+        "storage_port": STORAGE_PORT,
+        "auto_bootstrap": False,
+        "seed_provider": [
+            {
+                "class_name": "org.apache.cassandra.locator.SimpleSeedProvider",
+                "parameters": [{"seeds": addresses[0]}],
+            }
+        ],
+    }
+    return own
+
+
+def default_settings(plan: MemoryPlan, known: Mapping[str, str]) -> dict[str, object]:
+    """Return what a user may change, in the names of the version whose settings are `known`.
+
+    Sizes that follow the scale, and the shipped cassandra.yaml where the code's defaults differ.
+    """
+    period: dict[str, object] = (
+        {"commitlog_sync_period": "10000ms"}
+        if "commitlog_sync_period" in known
+        else {"commitlog_sync_period_in_ms": 10000}
+    )
+    return {
+        "commitlog_sync": "periodic",
+        **period,
+        # Uncompressed tables are mapped; what the published studies ran. "auto" of 4.x is the same.
+        "disk_access_mode": "mmap",
+        # A node whose disk fails shall end, and be noticed: "stop" leaves a process that is deaf.
+        "disk_failure_policy": "die",
+        "commit_failure_policy": "die",
+        # Truncating would otherwise keep the old data files, and fill the disk trial by trial.
+        "auto_snapshot": False,
+        **_sized(plan, known),
+    }
+
+
+def _sized(plan: MemoryPlan, known: Mapping[str, str]) -> dict[str, object]:
+    """Return the sizes that follow the scale; 4.0 has other names for them than 4.1 and 5.0."""
+    names = {
+        "memtable_heap_space": ("memtable_heap_space_in_mb", plan.memtable),
+        "commitlog_total_space": ("commitlog_total_space_in_mb", plan.commitlog),
+        "key_cache_size": ("key_cache_size_in_mb", plan.key_cache),
+    }
+    return {
+        new if new in known else old: f"{size // MIB}MiB" if new in known else size // MIB
+        for new, (old, size) in names.items()
+    }
+
+
+def write_files(
+    files: NodeFiles, own: Mapping[str, object], settings: Mapping[str, object]
+) -> None:
+    """Write the configuration of a node and make its folders."""
+    for folder in (files.configuration, files.place.log_dir, files.data, files.commitlog):
+        folder.mkdir(parents=True, exist_ok=True)
+    merged = {**own, **settings}
+    text = yaml.safe_dump(merged, sort_keys=True)
+    (files.configuration / "cassandra.yaml").write_text(text, encoding="utf-8")
+    logback = _LOGBACK.format(file=escape(str(files.log)))
+    (files.configuration / "logback.xml").write_text(logback, encoding="utf-8")
+    # The configuration is part of what a run keeps.
+    kept = files.place.log_dir / f"{files.place.name}-cassandra.yaml"
+    kept.write_text(text, encoding="utf-8")
+
+
+def command_line(
+    files: NodeFiles, installation: Installation, plan: MemoryPlan, nodes: int
+) -> list[str]:
+    """Return the command that runs a node in the foreground."""
+    place, configuration = files.place, files.configuration
+    java, distribution = installation.java, installation.distribution
+    heap = plan.heap // MIB
+    agent = f"port={JOLOKIA_PORT},host={place.address},discoveryEnabled=false"
+    return [
+        str(java.program),
+        "-ea",
+        "-da:net.openhft...",
+        "-XX:+UseG1GC",
+        "-XX:+ParallelRefProcEnabled",
+        "-XX:MaxGCPauseMillis=300",
+        "-XX:InitiatingHeapOccupancyPercent=70",
+        "-XX:+PerfDisableSharedMem",
+        # All of the heap is taken at once: otherwise the page cache would have its place at first.
+        "-XX:+AlwaysPreTouch",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Xss512k",
+        f"-Xms{heap}M",
+        f"-Xmx{heap}M",
+        # As cassandra-env.sh: direct buffers up to half of the heap.
+        f"-XX:MaxDirectMemorySize={heap // 2}M",
+        f"-Xlog:gc=info,safepoint=info:file={files.gc_log}:time,uptimenanos:filecount=0",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Djdk.attach.allowAttachSelf=true",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-Dio.netty.allocator.useCacheForAllThreads=true",
+        "-Dio.netty.allocator.maxOrder=11",
+        *(f"--add-exports={name}=ALL-UNNAMED" for name in EXPORTS),
+        *(f"--add-opens={name}=ALL-UNNAMED" for name in OPENS),
+        *java.options,
+        f"-javaagent:{distribution.jamm}",
+        f"-javaagent:{distribution.jolokia}={agent}",
+        f"-Dcassandra.config=file://{configuration / 'cassandra.yaml'}",
+        f"-Dlogback.configurationFile={configuration / 'logback.xml'}",
+        f"-Dcassandra.storagedir={files.data}",
+        f"-Dcassandra.logdir={place.log_dir}",
+        f"-Djava.io.tmpdir={place.run_dir}",
+        "-Dcassandra-foreground=yes",
+        # Nobody is there whose gossip could settle.
+        "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+        f"-Dcassandra.ring_delay_ms={RING_DELAY_MS['one' if nodes == 1 else 'several']}",
+        # What proves to `disklab clean` that the process is this node.
+        f"-Ddisklab.node={place.run_dir}",
+        "-cp",
+        f"{configuration}:{distribution.libraries}/*",
+        "org.apache.cassandra.service.CassandraDaemon",
+    ]

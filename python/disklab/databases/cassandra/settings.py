@@ -1,0 +1,193 @@
+"""Which settings a version of Cassandra knows: read from that version's own Config class.
+
+A list of ours would be wrong for the next release. The class file has every field, and in 4.1 and
+5.0 the annotation @Replaces with each old name that is still understood.
+
+**Source:** The Java Virtual Machine Specification, SE 17, chapter 4 (class file format).
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.databases.protocol import Setting
+from disklab.errors import Problem
+
+CONFIG = "org/apache/cassandra/config/Config.class"
+_REPLACES = "Lorg/apache/cassandra/config/Replaces;"
+_STATIC = 0x0008
+# Bytes behind the tag of each kind of constant that is not text.
+_CONSTANT_BYTES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4}
+_CONSTANT_BYTES |= {15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+_TEXT = 1
+# A long or double takes two places in the table.
+_WIDE = (5, 6)
+
+
+def known_settings(classes: Path) -> dict[str, str]:
+    """Return every name that cassandra.yaml may have, from the jar of Cassandra's classes.
+
+    Each name maps to the version's own name for the same setting: an old name to the new one.
+    """
+    with zipfile.ZipFile(classes) as jar:
+        return _ClassFile(io.BytesIO(jar.read(CONFIG))).names()
+
+
+def check_settings(
+    settings: Mapping[str, Setting], known: Mapping[str, str], version: str
+) -> list[Problem]:
+    """Return what is wrong with the names of a user's settings."""
+    problems = []
+    first: dict[str, str] = {}
+    for name, value in settings.items():
+        place = f"database.settings.{name}"
+        if name not in known:
+            rule = f"Cassandra {version} has no such setting"
+            way_out = did_you_mean(name, known, "see the cassandra.yaml of this version")
+            problems.append(Problem(place, repr(value), rule, way_out))
+        elif known[name] in OURS:
+            rule = f"disklab sets this itself: {OURS[known[name]]}"
+            problems.append(Problem(place, repr(value), rule, "leave it out"))
+        elif known[name] in first:
+            rule = f"it is the same setting as {first[known[name]]}"
+            problems.append(Problem(place, repr(value), rule, "leave one of them out"))
+        else:
+            first[known[name]] = name
+    return problems
+
+
+def merged(
+    user: Mapping[str, Setting], defaults: Mapping[str, object], known: Mapping[str, str]
+) -> dict[str, object]:
+    """Return the defaults with a user's settings over them, whichever of its names each has."""
+    given = {known[name] for name in user}
+    kept = {name: value for name, value in defaults.items() if known[name] not in given}
+    return {**kept, **user}
+
+
+# What a user cannot set, and why not. In the newest version's names.
+OURS = {
+    **dict.fromkeys(
+        (
+            "data_file_directories",
+            "local_system_data_file_directory",
+            "commitlog_directory",
+            "saved_caches_directory",
+            "hints_directory",
+            "cdc_raw_directory",
+        ),
+        "data and commit log lie on the volumes `data` and `commitlog` of the experiment",
+    ),
+    **dict.fromkeys(
+        (
+            "cluster_name",
+            "seed_provider",
+            "listen_address",
+            "listen_interface",
+            "rpc_address",
+            "rpc_interface",
+            "broadcast_address",
+            "broadcast_rpc_address",
+            "native_transport_port",
+            "storage_port",
+            "endpoint_snitch",
+            "auto_bootstrap",
+        ),
+        "each node has an address of this machine",
+    ),
+    **dict.fromkeys(
+        ("num_tokens", "initial_token", "partitioner"),
+        "the nodes of a rehearsal share the data evenly",
+    ),
+}
+
+
+class _ClassFile:
+    """As much of the class file format as the names of fields and their annotations need."""
+
+    def __init__(self, content: BinaryIO) -> None:
+        self._content = content
+        magic, _, _ = self._take(">IHH")
+        assert magic == 0xCAFEBABE
+        self._texts = self._constants()
+
+    def names(self) -> dict[str, str]:
+        """Return the names of all fields that are no constants, and the old names of each."""
+        self._take(">HHH")  # access, this class, its parent
+        self._content.read(2 * self._number())  # interfaces
+        found: dict[str, str] = {}
+        for _ in range(self._number()):
+            access, name, _, attributes = self._take(">HHHH")
+            old = self._old_names(attributes)
+            if not access & _STATIC:
+                found |= dict.fromkeys((self._texts[name], *old), self._texts[name])
+        return found
+
+    def _old_names(self, attributes: int) -> set[str]:
+        found: set[str] = set()
+        for _ in range(attributes):
+            name, length = self._take(">HI")
+            content = self._content.read(length)
+            if self._texts[name] == "RuntimeVisibleAnnotations":
+                found |= self._inside(content)
+        return found
+
+    def _inside(self, content: bytes) -> set[str]:
+        outer, self._content = self._content, io.BytesIO(content)
+        try:
+            found: set[str] = set()
+            for _ in range(self._number()):
+                self._annotation(found)
+            return found
+        finally:
+            self._content = outer
+
+    def _annotation(self, found: set[str]) -> None:
+        kind = self._texts[self._number()]
+        for _ in range(self._number()):
+            key = self._texts[self._number()]
+            text = self._value(found)
+            if kind == _REPLACES and key == "oldName" and text is not None:
+                found.add(text)
+
+    def _value(self, found: set[str]) -> str | None:
+        """Read one value of an annotation; return it when it is text."""
+        tag = chr(self._take(">B")[0])
+        if tag == "s":
+            return self._texts[self._number()]
+        if tag == "e":
+            self._take(">HH")
+        elif tag == "@":
+            self._annotation(found)
+        elif tag == "[":
+            for _ in range(self._number()):
+                self._value(found)
+        else:
+            self._number()
+        return None
+
+    def _constants(self) -> dict[int, str]:
+        """Return the texts of the constant pool by index."""
+        texts: dict[int, str] = {}
+        count, index = self._number(), 1
+        while index < count:
+            (tag,) = self._take(">B")
+            if tag == _TEXT:
+                texts[index] = self._content.read(self._number()).decode("utf-8", "replace")
+            else:
+                self._content.read(_CONSTANT_BYTES[tag])
+            index += 2 if tag in _WIDE else 1
+        return texts
+
+    def _number(self) -> int:
+        (number,) = self._take(">H")
+        return int(number)
+
+    def _take(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, self._content.read(struct.calcsize(form)))

@@ -1,0 +1,157 @@
+"""What every database provider offers, whatever the database is.
+
+A provider is one function, `provision`, which returns a `Database`. It gets mounted directories,
+addresses and a memory group, and makes none of them itself: the disks belong to `hosts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Protocol
+
+from disklab.hosts.control_group import ControlGroup
+
+Progress = Callable[[str], None]
+"""Told what is being done, in a few words."""
+
+Setting = str | int | float | bool
+"""The value of a setting, as the user wrote it."""
+
+
+def say_nothing(_: str) -> None:
+    """Take progress and drop it."""
+
+
+@dataclass(frozen=True)
+class NodePlace:
+    """Where one node of a database lives. The caller made all of it, and removes it."""
+
+    name: str
+    """Such as `n1`; unique on this machine while it runs."""
+    address: str
+    """An address of the loopback block that no other program uses, such as `127.64.0.1`."""
+    volumes: Mapping[str, Path]
+    """Mounted directories by volume name. `data` is required; `commitlog` (or `wal`) may be
+    missing and is then a directory on `data`."""
+    run_dir: Path
+    """For configuration and the process record; `Places.database(name)`, so that `clean` finds
+    the process after a crash."""
+    log_dir: Path
+    """For the logs, which stay: inside the run folder."""
+    group: ControlGroup | None = None
+    """Holds the database's memory and page cache; None: none can be had here."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the node that this machine stands in for is, and at which scale."""
+
+    memory_bytes: int
+    """Memory of the VM, unscaled."""
+    scale: Fraction = Fraction(1)
+    nodes: int = 1
+    """Nodes that share this machine."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The database that is asked for: `database` of the experiment, with the table's shape."""
+
+    engine: str
+    """`cassandra`."""
+    sizes: Sizes
+    replication_factor: int = 1
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """Passed through to the database's own configuration, checked against what it knows."""
+    table: Mapping[str, Setting] = field(default_factory=dict)
+    """Options of the table, such as `compression: none`."""
+    columns: int = 5
+    """Value columns of a row, c0, c1, ..."""
+    version: str | None = None
+    """Such as `5.0`, `4.1.10`; None: the provider's usual one."""
+    home: Path | None = None
+    """An unpacked distribution of the vendor's; None: the provider fetches one."""
+    address: str | None = None
+    """HOST:PORT of a running cluster. Then nothing is started or stopped."""
+    keyspace: str = "disklab"
+    table_name: str = "rows"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The state that a database shall be in before a trial. What is False is left as it is."""
+
+    empty: bool = False
+    """No rows."""
+    flushed: bool = True
+    """Everything written is in data files on the data volume, and synced."""
+    compacted: bool = True
+    """No compaction runs or is pending."""
+    time_limit_s: float = 1800.0
+    """How long compactions may take. Half an hour: what a 100 GB share needs at 64 MB/s."""
+
+
+@dataclass(frozen=True)
+class Coldness:
+    """What became of the page cache of a database."""
+
+    way: str
+    """`group reclaim` or `restart`."""
+    data_bytes: int
+    """Size of the data files."""
+    cached_bytes: int
+    """What of them the page cache still holds, by mincore."""
+
+    @property
+    def left_ratio(self) -> float:
+        """The share of the data files that is still cached, 0 to 1."""
+        return self.cached_bytes / self.data_bytes if self.data_bytes else 0.0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a database says about itself now. Counters only grow."""
+
+    pids: tuple[int, ...]
+    metrics: Mapping[str, float]
+    """`pending_compactions`, `dropped_messages`, `gc_pause_s`, `gc_pauses`; per cluster, with the
+    unit in the name."""
+
+
+class Database(Protocol):
+    """A database on its nodes.
+
+    Every method raises UserError for what cannot be asked of it, and MachineError, with the last
+    lines of its log, when it fails or has died.
+    """
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """The `target` of a load job (contract C2), without consistency and time-outs."""
+        ...
+
+    def start(self) -> None:
+        """Start every node and make the schema; returns when the first query is answered.
+
+        A database that was stopped starts again on its data.
+        """
+        ...
+
+    def settle(self, conditions: Conditions) -> None:
+        """Bring the database into these conditions."""
+        ...
+
+    def make_cold(self) -> Coldness:
+        """Drop the page cache of the database, in place or by a restart, and look what is left."""
+        ...
+
+    def stop(self) -> None:
+        """Drain and end every node. Data stay. Stopping what is stopped does nothing."""
+        ...
+
+    def observe(self) -> Observation:
+        """Return what the database says now. Cheap enough for once a second."""
+        ...

@@ -1,0 +1,109 @@
+"""The page cache over a folder of files: how much is there, and how to be rid of it.
+
+Only of that folder and that mount: other people's cache is never dropped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from disklab.errors import MachineError
+
+PAGE = mmap.PAGESIZE
+# A memtable's worth of dirty pages at the speed of a slow emulated disk.
+SYNC_SECONDS = 300.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+    *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def sync(folder: Path) -> None:
+    """Write everything back that is dirty on the file system of this folder, and on no other.
+
+    Raises MachineError when it takes longer than a stalled disk should.
+    """
+    # A program, not a call: a call on a stalled disk could not be given up.
+    with subprocess.Popen(
+        ["sync", "-f", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as program:
+        try:
+            _, said = program.communicate(timeout=SYNC_SECONDS)
+        except subprocess.TimeoutExpired:
+            # Popen's own exit would wait for it for ever.
+            program.returncode = -1
+            raise MachineError(
+                f"{folder}: writing back its dirty pages took more than {SYNC_SECONDS:.0f} s; "
+                "`disklab disk show` says whether the disk is stalled"
+            ) from None
+    if program.returncode != 0:
+        raise MachineError(f"sync -f {folder}: {said.strip()}")
+
+
+def cached_bytes(folder: Path) -> tuple[int, int]:
+    """Return (bytes of the files below, bytes of them in the page cache).
+
+    The kernel answers for the owner of a file only; others see everything as cached.
+    """
+    size = cached = 0
+    for file in _files(folder):
+        with suppress(FileNotFoundError):
+            handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                length = os.fstat(handle).st_size
+                size += length
+                cached += min(_resident_pages(handle, length) * PAGE, length)
+            finally:
+                os.close(handle)
+    return size, cached
+
+
+def drop(folder: Path) -> None:
+    """Ask the kernel to forget the clean pages of the files below.
+
+    It keeps those that a process has mapped: for them see `ControlGroup.reclaim`.
+    """
+    for file in _files(folder):
+        with suppress(FileNotFoundError):
+            handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(handle)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path, _, names in os.walk(folder):
+        for name in names:
+            file = Path(path, name)
+            if not file.is_symlink():
+                yield file
+
+
+def _resident_pages(handle: int, length: int) -> int:
+    if length == 0:
+        return 0
+    address = _libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, handle, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), "mmap")
+    try:
+        pages = (length + PAGE - 1) // PAGE
+        vector = ctypes.create_string_buffer(pages)
+        if _libc.mincore(address, length, vector) != 0:
+            raise OSError(ctypes.get_errno(), "mincore")
+        # Only the lowest bit of each byte has a meaning.
+        return sum(byte & 1 for byte in vector.raw[:pages])
+    finally:
+        _libc.munmap(address, length)

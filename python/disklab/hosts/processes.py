@@ -1,0 +1,70 @@
+"""Processes of databases that we started, found through the kernel and not through our notes.
+
+Each is started with a mark in its environment, the run directory of its node; its children inherit
+it. A process is ours only while the kernel shows that mark, with a directory below our own.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "DISKLAB_NODE"
+
+
+@dataclass(frozen=True)
+class MarkedProcess:
+    """A process that carries the mark of a node."""
+
+    pid: int
+    node: Path
+    """The node's run directory."""
+
+    def is_ours(self) -> bool:
+        """Return whether the process with this number carries the mark at this moment."""
+        return _mark(self.pid) == str(self.node)
+
+    def end(self, sign: signal.Signals, seconds: float) -> bool:
+        """Send a signal and wait for its end; returns whether it has ended.
+
+        A pidfd holds on to the process, so that no other one can get its number in between.
+        """
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            if not self.is_ours():
+                return True
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, sign)
+            ended, _, _ = select.select([handle], [], [], seconds)
+            return bool(ended)
+        finally:
+            os.close(handle)
+
+
+def marked_processes(below: Path) -> list[MarkedProcess]:
+    """Return the living processes marked with a directory below this one, oldest number first."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        mark = _mark(int(process.name))
+        if mark is not None and Path(mark).is_relative_to(below):
+            found.append(MarkedProcess(int(process.name), Path(mark)))
+    return sorted(found, key=lambda one: one.pid)
+
+
+def _mark(pid: int) -> str | None:
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    start = f"{MARK}=".encode()
+    found = next((word for word in words if word.startswith(start)), None)
+    return None if found is None else os.fsdecode(found[len(start) :])
