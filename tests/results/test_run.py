@@ -11,8 +11,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from disklab import spec
 from disklab.errors import UserError
-from disklab.results import Run, TelemetryWriter, find_run
+from disklab.results import Run, Share, TelemetryWriter, find_run
 from disklab.results.telemetry import PART_ROWS, parts_of
 
 from tests.results import made
@@ -204,3 +205,16 @@ def test_the_frame_has_a_column_for_each_factor(tmp_path: Path) -> None:
     assert frame["threads"].to_list() == [64, 128]
     assert frame["factor mode"].to_list() == [None, "x"]
     assert frame["ops_per_s_per_node"].to_list() == [500.0, 1003.0]
+
+
+def test_a_share_of_the_specification_is_a_share_of_the_results() -> None:
+    """Two rooms, one JSON form: what `spec` says of a trial is stored as it is."""
+    root = Path(__file__).resolve().parents[2]
+    (first, *_) = spec.load(root / "experiments/cassandra-local-or-attached.yaml").trials(
+        "rehearse"
+    )
+    assert first.share is not None
+    told = first.share.model_dump(mode="json")
+    kept = Share.model_validate(told)
+    assert kept.model_dump(mode="json") == told
+    assert kept.model_extra == {}

@@ -46,15 +46,25 @@ class Figure(Record):
 
 
 class Share(Record):
-    """Which part of the described system ran; absent when all of it did."""
+    """Which part of the described system ran; absent when all of it did.
 
-    scale: float = 1.0
-    """Of rows, operations, caches, volumes and credits."""
-    nodes_share: float = 1.0
+    The JSON form of `spec.Share`: `Share.model_validate(trial.share.model_dump(mode="json"))`.
+    """
+
+    nodes: Figure
+    nodes_ratio: float = 1.0
     """Nodes that ran over nodes of the cluster."""
-    rate_scale: float = 1.0
-    figures: dict[str, Figure] = Field(default_factory=dict)
-    """By name: `nodes`, `rows`, `operations`, `threads`, `rate_per_s`, `host_cache_bytes`, ..."""
+    scale: str = "1"
+    """Of rows, operations, caches, volumes and credits: `1/100`."""
+    rate_scale: str = "1"
+    engine: str | None = None
+    rows: Figure | None = None
+    operations: Figure | None = None
+    threads: Figure | None = None
+    rate_per_s: Figure | None = None
+    host_cache_bytes: Figure | None = None
+    page_cache_bytes: Figure | None = None
+    volume_bytes: dict[str, Figure] = Field(default_factory=dict)
 
 
 class Bottleneck(Record):

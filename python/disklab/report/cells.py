@@ -1,0 +1,204 @@
+"""The cells of a run: all repeats of one combination of factor levels. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from disklab.results import Level, PlannedTrial, TrialResult
+
+Factors = Mapping[str, Level]
+
+SUFFIXES = {
+    "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20,
+    "GiB": 2.0**30, "TiB": 2.0**40, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0,
+    "%": 0.01, "/s": 1.0, "k/s": 1e3, "MB/s": 1e6,
+}  # fmt: skip
+"""Of quantities as experiment files write them; only their order matters here."""
+QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%/]*)\s*")
+
+
+def size_of(level: Level) -> float | None:
+    """Return the number behind a level, for its place on an axis; None for a name."""
+    if isinstance(level, int | float):
+        return float(level)
+    found = QUANTITY.fullmatch(level)
+    if found is None or found[2] not in SUFFIXES:
+        return None
+    return float(found[1]) * SUFFIXES[found[2]]
+
+
+def canonical(level: Level) -> str:
+    """Return a level as runs are matched by: 128, "128" and 128.0 are one level."""
+    return f"{level:g}" if isinstance(level, int | float) else " ".join(str(level).split())
+
+
+Key = tuple[tuple[str, str], ...]
+
+
+def key_of(factors: Factors) -> Key:
+    """Return what identifies a combination of levels."""
+    return tuple((name, canonical(level)) for name, level in factors.items())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All results of one combination of levels."""
+
+    factors: Factors
+    results: tuple[TrialResult, ...]
+
+    @property
+    def usable(self) -> tuple[TrialResult, ...]:
+        """The repeats whose figures count."""
+        return tuple(result for result in self.results if result.usable)
+
+    @property
+    def trial(self) -> int:
+        """Index of the trial in matrix order."""
+        return self.results[0].trial if self.results else -1
+
+    def figures(self, path: str) -> tuple[float, ...]:
+        """Return `ops_per_s`, `ops_per_s_per_node` or `p99_ms` of each usable repeat."""
+        found = (figure(result, path) for result in self.usable)
+        return tuple(value for value in found if value is not None)
+
+    def median(self, path: str) -> float | None:
+        """Return the median over the repeats; None without figures."""
+        return median(self.figures(path))
+
+
+def figure(result: TrialResult, path: str) -> float | None:
+    """Return one figure of a result by its column name."""
+    if path == "ops_per_s":
+        return result.ops_per_s
+    if path == "ops_per_s_per_node":
+        return result.ops_per_s / result.nodes if result.ops_per_s and result.nodes else None
+    if path.endswith("_ms"):
+        return result.latency_ms.get(path.removesuffix("_ms"))
+    raise KeyError(path)
+
+
+def median(figures: Sequence[float]) -> float | None:
+    """Return the median; None of nothing."""
+    if not figures:
+        return None
+    ordered = sorted(figures)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of the matrix."""
+
+    name: str
+    levels: tuple[Level, ...]
+    """In the order of the experiment file."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its levels are sizes, so that they have places on an axis."""
+        return len(self.levels) > 1 and all(size_of(level) is not None for level in self.levels)
+
+    @property
+    def title(self) -> str:
+        """As people say it: the last part of a dotted path, `read ahead`."""
+        return self.name.rsplit(".", 1)[-1].replace("_", " ")
+
+    def phrase(self, level: Level) -> str:
+        """Return a level in a sentence: `128 threads`, `replication factor 3`, `local`."""
+        text = f"{level:,}" if isinstance(level, int) and level >= 10_000 else str(level)
+        if self.title in COUNTED:
+            return f"{text} {self.title}"
+        if self.ordered or "." in self.name:
+            return f"{self.title} {text}"
+        return text
+
+
+COUNTED = frozenset({"threads", "rows", "nodes", "disks", "connections", "tables"})
+"""Factors whose level comes before their name: `128 threads`."""
+PLACES = ("cluster.", "device", "disk", "data disks", "vm", "host", "volume")
+"""How factors begin that are about where the data lies, when no specification tells it."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The factors of a run in their roles, and its cells."""
+
+    factors: tuple[Factor, ...]
+    main: Factor | None
+    """What the experiment asks about: the disks. None when only one cell ran."""
+    sweep: Factor | None
+    """The axis of the charts: an ordered factor."""
+    others: tuple[Factor, ...]
+    """Held fixed in each comparison: a panel for each combination."""
+    cells: Mapping[Key, Cell] = field(repr=False)
+
+    def cell(self, factors: Factors) -> Cell | None:
+        """Return the cell of these levels, in whatever order they are given."""
+        return self.cells.get(key_of({f.name: factors[f.name] for f in self.factors}))
+
+    def contexts(self) -> list[dict[str, Level]]:
+        """Return the combinations of the other factors' levels that occur, in matrix order."""
+        found: dict[Key, dict[str, Level]] = {}
+        for cell in self.cells.values():
+            context = {factor.name: cell.factors[factor.name] for factor in self.others}
+            found.setdefault(key_of(context), context)
+        return list(found.values())
+
+    def phrase(self, factors: Factors) -> str:
+        """Return some levels in words: `read, replication factor 3`."""
+        named = {factor.name: factor for factor in self.factors}
+        return ", ".join(named[name].phrase(level) for name, level in factors.items())
+
+
+def matrix_of(results: Sequence[TrialResult], planned: Sequence[PlannedTrial] = ()) -> Matrix:
+    """Group results into cells and find the factors' roles."""
+    grouped: dict[Key, list[TrialResult]] = {}
+    for result in sorted(results, key=lambda one: one.key):
+        grouped.setdefault(key_of(result.factors), []).append(result)
+    cells = {
+        key: Cell(dict(repeats[0].factors), tuple(repeats)) for key, repeats in grouped.items()
+    }
+    names = list(dict.fromkeys(name for cell in cells.values() for name in cell.factors))
+    factors = []
+    for name in names:
+        levels = {
+            canonical(cell.factors[name]): cell.factors[name]
+            for cell in cells.values()
+            if name in cell.factors
+        }
+        factors.append(Factor(name, tuple(levels.values())))
+    varying = [factor for factor in factors if len(factor.levels) > 1]
+    main = _main(varying, planned)
+    rest = [factor for factor in varying if factor is not main]
+    sweep = max((f for f in rest if f.ordered), key=lambda f: len(f.levels), default=None)
+    others = tuple(f for f in factors if f is not main and f is not sweep and f in varying)
+    return Matrix(tuple(factors), main, sweep, others, cells)
+
+
+def _main(varying: Sequence[Factor], planned: Sequence[PlannedTrial]) -> Factor | None:
+    """Return the factor that the question is about: named levels that change the disks or hosts."""
+    placing = [factor for factor in varying if _places(factor, planned)]
+    named = [factor for factor in placing if not factor.ordered]
+    return next(iter([*named, *[f for f in varying if not f.ordered], *placing, *varying]), None)
+
+
+def _places(factor: Factor, planned: Sequence[PlannedTrial]) -> bool:
+    """Return whether a factor changes cluster or device: as resolved, or else by its name."""
+    groups: dict[Key, list[PlannedTrial]] = {}
+    for trial in planned:
+        if trial.spec and factor.name in trial.factors:
+            rest = {name: level for name, level in trial.factors.items() if name != factor.name}
+            groups.setdefault(key_of(rest), []).append(trial)
+    alike = [group for group in groups.values() if len(group) > 1]
+    if alike:
+        return any(_place(one.spec) != _place(group[0].spec) for group in alike for one in group)
+    return factor.name.casefold().startswith(PLACES)
+
+
+def _place(spec: Mapping[str, Any]) -> tuple[Any, Any]:
+    return spec.get("cluster"), spec.get("device")

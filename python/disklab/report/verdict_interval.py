@@ -1,0 +1,193 @@
+"""Intervals for the ratio of two conditions, without assuming a distribution. Pure.
+
+With three or more repeats on both sides: Hodges-Lehmann's estimate on logarithms with the exact
+interval of the Mann-Whitney test. With fewer, the seconds of the repeats are resampled in blocks
+longer than their autocorrelation; that interval tells how steady the repeats were, not how much
+repeats differ, and says so in its basis.
+
+**Source:** Hodges and Lehmann 1963; Bauer 1972 (the interval); Politis and Romano 1992 (circular
+blocks); Maricq, OSDI'18 (non-parametric intervals for systems); METHODOLOGY 7 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from math import comb, exp, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+FEWEST_REPEATS = 3
+"""Two against two repeats order themselves by chance in a third of all cases; three, in a tenth."""
+RESAMPLES = 1000
+"""The ends of a 95 % interval then rest on 25 resamples each."""
+FEWEST_BLOCKS = 8
+"""Below that a series holds too few independent pieces for any interval."""
+BLOCK_TIMES = 3.0
+"""Autocorrelation times a block: two cover 87 % where 95 % are promised (AR(1), 0.8), three 95 %."""
+MOST_LAG_SHARE = 4
+"""Autocorrelation is summed up to a quarter of the series: further lags are noise."""
+
+
+class Basis(str, Enum):
+    """What an interval rests on."""
+
+    REPEATS = "repeats"
+    SECONDS = "seconds"
+    """Of one or two repeats: the spread between repeats is not in it."""
+    SINGLE = "single figures"
+    """No interval: published tables, predictions of one seed."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A ratio (1 is equal) with its confidence interval."""
+
+    ratio: float
+    low: float
+    high: float
+    confidence: float
+    """The attained one: three against three repeats cannot give more than 90 %."""
+    basis: Basis
+
+
+def of_repeats(before: Sequence[float], after: Sequence[float]) -> Interval | None:
+    """Return after / before from repeats; None with too few, or figures that are not positive."""
+    if min(len(before), len(after)) < FEWEST_REPEATS or min(*before, *after) <= 0:
+        return None
+    differences = np.sort(
+        np.subtract.outer([log(value) for value in after], [log(value) for value in before]).ravel()
+    )
+    cut, confidence = _cut(len(before), len(after))
+    return Interval(
+        ratio=exp(float(np.median(differences))),
+        low=exp(float(differences[cut - 1])),
+        high=exp(float(differences[len(differences) - cut])),
+        confidence=confidence,
+        basis=Basis.REPEATS,
+    )
+
+
+@lru_cache(maxsize=256)
+def _cut(first: int, second: int) -> tuple[int, float]:
+    """Return how many ordered differences lie outside on each side, plus one, and the confidence.
+
+    The highest cut whose confidence is still `CONFIDENCE`; cut 1, the whole range, if none is.
+    """
+    ways = _rank_sums(first, second)
+    all_ways = comb(first + second, first)
+    cut, below = 1, ways[0]
+    while 2 * (below + ways[cut]) <= (1 - CONFIDENCE) * all_ways:
+        below += ways[cut]
+        cut += 1
+    return cut, 1 - 2 * below / all_ways
+
+
+def _rank_sums(first: int, second: int) -> list[int]:
+    """Return in how many ways Mann-Whitney's U comes out as 0, 1, 2, ... when nothing differs."""
+    # Coefficients of the Gaussian binomial, multiplied and divided factor by factor.
+    ways = [1] + [0] * (first * second)
+    for factor in range(1, first + 1):
+        for u in range(len(ways) - 1, second + factor - 1, -1):
+            ways[u] -= ways[u - second - factor]
+        for u in range(factor, len(ways)):
+            ways[u] += ways[u - factor]
+    return ways
+
+
+Statistic = Callable[[Floats], Floats]
+"""Weights (resamples x windows, how often each window counts) -> a figure for each resample."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The windows of one repeat, and a figure of any weighting of them."""
+
+    figures: Floats
+    """The figure of each window, for the autocorrelation."""
+    statistic: Statistic
+
+
+def of_seconds(
+    before: Sequence[Series], after: Sequence[Series], random: np.random.Generator
+) -> Interval | None:
+    """Return after / before from the course of few repeats; None when they are too short."""
+    sides = []
+    for repeats in (before, after):
+        drawn = [_resampled(series, random) for series in repeats]
+        usable = [one for one in drawn if one is not None]
+        if not usable or len(usable) < len(drawn):
+            return None
+        # Each resample takes one of the repeats: their difference is then in the interval too.
+        chosen = random.integers(len(usable), size=RESAMPLES)
+        sides.append(np.stack([one[1] for one in usable])[chosen, np.arange(RESAMPLES)])
+        sides.append(np.array([one[0] for one in usable]))
+    drawn_before, seen_before, drawn_after, seen_after = sides
+    if min(float(side.min()) for side in sides) <= 0:
+        return None
+    logs = np.log(drawn_after) - np.log(drawn_before)
+    centre = float(np.median(np.log(seen_after)) - np.median(np.log(seen_before)))
+    low, high = np.quantile(logs, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(exp(centre), exp(float(low)), exp(float(high)), CONFIDENCE, Basis.SECONDS)
+
+
+def _resampled(series: Series, random: np.random.Generator) -> tuple[float, Floats] | None:
+    """Return the repeat's figure and those of its resamples; None when it is too short."""
+    length = len(series.figures)
+    block = block_length(series.figures)
+    blocks = length // block
+    if blocks < FEWEST_BLOCKS:
+        return None
+    starts = random.integers(length, size=(RESAMPLES, blocks))
+    # Where blocks start and where they have ended, on a circle; the running sum is the weight.
+    weights = np.zeros((RESAMPLES, length + block), dtype=np.float64)
+    rows = np.arange(RESAMPLES)[:, None]
+    np.add.at(weights, (rows, starts), 1.0)
+    np.add.at(weights, (rows, starts + block), -1.0)
+    weights = np.cumsum(weights, axis=1)
+    weights[:, :block] += weights[:, length:]
+    seen = float(series.statistic(np.ones((1, length)))[0])
+    drawn = series.statistic(weights[:, :length])
+    # Few blocks vary too little, as a sample's variance does; and Student's t is wider than Gauss.
+    widened = _student(blocks - 1) * np.sqrt(blocks / (blocks - 1))
+    return seen, seen * np.exp(
+        widened * np.log(np.maximum(drawn, 1e-12) / seen)
+    ) if seen > 0 else drawn
+
+
+def block_length(figures: Floats) -> int:
+    """Return a block length that holds the series' autocorrelation: at least length^(1/3).
+
+    A few times the integrated autocorrelation time; the sum ends at the first lag that is not positive
+    (Geyer 1992, in its simplest form).
+    """
+    length = len(figures)
+    least = max(1, round(float(np.cbrt(length))))
+    centred = figures - figures.mean()
+    variance = float(centred @ centred)
+    if variance <= 0:
+        return least
+    time = 1.0
+    for lag in range(1, length // MOST_LAG_SHARE):
+        correlation = float(centred[:-lag] @ centred[lag:]) / variance
+        if correlation <= 0:
+            break
+        time += 2 * correlation
+    return max(least, round(BLOCK_TIMES * time))
+
+
+def _student(freedom: int) -> float:
+    """Return how much wider Student's 95 % interval is than Gauss's.
+
+    **Source:** Cornish-Fisher expansion of the t quantile; within 1 % from 5 degrees on.
+    """
+    z = 1.959964
+    first = (z**3 + z) / (4 * freedom)
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return (z + first + second) / z
