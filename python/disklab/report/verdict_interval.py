@@ -30,7 +30,9 @@ RESAMPLES = 1000
 FEWEST_BLOCKS = 8
 """Below that a series holds too few independent pieces for any interval."""
 BLOCK_TIMES = 3.0
-"""Autocorrelation times a block: two cover 87 % where 95 % are promised (AR(1), 0.8), three 95 %."""
+"""Autocorrelation times a block. Simulated (AR(1), 0.8): two cover 87 %, three 95 %."""
+SMALLEST_DRAW = 1e-6
+"""Of a figure: keeps the logarithm finite when a resample is all standstill."""
 MOST_LAG_SHARE = 4
 """Autocorrelation is summed up to a quarter of the series: further lags are noise."""
 
@@ -156,9 +158,9 @@ def _resampled(series: Series, random: np.random.Generator) -> tuple[float, Floa
     drawn = series.statistic(weights[:, :length])
     # Few blocks vary too little, as a sample's variance does; and Student's t is wider than Gauss.
     widened = _student(blocks - 1) * np.sqrt(blocks / (blocks - 1))
-    return seen, seen * np.exp(
-        widened * np.log(np.maximum(drawn, 1e-12) / seen)
-    ) if seen > 0 else drawn
+    if seen <= 0:
+        return seen, drawn
+    return seen, seen * np.exp(widened * np.log(np.maximum(drawn, seen * SMALLEST_DRAW) / seen))
 
 
 def block_length(figures: Floats) -> int:
