@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any
 
-import yaml
-
-from disklab.catalog import Caching
-from disklab.probe.cells import PERCENTILES
 from disklab.probe.known import Disk
+from disklab.results import TrialResult, reference_runs
 
-SECTION = "azure_local_disks_fio"
-
-# Which published row measured which volume: (VM, disks, caching) as the experiment names them.
-ROWS: dict[tuple[str, str, Caching], str] = {
-    ("azure/Standard_E8as_v4", "local", "None"): "E8as_v4_temp",
-    ("azure/Standard_E8ds_v4", "local", "None"): "E8ds_v4_temp",
-    ("azure/Standard_E8ds_v4", "azure/P4", "ReadWrite"): "E8ds_v4_os_readwrite_cache",
-    ("azure/Standard_E8ds_v4", "azure/P4", "None"): "E8ds_v4_os_P4_uncached",
-    ("azure/Standard_E8ds_v4", "ephemeral-os", "None"): "E8ds_v4_ephemeral_os",
-    ("azure/Standard_L8s_v2", "nvme", "None"): "L8s_v2_nvme",
-}
+STUDY = "azure-local-disks-published"
 
 
 @dataclass(frozen=True)
@@ -39,26 +24,23 @@ class Published:
 
 def published(disk: Disk) -> Published | None:
     """Return the published measurement of a disk; None when nobody published one."""
-    name = ROWS.get((disk.vm or "", disk.disks, disk.caching))
-    if name is None:
+    wanted = {"vm": disk.vm, "disks": disk.disks, "caching": disk.caching}
+    (study,) = (run for run in reference_runs() if run.info.id == STUDY)
+    cells = [cell for cell in study.results() if told(cell, "device") == wanted]
+    by_profile = {str(cell.factors["workload.fio.profile"]): cell for cell in cells}
+    if not by_profile:
         return None
-    given = reference()[name]
-    clat = given["clat_us"]
-    by_percentile = (
-        {float(key.lstrip("p")): us for key, us in clat.items()}
-        if isinstance(clat, dict)
-        else dict(zip(PERCENTILES, clat, strict=True))
-    )
+    at_depth_one, loaded = by_profile["sync"], by_profile["async"]
     return Published(
-        name=name,
-        percentiles_ns={p: round(us * 1000) for p, us in by_percentile.items()},
-        iops=float(given["async_iops"]),
-        note=str(given.get("note", "")),
+        name=str(told(loaded, "published_name")),
+        percentiles_ns={
+            float(name.lstrip("p")): round(ms * 1e6) for name, ms in at_depth_one.latency_ms.items()
+        },
+        iops=loaded.ops_per_s or 0.0,
+        note=str(told(loaded, "note")),
     )
 
 
-def reference() -> Mapping[str, Any]:
-    """Return the section of the reference results that ship with disklab."""
-    text = resources.files("disklab").joinpath("reference/published.yaml").read_text("utf-8")
-    section: Mapping[str, Any] = yaml.safe_load(text)[SECTION]
-    return section
+def told(cell: TrialResult, key: str) -> object:
+    """Return a key that only published cells have."""
+    return (cell.model_extra or {}).get(key)

@@ -166,7 +166,8 @@ def _resampled(series: Series, random: np.random.Generator) -> tuple[float, Floa
 def block_length(figures: Floats) -> int:
     """Return a block length that holds the series' autocorrelation: at least length^(1/3).
 
-    A few times the integrated autocorrelation time; the sum ends at the first lag that is not positive
+    A few times the integrated autocorrelation time; the sum ends at the first lag that is not
+    positive
     (Geyer 1992, in its simplest form).
     """
     length = len(figures)

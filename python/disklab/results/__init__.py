@@ -27,6 +27,7 @@ from disklab.results.records import (
     Telemetry,
     TrialResult,
 )
+from disklab.results.reference import ReferenceRun, reference_runs
 from disklab.results.run import DEFAULT_OUT, Run, find_run, new_run_id, utc_now
 from disklab.results.seconds import Course, Second, SecondsWriter, Whole
 from disklab.results.telemetry import TelemetryWriter
@@ -49,6 +50,7 @@ __all__ = [
     "PlannedTrial",
     "Price",
     "Reason",
+    "ReferenceRun",
     "Run",
     "RunInfo",
     "Second",
@@ -64,5 +66,6 @@ __all__ = [
     "find_run",
     "merged",
     "new_run_id",
+    "reference_runs",
     "utc_now",
 ]

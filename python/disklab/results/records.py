@@ -200,7 +200,8 @@ class TrialResult(Record):
     @property
     def usable(self) -> bool:
         """Whether its figures may be compared."""
-        return self.status == "ok" and self.valid and self.ops_per_s is not None
+        told = self.ops_per_s is not None or bool(self.latency_ms)
+        return self.status == "ok" and self.valid and told
 
 
 class PlannedTrial(Record):
