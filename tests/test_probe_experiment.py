@@ -69,23 +69,20 @@ factors:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("vm: azure", "wm: azure", ":3: device.wm: azure/Standard_E8ds_v4: is no key of a device"),
-        ("volume: {", "volumes: {", ":4: device.volumes: {disks: local}: is no key"),
-        ("volume: {", "volumes: {", "; did you mean volume?"),
+        ("vm: azure", "wm: azure", ":3: device.wm: wm: there is no such key; known here are vm"),
+        ("volume: {", "volumes: {", ":4: device.volumes: volumes: there is no such key; did you"),
         ("bs: 8k", "bs: 5k", ":6: workload.fio.bs: 5k: a block is a multiple of 4 KiB"),
-        ("rw: randwrite", "rw: randwrit", ":6: workload.fio.rw: randwrit: is not known; did you"),
+        ("rw: randwrite", "rw: randwrit", "; did you mean randwrite or randread"),
         ("{disks: local}", "{}", ":4: device.volume.disks: (missing): is needed; add it"),
-        ("[sync, async]", "[sync, asink]", ":8: workload.fio.profile: asink: is not known"),
-        ("[sync, async]", "[]", ":8: factors.workload.fio.profile: []: a factor has levels"),
-        ("workload.fio.profile:", "work.fio.profile:", "a factor patches what the baseline has"),
+        ("[sync, async]", "[sync, asink]", ":8: workload.fio.profile: asink: is not one of"),
+        ("workload.fio.profile:", "work.fio.profile:", ":8: work: work: there is no such key"),
         (
             "{disks: local}",
-            "{disks: local, caching: Some}",
-            ":4: device.volume.caching: Some: is no host caching; choose None, ",
+            "{disks: local, caching: ReadWrite}",
+            ":4: device.volume.caching: ReadWrite: 'local' lies on the host itself",
         ),
         ("{disks: local}", "[local]", ":4: device.volume: [local]: is a mapping"),
-        ("disks: local}", "disks: local", ":5: broken.yaml: is no YAML"),
-        ("device:", "cluster:", ":2: cluster: "),
+        ("device:\n", "cluster:\n", ":2: cluster."),
     ],
 )
 def test_a_broken_experiment(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -96,6 +93,11 @@ def test_a_broken_experiment(tmp_path: Path, old: str, new: str, message: str) -
         read_experiment(file)
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"{file}:")
+
+
+def test_an_experiment_with_a_cluster_is_not_for_the_probe() -> None:
+    with pytest.raises(UserError, match="is a cluster experiment, and the probe runs those of"):
+        read_experiment(REFERENCE.with_name("cassandra-cache-cliff.yaml"))
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

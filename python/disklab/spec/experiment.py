@@ -225,14 +225,12 @@ def experiment_of(document: Document) -> Experiment:
     made: list[tuple[int, tuple[Level, ...], Located, TrialSpec]] = []
     for index, levels in enumerate(combinations(factors)):
         tree = merge.tree(base, levels)
+        problems += feasible.unknown_names(Site(document, tree))
         spec = _validated(document, tree, problems)
         if spec is not None:
             made.append((index, levels, tree, spec))
     raise_all(problems)
     assert head is not None
-    for _, _, tree, spec in made:
-        problems += feasible.unknown_names(spec, Site(document, tree))
-    raise_all(problems)
     cells = [_cell(document, *parts) for parts in made]
     everywhere = set(cells[0].problems).intersection(*(cell.problems for cell in cells))
     raise_all(everywhere)
@@ -278,7 +276,7 @@ def _check_baseline(document: Document, base: Located, problems: list[Problem]) 
         TrialSpec.model_validate(base.plain())
     except ValidationError as error:
         for key, kind, problem in complaints(error, ExperimentFile, document, base):
-            if kind != "missing" and base.at(key).mapping is None:
+            if kind == "extra_forbidden" or (kind != "missing" and base.at(key).mapping is None):
                 problems.append(problem)
 
 

@@ -20,6 +20,7 @@ from disklab.catalog import (
 from disklab.catalog.provisioning import find_disk
 from disklab.catalog.quantity import about_bytes
 from disklab.errors import Problem, UserError
+from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
 from disklab.spec.model import Cluster, Dataset, Table, TrialSpec, Volume
 
@@ -68,15 +69,22 @@ def places_of(key: Key, vm: Key, site: Site) -> Places:
     )
 
 
-def unknown_names(spec: TrialSpec, site: Site) -> Iterator[Problem]:
-    """Yield VM sizes and disks that the catalogue does not have: slips, never refusals."""
-    owner, root = (spec.cluster or spec.device), "cluster" if spec.cluster else "device"
-    for vm, root_key in ((owner.vm if owner else None, root), (spec.client.vm, "client")):
-        places = Places(vm=site.place((root_key, "vm")))
-        yield from _problems_of(partial(find_vm, catalogue(), vm, places))
-    for _, _, volume, key in volumes_of(spec):
-        place = site.place((*key, "disks"))
-        yield from _problems_of(partial(_look_up, volume, place))
+def unknown_names(site: Site) -> Iterator[Problem]:
+    """Yield VM sizes and disks that the catalogue does not have: slips, never refusals.
+
+    It reads the values as written, so that they are told together with everything else.
+    """
+    for key in (("cluster", "vm"), ("device", "vm"), ("client", "vm")):
+        vm = site.word(key)
+        if vm is not None:
+            yield from _problems_of(partial(find_vm, catalogue(), vm, Places(vm=site.place(key))))
+    volumes = site.mapping(("cluster", "volumes"))
+    keys: list[Key] = [("cluster", "volumes", name) for name in volumes]
+    for volume in (*keys, ("device", "volume")):
+        disks = site.word((*volume, "disks"))
+        if disks is not None:
+            size = site.word((*volume, "size"))
+            yield from _problems_of(partial(_look_up, disks, size, site.place((*volume, "disks"))))
 
 
 def _problems_of(look_up: Callable[[], object]) -> tuple[Problem, ...]:
@@ -87,10 +95,15 @@ def _problems_of(look_up: Callable[[], object]) -> tuple[Problem, ...]:
     return ()
 
 
-def _look_up(volume: Volume, place: str) -> None:
-    expression = parse_disks(volume.disks, place)
-    if not expression.is_local:
-        find_disk(catalogue(), expression, volume.size_bytes, place)
+def _look_up(disks: str, size: str | None, place: str) -> None:
+    expression = parse_disks(disks, place)
+    if expression.is_local:
+        return
+    try:
+        size_bytes = None if size is None else byte_count(size)
+    except ValueError:  # told with the other amounts
+        return
+    find_disk(catalogue(), expression, size_bytes, place)
 
 
 def resolve_volumes(spec: TrialSpec, site: Site | None = None) -> dict[str, Resolution]:

@@ -105,6 +105,24 @@ class Site:
         """Return a value as it was written."""
         return str(self.tree.at(key))
 
+    def value(self, key: Key) -> Located | None:
+        """Return the value of a key; None: the file has none."""
+        found: Located | None = self.tree
+        for step in key:
+            found = (found.mapping or {}).get(str(step)) if found else None
+        return found
+
+    def word(self, key: Key) -> str | None:
+        """Return a scalar as it was written."""
+        found = self.value(key)
+        scalar = found is not None and not isinstance(found.value, dict | list | None)
+        return found.text if found is not None and scalar else None
+
+    def mapping(self, key: Key) -> dict[str, Located]:
+        """Return the entries of a mapping; none where there is none."""
+        found = self.value(key)
+        return (found.mapping if found else None) or {}
+
 
 @dataclass
 class _Reader:

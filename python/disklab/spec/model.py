@@ -15,6 +15,7 @@ from pydantic import (
     PlainValidator,
     WithJsonSchema,
     computed_field,
+    field_validator,
     model_validator,
 )
 
@@ -108,11 +109,12 @@ class Cluster(Part):
     """Volumes of each node by name. `data` holds the tables; `commitlog`, where there is one, the
     log. Volumes with `disks: local` lie on the VM's one temp disk together."""
 
-    @model_validator(mode="after")
-    def _has_data(self) -> Cluster:
-        if "data" not in self.volumes:
+    @field_validator("volumes")
+    @classmethod
+    def _has_data(cls, volumes: dict[str, Volume]) -> dict[str, Volume]:
+        if "data" not in volumes:
             raise Unreadable("one volume is called data", "name the tables' volume data")
-        return self
+        return volumes
 
     def device_of(self, name: str) -> str:
         """Return the volume whose device holds this one.

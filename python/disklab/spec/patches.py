@@ -26,7 +26,7 @@ ALTERNATIVES: dict[Key, tuple[frozenset[str], ...]] = {
         frozenset({"tpcc"}),
         frozenset({"fio"}),
     ),
-    ("workload", "load"): (frozenset({"threads"}), frozenset({"rate", "arrivals"})),
+    ("workload", "load"): (frozenset({"threads"}), frozenset({"rate"})),
     ("procedure",): (frozenset({"closed_loop"}), frozenset({"fixed"}), frozenset({"variable"})),
     ("dataset",): (frozenset({"rows"}), frozenset({"fill"})),
 }
@@ -123,7 +123,6 @@ def _named(
             place = f"{document.path}:{given.line}: factors.{name}.{label}"
             rule = "a level is a mapping of paths to values; {} is the baseline"
             problems.append(Problem(place, str(given), rule, "write {cluster.vm: ...} or {}"))
-            continue
         whole = Located({}, given.line)
         for path, value in (patches or {}).items():
             whole = _joined(whole, nested(path, value))
@@ -220,7 +219,8 @@ def pushed_out(key: Key, before: set[str], patch: set[str]) -> list[str]:
     """Return the keys that go because the patch names an alternative to them."""
     groups = ALTERNATIVES.get(key, ())
     named = [group for group in groups if group & patch]
-    if len(named) != 1:  # none, or a contradiction that the model will refuse
+    # None, or a contradiction, in the patch or in the baseline, that the model will refuse.
+    if len(named) != 1 or named[0] & before:
         return []
     return [name for group in groups if group is not named[0] for name in group & before]
 

@@ -1,0 +1,170 @@
+"""What a broken experiment file is told: file, line, key, value, rule and way out, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.errors import UserError
+
+BASE = """\
+title: A small one
+cluster:
+  nodes: 3
+  vm: azure/Standard_DS14_v2
+  volumes:
+    data: {disks: 4 x azure/P30, caching: None, read_ahead: 8KiB}
+    commitlog: {disks: local}
+database: {engine: cassandra, replication_factor: 1, consistency: QUORUM}
+dataset: {rows: 10M, row: 5 x 818B}
+workload:
+  operations: {read: 100%}
+  load: {threads: 128}
+  stop: {operations: 3M}
+factors:
+  cluster.volumes.data.caching: [None, ReadOnly]
+rehearse: {nodes: 1, scale: 1/100}
+"""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        spec.parse(text, "x.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_the_base_is_right() -> None:
+    assert len(spec.parse(BASE).trials("predict")) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        # keys and words
+        ("dataset:", "datasett:", "x.yaml:9: datasett: datasett: there is no such key; did you"),
+        ("    data:", "    date:", "x.yaml:15: cluster.volumes.data: data: a level patches what"),
+        ("consistency: QUORUM", "consistency: QUROUM", "did you mean QUORUM?"),
+        ("engine: cassandra", "engine: casandra", "x.yaml:8: database.engine: casandra: is not"),
+        ("azure/P30", "azure/P33", "x.yaml:6: cluster.volumes.data.disks: 'azure/P33': no such"),
+        ("_DS14_v2", "_DS41_v2", "x.yaml:4: cluster.vm: 'azure/Standard_DS41_v2': no such VM"),
+        ("title: A small one\n", "", "x.yaml:1: title: (missing): is needed; add it"),
+        ("{read: 100%}", "{reed: 100%}", "operations.reed: reed: there is no such key; did you"),
+        # amounts
+        ("read_ahead: 8KiB", "read_ahead: -1", "-1: an amount of data is not negative; write 0"),
+        ("read_ahead: 8KiB", "read_ahead: 8Kb", "read_ahead: 8Kb: is not a whole number with B"),
+        ("rows: 10M", "rows: 10m", "x.yaml:9: dataset.rows: 10m: is no whole number; write for"),
+        ("rows: 10M", "rows: 1.5", "dataset.rows: 1.5: is no whole number"),
+        ("rows: 10M", "rows: 0", "dataset.rows: 0: must be from 1"),
+        ("rows: 10M", "rows: true", "dataset.rows: true: is no whole number"),
+        ("threads: 128", "rate: 20000", "load.rate: 20000: a rate is a number of operations a"),
+        ("threads: 128", "rate: 20000", "; write 20000/s"),
+        ("threads: 128", "threads: 0", "load.threads: 0: must be from 1"),
+        ("operations: 3M", "duration: 30", "stop.duration: 30: a time is a number with us, ms"),
+        ("5 x 818B", "five", "dataset.row: five: a row reads COLUMNS x BYTES"),
+        ("5 x 818B", "smal", "; did you mean small?"),
+        ("scale: 1/100", "scale: 100", "rehearse.scale: 100: a scale shrinks"),
+        ("nodes: 3", "nodes: 0", "x.yaml:3: cluster.nodes: 0: must be from 1"),
+        # contradictions
+        ("{read: 100%}", "{read: 50%, write: 60%}", "the shares make 100 %, and these make 110 %"),
+        ("{read: 100%}", "{read: 100}", "operations.read: 100: a share lies between 0 % and"),
+        ("threads: 128", "threads: 128, rate: 10/s", "a load is either threads (closed loop) or"),
+        ("{threads: 128}", "{}", "a load is either threads (closed loop) or rate (open loop)"),
+        ("rows: 10M,", "rows: 10M, fill: 30%,", "a data set has either rows or fill"),
+        ("  load: {threads: 128}\n", "", "workload.load: (missing): is needed: threads (closed"),
+        ("factors:", "procedure: {fixed: {rate: 1/s}}\nfactors:", "procedure fixed decides the"),
+        ("factor: 1,", "factor: 5,", "5: each copy lies on a node of its own, and the cluster has"),
+        ("QUORUM}", "THREE}", "database.consistency: THREE: THREE waits for 3 copies, and there"),
+        ("rows: 10M", "rows: 10G", "x.yaml:9: dataset.rows: 10G: 10000000000 rows of 4255 B x 1"),
+        ("4 x azure/P30", "azure/Ultra(1024GiB)", None),
+        ("4 x azure/P30", "65 x azure/P30", "takes 64 data disks, not 65"),
+        ("database:", "device: {vm: x}\ndatabase:", "device.volume: (missing): is needed"),
+        # factors
+        ("[None, ReadOnly]", "[]", "x.yaml:15: factors.cluster.volumes.data.caching: []: a factor"),
+        ("[None, ReadOnly]", "[None, None]", "None: each level stands once; remove one of them"),
+        ("[None, ReadOnly]", "[None, ReadOnyl]", "x.yaml:15: cluster.volumes.data.caching: ReadO"),
+        ("volumes.data.caching", "volumes.date.caching", "date: a level patches what the baseline"),
+        ("volumes.data.caching", "volume.data.caching", "volume: there is no such key; did you"),
+        # YAML
+        ("nodes: 3", "nodes: [3", "x.yaml:4: x.yaml: is no YAML"),
+        ("nodes: 3", "nodes: 3\n  nodes: 4", "x.yaml:4: nodes: the key stands on line 3 already"),
+        ("nodes: 3", "nodes: &a [*a]", "an experiment has at most 32 levels"),
+    ],
+)
+def test_a_broken_file(old: str, new: str, message: str | None) -> None:
+    assert old in BASE
+    text = BASE.replace(old, new, 1)
+    if message is None:
+        # A rule that some cells break refuses those: Ultra has no host cache.
+        trials = spec.parse(text, "x.yaml").trials("predict")
+        assert [trial.refused is None for trial in trials] == [True, False]
+        assert trials[1].refused is not None
+        assert "has no host caching" in trials[1].refused.rule
+        assert trials[1].refused.place == "x.yaml:15: cluster.volumes.data.caching"
+        return
+    assert any(message in line for line in problems(text)), problems(text)
+
+
+def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
+    text = BASE
+    for old, new in [
+        ("nodes: 3", "nodes: none"),
+        ("_DS14_v2", "_DS41_v2"),
+        ("8KiB", "8XB"),
+        ("10M", "10m"),
+        ("ReadOnly]", "ReadOnyl]"),
+        ("1/100", "1/0"),
+    ]:
+        text = text.replace(old, new, 1)
+    found = problems(text)
+    lines = [int(line.split(":")[1]) for line in found]
+    assert lines == [3, 4, 6, 9, 15, 16]
+    assert lines == sorted(lines)
+
+
+def test_each_problem_is_told_once_although_many_trials_have_it() -> None:
+    text = BASE.replace("rows: 10M", "rows: 10m").replace(
+        "factors:", "factors:\n  workload.load.threads: [1, 2, 3, 4]"
+    )
+    assert len(problems(text)) == 1
+
+
+def test_a_rule_that_every_trial_breaks_is_an_error_of_the_file() -> None:
+    text = BASE.replace("[None, ReadOnly]", "[ReadOnly, ReadWrite]").replace(
+        "4 x azure/P30", "azure/Ultra(1024GiB)"
+    )
+    # Each level breaks it in words of its own; both cells are refused.
+    assert all(trial.refused for trial in spec.parse(text).trials("predict"))
+    alone = text.replace("caching: None", "caching: ReadOnly").split("factors:")[0]
+    assert "has no host caching" in problems(alone)[0]
+
+
+def test_a_baseline_is_checked_where_every_level_overrides_it() -> None:
+    text = BASE.replace("caching: None", "caching: Nome")
+    assert problems(text)[0].startswith("x.yaml:6: cluster.volumes.data.caching: Nome: is not one")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    large = tmp_path / "large.yaml"
+    large.write_text("#" * (2 << 20))
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"title: caf\xe9")
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("")
+    for path, rule in [
+        (tmp_path / "no.yaml", "cannot be read: No such file or directory"),
+        (tmp_path, "cannot be read: Is a directory"),
+        (large, "an experiment file has at most 1048576 bytes"),
+        (latin, "cannot be read: it is no UTF-8 text"),
+        (empty, "an experiment is a mapping"),
+    ]:
+        with pytest.raises(UserError) as caught:
+            spec.load(path)
+        assert rule in str(caught.value)
+
+
+def test_words_that_yaml_1_1_would_twist_stay_words() -> None:
+    text = BASE.replace("QUORUM}", "QUORUM, settings: {a: off, b: 1:30, c: 0x10, d: yes, e: '1'}}")
+    database = spec.parse(text).trials("predict")[0].spec.database
+    assert database is not None
+    assert database.settings == {"a": "off", "b": "1:30", "c": "0x10", "d": "yes", "e": "1"}
