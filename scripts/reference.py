@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/: the CLI reference. `--check` only compares.
+"""Writes the generated pages of docs/: CLI, catalogue, experiment file. `--check` only compares.
 
 Run it after changing an option; CI compares, so that no page goes stale.
 """
@@ -14,6 +14,7 @@ import typer
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.description import rows
 from disklab.cli import app
+from disklab.spec.schema import key_rows, schema_text
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 AnyCommand = TyperCommand | TyperGroup
@@ -119,7 +120,21 @@ def sources(known: Catalog) -> str:
     )
 
 
-PAGES = {"cli.md": cli_page, "catalog.md": catalog_page}
+def experiment_page() -> str:
+    """Return docs/experiment-file.md: its text as it is, its list of keys from the program."""
+    text = (DOCS / "experiment-file.md").read_text(encoding="utf-8")
+    head = ["key", "what", "default", "example", "meaning"]
+    body = [[f"`{row.key}`", row.kind, row.default, row.example, row.meaning] for row in key_rows()]
+    keys = f"<!-- keys: {COMMAND} -->\n\n{table(head, body)}\n\n<!-- /keys -->"
+    return re.sub(r"<!-- keys:.*?<!-- /keys -->", lambda _: keys, text, flags=re.DOTALL)
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "catalog.md": catalog_page,
+    "experiment-file.md": experiment_page,
+    "experiment.schema.json": schema_text,
+}
 
 
 def main() -> int:

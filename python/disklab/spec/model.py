@@ -80,7 +80,7 @@ class Volume(Part):
     """Read-ahead of the device. Without it: what the kernel chooses."""
     size_bytes: Bytes | None = Field(default=None, alias="size", examples=["500GiB"])
     """Cuts the volume to this size; limits stay those of the disks."""
-    latency: str | None = Field(default=None, examples=["2019"])
+    latency: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["2022"])
     """One of the dated latency profiles of the disk's family."""
 
     @computed_field  # type: ignore[prop-decorator]
@@ -268,7 +268,9 @@ class Fio(Part):
     rw: Literal["randread", "randwrite", "read", "write"] = Field(examples=["randwrite"])
     """Direction and order."""
     block_bytes: Annotated[int, BeforeValidator(_block)] = Field(
-        alias="bs", examples=["8k"], json_schema_extra={"type": ["string", "integer"]}
+        alias="bs",
+        examples=["8k"],
+        json_schema_extra={"title": "block", "type": ["string", "integer"]},
     )
     """Bytes of each I/O; k and M are KiB and MiB here, as in fio."""
     direct: Literal[True] = Field(default=True, examples=[True])
@@ -331,7 +333,9 @@ class Workload(Part):
     """fio on a device."""
     stop: Stop | None = Field(default=None, examples=[{"operations": "3M"}])
     """When a measurement ends. Without it: after 60s."""
-    warm_up_s: Seconds = Field(default=0.0, alias="warm_up", examples=["300s"])
+    warm_up_s: Seconds = Field(
+        default="0s", validate_default=True, alias="warm_up", examples=["300s"]
+    )
     """Load before the measurement that is not counted."""
 
     @model_validator(mode="after")
@@ -456,7 +460,7 @@ class TrialSpec(Part):
     """One trial: everything decided, every amount a number. The figures are the full system's."""
 
     cluster: Cluster | None = None
-    """The database's nodes; None: a device experiment."""
+    """The database's nodes. A device experiment has none."""
     device: Device | None = None
     """A device experiment: a volume without a database."""
     client: Client = Field(default=Client())

@@ -1,0 +1,233 @@
+"""`disklab experiment`: check a file, show its matrix, print the schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+from rich.table import Table
+
+from disklab import spec
+from disklab.catalog.quantity import about_bytes
+from disklab.catalog.suggest import did_you_mean
+from disklab.cli.amounts import scale_of
+from disklab.cli.output import Json, console, print_json
+from disklab.errors import Problem, UserError
+from disklab.spec.schema import schema_text
+
+app = typer.Typer(no_args_is_help=True, help="Experiment files: check, show, schema.")
+
+# More rows of a table than a person reads at once; --json has them all.
+MOST_ROWS = 200
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        help="A part of the matrix: 'data disks=attached,local'. May be given several times.",
+        metavar="FACTOR=LEVEL,...",
+        show_default=False,
+    ),
+]
+ExperimentFile = Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file.")]
+
+
+def chosen(experiment: spec.Experiment, only: list[str] | None) -> spec.Experiment:
+    """Return the part of the matrix that `--only` names."""
+    wanted: dict[str, list[str | int | float]] = {}
+    labels = {
+        factor.name: [str(level.label) for level in factor.levels] for factor in experiment.factors
+    }
+    problems = []
+    for text in only or []:
+        name, found, levels = text.partition("=")
+        if not found:
+            way_out = f"write for example --only '{next(iter(labels), 'factor')}=level'"
+            problems.append(Problem("--only", text, "a choice reads FACTOR=LEVEL,...", way_out))
+            continue
+        given = wanted.setdefault(name.strip(), [])
+        given += split_levels(levels, labels.get(name.strip(), []))
+    if problems:
+        raise UserError(*problems)
+    return experiment.only(wanted)
+
+
+def split_levels(text: str, labels: list[str]) -> list[str]:
+    """Return the levels of a list with commas; a level's own name may have commas as well."""
+    if text in labels:
+        return [text]
+    parts = [part.strip() for part in text.split(",")]
+    found: list[str] = []
+    while parts:
+        # The longest run of parts that is a level's name; else the part alone, to be refused.
+        run = next((n for n in range(len(parts), 0, -1) if ", ".join(parts[:n]) in labels), 1)
+        found.append(", ".join(parts[:run]))
+        parts = parts[run:]
+    return found
+
+
+def mode_of(text: str) -> spec.Mode:
+    """Return the mode of that name."""
+    for mode in get_args(spec.Mode):
+        if text == mode:
+            return text  # type: ignore[return-value]
+    way_out = did_you_mean(text, get_args(spec.Mode), f"choose {', '.join(get_args(spec.Mode))}")
+    raise UserError(Problem("--mode", text, "is no mode", way_out))
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Experiment files.")],
+    json: Json = False,
+) -> None:
+    """Check experiment files: every problem of every file, with line and way out.
+
+    Exit code 2 when there is one. Cells that cannot be are no problem of the file: they are
+    counted, and [bold]disklab experiment show[/bold] gives their reasons.
+    """
+    problems: list[Problem] = []
+    checked: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            trials = spec.load(file).trials("predict")
+        except UserError as error:  # noqa: PERF203 - each file has problems of its own
+            problems += error.problems
+        else:
+            refused = sum(trial.refused is not None for trial in trials)
+            checked.append({"file": str(file), "trials": len(trials), "refused": refused})
+    if not json:
+        out = console()
+        for one in checked:
+            note = f", {one['refused']} refused" if one["refused"] else ""
+            out.print(f"{one['file']}: {one['trials']} trials{note}", markup=False)
+    if problems:
+        raise UserError(*problems)
+    if json:
+        print_json({"ok": True, "files": checked})
+
+
+@app.command()
+def show(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    experiment: ExperimentFile,
+    mode: Annotated[
+        str, typer.Option(help="predict, rehearse or measure.", metavar="MODE")
+    ] = "predict",
+    only: Only = None,
+    scale: Annotated[
+        str | None, typer.Option(help="Instead of the file's, such as 1/100.", metavar="S")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="Rehearsed nodes, instead of the file's.", min=1)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the matrix: trials, levels, what a rehearsal makes of the figures, refused cells.
+
+    Examples: [bold]disklab experiment show FILE --mode rehearse[/bold],
+    [bold]disklab experiment show FILE --only 'data disks=attached' --json[/bold]
+    """
+    found = chosen(spec.load(experiment), only)
+    trials = found.trials(mode_of(mode), scale=scale_of(scale), nodes=nodes)
+    if json:
+        print_json({"experiment": found.title, "mode": mode, "trials": [*map(as_json, trials)]})
+        return
+    print_matrix(found, trials)
+
+
+def as_json(trial: spec.Trial) -> dict[str, Any]:
+    """Return a trial as JSON: the form of `resolved.json`."""
+    refused = None
+    if trial.refused is not None:
+        refused = {
+            key: getattr(trial.refused, key) for key in ("place", "value", "rule", "way_out")
+        }
+    return {
+        "trial": trial.index,
+        "factors": trial.factors,
+        "refused": refused,
+        "share": trial.share.model_dump(mode="json"),
+        "spec": trial.spec.model_dump(mode="json"),
+    }
+
+
+def print_matrix(experiment: spec.Experiment, trials: list[spec.Trial]) -> None:
+    """Print the matrix as a table, and below it why cells are refused."""
+    out = console()
+    out.print(f"[bold]{experiment.title}[/bold]")
+    if experiment.source:
+        out.print(experiment.source, style="dim", markup=False)
+    figures = [name for name in FIGURES if any(figure_text(t, name) for t in trials)]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("trial", justify="right")
+    for factor in experiment.factors:
+        table.add_column(factor.name, overflow="fold")
+    for name in figures:
+        table.add_column(FIGURES[name], justify="right")
+    table.add_column("")
+    for trial in trials[:MOST_ROWS]:
+        levels = [str(level) for level in trial.factors.values()]
+        numbers = [figure_text(trial, name) for name in figures]
+        state = "[yellow]refused[/yellow]" if trial.refused else ""
+        table.add_row(str(trial.index), *levels, *numbers, state)
+    out.print(table)
+    if len(trials) > MOST_ROWS:
+        out.print(f"... and {len(trials) - MOST_ROWS} more; --json has all of them")
+    if any(not trial.share.is_full for trial in trials):
+        share = trials[0].share
+        out.print(
+            f"full system -> here: scale {share.scale}, {share.nodes.here} of {share.nodes.full} nodes"
+        )
+    for reason, indices in reasons(trials).items():
+        where = ", ".join(map(str, indices))
+        out.print(f"\nrefused: {where}\n  {reason}", markup=False)
+
+
+FIGURES = {
+    "rows": "rows",
+    "operations": "operations",
+    "threads": "threads",
+    "rate_per_s": "rate/s",
+    "host_cache_bytes": "host cache",
+    "page_cache_bytes": "page cache",
+}
+"""The figures of a share that the table shows, and their headings."""
+
+
+def figure_text(trial: spec.Trial, name: str) -> str:
+    """Return a figure of the full system and, in a rehearsal, what becomes of it."""
+    figure: spec.Figure | None = getattr(trial.share, name)
+    if figure is None:
+        return ""
+    text = about_bytes if name.endswith("_bytes") else number_text
+    return (
+        text(figure.full) if trial.share.is_full else f"{text(figure.full)} -> {text(figure.here)}"
+    )
+
+
+def number_text(amount: float) -> str:
+    """Return a count with three digits or so, as an experiment file could write it."""
+    for unit, factor in (("M", 10**6), ("k", 10**3)):
+        if amount >= factor:
+            form = ".0f" if amount >= 1000 * factor else ".3g"
+            return f"{amount / factor:{form}}{unit}"
+    return f"{amount:.4g}"
+
+
+def reasons(trials: list[spec.Trial]) -> dict[str, list[int]]:
+    """Return each reason with the trials that it refuses."""
+    found: dict[str, list[int]] = {}
+    for trial in trials:
+        if trial.refused is not None:
+            for reason in (str(trial.refused), *map(str, trial.refused.more)):
+                found.setdefault(reason, []).append(trial.index)
+    return found
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the experiment file, for editors."""
+    typer.echo(schema_text(), nl=False)
+
+
+__all__ = ["app", "chosen"]

@@ -1,0 +1,137 @@
+"""The experiment file's form: as JSON Schema for editors, as rows for the documentation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from disklab.spec.model import ExperimentFile
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema. Keys have descriptions, words their choices, amounts their patterns."""
+    made = ExperimentFile.model_json_schema(by_alias=True, mode="validation")
+    made = _tidied(made)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **made,
+        # A baseline may leave to its factors what a trial needs.
+        "required": ["title"],
+        "title": "disklab experiment",
+    }
+
+
+def _tidied(part: Any) -> Any:
+    """Return the schema with each description on one line."""
+    if isinstance(part, dict):
+        found = {key: _tidied(value) for key, value in part.items()}
+        if isinstance(found.get("description"), str):
+            found["description"] = " ".join(found["description"].split())
+        return found
+    return [_tidied(item) for item in part] if isinstance(part, list) else part
+
+
+def schema_text() -> str:
+    """Return the schema as it is committed."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class KeyRow:
+    """One key of the file, as the documentation lists it."""
+
+    key: str
+    kind: str
+    default: str
+    example: str
+    meaning: str
+
+
+def key_rows() -> Iterator[KeyRow]:
+    """Yield every key of the file with its sections, in the order of the form."""
+    whole = schema()
+    order = ("title", "source")
+    names = [*order, *(name for name in whole["properties"] if name not in order)]
+    for name in names:
+        yield from _rows(whole, name, whole["properties"][name], required=name == "title")
+
+
+def _rows(
+    whole: dict[str, Any], key: str, part: dict[str, Any], *, required: bool
+) -> Iterator[KeyRow]:
+    section, named = _section(whole, part)
+    yield KeyRow(
+        key,
+        "section" if section else _kind(part),
+        "needed" if required else _default(part, is_section=section is not None),
+        "" if section else _shown(next(iter(part.get("examples", [])), None)),
+        part.get("description") or (section or {}).get("description", ""),
+    )
+    if section is not None and key != "device.volume":  # listed with the cluster's volumes
+        inner = f"{key}.NAME" if named else key
+        needed = section.get("required", [])
+        for name, child in section["properties"].items():
+            yield from _rows(whole, f"{inner}.{name}", child, required=name in needed)
+
+
+def _section(whole: dict[str, Any], part: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
+    """Return the section that a key holds, and whether it holds several by name."""
+    for form in (part, *part.get("anyOf", [])):
+        if "$ref" in form:
+            found = whole["$defs"][form["$ref"].rpartition("/")[2]]
+            return (found if found.get("properties") else None), False
+        inner = form.get("additionalProperties")
+        if isinstance(inner, dict) and "$ref" in inner:
+            return whole["$defs"][inner["$ref"].rpartition("/")[2]], True
+    return None, False
+
+
+def _kind(part: dict[str, Any]) -> str:
+    """Return what may be written, in words."""
+    forms = [form for form in part.get("anyOf", [part]) if form.get("type") != "null"]
+    for form in (part, *forms):
+        if "enum" in form:
+            return " or ".join(map(str, form["enum"]))
+        if "const" in form:
+            return _shown(form["const"])
+        if form.get("title") in UNITS:
+            return UNITS[form["title"]]
+    if "minimum" in forms[0] and "maximum" in forms[0]:
+        return f"whole number, {forms[0]['minimum']} to {forms[0]['maximum']}"
+    return {"string": "word", "boolean": "true or false", "number": "number"}.get(
+        str(forms[0].get("type")), "mapping"
+    )
+
+
+UNITS = {
+    "bytes": "bytes: `8KiB`, `4096`",
+    "count": "count: `10M`, `150k`, `128`",
+    "rate": "rate: `20000/s`",
+    "time": "time: `300s`, `10ms`, `5min`",
+    "share": "share: `30%`, `0.3`",
+    "scale": "scale: `1/100`",
+    "block": "`8k`, `1M`",
+    "row": "`COLUMNS x BYTES`, small or medium",
+}
+"""An amount's title in the schema, and how it is written."""
+
+
+def _default(part: dict[str, Any], *, is_section: bool) -> str:
+    if is_section or part.get("default") in (None, "", {}):
+        return ""
+    return _shown(part["default"])
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an experiment file has it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_shown(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
