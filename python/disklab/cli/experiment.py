@@ -175,9 +175,8 @@ def print_matrix(experiment: spec.Experiment, trials: list[spec.Trial]) -> None:
         out.print(f"... and {len(trials) - MOST_ROWS} more; --json has all of them")
     if any(not trial.share.is_full for trial in trials):
         share = trials[0].share
-        out.print(
-            f"full system -> here: scale {share.scale}, {share.nodes.here} of {share.nodes.full} nodes"
-        )
+        nodes = f"{share.nodes.here} of {share.nodes.full} nodes"
+        out.print(f"full system -> here: scale {share.scale}, {nodes}")
     for reason, indices in reasons(trials).items():
         where = ", ".join(map(str, indices))
         out.print(f"\nrefused: {where}\n  {reason}", markup=False)
