@@ -42,7 +42,8 @@ class NodePlace:
     log_dir: Path
     """For the logs, which stay: inside the run folder."""
     group: ControlGroup | None = None
-    """Holds the database's memory and page cache; None: none can be had here."""
+    """Holds the database's memory and page cache; the provider sets its limit. None: none can be
+    had here, and the page cache is that of the machine."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,13 @@ class Coldness:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a database says about itself now. Counters only grow."""
+    """What a database says about itself now, all its nodes together; units are in the names."""
 
     pids: tuple[int, ...]
     metrics: Mapping[str, float]
-    """`pending_compactions`, `dropped_messages`, `gc_pause_s`, `gc_pauses`; per cluster, with the
-    unit in the name."""
+    """How things stand: `pending_compactions`, `longest_stop_s` (since the last observation)."""
+    counters: Mapping[str, float]
+    """What only grows: `dropped_messages`, `gc_pauses`, `gc_pause_s`, `stopped_s`."""
 
 
 class Database(Protocol):

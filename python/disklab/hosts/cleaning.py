@@ -19,6 +19,7 @@ from disklab.engine import Control, remove_ublk
 from disklab.engine.process import EngineProcess
 from disklab.errors import DisklabError, EngineError, UserError
 from disklab.hosts.filesystem import force_unmount, unmount
+from disklab.hosts.left_databases import planned, remove_database
 from disklab.hosts.ownership import (
     OurDevice,
     backing_file,
@@ -45,7 +46,8 @@ class Removed:
     """One thing that was found, and what became of it."""
 
     kind: str
-    """`process`, `mount`, `device`, `fuse mount`, `volume`, `run directory`, `data`."""
+    """`process`, `database process`, `memory group`, `mount`, `device`, `fuse mount`, `volume`,
+    `run directory`, `data`."""
     what: str
     host: str
     done: bool
@@ -90,10 +92,23 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
                 else:
                     healthy.append(host.name)
             else:
+                removed += _database(places, host.name, dry_run=scope.dry_run)
                 remove = _plan if scope.dry_run else partial(_remove_host, healthy=well)
                 removed += remove(host, places)
+        hosts = {host.name for host in places.hosts()} | set(healthy)
+        for node in places.databases():
+            # The host of a database is made before it and removed after it.
+            if node.name not in hosts and scope.host in (None, node.name):
+                removed += _database(places, node.name, dry_run=scope.dry_run)
         removed += _data(places, scope, healthy) if scope.data else []
         return removed, Kept(healthy, [str(path) for path in places.data_files()])
+
+
+def _database(places: Places, host: str, *, dry_run: bool) -> Iterator[Removed]:
+    """Remove what is left of the database node on a host, before its disks go."""
+    run_dir = places.database(host)
+    for kind, what, done, note in planned(run_dir) if dry_run else remove_database(run_dir):
+        yield Removed(kind, what, host, done, note)
 
 
 def _healthy(host: HostPlace) -> bool:

@@ -182,6 +182,15 @@ class Places:
             raise UserError(Problem("this user", str(folder), rule, "run it with sudo")) from error
         return [self.host(name) for name in names]
 
+    def database(self, node: str) -> Path:
+        """Return the run directory of a database node; a node has the name of its host."""
+        return self.run / "databases" / node
+
+    def databases(self) -> list[Path]:
+        """Return the run directories of database nodes."""
+        folder = self.run / "databases"
+        return sorted(folder.iterdir()) if folder.is_dir() else []
+
     def data_files(self) -> list[Path]:
         """Return every backing file."""
         return sorted(self.data.glob("*/*.img"))

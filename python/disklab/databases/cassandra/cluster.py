@@ -14,7 +14,7 @@ from disklab.databases.cassandra.configuration import (
     node_settings,
     write_files,
 )
-from disklab.databases.cassandra.jolokia import DROPPED, PENDING, STORAGE
+from disklab.databases.cassandra.jolokia import PENDING, STORAGE
 from disklab.databases.cassandra.node import Node
 from disklab.databases.cassandra.settings import merged
 from disklab.databases.cassandra.sizing import MemoryPlan
@@ -28,6 +28,7 @@ from disklab.databases.protocol import (
 )
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
+from disklab.hosts.left_databases import record_group
 
 POLL_SECONDS = 0.5
 # Compactions are scheduled by a task that runs after each flush: nothing pending counts only when
@@ -70,13 +71,16 @@ class Cassandra:
         addresses = [node.files.place.address for node in self.nodes]
         try:
             for node in self.nodes:
+                if (group := node.files.place.group) is not None:
+                    group.set_limit(self.plan.limit)
+                    record_group(node.files.place.run_dir, group)
                 own = node_settings(node.files, addresses)
                 write_files(node.files, own, settings)
             # The others ask the first one, their seed, for the ring.
-            for group in (self.nodes[:1], self.nodes[1:]):
-                for node in group:
+            for nodes in (self.nodes[:1], self.nodes[1:]):
+                for node in nodes:
                     node.launch(self._command(node))
-                for node in group:
+                for node in nodes:
                     node.wait_until_ready()
             for statement in statements(self.request):
                 self.nodes[0].cql.run(statement)
@@ -97,6 +101,7 @@ class Cassandra:
                     page_cache.sync(volume)
         if conditions.compacted:
             self._wait_for_compactions(conditions.time_limit_s)
+        self._fit_groups()
 
     def make_cold(self) -> Coldness:
         """Drop the page cache in place; where that leaves some, restart the nodes without it."""
@@ -107,6 +112,7 @@ class Cassandra:
                 node.files.place.group.reclaim()
             # Pages that an earlier process read are charged to its group, or to nobody's.
             page_cache.drop(node.files.data)
+        self._fit_groups()
         left = self._coldness("group reclaim")
         if left.left_ratio <= COLD_RATIO:
             return left
@@ -115,6 +121,7 @@ class Cassandra:
             page_cache.sync(node.files.place.volumes["data"])
             page_cache.drop(node.files.data)
         self.start()
+        self._fit_groups()
         return self._coldness("restart")
 
     def stop(self) -> None:
@@ -123,15 +130,34 @@ class Cassandra:
             node.stop()
 
     def observe(self) -> Observation:
-        """Return pending compactions, dropped messages and garbage collections."""
-        self._check()
-        metrics = {"pending_compactions": 0.0, "dropped_messages": 0.0}
+        """Return pending compactions, dropped messages and garbage collections.
+
+        Of the nodes that serve: those that are being started or stopped say nothing.
+        """
+        pending = dropped = gc_pauses = 0
+        gc_pause_s = stopped_s = longest_s = 0.0
         for node in self.nodes:
-            pending, dropped = node.jolokia.read((PENDING, "Value"), (DROPPED, "Count"))
-            metrics["pending_compactions"] += pending
-            metrics["dropped_messages"] += sum(one["Count"] for one in dropped.values())
-        pids = tuple(node.pid for node in self.nodes if node.pid is not None)
-        return Observation(pids, metrics)
+            seen = node.observe()
+            if seen is None:
+                continue
+            now, drops = seen
+            pending += now
+            dropped += drops
+            node.gc_log.advance()
+            gc_pauses += node.gc_log.pauses
+            gc_pause_s += node.gc_log.pause_s
+            stopped_s += node.gc_log.stopped_s
+            longest_s = max(longest_s, node.gc_log.take_longest_s())
+        return Observation(
+            pids=tuple(node.pid for node in self.nodes if node.pid is not None),
+            metrics={"pending_compactions": pending, "longest_stop_s": longest_s},
+            counters={
+                "dropped_messages": dropped,
+                "gc_pauses": gc_pauses,
+                "gc_pause_s": gc_pause_s,
+                "stopped_s": stopped_s,
+            },
+        )
 
     def _command(self, node: Node) -> list[str]:
         return command_line(node.files, self._installation, self.plan, len(self.nodes))
@@ -148,7 +174,8 @@ class Cassandra:
         deadline = time.monotonic() + limit_s
         quiet_since: float | None = None
         while True:
-            pending = self.observe().metrics["pending_compactions"]
+            self._check()
+            pending = sum(node.jolokia.read((PENDING, "Value"))[0] for node in self.nodes)
             now = time.monotonic()
             if pending:
                 quiet_since = None
@@ -158,13 +185,20 @@ class Cassandra:
                 return
             if now > deadline:
                 raise MachineError(
-                    f"compactions did not end within {limit_s:.0f} s: {pending:.0f} are pending; "
+                    f"compactions did not end within {limit_s:.0f} s: {pending} are pending; "
                     "raise compaction_throughput in database.settings, or the time limit"
                 )
             time.sleep(POLL_SECONDS)
 
+    def _fit_groups(self) -> None:
+        for node in self.nodes:
+            if (group := node.files.place.group) is not None:
+                group.set_limit(self.plan.limit_for(group.use().anonymous))
+
     def _coldness(self, way: str) -> Coldness:
-        found = [page_cache.cached_bytes(node.files.sstables) for node in self.nodes]
+        # Cassandra reads its own tables all the time: the user's are what must be cold.
+        folders = [node.files.sstables / self.request.keyspace for node in self.nodes]
+        found = [page_cache.cached_bytes(folder) for folder in folders]
         return Coldness(way, sum(size for size, _ in found), sum(cached for _, cached in found))
 
 

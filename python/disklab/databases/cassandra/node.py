@@ -9,7 +9,8 @@ import time
 from contextlib import suppress
 
 from disklab.databases.cassandra.configuration import CQL_PORT, NodeFiles
-from disklab.databases.cassandra.jolokia import STORAGE, Jolokia
+from disklab.databases.cassandra.gc_log import GcLog
+from disklab.databases.cassandra.jolokia import DROPPED, PENDING, STORAGE, Jolokia
 from disklab.databases.cassandra.log import NodeLog
 from disklab.databases.cql import Cql
 from disklab.errors import MachineError
@@ -21,6 +22,8 @@ READY_POLL_SECONDS = 0.2
 # SIGTERM after a drain takes 8 s at most; without one it replays the drain itself.
 STOP_SECONDS = 60.0
 KILL_SECONDS = 30.0
+# The kernel closes sockets first and then takes a gigabyte of memory back.
+DYING_SECONDS = 2.0
 
 
 class Node:
@@ -30,6 +33,9 @@ class Node:
         self.files = files
         self.jolokia = Jolokia(files.place.address)
         self.cql = Cql(files.place.address, CQL_PORT)
+        self.gc_log = GcLog(files.gc_log)
+        self.serves = False
+        """Whether it has answered a query and nobody has begun to stop it."""
         self._process: subprocess.Popen[bytes] | None = None
         self._log = NodeLog(files.log, files.output)
 
@@ -42,6 +48,7 @@ class Node:
         """Start the process; returns at once."""
         place = self.files.place
         self._log = NodeLog.from_now(self.files.log, self.files.output)
+        self._keep_gc_log()
         inside = command if place.group is None else place.group.inside(command)
         with self.files.output.open("ab") as output:
             self._process = subprocess.Popen(
@@ -53,6 +60,14 @@ class Node:
                 cwd="/",
                 env={**os.environ, MARK: str(place.run_dir), "LC_ALL": "C.UTF-8"},
             )
+
+    def _keep_gc_log(self) -> None:
+        """Set the log of an earlier start aside: the JVM would empty it."""
+        log = self.files.gc_log
+        if log.exists():
+            earlier = len(list(log.parent.glob(f"{log.stem}.*.log")))
+            log.rename(log.with_name(f"{log.stem}.{earlier}.log"))
+        self.gc_log = GcLog(log)
 
     def wait_until_ready(self) -> None:
         """Return when the first query is answered: an open port is not enough.
@@ -71,6 +86,7 @@ class Node:
                     ) from error
                 time.sleep(READY_POLL_SECONDS)
             else:
+                self.serves = True
                 return
 
     def check(self) -> None:
@@ -81,9 +97,27 @@ class Node:
         if code is not None:
             raise self._failure(_why(code, self.files.place.group is not None and self._short()))
 
+    def observe(self) -> tuple[int, int] | None:
+        """Return pending compactions and dropped messages; None: it does not serve now.
+
+        Raises MachineError when it should and has died, or does not answer.
+        """
+        if not self.serves:
+            return None
+        self.check()
+        try:
+            pending, dropped = self.jolokia.read((PENDING, "Value"), (DROPPED, "Count"))
+        except MachineError:
+            if not self.serves:
+                return None
+            self._await_death()
+            raise
+        return int(pending), sum(int(one["Count"]) for one in dropped.values())
+
     def stop(self) -> None:
         """Drain, end, and wait for the end. A node that does not end in time is killed."""
         process = self._process
+        self.serves = False
         if process is None:
             return
         if process.poll() is None:
@@ -98,6 +132,7 @@ class Node:
 
     def kill(self) -> None:
         """End the process at once, as a crash would. Raises MachineError when it stays."""
+        self.serves = False
         if self._process is None:
             return
         self._process.kill()
@@ -107,6 +142,13 @@ class Node:
             # It waits for its disk: fail or resume the disk, or let `disklab clean` do it.
             raise self._failure("waits for its disk and cannot be killed") from error
         self._process = None
+
+    def _await_death(self) -> None:
+        """Raise MachineError when the node has died: connections break before the process ends."""
+        with suppress(subprocess.TimeoutExpired):
+            if self._process is not None:
+                self._process.wait(DYING_SECONDS)
+        self.check()
 
     def _short(self) -> bool:
         group = self.files.place.group

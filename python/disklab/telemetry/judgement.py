@@ -1,0 +1,133 @@
+"""Whether a measurement says something about the disks, or about disklab and this machine.
+
+METHODOLOGY: the client is proved not to be the limit, and the emulator not to be late; a run in
+which one of them was is marked invalid, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from disklab.engine.messages import View
+from disklab.telemetry.sampler import Sampler
+from disklab.telemetry.sources import CPUS
+
+# A generator has one thread. At 90 % of a core an operation waits, on average, 4.5 of its own
+# service times for it (M/D/1: u / 2(1 - u)): that is no longer the database's latency.
+MOST_CLIENT_THREAD = 0.9
+# A machine with less than 5 % idle has no core free when something becomes ready.
+FULL_MACHINE = 0.95
+# Client and emulator run elsewhere in the full system. When they take a third of a full machine,
+# the database has two thirds of what it would have, and its rate would be half as high again.
+MOST_TOOL_SHARE = 1 / 3
+# A disk that is slower than it should be by a tenth gives a tenth fewer operations at a fixed
+# queue depth: a difference that verdicts are made of.
+MOST_MEDIAN_LATENESS = 0.1
+# One reply in a hundred may be late by as long as the disk takes: then the p99 of the disk is about
+# twice its median, as it is for cloud disks anyway.
+MOST_TAIL_LATENESS = 1.0
+# Fewer replies than this say nothing about a 99th percentile.
+FEW_REPLIES = 1000
+# More CPU stolen by the hypervisor than this makes runs differ among themselves.
+MOST_STEAL = 0.05
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is wrong with a measurement."""
+
+    invalid: list[str] = field(default_factory=list)
+    """Reasons why its figures must not be used."""
+    warnings: list[str] = field(default_factory=list)
+    """What a reader should know."""
+    cpu_ratio: dict[str, float] = field(default_factory=dict)
+    """Share of the machine: `client`, `server`, `emulator`, `telemetry`; 0 to 1."""
+
+
+def judge(
+    seen: Sampler,
+    phase: str,
+    volumes: Mapping[str, tuple[View, View]],
+    *,
+    generators: int = 1,
+    cpus: int = CPUS,
+) -> Judgement:
+    """Judge a phase by what was seen in it and by each volume's view before and after.
+
+    `generators`: how many load processes ran, each with one thread.
+    """
+    made = Judgement()
+    for role in ("client", "server", "emulator"):
+        cores = seen.mean(phase, f"cpu {role}", "cores")
+        if cores is not None:
+            made.cpu_ratio[role] = cores / cpus
+    _judge_client(made, generators, cpus)
+    _judge_machine(made, seen, phase, cpus)
+    for volume, (before, after) in volumes.items():
+        _judge_emulator(made, volume, before, after)
+    return made
+
+
+def _judge_client(made: Judgement, generators: int, cpus: int) -> None:
+    cores = made.cpu_ratio.get("client", 0.0) * cpus
+    if cores > MOST_CLIENT_THREAD * generators:
+        threads = "its one thread" if generators == 1 else f"{generators} threads"
+        made.invalid.append(
+            f"the client was the limit: it used {cores:.2f} cores of {threads} "
+            f"(more than {MOST_CLIENT_THREAD:.0%} means that operations wait for the client)"
+        )
+
+
+def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> None:
+    busy = seen.mean(phase, "machine", "busy_cores")
+    steal = seen.mean(phase, "machine", "steal_cores")
+    if steal is not None and steal / cpus > MOST_STEAL:
+        made.warnings.append(
+            f"the hypervisor gave {steal / cpus:.0%} of this machine's CPU to others meanwhile"
+        )
+    if busy is None or busy / cpus < FULL_MACHINE:
+        return
+    tools = made.cpu_ratio.get("client", 0.0) + made.cpu_ratio.get("emulator", 0.0)
+    shares = ", ".join(f"{role} {ratio:.0%}" for role, ratio in made.cpu_ratio.items())
+    if tools > MOST_TOOL_SHARE:
+        made.invalid.append(
+            f"client and emulator took {tools:.0%} of a machine that had no CPU left ({shares}): "
+            "on the full system they run elsewhere"
+        )
+    else:
+        made.warnings.append(
+            f"this machine's CPU was the limit, not the disks: {busy / cpus:.0%} of {cpus} cores "
+            f"were busy ({shares})"
+        )
+
+
+def _judge_emulator(made: Judgement, volume: str, before: View, after: View) -> None:
+    replies = after.emulator.replies - before.emulator.replies
+    if replies < FEW_REPLIES:
+        return
+    lateness = after.emulator.lateness_ns.since(before.emulator.lateness_ns)
+    typical = typical_latency_ns(before)
+    reasons = []
+    if lateness.p50 > MOST_MEDIAN_LATENESS * typical:
+        reasons.append(
+            f"half of its replies were late by {lateness.p50 / 1000:.0f} us or more "
+            f"({MOST_MEDIAN_LATENESS:.0%} of the disk's {typical / 1000:.0f} us are allowed)"
+        )
+    if lateness.p99 > MOST_TAIL_LATENESS * typical:
+        reasons.append(
+            f"1 % of its replies were late by {lateness.p99 / 1000:.0f} us or more "
+            f"(the disk itself takes {typical / 1000:.0f} us)"
+        )
+    if reasons:
+        made.invalid.append(f"the emulator was late on volume {volume}: {'; '.join(reasons)}")
+
+
+def typical_latency_ns(view: View) -> int:
+    """Return the median service time of a read of the volume's slowest disk."""
+    medians = []
+    for disk in view.profile.disks:
+        # Quantiles are (share in ppm, ns) points, ascending: the first at or above one half.
+        points = disk.latency.read.quantiles_ppm_ns
+        medians.append(next((ns for ppm, ns in points if ppm >= 500_000), points[-1][1]))
+    return max(medians)

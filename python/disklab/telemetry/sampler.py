@@ -1,0 +1,164 @@
+"""Asks every source once a second, each on a thread of its own: a slow one delays no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from disklab.errors import DisklabError
+from disklab.telemetry.sources import Source
+
+INTERVAL_S = 1.0
+# Ending waits for a source that is being asked; a database's answer may take this long.
+END_SECONDS = 25.0
+LEAST_S = 1e-6
+OWN = "telemetry"
+
+Sink = Callable[[str, float, str, str, float], None]
+"""Takes phase, t_s (since the phase began), source, metric, value: `TelemetryWriter.add`."""
+
+
+@dataclass
+class Course:
+    """One metric over one phase, without its single values."""
+
+    count: int = 0
+    seconds: float = 0.0
+    sum: float = 0.0
+    most: float = float("-inf")
+    last: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """The mean over time: the last interval of a phase is shorter than the others."""
+        return self.sum / self.seconds
+
+    def add(self, value: float, elapsed_s: float) -> None:
+        """Add the value of an interval."""
+        # What is no rate is seen before the first interval too.
+        weight = max(elapsed_s, LEAST_S)
+        self.count += 1
+        self.seconds += weight
+        self.sum += value * weight
+        self.most = max(self.most, value)
+        self.last = value
+
+
+class Sampler:
+    """Watches while it is entered, as a context manager.
+
+    A source that fails ends its own thread, is kept in `failure`, and is told to `on_failure`, on
+    that thread: a database that dies is known within a second of it.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        sink: Sink,
+        on_failure: Callable[[DisklabError], None] = lambda _: None,
+    ) -> None:
+        self.failure: DisklabError | None = None
+        self._sink = sink
+        self._on_failure = on_failure
+        self._changed = threading.Condition()
+        self._phase, self._began = "build", time.monotonic()
+        self._ended = False
+        self._courses: dict[tuple[str, str, str], Course] = {}
+        self._threads = [
+            threading.Thread(target=self._watch, args=(source,), name=source.name, daemon=True)
+            for source in sources
+        ]
+
+    def __enter__(self) -> Sampler:
+        """Begin to watch."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Take a last sample of each source and end."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        deadline = time.monotonic() + END_SECONDS
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase. What happened until now is still counted for the one before."""
+        with self._changed:
+            self._phase, self._began = phase, time.monotonic()
+            self._changed.notify_all()
+
+    def course(self, phase: str, source: str, metric: str) -> Course | None:
+        """Return how a metric went in a phase; None: it was not seen."""
+        with self._changed:
+            return self._courses.get((phase, source, metric))
+
+    def mean(self, phase: str, source: str, metric: str) -> float | None:
+        """Return the mean of a metric over a phase; None: it was not seen."""
+        course = self.course(phase, source, metric)
+        return None if course is None else course.mean
+
+    def _watch(self, source: Source) -> None:
+        phase, began = self._phase, self._began
+        last = time.monotonic()
+        cpu = time.thread_time()
+        # Remembers where the counters stand.
+        if not self._ask(source, phase, began, 0.0):
+            return
+        ended = False
+        while not ended:
+            due = last + INTERVAL_S
+            with self._changed:
+                while not self._ended and self._began == began and time.monotonic() < due:
+                    self._changed.wait(due - time.monotonic())
+                ended = self._ended
+            now = time.monotonic()
+            if not self._ask(source, phase, began, now - last):
+                return
+            used, cpu = time.thread_time() - cpu, time.thread_time()
+            if now > last:
+                row = (phase, now - began, OWN, f"cores {source.name}", used / (now - last))
+                self._take(*row, elapsed_s=now - last)
+            last = now
+            phase, began = self._phase, self._began
+
+    def _ask(self, source: Source, phase: str, began: float, elapsed_s: float) -> bool:
+        """Ask a source once; returns whether to go on."""
+        try:
+            seen = list(source.sample(elapsed_s))
+        except DisklabError as error:
+            self._fail(error)
+            return False
+        except (OSError, ValueError, KeyError) as error:
+            # A device or a process that has just gone.
+            self._fail(DisklabError(f"{source.name}: {error}"))
+            return False
+        t_s = time.monotonic() - began
+        for metric, value in seen:
+            self._take(phase, t_s, source.name, metric, value, elapsed_s=elapsed_s)
+        return True
+
+    def _take(  # noqa: PLR0913 - a row of the long form
+        self, phase: str, t_s: float, source: str, metric: str, value: float, *, elapsed_s: float
+    ) -> None:
+        with self._changed:
+            course = self._courses.setdefault((phase, source, metric), Course())
+            course.add(value, elapsed_s)
+            self._sink(phase, t_s, source, metric, value)
+
+    def _fail(self, error: DisklabError) -> None:
+        with self._changed:
+            if self._ended or self.failure is not None:
+                return
+            self.failure = error
+        self._on_failure(error)

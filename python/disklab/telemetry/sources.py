@@ -1,0 +1,241 @@
+"""What is watched: each source reads its own counters and returns what happened since last time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from disklab.databases.protocol import Database
+from disklab.engine.control import Control
+from disklab.engine.messages import LimitCounters, View
+from disklab.hosts.control_group import ControlGroup
+
+Metric = tuple[str, float]
+"""A name with its unit, and its value over the interval that has just ended."""
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CPUS = os.cpu_count() or 1
+# /sys/block/*/stat counts sectors of 512 bytes, whatever the device's own are.
+SECTOR_BYTES = 512
+
+
+class Source(Protocol):
+    """Something that is asked about once a second."""
+
+    @property
+    def name(self) -> str:
+        """What the rows are filed under, such as `cpu server` or `disk data`."""
+        ...
+
+    def sample(self, elapsed_s: float) -> Iterable[Metric]:
+        """Return what happened in the interval that has just ended.
+
+        The first call only remembers where counters stand; it returns what needs no interval.
+        """
+        ...
+
+
+class Growth:
+    """How much counters grew since they were last seen."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+
+    def of(self, name: str, value: float) -> float | None:
+        """Return the growth; None the first time, and when a counter began anew."""
+        last = self._last.get(name)
+        self._last[name] = value
+        return None if last is None or value < last else value - last
+
+
+class ProcessCpu:
+    """CPU of some processes with all their threads: `cores`, `rss_bytes`."""
+
+    def __init__(self, role: str, pids: Callable[[], Iterable[int]]) -> None:
+        """Take `client`, `server` or `emulator`, and who that is now."""
+        self.name = f"cpu {role}"
+        self._pids = pids
+        self._growth = Growth()
+
+    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+        """Yield cores used (1.0: one core all the time) and resident memory."""
+        cores = rss = 0.0
+        seen = False
+        for pid in self._pids():
+            fields = process_fields(pid)
+            if fields is None:
+                continue
+            rss += int(fields[21]) * PAGE_BYTES
+            # Fields 14 and 15 of proc(5), user and system time; the list begins with field 3.
+            grown = self._growth.of(str(pid), int(fields[11]) + int(fields[12]))
+            if grown is not None:
+                seen = True
+                cores += grown / TICKS_PER_S / elapsed_s
+        if seen:
+            yield "cores", cores
+        yield "rss_bytes", rss
+
+
+class Machine:
+    """The whole machine: `busy_cores`, `steal_cores`, `iowait_cores`, `available_bytes`."""
+
+    name = "machine"
+
+    def __init__(self) -> None:
+        self._growth = Growth()
+
+    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+        """Yield cores in use, cores that the hypervisor gave to others, and free memory."""
+        line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+        # proc(5): user nice system idle iowait irq softirq steal; guest times are inside user.
+        times = [int(word) for word in line.split()[1:9]]
+        busy = sum(times[:3]) + times[5] + times[6]
+        for name, ticks in (("busy", busy), ("iowait", times[4]), ("steal", times[7])):
+            grown = self._growth.of(name, ticks)
+            if grown is not None:
+                yield f"{name}_cores", grown / TICKS_PER_S / elapsed_s
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                yield "available_bytes", int(line.split()[1]) * 1024.0
+
+
+class Disk:
+    """A block device as the kernel sees it: rates, queue, latency."""
+
+    # Places in /sys/block/*/stat. Source: the kernel's Documentation/block/stat.rst.
+    FIELDS: Mapping[str, int] = {
+        **{"read_ios": 0, "read_sectors": 2, "read_ms": 3},
+        **{"write_ios": 4, "write_sectors": 6, "write_ms": 7},
+        **{"busy_ms": 9, "queue_ms": 10, "flush_ios": 15, "flush_ms": 16},
+    }
+
+    def __init__(self, volume: str, device: Path) -> None:
+        self.name = f"disk {volume}"
+        self._stat = Path("/sys/block") / device.resolve().name / "stat"
+        self._growth = Growth()
+
+    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+        """Yield IOPS, bytes a second, mean queue and mean latency of what ended."""
+        words = [int(word) for word in self._stat.read_text(encoding="ascii").split()]
+        grown = {
+            name: self._growth.of(name, words[place])
+            for name, place in self.FIELDS.items()
+            if place < len(words)
+        }
+        known = {name: value for name, value in grown.items() if value is not None}
+        if len(known) < len(grown):
+            return
+        for kind in ("read", "write", "flush"):
+            ios = known.get(f"{kind}_ios", 0.0)
+            yield f"{kind}_iops", ios / elapsed_s
+            if ios:
+                yield f"{kind}_latency_ms", known[f"{kind}_ms"] / ios
+            if f"{kind}_sectors" in known:
+                yield f"{kind}_bytes_per_s", known[f"{kind}_sectors"] * SECTOR_BYTES / elapsed_s
+        yield "queue", known["queue_ms"] / 1000 / elapsed_s
+        yield "utilisation", min(known["busy_ms"] / 1000 / elapsed_s, 1.0)
+
+
+class Emulator:
+    """One volume as the emulator counts it: cache hits, limits, credits, its own lateness."""
+
+    def __init__(self, volume: str, control: Control) -> None:
+        """Take a connection of this source's own."""
+        self.name = f"emulator {volume}"
+        self._volume = volume
+        self._control = control
+        self._growth = Growth()
+        self._before: View | None = None
+
+    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+        """Yield what the model and the emulator did in the interval."""
+        view = self._control.show(self._volume)
+        before, self._before = self._before, view
+        cache = view.counters.cache
+        if cache is not None:
+            yield "cached_bytes", cache.cached_bytes
+            yield "dirty_bytes", cache.dirty_bytes
+            hits = self._growth.of("hits", cache.hit_ios)
+            misses = self._growth.of("misses", cache.miss_ios)
+            if hits is not None and misses is not None:
+                yield "hit_iops", hits / elapsed_s
+                yield "miss_iops", misses / elapsed_s
+                if hits + misses:
+                    yield "hit_ratio", hits / (hits + misses)
+        yield "queued_ios", view.counters.queued
+        for limit in view.counters.limits:
+            yield from self._limit(limit, elapsed_s)
+        if before is None:
+            return
+        replies = view.emulator.replies - before.emulator.replies
+        if replies > 0:
+            late = view.emulator.late_replies - before.emulator.late_replies
+            lateness = view.emulator.lateness_ns.since(before.emulator.lateness_ns)
+            yield "late_ratio", late / replies
+            yield "lateness_p50_ns", lateness.p50
+            yield "lateness_p99_ns", lateness.p99
+
+    def _limit(self, limit: LimitCounters, elapsed_s: float) -> Iterator[Metric]:
+        name = f"{limit.place} {limit.unit}" + ("" if limit.scope == "all" else f" {limit.scope}")
+        if limit.credits is not None and limit.credits.capacity:
+            yield f"credits_ratio {name}", limit.credits.left / limit.credits.capacity
+        granted = self._growth.of(f"granted {name}", limit.granted)
+        delayed = self._growth.of(f"delayed {name}", limit.delayed_ns)
+        if granted is not None and limit.per_s:
+            # Above 1 while burst credits are spent.
+            yield f"utilisation {name}", granted / limit.per_s / elapsed_s
+        if delayed is not None:
+            # By Little's law: how many I/Os waited for this limit, on average.
+            yield f"waiting_ios {name}", delayed / 1e9 / elapsed_s
+
+
+class Memory:
+    """The memory group of a database node: `anonymous_bytes`, `page_cache_bytes`, ..."""
+
+    def __init__(self, node: str, group: ControlGroup) -> None:
+        self.name = f"memory {node}"
+        self._group = group
+
+    def sample(self, elapsed_s: float) -> Iterator[Metric]:  # noqa: ARG002 - gauges only
+        """Yield what the group holds."""
+        use = self._group.use()
+        yield "anonymous_bytes", use.anonymous
+        yield "page_cache_bytes", use.page_cache
+        yield "dirty_bytes", use.dirty
+
+
+class DatabaseWatch:
+    """What a database says about itself; raises MachineError when a node has died."""
+
+    name = "database"
+
+    def __init__(self, database: Database) -> None:
+        self.pids: tuple[int, ...] = ()
+        """The processes at the last look, for the CPU of the server."""
+        self._database = database
+        self._growth = Growth()
+
+    def sample(self, elapsed_s: float) -> Iterator[Metric]:  # noqa: ARG002 - see below
+        """Yield its gauges, and of its counters the growth in the interval, not the rate.
+
+        Dropped messages and pauses are few: a number says more than a rate.
+        """
+        seen = self._database.observe()
+        self.pids = seen.pids
+        yield from seen.metrics.items()
+        for name, value in seen.counters.items():
+            grown = self._growth.of(name, value)
+            if grown is not None:
+                yield name, grown
+
+
+def process_fields(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat from the third on; None: there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
