@@ -10,10 +10,10 @@ use crate::limit::Meter;
 use crate::parents::Parents;
 use crate::part::{Part, Route};
 use crate::profile::{Caching, HostProfile, Limit, Medium, Scope, VolumeProfile};
-use crate::random::Stream;
 use crate::refusal::Refusal;
 use crate::validate;
 use crate::volume::Volume;
+use disklab_units::random::Stream;
 
 impl Host {
     pub(crate) fn build(mut profile: HostProfile, now: u64) -> Result<Host, Refusal> {

@@ -4,7 +4,7 @@ use crate::destage::Destager;
 use crate::latency::Sampler;
 use crate::part::{Part, ROUTES, Route};
 use crate::profile::Latency;
-use crate::random::Stream;
+use disklab_units::random::Stream;
 
 /// Compiled service times of a disk or of the host cache.
 #[derive(Clone, Debug)]

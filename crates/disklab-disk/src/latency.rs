@@ -1,7 +1,7 @@
 //! Service times: samples of a quantile table, in integer arithmetic.
 
 use crate::profile::Distribution;
-use crate::random::Stream;
+use disklab_units::random::Stream;
 
 /// Bytes whose cost is part of the quantiles; the size term starts beyond them.
 const FREE_BYTES: u64 = 4096;

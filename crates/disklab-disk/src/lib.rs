@@ -23,7 +23,6 @@ mod limit;
 mod parents;
 mod part;
 pub mod profile;
-mod random;
 mod refusal;
 mod stripe;
 mod table;

@@ -6,8 +6,8 @@ use crate::counters::{CacheCounters, OperationCounters, Operations};
 use crate::io::{Io, Op};
 use crate::part::Part;
 use crate::profile::VolumeProfile;
-use crate::random::Stream;
 use crate::stripe::Stripe;
+use disklab_units::random::Stream;
 
 /// How long a volume stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

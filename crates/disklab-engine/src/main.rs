@@ -1,6 +1,7 @@
 //! The one binary, `disklab-engine`: JSON in, JSON lines out.
 
 mod check;
+mod load;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -25,6 +26,10 @@ enum Command {
     Emulate(Emulate),
     /// Says whether the model accepts host profiles: one a line on standard input, one JSON answer a line.
     Check,
+    /// Puts load on a database: reads a job (JSON) from standard input, prints progress (JSON lines).
+    Load,
+    /// Asks a database: a CQL statement a line (JSON strings) on standard input, one JSON answer a line.
+    Query(load::Query),
     /// Lists the ublk devices that a host made (JSON lines), by the mark that the kernel keeps for them.
     UblkDevices(NamedHost),
     /// Removes what a killed host left of its ublk devices and lists it (JSON lines).
@@ -90,6 +95,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Emulate(emulate) => become_host(emulate),
         Command::Check => return check_profiles(),
+        Command::Load => return load::load(),
+        Command::Query(query) => return load::query(query),
         Command::UblkDevices(named) => {
             ublk::owned_devices(&named.run_dir, &named.host).map(|devices| print(&devices))
         }

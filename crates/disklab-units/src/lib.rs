@@ -1,9 +1,10 @@
-//! Time, bytes and rates as types.
+//! Time, bytes and rates as types, and chance as a named stream.
 //!
 //! Nothing but these types crosses a crate edge as a quantity. All arithmetic is on integers:
 //! nanoseconds, bytes, operations. Conversions that would lose a remainder say so in their name.
 
 mod quantity;
+pub mod random;
 mod time;
 
 pub use quantity::{ByteRate, Bytes, Iops, ParseQuantityError};

@@ -1,0 +1,68 @@
+//! The commands that speak to a database.
+
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use disklab_load::job::{Consistency, Job};
+use disklab_load::{LoadError, Problem, query};
+
+use crate::REFUSED;
+
+#[derive(Args)]
+pub struct Query {
+    /// HOST:PORT of a node; may be given several times.
+    #[arg(long = "contact-point", required = true)]
+    contact_points: Vec<String>,
+    /// The longest that a statement or a connection may take.
+    #[arg(long, default_value_t = 12_000)]
+    timeout_ms: u64,
+    /// Consistency level, in CQL's own words.
+    #[arg(long, default_value = "LOCAL_ONE", value_parser = consistency)]
+    consistency: Consistency,
+}
+
+fn consistency(text: &str) -> Result<Consistency, String> {
+    let value = serde_json::Value::from(text.to_ascii_uppercase());
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+/// Puts load on a database.
+pub fn load() -> ExitCode {
+    let job = read_job();
+    match job.and_then(|job| disklab_load::run(&job, std::io::stdout())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("disklab-engine: {error}");
+            let event = serde_json::json!({"event": "failed", "error": error.as_one()});
+            println!("{event}");
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
+fn read_job() -> Result<Job, LoadError> {
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| Problem::new("standard input", "job", error.to_string(), "give a job"))?;
+    Job::parse(&text)
+}
+
+/// Asks a database.
+pub fn query(asked: Query) -> ExitCode {
+    let options = query::Options {
+        contact_points: asked.contact_points,
+        timeout: Duration::from_millis(asked.timeout_ms),
+        consistency: asked.consistency,
+    };
+    match query::run(&options, std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(REFUSED),
+        Err(error) => {
+            eprintln!("disklab-engine: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

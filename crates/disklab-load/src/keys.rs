@@ -1,0 +1,254 @@
+//! Which row comes next.
+
+use std::collections::VecDeque;
+
+use disklab_units::random::Stream;
+
+/// A row's number, from zero.
+pub type Key = u64;
+
+/// Draws keys. Everything is decided by the stream and the order of calls.
+#[derive(Clone, Debug)]
+pub enum Keys {
+    /// Every row of a range in its order, then from its beginning again.
+    Sequential(Sequence),
+    /// Every row alike.
+    Uniform(Stream, u64),
+    /// Few rows often.
+    Zipfian(Stream, Zipf, Spread),
+    /// Writes add rows at the end, reads prefer the newest.
+    Latest(Stream, Zipf, Frontier),
+}
+
+impl Keys {
+    /// The row to read.
+    #[inline]
+    pub fn to_read(&mut self) -> Key {
+        match self {
+            Keys::Sequential(sequence) => sequence.draw(),
+            Keys::Uniform(stream, rows) => stream.below(*rows),
+            Keys::Zipfian(stream, zipf, spread) => spread.place(zipf.draw(stream) - 1),
+            Keys::Latest(stream, zipf, frontier) => frontier.back(zipf.draw(stream) - 1),
+        }
+    }
+
+    /// The row to write.
+    #[inline]
+    pub fn to_write(&mut self) -> Key {
+        match self {
+            Keys::Latest(_, _, frontier) => frontier.append(),
+            _ => self.to_read(),
+        }
+    }
+
+    /// A write has ended. Rows that were not written for sure are not read.
+    #[inline]
+    pub fn wrote(&mut self, key: Key, done: bool) {
+        if let Keys::Latest(_, _, frontier) = self {
+            frontier.ended(key, done);
+        }
+    }
+}
+
+/// A range of keys, again and again.
+#[derive(Clone, Debug)]
+pub struct Sequence {
+    first: Key,
+    count: u64,
+    next: u64,
+}
+
+impl Sequence {
+    /// Generator `index` of `count` takes its part of `rows`; the parts of all cover each row once.
+    pub fn part(rows: u64, index: u64, count: u64) -> Sequence {
+        let start = |part: u64| (u128::from(rows) * u128::from(part) / u128::from(count)) as u64;
+        Sequence {
+            first: start(index),
+            // A generator without a row of its own (more generators than rows) writes its neighbour's.
+            count: (start(index + 1) - start(index)).max(1),
+            next: 0,
+        }
+    }
+
+    fn draw(&mut self) -> Key {
+        let key = self.first + self.next;
+        self.next = (self.next + 1) % self.count;
+        key
+    }
+}
+
+/// Zipf's distribution over `1..=n`: rank `k` has a weight of `k^-theta`.
+///
+/// **Source:** rejection-inversion, W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from
+/// monotone discrete distributions", ACM TOMACS 6(3), 1996. No table, about one draw a variate, exact for
+/// any `theta` > 0 and `n`.
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    n: u64,
+    theta: f64,
+    area_from: f64,
+    area_to: f64,
+    squeeze: f64,
+}
+
+impl Zipf {
+    /// Ranks `1..=n`, exponent `theta` > 0.
+    pub fn new(n: u64, theta: f64) -> Zipf {
+        assert!(n > 0 && theta > 0.0);
+        let mut zipf = Zipf {
+            n,
+            theta,
+            area_from: 0.0,
+            area_to: 0.0,
+            squeeze: 0.0,
+        };
+        zipf.area_from = zipf.area(1.5) - 1.0;
+        zipf.area_to = zipf.area(n as f64 + 0.5);
+        zipf.squeeze = 2.0 - zipf.inverse(zipf.area(2.5) - zipf.weight(2.0));
+        zipf
+    }
+
+    /// The next rank.
+    #[inline]
+    pub fn draw(&self, stream: &mut Stream) -> u64 {
+        loop {
+            let area = self.area_to + stream.unit() * (self.area_from - self.area_to);
+            let x = self.inverse(area);
+            let rank = (x + 0.5).floor().clamp(1.0, self.n as f64);
+            if rank - x <= self.squeeze || area >= self.area(rank + 0.5) - self.weight(rank) {
+                return rank as u64;
+            }
+        }
+    }
+
+    // libm and not the platform's functions: the same bits on every machine.
+    fn weight(&self, x: f64) -> f64 {
+        libm::exp(-self.theta * libm::log(x))
+    }
+
+    /// The integral of the weight from 1 to `x`: (x^(1-theta) - 1) / (1-theta), or ln x.
+    fn area(&self, x: f64) -> f64 {
+        let exponent = 1.0 - self.theta;
+        let log = libm::log(x);
+        if (exponent * log).abs() < 1e-12 {
+            log
+        } else {
+            libm::expm1(exponent * log) / exponent
+        }
+    }
+
+    fn inverse(&self, area: f64) -> f64 {
+        let exponent = 1.0 - self.theta;
+        let grown = (exponent * area).max(-1.0);
+        if grown.abs() < 1e-12 {
+            libm::exp(area)
+        } else {
+            libm::exp(libm::log1p(grown) / exponent)
+        }
+    }
+}
+
+/// Scatters ranks over the rows, each rank on a row of its own, so that popular rows are no neighbours on disk.
+#[derive(Clone, Debug)]
+pub struct Spread {
+    rows: u64,
+    step: u64,
+}
+
+impl Spread {
+    /// Over `rows` rows, which is not zero.
+    pub fn new(rows: u64) -> Spread {
+        // A golden section's stride leaves no two near ranks near each other (Knuth 6.4); one that shares no
+        // divisor with the number of rows visits each row once.
+        let mut step = (rows as f64 * 0.618_033_988_749_894_9) as u64;
+        while gcd(step.max(1), rows) != 1 {
+            step += 1;
+        }
+        Spread {
+            rows,
+            step: step.max(1),
+        }
+    }
+
+    #[inline]
+    fn place(&self, rank: u64) -> Key {
+        (u128::from(rank) * u128::from(self.step) % u128::from(self.rows)) as u64
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Writes beyond the first one that has not succeeded; more of them than this wait for it.
+const AHEAD: usize = 1 << 16;
+
+/// The end of a table that grows.
+///
+/// Only rows whose write was acknowledged, and all rows before them, are read: else a read that overtakes a write,
+/// or one after a failed write, would count as a lost row. A failed row is the next to be written again.
+#[derive(Clone, Debug)]
+pub struct Frontier {
+    rows: u64,
+    index: u64,
+    stride: u64,
+    /// Of this generator's own rows: how many are readable.
+    readable: u64,
+    /// Whether own rows from `readable` on are written.
+    ahead: VecDeque<bool>,
+    again: Vec<Key>,
+}
+
+impl Frontier {
+    /// After `rows` rows that are there, generator `index` of `count` adds every `count`th row.
+    pub fn new(rows: u64, index: u64, count: u64) -> Frontier {
+        Frontier {
+            rows,
+            index,
+            stride: count,
+            readable: 0,
+            ahead: VecDeque::new(),
+            again: Vec::new(),
+        }
+    }
+
+    fn key(&self, own: u64) -> Key {
+        self.rows + self.index + own * self.stride
+    }
+
+    fn append(&mut self) -> Key {
+        if let Some(key) = self.again.pop() {
+            return key;
+        }
+        if self.ahead.len() == AHEAD {
+            return self.key(self.readable);
+        }
+        self.ahead.push_back(false);
+        self.key(self.readable + self.ahead.len() as u64 - 1)
+    }
+
+    fn ended(&mut self, key: Key, done: bool) {
+        let own = (key - self.rows - self.index) / self.stride;
+        if own < self.readable {
+            return;
+        }
+        if !done {
+            self.again.push(key);
+            return;
+        }
+        self.ahead[(own - self.readable) as usize] = true;
+        while self.ahead.front() == Some(&true) {
+            self.ahead.pop_front();
+            self.readable += 1;
+        }
+    }
+
+    /// The row `distance` before the newest readable one; wraps to the newest.
+    fn back(&self, distance: u64) -> Key {
+        if distance < self.readable {
+            return self.key(self.readable - 1 - distance);
+        }
+        // The rows of the fill lie before the added ones.
+        self.rows - 1 - (distance - self.readable) % self.rows
+    }
+}

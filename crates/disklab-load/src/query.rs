@@ -1,0 +1,137 @@
+//! Statements one by one, for readiness, schema and system tables: JSON lines in, JSON lines out.
+
+use std::io::{BufRead, Write};
+use std::time::Duration;
+
+use scylla::client::session::Session;
+use scylla::response::query_result::QueryResult;
+use scylla::value::{CqlValue, Row};
+use serde_json::{Map, Value, json};
+
+use crate::clients::cql::{connect, resolve};
+use crate::job::Consistency;
+use crate::output::say;
+
+/// Whom to ask.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `HOST:PORT` of some of its nodes.
+    pub contact_points: Vec<String>,
+    /// The longest that a statement, or a connection, may take.
+    pub timeout: Duration,
+    /// Consistency level of the statements.
+    pub consistency: Consistency,
+}
+
+/// Answers each line of `input`, a JSON string with one CQL statement, by one line: `{"rows": [...]}` or
+/// `{"error": ...}`. Connects at the first statement, and again at the next one when that fails, so that asking again
+/// is waiting for readiness. Returns whether every statement was answered with rows.
+pub fn run(
+    options: &Options,
+    input: impl BufRead,
+    mut output: impl Write,
+) -> std::io::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut session = None;
+    let mut all_well = true;
+    for line in input.lines() {
+        let line = line?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let answer = runtime.block_on(answer(options, &mut session, &line));
+        all_well &= answer.is_ok();
+        let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
+        say(&mut output, &answer);
+    }
+    Ok(all_well)
+}
+
+async fn answer(
+    options: &Options,
+    session: &mut Option<Session>,
+    line: &str,
+) -> Result<Value, String> {
+    let statement: String = serde_json::from_str(line)
+        .map_err(|error| format!("a line is a JSON string with one statement: {error}"))?;
+    let session = match session {
+        Some(session) => session,
+        None => {
+            let points = resolve(&options.contact_points);
+            let opening = connect(&points, None, options.consistency.into(), options.timeout);
+            let opened = tokio::time::timeout(options.timeout, opening).await;
+            let opened = opened.map_err(|_| {
+                let points = options.contact_points.join(", ");
+                format!("{points}: no connection within {:?}", options.timeout)
+            })?;
+            session.insert(opened.map_err(|error| error.to_string())?)
+        }
+    };
+    let answer = session.query_unpaged(statement, &[]).await;
+    rows(answer.map_err(|error| error.to_string())?)
+}
+
+fn rows(answer: QueryResult) -> Result<Value, String> {
+    if !answer.is_rows() {
+        return Ok(json!({ "rows": [] }));
+    }
+    let answer = answer
+        .into_rows_result()
+        .map_err(|error| error.to_string())?;
+    let names: Vec<String> = answer
+        .column_specs()
+        .iter()
+        .map(|spec| spec.name().to_owned())
+        .collect();
+    let mut rows = Vec::new();
+    for row in answer.rows::<Row>().map_err(|error| error.to_string())? {
+        let row = row.map_err(|error| error.to_string())?;
+        let columns = names.iter().cloned().zip(row.columns.into_iter().map(cell));
+        rows.push(Value::from(columns.collect::<Map<_, _>>()));
+    }
+    Ok(json!({ "rows": rows }))
+}
+
+fn cell(value: Option<CqlValue>) -> Value {
+    value.map_or(Value::Null, |value| json_of(&value))
+}
+
+/// A value as JSON. What JSON has no form for is text, as CQL writes it.
+fn json_of(value: &CqlValue) -> Value {
+    match value {
+        CqlValue::Ascii(text) | CqlValue::Text(text) => json!(text),
+        CqlValue::Boolean(yes) => json!(yes),
+        CqlValue::TinyInt(number) => json!(number),
+        CqlValue::SmallInt(number) => json!(number),
+        CqlValue::Int(number) => json!(number),
+        CqlValue::BigInt(number) => json!(number),
+        CqlValue::Counter(number) => json!(number.0),
+        CqlValue::Float(number) => json!(number),
+        CqlValue::Double(number) => json!(number),
+        CqlValue::Timestamp(since) => json!(since.0),
+        CqlValue::Uuid(id) => json!(id.to_string()),
+        CqlValue::Timeuuid(id) => json!(id.to_string()),
+        CqlValue::Inet(address) => json!(address.to_string()),
+        CqlValue::List(items) | CqlValue::Set(items) | CqlValue::Vector(items) => {
+            items.iter().map(json_of).collect()
+        }
+        CqlValue::Tuple(items) => items.iter().cloned().map(cell).collect(),
+        CqlValue::Map(entries) => {
+            let entry = |(key, value): &(CqlValue, CqlValue)| {
+                let key = json_of(key);
+                let name = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
+                (name, json_of(value))
+            };
+            Value::from(entries.iter().map(entry).collect::<Map<_, _>>())
+        }
+        CqlValue::UserDefinedType { fields, .. } => {
+            let field =
+                |(name, value): &(String, Option<CqlValue>)| (name.clone(), cell(value.clone()));
+            Value::from(fields.iter().map(field).collect::<Map<_, _>>())
+        }
+        CqlValue::Empty => Value::Null,
+        other => json!(other.to_string()),
+    }
+}

@@ -1,0 +1,264 @@
+//! One run from job to last line.
+
+use std::io::{self, Write};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration as StdDuration;
+
+use disklab_units::random::Stream;
+use disklab_units::{Duration, Instant};
+use serde_json::json;
+use tokio::runtime::LocalRuntime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::arrivals::Arrivals;
+use crate::clients::cql::CqlRows;
+use crate::clock::{Clock, cpu_time, unix_nanos};
+use crate::error::{LoadError, Problem};
+use crate::job::{Job, Load, Protocol, Workload as Asked};
+use crate::output::{End, Said, Writer, say};
+use crate::pacing::Pacing;
+use crate::record::{Interval, Record};
+use crate::slots::Shared;
+use crate::workloads::Workload;
+use crate::workloads::rows::{Choice, RowsWorkload};
+
+/// Records that go round between loop and writer. When the writer has all of them, the reader of our output is
+/// slow, and the interval goes on.
+const RECORDS: usize = 4;
+
+/// After a signal, operations in flight get so long to end.
+const LAST_WAIT: StdDuration = StdDuration::from_secs(1);
+
+/// How often the run looks whether anything succeeds.
+const WATCH: StdDuration = StdDuration::from_millis(250);
+
+/// How many polls the runtime does before it looks at sockets and timers again: tokio's 61 would let an arrival wait
+/// for as many completions.
+const EVENT_INTERVAL: u32 = 16;
+
+/// Does a job; its lines go to `out`. On an error what happened before has been written.
+pub fn run(job: &Job, out: impl Write + Send) -> Result<(), LoadError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .event_interval(EVENT_INTERVAL)
+        .build_local(Default::default())
+        .map_err(|error| system("runtime", &error))?;
+    match (job.target.protocol, &job.workload) {
+        (Protocol::Cql, Asked::Rows(rows)) => {
+            let client = runtime.block_on(CqlRows::open(job, rows))?;
+            let nodes = client.nodes();
+            let workload = RowsWorkload::new(client, Choice::new(job, rows));
+            drive(job, &runtime, workload, nodes, out)
+        }
+    }
+}
+
+fn drive<W: Workload + 'static>(
+    job: &Job,
+    runtime: &LocalRuntime,
+    workload: W,
+    nodes: usize,
+    mut out: impl Write + Send,
+) -> Result<(), LoadError> {
+    let open_loop = matches!(job.load, Load::Open(_));
+    let kinds = workload.kinds();
+    let ready = json!({
+        "event": "ready",
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "loop": if open_loop { "open" } else { "closed" },
+        "slots": job.slots(),
+        "nodes": nodes,
+    });
+    say(&mut out, &ready);
+    let (speaker, said) = sync_channel(RECORDS);
+    let (give_back, used) = sync_channel(RECORDS);
+    for _ in 1..RECORDS {
+        let _ = give_back.send(Record::new(kinds.len()));
+    }
+    let writer = Writer::new(kinds, open_loop, out);
+    std::thread::scope(|threads| {
+        threads.spawn(move || writer.run(&said, &give_back));
+        let voice = Voice {
+            speaker,
+            used,
+            from: Instant::EPOCH,
+            cpu_before: cpu_time(),
+        };
+        runtime.block_on(measure(job, workload, voice))
+    })
+}
+
+/// The loop's side of the writer.
+struct Voice {
+    speaker: SyncSender<Said>,
+    used: Receiver<Record>,
+    from: Instant,
+    cpu_before: Duration,
+}
+
+impl Voice {
+    /// Says what happened since the last time, unless the writer is behind: then it is said later, with the rest.
+    fn interval<W: Workload>(&mut self, shared: &Shared<W>) {
+        let Ok(fresh) = self.used.try_recv() else {
+            return;
+        };
+        let interval = self.take(shared, fresh);
+        match self.speaker.try_send(Said::Interval(Box::new(interval))) {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            // There is room for every record that goes round.
+            Err(TrySendError::Full(_)) => unreachable!("more records than were made"),
+        }
+    }
+
+    fn take<W: Workload>(&mut self, shared: &Shared<W>, fresh: Record) -> Interval {
+        let to = shared.clock.now();
+        Interval {
+            record: shared.record.replace(fresh),
+            from: std::mem::replace(&mut self.from, to),
+            to,
+            in_flight: shared.in_flight.get(),
+            cpu: self.cpu(),
+        }
+    }
+
+    fn cpu(&self) -> Duration {
+        cpu_time().saturating_sub(self.cpu_before)
+    }
+
+    fn say(&self, said: Said) {
+        // A writer that has gone has nobody to write for.
+        let _ = self.speaker.send(said);
+    }
+}
+
+/// Why the operations stopped being started.
+enum Stopped {
+    Over,
+    Signal,
+    Fruitless(Duration),
+    Broken(io::Error),
+}
+
+async fn measure<W: Workload + 'static>(
+    job: &Job,
+    workload: W,
+    mut voice: Voice,
+) -> Result<(), LoadError> {
+    let handler = |kind| signal(kind).map_err(|error| system("signals", &error));
+    let signals = [
+        handler(SignalKind::interrupt())?,
+        handler(SignalKind::terminate())?,
+    ];
+    let started_unix_ns = unix_nanos();
+    let shared = share(job, workload)?;
+    let mut slots = JoinSet::new();
+    for _ in 0..job.slots() {
+        slots.spawn_local(shared.clone().slot());
+    }
+    let stopped = until_stopped(job, &shared, &mut voice, &mut slots, signals).await;
+    shared.pacing.stop();
+    let unsent = shared.pacing.unsent();
+    let _ = tokio::time::timeout(LAST_WAIT, async {
+        while slots.join_next().await.is_some() {}
+    })
+    .await;
+    let last = voice.take(&shared, Record::new(shared.workload.kinds().len()));
+    let errors = last.record.last_error.clone();
+    voice.say(Said::Interval(Box::new(last)));
+    match stopped {
+        Stopped::Over | Stopped::Signal => {
+            voice.say(Said::Done(End {
+                elapsed: shared.last_end.get().saturating_since(Instant::EPOCH),
+                unsent,
+                abandoned: shared.in_flight.get(),
+                interrupted: matches!(stopped, Stopped::Signal),
+                started_unix_ns,
+                cpu: voice.cpu(),
+            }));
+            Ok(())
+        }
+        Stopped::Fruitless(span) => Err(Problem::new(
+            "target.contact_points",
+            job.target.contact_points.join(", "),
+            format!(
+                "no operation has succeeded for {span} (the run gives up after {}), {} have failed; \
+                 the last one: {}",
+                job.give_up(),
+                shared.failed_since.get(),
+                errors.as_deref().unwrap_or("no more is known")
+            ),
+            "look into the database's log",
+        )
+        .into()),
+        Stopped::Broken(error) => Err(system("timer", &error)),
+    }
+}
+
+fn share<W: Workload>(job: &Job, workload: W) -> Result<Rc<Shared<W>>, LoadError> {
+    let clock = Clock::start();
+    let arrivals = match &job.load {
+        Load::Closed(_) => None,
+        Load::Open(open) => {
+            let name = format!(
+                "arrivals {} of {}",
+                job.generator.index, job.generator.count
+            );
+            let stream = Stream::new(job.seed, &name);
+            Some(Arrivals::new(open, job.generator, stream))
+        }
+    };
+    let open_loop = arrivals.is_some();
+    let kinds = workload.kinds().len();
+    Ok(Rc::new(Shared {
+        workload,
+        pacing: Pacing::new(job, clock, arrivals).map_err(|error| system("timer", &error))?,
+        clock,
+        open_loop,
+        record: Record::new(kinds).into(),
+        in_flight: 0.into(),
+        last_success: Instant::EPOCH.into(),
+        failed_since: 0.into(),
+        last_end: Instant::EPOCH.into(),
+    }))
+}
+
+async fn until_stopped<W: Workload>(
+    job: &Job,
+    shared: &Rc<Shared<W>>,
+    voice: &mut Voice,
+    slots: &mut JoinSet<()>,
+    [mut interrupt, mut terminate]: [Signal; 2],
+) -> Stopped {
+    let mut intervals = tokio::time::interval(StdDuration::from_millis(job.interval_ms));
+    // The first tick comes at once.
+    intervals.tick().await;
+    let mut watch = tokio::time::interval(WATCH);
+    let pacing = shared.pacing.pace();
+    tokio::pin!(pacing);
+    loop {
+        tokio::select! {
+            // Each slot ends by itself: no operation takes longer than its time-out.
+            slot = slots.join_next() => if slot.is_none() {
+                return Stopped::Over;
+            },
+            Err(error) = &mut pacing => return Stopped::Broken(error),
+            _ = intervals.tick() => voice.interval(shared),
+            _ = watch.tick() => {
+                let fruitless = shared.fruitless();
+                if fruitless >= job.give_up() {
+                    return Stopped::Fruitless(fruitless);
+                }
+            }
+            _ = interrupt.recv() => return Stopped::Signal,
+            _ = terminate.recv() => return Stopped::Signal,
+        }
+    }
+}
+
+fn system(place: &str, error: &io::Error) -> LoadError {
+    let rule = format!("the kernel refused it: {error}");
+    Problem::new(place, "", rule, "see what limits this process").into()
+}

@@ -1,0 +1,88 @@
+//! Operations in flight: each slot has at most one.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use disklab_units::{Duration, Instant};
+
+use crate::clock::Clock;
+use crate::pacing::Pacing;
+use crate::record::Record;
+use crate::workloads::Workload;
+
+/// A closed-loop slot waits so long after a failure: a database that refuses at once would else get, and this
+/// process make, hundreds of thousands of failures a second.
+const PAUSE_AFTER_FAILURE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// What all slots of a generator share. One thread, so cells do.
+pub struct Shared<W> {
+    /// What the operations are.
+    pub workload: W,
+    /// When they start.
+    pub pacing: Pacing,
+    /// The clock of the run.
+    pub clock: Clock,
+    /// Whether intended starts are decided beforehand.
+    pub open_loop: bool,
+    /// What happened since it was last taken away.
+    pub record: RefCell<Record>,
+    /// Operations under way.
+    pub in_flight: Cell<u64>,
+    /// When an operation last succeeded; the run's start before the first.
+    pub last_success: Cell<Instant>,
+    /// Failures since then.
+    pub failed_since: Cell<u64>,
+    /// When the last operation ended.
+    pub last_end: Cell<Instant>,
+}
+
+impl<W: Workload> Shared<W> {
+    /// Does operations one after another until the run ends.
+    pub async fn slot(self: Rc<Shared<W>>) {
+        while let Some(intended) = self.pacing.next().await {
+            let step = self.workload.draw();
+            let kind = self.workload.kind(step);
+            let sent = if self.open_loop {
+                self.clock.now()
+            } else {
+                intended
+            };
+            self.in_flight.set(self.in_flight.get() + 1);
+            let outcome = self.workload.perform(step).await;
+            let end = self.clock.now();
+            self.in_flight.set(self.in_flight.get() - 1);
+            self.last_end.set(end);
+            let mut record = self.record.borrow_mut();
+            if self.open_loop {
+                record.lateness.record(sent.saturating_since(intended));
+            }
+            match outcome {
+                Ok(()) => {
+                    self.last_success.set(end);
+                    self.failed_since.set(0);
+                    let kind = &mut record.kinds[kind];
+                    kind.response.record(end.saturating_since(intended));
+                    if self.open_loop {
+                        kind.service.record(end.saturating_since(sent));
+                    }
+                }
+                Err(failure) => {
+                    self.failed_since.set(self.failed_since.get() + 1);
+                    record.fail(kind, failure.kind, failure.text);
+                    drop(record);
+                    if !self.open_loop {
+                        tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// How long nothing has succeeded though something was tried; zero when all is well.
+    pub fn fruitless(&self) -> Duration {
+        if self.failed_since.get() == 0 {
+            return Duration::ZERO;
+        }
+        self.clock.now().saturating_since(self.last_success.get())
+    }
+}

@@ -1,0 +1,275 @@
+"""Puts load on a database: starts `disklab-engine load` and reads what it says.
+
+The job and the events are contract 4 of ARCHITECTURE.md. Everything in a job is the whole load; a
+generator takes its part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from disklab.engine.binary import find_engine
+from disklab.engine.control import refusal
+from disklab.engine.messages import Message
+from disklab.errors import EngineError
+
+END_SECONDS = 10.0
+"""After a signal the engine waits a second for operations in flight, then ends."""
+
+
+class JobPart(BaseModel):
+    """A part of a job. The engine checks the values; this side knows their names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Target(JobPart):
+    """A database, and the table that the load is put on."""
+
+    protocol: Literal["cql"] = "cql"
+    contact_points: tuple[str, ...]
+    """`HOST:PORT` of some of its nodes."""
+    keyspace: str = "disklab"
+    table: str = "rows"
+    consistency: str = "LOCAL_QUORUM"
+    request_timeout_ms: int = 12_000
+
+
+class RowsWorkload(JobPart):
+    """Whole rows of one table, by key; each byte that is read is compared with what was written."""
+
+    kind: Literal["rows"] = "rows"
+    rows: int
+    columns: int
+    column_bytes: int
+    keys: Literal["sequential", "uniform", "zipfian", "latest"] = "uniform"
+    theta: float = 0.99
+    """Exponent of `zipfian` and `latest`."""
+    operations: dict[str, float]
+    """Shares of `read` and `write`."""
+    verify: bool = True
+    content_seed: int | None = None
+    """Seeds what stands in the rows; the job's seed when None. Fill and runs have the same one."""
+
+
+class ClosedLoop(JobPart):
+    """So many operations always in flight."""
+
+    threads: int
+
+
+class OpenLoop(JobPart):
+    """Operations start by the clock, whatever the database does."""
+
+    rate_per_s: float
+    arrivals: Literal["poisson", "even"] = "poisson"
+    max_in_flight: int = 4096
+
+
+class Stop(JobPart):
+    """When a run ends: at the first that is reached."""
+
+    operations: int | None = None
+    duration_s: float | None = None
+    give_up_s: float = 30.0
+    """The run fails when nothing has succeeded for so long."""
+
+
+class Generator(JobPart):
+    """Which of several processes that make a load together."""
+
+    index: int = 0
+    count: int = 1
+
+
+class LoadJob(JobPart):
+    """One run of the load engine."""
+
+    seed: int
+    target: Target
+    workload: RowsWorkload
+    load: ClosedLoop | OpenLoop
+    stop: Stop
+    generator: Generator = Generator()
+    interval_ms: int = 1000
+
+
+class LoadReady(Message):
+    """The database answers and the statements are prepared: operations start now."""
+
+    pid: int
+    version: str
+    loop: Literal["closed", "open"]
+    slots: int
+    nodes: int
+
+
+class LoadProgress(Message):
+    """What happened since the last one."""
+
+    t_s: float
+    """The end of the interval, from the start of the run."""
+    operations: int
+    """Succeeded since the start of the run."""
+    errors: int
+    """Failed since the start of the run."""
+    ops_per_s: float
+    p50_ms: float | None
+    p99_ms: float | None
+    late_ns_p99: int | None
+    in_flight: int
+    cpu_ns: int
+    """Processor time of the engine since the start of the run."""
+    last_error: str | None
+    histograms: dict[str, str]
+    """Response times of each kind of operation: HdrHistogram V2, base64."""
+
+
+class OperationSummary(Message):
+    """One kind of operation over the whole run. Latencies are response times of successes."""
+
+    count: int
+    failed: int
+    ops_per_s: float
+    mean_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    p99_9_ms: float | None = Field(alias="p99.9_ms")
+    max_ms: float | None
+
+
+class LoadDone(Message):
+    """The whole run."""
+
+    elapsed_s: float
+    """Until the last operation ended."""
+    ops_per_s: float
+    operations: dict[str, OperationSummary]
+    response: dict[str, str]
+    """From the intended start; HdrHistogram V2, base64."""
+    service: dict[str, str]
+    """From the sending. In a closed loop the same as `response`."""
+    lateness: str | None
+    """From the intended start to the sending; None in a closed loop."""
+    unsent: int
+    """Arrivals that were due before the end and never sent."""
+    abandoned: int
+    """Operations in flight that an interrupted run did not wait for."""
+    errors: dict[str, int]
+    last_error: str | None
+    wrong_rows: int
+    missing_rows: int
+    cpu_ns: int
+    started_unix_ns: int
+    interrupted: bool
+
+
+LoadEvent = LoadReady | LoadProgress | LoadDone
+EVENTS: dict[str, type[LoadReady | LoadProgress | LoadDone]] = {
+    "ready": LoadReady,
+    "progress": LoadProgress,
+    "done": LoadDone,
+}
+
+
+class LoadRun:
+    """A running load: iterate over it for its events, the last of which is LoadDone.
+
+    Raises UserError when the engine refuses the job or cannot reach the database, or gives up
+    because nothing succeeds; EngineError when it dies. As a context manager it ends the process.
+    """
+
+    def __init__(self, job: LoadJob) -> None:
+        # A file and not a pipe: nobody has to read while the events are read.
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the run
+        self._process = subprocess.Popen(
+            [str(find_engine()), "load"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            # Ctrl-C in a terminal is for the caller, who stops this run when he wants to.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(job.model_dump_json(exclude_none=True).encode())
+
+    @property
+    def pid(self) -> int:
+        """The engine's process."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Ask the run to end; it says what it has, with `interrupted` set."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def __iter__(self) -> Iterator[LoadEvent]:
+        """Yield events as they come."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            event = self._event(line)
+            yield event
+            if isinstance(event, LoadDone):
+                return
+        raise EngineError(f"the load engine ended without a result; it said: {self._said()}")
+
+    def _event(self, line: bytes) -> LoadEvent:
+        try:
+            said: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise EngineError(f"the load engine said {line!r}: {error}") from error
+        if said.get("event") == "failed":
+            raise refusal(said.get("error"))
+        known = EVENTS.get(str(said.get("event")))
+        if known is None:
+            raise EngineError(f"the load engine said {line!r}, which this release does not know")
+        try:
+            return known.model_validate(said)
+        except ValidationError as error:
+            raise EngineError(f"the load engine is of another release: {error}") from error
+
+    def _said(self) -> str:
+        self._process.wait(END_SECONDS)
+        self._stderr.seek(0)
+        said = self._stderr.read().decode(errors="replace").strip()
+        return said or f"nothing, and its exit code was {self._process.returncode}"
+
+    def __enter__(self) -> LoadRun:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process if it still runs."""
+        try:
+            if self._process.poll() is None:
+                self._process.terminate()
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        finally:
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            self._stderr.close()
+
+
+def run_load(job: LoadJob) -> Iterator[LoadEvent]:
+    """Run a job to its end; yield its events. Closing the generator ends the load."""
+    with LoadRun(job) as run:
+        yield from run

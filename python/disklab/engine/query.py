@@ -1,0 +1,93 @@
+"""Asks a database statement by statement, through `disklab-engine query`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from disklab.engine.binary import find_engine
+from disklab.errors import DisklabError, EngineError
+
+END_SECONDS = 5.0
+POLL_SECONDS = 0.2
+
+
+class QueryError(DisklabError):
+    """The database refused a statement, or could not be reached."""
+
+
+class CqlQuery:
+    """Statements to one cluster. It connects at the first one, again whenever that failed.
+
+    Use it as a context manager: a process stands behind it.
+    """
+
+    def __init__(
+        self,
+        contact_points: Sequence[str],
+        *,
+        timeout_ms: int = 12_000,
+        consistency: str = "LOCAL_ONE",
+    ) -> None:
+        command = [str(find_engine()), "query", "--timeout-ms", str(timeout_ms)]
+        command += ["--consistency", consistency]
+        for point in contact_points:
+            command += ["--contact-point", point]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+
+    def ask(self, statement: str) -> list[dict[str, Any]]:
+        """Return the rows of a statement, one dictionary each; raises QueryError."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(statement).encode() + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+            answer: dict[str, Any] = json.loads(line)
+        except (OSError, ValueError) as error:
+            code = self._process.poll()
+            raise EngineError(f"disklab-engine query died (exit code {code}): {error}") from error
+        if "error" in answer:
+            raise QueryError(f"{statement}: {answer['error']}")
+        rows: list[dict[str, Any]] = answer["rows"]
+        return rows
+
+    def wait_ready(self, seconds: float) -> str:
+        """Wait until the database answers; return its release. Raises QueryError with the last try's words."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return str(self.ask("SELECT release_version FROM system.local")[0]["release_version"])
+            except QueryError as error:
+                if time.monotonic() > deadline:
+                    raise QueryError(f"no answer within {seconds:.0f} s: {error}") from error
+            time.sleep(POLL_SECONDS)
+
+    def __enter__(self) -> CqlQuery:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
