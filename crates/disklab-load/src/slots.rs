@@ -8,7 +8,7 @@ use disklab_units::{Duration, Instant};
 use crate::clock::Clock;
 use crate::pacing::Pacing;
 use crate::record::Record;
-use crate::workloads::Workload;
+use crate::workloads::{Failure, Workload};
 
 /// A closed-loop slot waits so long after a failure: a database that refuses at once would else get, and this
 /// process make, hundreds of thousands of failures a second.
@@ -52,28 +52,33 @@ impl<W: Workload> Shared<W> {
             let end = self.clock.now();
             self.in_flight.set(self.in_flight.get() - 1);
             self.last_end.set(end);
-            let mut record = self.record.borrow_mut();
-            if self.open_loop {
-                record.lateness.record(sent.saturating_since(intended));
+            let failed = outcome.is_err();
+            self.note(kind, outcome, [intended, sent, end]);
+            if failed && !self.open_loop {
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
             }
-            match outcome {
-                Ok(()) => {
-                    self.last_success.set(end);
-                    self.failed_since.set(0);
-                    let kind = &mut record.kinds[kind];
-                    kind.response.record(end.saturating_since(intended));
-                    if self.open_loop {
-                        kind.service.record(end.saturating_since(sent));
-                    }
+        }
+    }
+
+    fn note(&self, kind: usize, outcome: Result<(), Failure>, times: [Instant; 3]) {
+        let [intended, sent, end] = times;
+        let mut record = self.record.borrow_mut();
+        if self.open_loop {
+            record.lateness.record(sent.saturating_since(intended));
+        }
+        match outcome {
+            Ok(()) => {
+                self.last_success.set(end);
+                self.failed_since.set(0);
+                let kind = &mut record.kinds[kind];
+                kind.response.record(end.saturating_since(intended));
+                if self.open_loop {
+                    kind.service.record(end.saturating_since(sent));
                 }
-                Err(failure) => {
-                    self.failed_since.set(self.failed_since.get() + 1);
-                    record.fail(kind, failure.kind, failure.text);
-                    drop(record);
-                    if !self.open_loop {
-                        tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
-                    }
-                }
+            }
+            Err(failure) => {
+                self.failed_since.set(self.failed_since.get() + 1);
+                record.fail(kind, failure.kind, failure.text);
             }
         }
     }

@@ -1,7 +1,16 @@
-"""Talks to disklab-engine: finds it, starts emulated hosts, asks their control sockets."""
+"""Talks to disklab-engine: emulated hosts, their control sockets, load, statements."""
 
 from disklab.engine.binary import find_engine
 from disklab.engine.control import Control
+from disklab.engine.load import (
+    LoadDone,
+    LoadEvent,
+    LoadJob,
+    LoadProgress,
+    LoadReady,
+    LoadRun,
+    run_load,
+)
 from disklab.engine.messages import (
     AttachedVolume,
     CacheCounters,
@@ -17,12 +26,14 @@ from disklab.engine.messages import (
     VolumeCounters,
 )
 from disklab.engine.process import EngineProcess, start_host
+from disklab.engine.query import CqlQuery, QueryError
 from disklab.engine.ublk import remove_ublk, ublk_devices
 
 __all__ = [
     "AttachedVolume",
     "CacheCounters",
     "Control",
+    "CqlQuery",
     "EmulatorCounters",
     "EngineProcess",
     "Envelope",
@@ -30,12 +41,20 @@ __all__ = [
     "Lateness",
     "LimitCounters",
     "ListedVolume",
+    "LoadDone",
+    "LoadEvent",
+    "LoadJob",
+    "LoadProgress",
+    "LoadReady",
+    "LoadRun",
+    "QueryError",
     "Ready",
     "UblkDevice",
     "View",
     "VolumeCounters",
     "find_engine",
     "remove_ublk",
+    "run_load",
     "start_host",
     "ublk_devices",
 ]

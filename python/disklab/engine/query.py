@@ -60,11 +60,13 @@ class CqlQuery:
         return rows
 
     def wait_ready(self, seconds: float) -> str:
-        """Wait until the database answers; return its release. Raises QueryError with the last try's words."""
+        """Wait until the database answers; return its release. Raises QueryError with why not."""
         deadline = time.monotonic() + seconds
         while True:
             try:
-                return str(self.ask("SELECT release_version FROM system.local")[0]["release_version"])
+                return str(
+                    self.ask("SELECT release_version FROM system.local")[0]["release_version"]
+                )
             except QueryError as error:
                 if time.monotonic() > deadline:
                     raise QueryError(f"no answer within {seconds:.0f} s: {error}") from error
