@@ -79,6 +79,8 @@ class Request:
     """HOST:PORT of a running cluster. Then nothing is started or stopped."""
     keyspace: str = "disklab"
     table_name: str = "rows"
+    tables_beside: tuple[str, ...] = ()
+    """Names of further tables of the same shape, such as one to warm the compiler on."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Conditions:
     """The state that a database shall be in before a trial. What is False is left as it is."""
 
     empty: bool = False
-    """No rows."""
+    """No rows in the table; those beside it are left alone."""
     flushed: bool = True
     """Everything written is in data files on the data volume, and synced."""
     compacted: bool = True

@@ -1,0 +1,43 @@
+"""Addresses of this machine for the nodes of a rehearsed cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+
+from disklab.errors import MachineError
+
+# Linux answers on all of 127.0.0.0/8 without any set-up. The lower blocks are used by other tools
+# (systemd-resolved on 127.0.0.53, ccm and minikube from 127.0.0.1 on).
+FIRST_BLOCK, LAST_BLOCK = 64, 127
+
+
+def free_addresses(count: int, ports: Sequence[int]) -> list[str]:
+    """Return so many loopback addresses on which none of the ports is taken.
+
+    Several rehearsals at once start their search at different blocks. Raises MachineError when
+    every block is taken, such as by a program that listens on all addresses.
+    """
+    blocks = LAST_BLOCK - FIRST_BLOCK + 1
+    for step in range(blocks):
+        block = FIRST_BLOCK + (os.getpid() + step) % blocks
+        addresses = [f"127.{block}.0.{number}" for number in range(1, count + 1)]
+        if all(_is_free(address, port) for address in addresses for port in ports):
+            return addresses
+    shown = ", ".join(map(str, ports))
+    raise MachineError(
+        f"no loopback address has the ports {shown} free: a program listens on all addresses; "
+        "`ss -ltnp` names it"
+    )
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: what only waits in TIME_WAIT is no listener.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+        return True
