@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from disklab.cli import catalog, clean, disk, doctor, experiment, probe
+from disklab.cli import catalog, clean, disk, doctor, experiment, probe, rehearse
 from disklab.cli.output import report
 from disklab.errors import DisklabError
 
@@ -22,6 +22,7 @@ app.command("catalog")(catalog.catalog)
 app.add_typer(disk.app, name="disk")
 app.add_typer(experiment.app, name="experiment")
 app.command("probe")(probe.probe)
+app.command("rehearse")(rehearse.rehearse)
 app.command("doctor")(doctor.doctor)
 app.command("clean")(clean.clean)
 

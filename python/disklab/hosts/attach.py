@@ -30,6 +30,7 @@ from disklab.hosts.ownership import prove
 from disklab.hosts.places import (
     HostPlace,
     HostRecord,
+    Owner,
     Places,
     VolumeRecord,
     check_name,
@@ -64,6 +65,8 @@ class AttachRequest:
     calibrate: bool = True
     transport: str = "auto"
     """How requests reach the engine: as `disklab-engine emulate --transport`."""
+    owner: Owner | None = None
+    """The process that the host is to end with; None: it stays until it is detached."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ def _start(
         vm=host_request.vm,
         host_cache_bytes=host_request.host_cache_bytes,
         scale=str(host_request.scale),
+        owner=request.owner,
     )
     # Before the start: a host that runs without it could not be told from one without a VM.
     host.record_host(record)

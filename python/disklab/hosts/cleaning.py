@@ -1,7 +1,7 @@
 """Removing what a crash left: mounts, loop devices, processes, run directories. Data stay.
 
-A host that is healthy is no leftover and stays, unless everything is asked for. Every step first
-proves that its object is ours.
+A host that is healthy is no leftover and stays, unless everything is asked for, or it belongs to a
+rehearsal that is gone: then its data go with it. Every step first proves that its object is ours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -83,8 +83,9 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
         for host in places.hosts():
             if scope.host not in (None, host.name):
                 continue
+            orphan = host.is_orphan()
             well = _healthy(host)
-            if well and not scope.everything:
+            if well and not orphan and not scope.everything:
                 removed += _half_made(host, dry_run=scope.dry_run)
                 if _is_empty(host) and not scope.dry_run:
                     # What a killed attach started and never used.
@@ -95,6 +96,9 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
                 removed += _database(places, host.name, dry_run=scope.dry_run)
                 remove = _plan if scope.dry_run else partial(_remove_host, healthy=well)
                 removed += remove(host, places)
+                if orphan and not scope.data:
+                    # What a rehearsal filled is of no use to anybody, and may be large.
+                    removed += _data(places, replace(scope, host=host.name), healthy)
         hosts = {host.name for host in places.hosts()} | set(healthy)
         for node in places.databases():
             # The host of a database is made before it and removed after it.

@@ -60,6 +60,27 @@ class VolumeRecord(BaseModel):
     backing_file: str | None = None
 
 
+class Owner(BaseModel):
+    """A process that a host is to end with: a rehearsal, whose crash leaves an orphan."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    pid: int
+    start_time: int
+    """Field 22 of /proc/PID/stat: a number that is used again has another one."""
+
+    @classmethod
+    def this(cls) -> Owner:
+        """Return the calling process."""
+        start_time = _start_time(os.getpid())
+        assert start_time is not None  # whoever asks is there
+        return cls(pid=os.getpid(), start_time=start_time)
+
+    def lives(self) -> bool:
+        """Return whether the process still runs."""
+        return _start_time(self.pid) == self.start_time
+
+
 class HostRecord(BaseModel):
     """How a host was asked for; `host.json`."""
 
@@ -68,6 +89,8 @@ class HostRecord(BaseModel):
     vm: str | None = None
     host_cache_bytes: int | None = None
     scale: str = "1"
+    owner: Owner | None = None
+    """Whose host it is; None: the user's own, who ends it himself."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +102,11 @@ class HostPlace:
     """`<run>/hosts/<name>`."""
     data: Path
     """`<data>/<name>`."""
+
+    def is_orphan(self) -> bool:
+        """Return whether the host was to end with a process that is gone."""
+        record = self.host_record()
+        return record is not None and record.owner is not None and not record.owner.lives()
 
     @property
     def pid(self) -> Path:
@@ -251,3 +279,13 @@ def _write(path: Path, record: BaseModel) -> None:
     next_path = path.with_name(path.name + ".new")
     next_path.write_text(json.dumps(record.model_dump()) + "\n", encoding="utf-8")
     next_path.replace(path)
+
+
+def _start_time(pid: int) -> int | None:
+    """Return when a process started, in the kernel's ticks; None: it is gone, or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])

@@ -82,7 +82,8 @@ class Cassandra:
                     node.launch(self._command(node))
                 for node in nodes:
                     node.wait_until_ready()
-            self.nodes[0].cql.run(*statements(self.request))
+            for statement in statements(self.request):
+                self.nodes[0].cql.run(statement)
         except BaseException:
             self._kill()
             raise

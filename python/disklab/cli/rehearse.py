@@ -1,0 +1,127 @@
+"""The options of `disklab rehearse`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from disklab.cli.output import notes
+from disklab.errors import Problem, UserError
+
+Experiment = Annotated[
+    Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
+]
+
+
+def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    experiment: Experiment = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(help="Of data, caches and credits, such as 1/100.", metavar="SCALE"),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="How many of the cluster's nodes run here.", metavar="N")
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option(help="How often each trial runs; 3 by default.", metavar="N")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these levels of a factor; again for more.", metavar="FACTOR=LEVEL"),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of order, keys and content; 1 by default.", metavar="N")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
+    ] = False,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where runs are kept: disklab-runs/.", metavar="DIR")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
+) -> None:
+    """Run a real database on emulated disks, trial by trial."""
+    # Loaded here because it brings NumPy and polars: no other command is to wait for them.
+    from disklab.cli.rehearsing import run_it  # noqa: PLC0415
+    from disklab.procedures import preparation  # noqa: PLC0415
+
+    console = notes()
+
+    def say(what: str) -> None:
+        console.print(what, style="dim", markup=False)
+
+    # `kill` ends it as Ctrl-C does: what was made is taken away.
+    signal.signal(signal.SIGTERM, _interrupt)
+    folder = out or Path("disklab-runs")
+    given = {
+        "EXPERIMENT": experiment,
+        "--scale": scale,
+        "--nodes": nodes,
+        "--repeat": repeat,
+        "--only": only,
+        "--seed": seed,
+        "--quick": quick or None,
+    }
+    if resume is not None:
+        _refuse_with_resume({name: value for name, value in given.items() if value is not None})
+        prepared = preparation.resume(resume, folder, say)
+    elif experiment is None:
+        way_out = "name a file, such as experiments/cassandra-local-or-attached.yaml"
+        raise UserError(Problem("EXPERIMENT", "(nothing)", "there is nothing to rehearse", way_out))
+    else:
+        repeats = repeat if repeat is not None else 1 if quick else preparation.DEFAULT_REPEATS
+        options = preparation.Options(
+            scale=None if scale is None else _scale(scale),
+            nodes=nodes,
+            repeats=repeats,
+            seed=1 if seed is None else seed,
+            quick=quick,
+            only=_levels(only or []),
+        )
+        prepared = preparation.prepare(experiment, options, folder, say)
+    sys.exit(run_it(prepared, console, as_json=json))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _refuse_with_resume(given: dict[str, object]) -> None:
+    problems = [
+        Problem(name, str(value), "a resumed run goes on as it began", "leave it out")
+        for name, value in given.items()
+    ]
+    if problems:
+        raise UserError(*problems)
+
+
+def _scale(text: str) -> Fraction:
+    try:
+        scale = Fraction(text.replace(" ", ""))
+    except (ValueError, ZeroDivisionError):
+        scale = Fraction(0)
+    if not 0 < scale <= 1:
+        rule = "a scale shrinks: a fraction above 0 and at most 1"
+        raise UserError(Problem("--scale", text, rule, "write for example 1/100"))
+    return scale
+
+
+def _levels(texts: list[str]) -> dict[str, list[str]]:
+    """Read `factor=level`; several levels of one factor add up."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        factor, sign, level = text.partition("=")
+        if not sign:
+            way_out = "write for example --only workload=read"
+            raise UserError(Problem("--only", text, "is FACTOR=LEVEL", way_out))
+        found.setdefault(factor.strip(), []).append(level.strip())
+    return found

@@ -1,0 +1,187 @@
+"""Shows a run: one line a finished trial, and on a terminal a live line for what goes on."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from disklab.events import (
+    Event,
+    Factors,
+    PhaseStarted,
+    PlannedTrial,
+    Progress,
+    RunFinished,
+    RunStarted,
+    TrialFinished,
+    TrialStarted,
+    Warned,
+)
+
+# The guess of the plan gives way to what trials took, the more of them there are.
+WEIGHT_OF_PLAN = 2.0
+REFRESH_PER_S = 4
+
+
+class RunView:
+    """A subscriber to the events of a run. Writes to one console, standard error."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.interrupted = False
+        self._left: list[PlannedTrial] = []
+        self._planned_done_s = 0.0
+        self._done_s = 0.0
+        self._begun = time.monotonic()
+        self._trial = ""
+        self._phase = ""
+        self._load = ""
+        self._live: Live | None = None
+
+    def __enter__(self) -> RunView:
+        """Start the live line when there is a terminal."""
+        if self.console.is_terminal:
+            self._live = Live(
+                self._line(), console=self.console, refresh_per_second=REFRESH_PER_S, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the live line."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case RunStarted():
+                self._left = list(event.planned)
+                self._say(plan_text(event), style="bold")
+            case TrialStarted():
+                self._begun = time.monotonic()
+                name = name_of(event.factors, event.repeat)
+                self._trial = f"trial {event.position} of {event.of}: {name}"
+                self._plain(f"{self._trial} (about {clock(self._expected_left())} left)")
+            case PhaseStarted():
+                self._phase, self._load = event.phase, event.detail
+                self._plain(f"  {event.phase}" + (f": {event.detail}" if event.detail else ""))
+            case Progress():
+                self._load = load_text(event)
+            case Warned():
+                self._say(Text.assemble(("  warning: ", "yellow"), event.text))
+            case TrialFinished():
+                self._finish(event)
+            case RunFinished():
+                self.interrupted = event.interrupted
+                self._say(ending_text(event))
+        if self._live is not None:
+            self._live.update(self._line())
+
+    def _finish(self, event: TrialFinished) -> None:
+        key = (event.trial, event.repeat)
+        planned = next((one for one in self._left if (one.trial, one.repeat) == key), None)
+        if planned is not None:
+            self._left.remove(planned)
+            self._planned_done_s += planned.expected_s
+            self._done_s += time.monotonic() - self._begun
+        self._say(result_text(event))
+
+    def _expected_left(self) -> float:
+        """Return the time left: the plan's guess, corrected by what was done so far."""
+        planned = sum(one.expected_s for one in self._left)
+        weight = WEIGHT_OF_PLAN * (planned / len(self._left) if self._left else 1.0)
+        return planned * (self._done_s + weight) / (self._planned_done_s + weight)
+
+    def _line(self) -> Text:
+        in_trial = time.monotonic() - self._begun
+        left = max(self._expected_left() - in_trial, 0.0)
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(self._trial, style="bold")
+        line.append(f"  {self._phase}", style="cyan")
+        line.append(f"  {self._load}  ")
+        line.append(f"{clock(left)} left", style="dim")
+        return line
+
+    def _say(self, text: str | Text, style: str | None = None) -> None:
+        self.console.print(text, style=style, markup=False, highlight=False)
+
+    def _plain(self, text: str) -> None:
+        """Print what the live line shows on a terminal."""
+        if self._live is None:
+            self._say(text)
+
+
+def plan_text(event: RunStarted) -> str:
+    """Return what is going to happen."""
+    expected = clock(sum(one.expected_s for one in event.planned))
+    parts = [f"{len(event.planned)} trials to run, about {expected}"]
+    if event.finished:
+        parts.append(f"{event.finished} have a result")
+    if event.refused:
+        parts.append(f"{event.refused} cannot be, and say why")
+    return f"{event.title}\n{'; '.join(parts)}\nrun {event.run_id} in {event.folder}"
+
+
+def name_of(factors: Factors, repeat: int) -> str:
+    """Return a trial's levels in a few words."""
+    levels = ", ".join(f"{name.rpartition('.')[2]} {level}" for name, level in factors.items())
+    return f"{levels}; repeat {repeat + 1}"
+
+
+def load_text(event: Progress) -> str:
+    """Return how a load goes."""
+    done = f"{event.done}" + (f" of {event.of}" if event.of else "")
+    p99 = "" if event.p99_ms is None else f", p99 {event.p99_ms:.1f} ms"
+    errors = f", {event.errors} errors" if event.errors else ""
+    return f"{done}, {event.ops_per_s:,.0f} ops/s{p99}{errors}"
+
+
+def result_text(event: TrialFinished) -> Text:
+    """Return a finished trial on one line."""
+    result = event.result
+    style = {"ok": "green", "invalid": "yellow"}.get(event.status, "red")
+    line = Text.assemble((f"{event.status:8}", style), name_of(result["factors"], event.repeat))
+    latency = result.get("latency_ms") or {}
+    if result.get("ops_per_s") is not None and latency:
+        line.append(
+            f": {result['ops_per_s']:,.0f} ops/s, p50 {latency['p50']:.2f} ms, "
+            f"p99 {latency['p99']:.1f} ms"
+        )
+    reason = result.get("reason")
+    if reason:
+        line.append(f": {reason['rule']}")
+    for why in result.get("invalid_reasons") or []:
+        line.append(f"\n         {why}", style="yellow")
+    return line
+
+
+def ending_text(event: RunFinished) -> str:
+    """Return how the run ended, and what to do next."""
+    where = f"run {event.run_id} in {event.folder}"
+    if event.interrupted:
+        return (
+            f"stopped; {event.finished} results are stored, {event.left} trials are left\n"
+            f"go on with: disklab rehearse --resume {event.folder}"
+        )
+    return f"done: {event.finished} results, {where}"
+
+
+def clock(seconds: float) -> str:
+    """Return a time left in a form that people read at a glance."""
+    whole = max(int(seconds + 0.5), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"

@@ -1,0 +1,210 @@
+"""One node of a rehearsed cluster: an emulated host with all its volumes, mounted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from disklab.catalog import Caching, Catalog, VolumeRequest
+from disklab.engine import EngineProcess, View
+from disklab.errors import DisklabError
+from disklab.hosts import running
+from disklab.hosts.attach import Attached, AttachRequest, attach
+from disklab.hosts.cleaning import Scope, clean
+from disklab.hosts.extents import Range, ranges_of
+from disklab.hosts.filesystem import Filesystem, set_read_ahead
+from disklab.hosts.places import HostPlace, Owner, Places
+from disklab.hosts.running import Target, our_device
+
+Progress = Callable[[str], None]
+
+# What ends after a database was stopped: its last files are closed by the kernel.
+BUSY_SECONDS = 10.0
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class VolumeWish:
+    """A volume of a node, scaled."""
+
+    disks: str
+    caching: Caching
+    chunk_bytes: int | None
+    size_bytes: int
+    filesystem: Filesystem
+    read_ahead_bytes: int | None
+    latency: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeWish:
+    """A node of a cluster, scaled."""
+
+    name: str
+    """Of the emulated host; unique on this machine."""
+    vm: str
+    scale: Fraction
+    volumes: Mapping[str, VolumeWish]
+    """Devices by name, each mounted."""
+
+
+class EmulatedNode:
+    """A running emulated host. `remove` takes away everything that `build` made, data included."""
+
+    def __init__(self, place: HostPlace, places: Places) -> None:
+        self._place = place
+        self._places = places
+        self.attached: dict[str, Attached] = {}
+        self.default_read_ahead_kib: dict[str, int] = {}
+        """What the kernel chose for each device."""
+
+    @classmethod
+    def build(
+        cls, catalog: Catalog, wish: NodeWish, places: Places, progress: Progress
+    ) -> EmulatedNode:
+        """Start the host and attach, format and mount its volumes.
+
+        Raises UserError for what cannot be, MachineError or EngineError when a step fails; then
+        nothing is left.
+        """
+        node = cls(places.host(wish.name), places)
+        mounts = places.run / "mounts"
+        mounts.mkdir(parents=True, exist_ok=True, mode=0o755)
+        try:
+            for name, volume in wish.volumes.items():
+                request = AttachRequest(
+                    volume=VolumeRequest(
+                        disks=volume.disks,
+                        name=name,
+                        caching=volume.caching,
+                        chunk_bytes=volume.chunk_bytes,
+                        size_bytes=volume.size_bytes,
+                        latency=volume.latency,
+                    ),
+                    host=wish.name,
+                    vm=wish.vm,
+                    scale=wish.scale,
+                    filesystem=volume.filesystem,
+                    mount_point=mounts / f"{wish.name}-{name}",
+                    owner=Owner.this(),
+                )
+                made = attach(catalog, request, places, progress)
+                node.attached[name] = made
+                node.default_read_ahead_kib[name] = made.read_ahead_kib
+                node.set_read_ahead(name, volume.read_ahead_bytes)
+        except BaseException:
+            with suppress(DisklabError):
+                node.remove()
+            raise
+        return node
+
+    @property
+    def name(self) -> str:
+        """The emulated host's name."""
+        return self._place.name
+
+    @property
+    def place(self) -> HostPlace:
+        """The run and data directories of the host."""
+        return self._place
+
+    @property
+    def pid(self) -> int:
+        """The process of the host."""
+        process = EngineProcess.recorded(self._place.pid)
+        assert process is not None, "a running host has written its number"
+        return process.pid
+
+    @property
+    def volumes(self) -> dict[str, Path]:
+        """Mounted directories by device."""
+        return {name: Path(str(one.mount_point)) for name, one in self.attached.items()}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What attaching warned about."""
+        return [text for one in self.attached.values() for text in one.warnings]
+
+    def target(self, volume: str) -> Target:
+        """Return what the functions of `running` call a volume."""
+        return Target(self._place, volume)
+
+    def show(self, volume: str) -> View:
+        """Return counters, profile and faults of a volume."""
+        return running.show(self.target(volume))
+
+    def set_caching(self, volume: str, caching: Caching) -> None:
+        """Change the host caching of a volume; the new cache is empty."""
+        running.change(self.target(volume), {"caching": caching}, None)
+        self.attached[volume] = replace(self.attached[volume], caching=caching)
+
+    def set_read_ahead(self, volume: str, bytes_: int | None) -> None:
+        """Set the read-ahead of a device; None: what the kernel chose."""
+        kib = self.default_read_ahead_kib[volume] if bytes_ is None else bytes_ >> 10
+        set_read_ahead(our_device(self.target(volume)), kib)
+
+    def fill_credits(self, volume: str) -> None:
+        """Fill the burst credits of a volume, as after hours of rest."""
+        profile = self.show(volume).profile
+        change = {}
+        for limit in profile.disks[0].limits:
+            if limit.burst is not None:
+                key = "credit_ios" if limit.unit == "ios" else "credit_bytes"
+                change[key] = limit.burst.credits
+        if change:
+            running.change(self.target(volume), change, None)
+
+    def drop_host_cache(self, volume: str) -> None:
+        """Empty the volume's part of the host cache."""
+        running.drop_cache(self.target(volume))
+
+    def warm_host_cache(self, volume: str) -> int:
+        """Fill the host cache with what the files of a volume hold; return how many bytes it has.
+
+        The youngest file comes last: where not everything fits, it stays.
+        """
+        files = sorted(
+            (path for path in self.volumes[volume].rglob("*") if path.is_file()),
+            key=lambda path: path.stat().st_mtime_ns,
+        )
+        return running.warm_cache(self.target(volume), merged(ranges_of(files))).cached_bytes
+
+    def used_bytes(self, volume: str) -> int:
+        """Return how much of a volume's file system is used."""
+        facts = os.statvfs(self.volumes[volume])
+        return (facts.f_blocks - facts.f_bfree) * facts.f_frsize
+
+    def remove(self) -> None:
+        """Unmount and detach everything, end the host, delete its data.
+
+        Raises what stood in the way; `disklab clean` finds the rest.
+        """
+        deadline = time.monotonic() + BUSY_SECONDS
+        for name in reversed(self._place.volume_records()):
+            while True:
+                try:
+                    running.detach(self.target(name), self._places, delete_data=True)
+                    break
+                except DisklabError:
+                    if time.monotonic() > deadline:
+                        # Dead, or held by somebody who does not end: the way of `clean --all`.
+                        scope = Scope(everything=True, host=self.name, data=True)
+                        clean(self._places, scope)
+                        return
+                    time.sleep(POLL_SECONDS)
+
+
+def merged(ranges: list[Range]) -> list[Range]:
+    """Return the ranges with those joined that follow each other without a gap."""
+    found: list[Range] = []
+    for offset, length in ranges:
+        if found and found[-1][0] + found[-1][1] == offset:
+            found[-1] = (found[-1][0], found[-1][1] + length)
+        else:
+            found.append((offset, length))
+    return found

@@ -1,0 +1,185 @@
+"""Making a bed: hosts with their volumes, memory groups, a database that answers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from disklab.catalog import Catalog, find_vm
+from disklab.catalog.facts import GIB
+from disklab.catalog.resolve import Places as Words
+from disklab.databases import NodePlace, Request, Sizes, provision
+from disklab.errors import Problem, UserError
+from disklab.hosts.addresses import free_addresses
+from disklab.hosts.control_group import ControlGroup, GroupRoot
+from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
+from disklab.hosts.places import Places
+from disklab.procedures.bed import Bed, empty_cache
+from disklab.procedures.conditions import BedState
+from disklab.spec import Trial, TrialSpec
+
+# Cassandra's: CQL, between nodes, and the agent that answers for JMX.
+PORTS = (9042, 7000, 8778)
+WARM_UP_TABLE = "warm_up"
+# Bound of a group until the database has said what it needs.
+UNLIMITED_BYTES = 1 << 62
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where beds are made, and what they are made with."""
+
+    catalog: Catalog
+    places: Places
+    log_folder: Path
+    """Inside the run's folder: what stays of a database."""
+    seed: int
+
+
+def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed:
+    """Return a bed whose database answers and holds nothing yet.
+
+    `prefix` begins the names of its hosts; no other host of this machine has such names.
+
+    Raises UserError, MachineError or EngineError; then nothing is left.
+    """
+    spec = trial.here
+    assert spec.cluster is not None, "a cluster experiment"
+    with ExitStack() as undo:
+        groups = [_group(f"{prefix}-n{number + 1}", undo) for number in range(spec.cluster.nodes)]
+        nodes = []
+        for number in range(spec.cluster.nodes):
+            wish = node_wish(trial, f"{prefix}-n{number + 1}")
+            say(f"host {number + 1} of {spec.cluster.nodes}: {volumes_in_words(wish)}")
+            node = EmulatedNode.build(site.catalog, wish, site.places, say)
+            undo.callback(node.remove)
+            nodes.append(node)
+        addresses = free_addresses(len(nodes), PORTS)
+        request = request_of(trial, site.catalog)
+        database = provision(
+            request,
+            [
+                NodePlace(
+                    name=f"n{number}",
+                    address=address,
+                    volumes=node_folders(spec, node),
+                    run_dir=site.places.database(node.name),
+                    log_dir=site.log_folder,
+                    group=group,
+                )
+                for number, (node, address, group) in enumerate(
+                    zip(nodes, addresses, groups, strict=True), 1
+                )
+            ],
+            say,
+        )
+        undo.callback(database.stop)
+        say("starting the database")
+        database.start()
+        return Bed(
+            name=bed,
+            nodes=nodes,
+            database=database,
+            warm_up_table=WARM_UP_TABLE,
+            seed=site.seed,
+            groups=groups,
+            data_device=spec.cluster.device_of("data"),
+            state=first_state(spec),
+            log_folder=site.log_folder,
+            undo=undo.pop_all(),
+        )
+
+
+def node_wish(trial: Trial, name: str) -> NodeWish:
+    """Return the host of a node: the trial's VM and devices, scaled."""
+    cluster = trial.spec.cluster
+    assert cluster is not None, "a cluster experiment"
+    return NodeWish(
+        name=name,
+        vm=cluster.vm,
+        scale=Fraction(trial.share.scale),
+        volumes={
+            device: VolumeWish(
+                disks=volume.disks,
+                caching=volume.caching,
+                chunk_bytes=volume.chunk_bytes,
+                size_bytes=int(trial.share.volume_bytes[device].here),
+                filesystem=volume.filesystem,
+                read_ahead_bytes=volume.read_ahead_bytes,
+                latency=volume.latency,
+            )
+            for device, volume in cluster.volumes.items()
+            if cluster.device_of(device) == device
+        },
+    )
+
+
+def volumes_in_words(wish: NodeWish) -> str:
+    """Return the devices of a node on one line."""
+    shown = [f"{name} on {volume.disks}" for name, volume in wish.volumes.items()]
+    return f"{wish.vm} with {', '.join(shown)}"
+
+
+def node_folders(spec: TrialSpec, node: EmulatedNode) -> dict[str, Path]:
+    """Return where each volume of the database is mounted.
+
+    A volume without a device of its own is left out: the database then puts it beside the data.
+    """
+    assert spec.cluster is not None
+    folders = {"data": node.volumes[spec.cluster.device_of("data")]}
+    for name in spec.cluster.volumes:
+        folder = node.volumes[spec.cluster.device_of(name)]
+        if folder != folders["data"]:
+            folders[name] = folder
+    return folders
+
+
+def request_of(trial: Trial, catalog: Catalog) -> Request:
+    """Return the database that a trial asks for."""
+    spec = trial.here
+    assert spec.cluster is not None
+    assert spec.database is not None
+    assert spec.dataset is not None
+    vm = find_vm(catalog, spec.cluster.vm, Words())
+    assert vm is not None, "a cluster has a VM"
+    if vm.facts.mem_gib is None:
+        rule = "the catalogue does not know its memory, which the page cache is scaled from"
+        raise UserError(Problem("cluster.vm", vm.name, rule, "choose another VM size"))
+    return Request(
+        engine=spec.database.engine,
+        sizes=Sizes(
+            memory_bytes=int(vm.facts.mem_gib * GIB),
+            scale=Fraction(trial.share.scale),
+            nodes=spec.cluster.nodes,
+        ),
+        replication_factor=spec.database.replication_factor,
+        settings=spec.database.settings,
+        table=spec.database.table.model_dump(),
+        columns=spec.dataset.columns,
+        tables_beside=(WARM_UP_TABLE,),
+    )
+
+
+def first_state(spec: TrialSpec) -> BedState:
+    """Return the state of a bed that was just built for a trial."""
+    assert spec.cluster is not None
+    volume = spec.cluster.volumes[spec.cluster.device_of("data")]
+    return BedState(
+        data="empty",
+        settled=True,
+        caching=volume.caching,
+        read_ahead_bytes=volume.read_ahead_bytes,
+        host_cache=empty_cache(volume.caching),
+    )
+
+
+def _group(name: str, undo: ExitStack) -> ControlGroup | None:
+    """Make a memory group; None: none can be had, and the page cache is the machine's."""
+    root = GroupRoot.of_machine()
+    if root is None:
+        return None
+    group = ControlGroup.make(name, UNLIMITED_BYTES, root)
+    undo.callback(group.remove)
+    return group

@@ -1,0 +1,104 @@
+"""From what a bed is to what a trial wants it to be: the steps between, decided without doing any.
+
+The page cache is the database's own (its memory group); the host cache is the emulated host's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from disklab.spec import TrialSpec
+
+Step = Literal[
+    "empty",
+    "fill",
+    "settle",
+    "set caching",
+    "set read-ahead",
+    "drop host cache",
+    "warm host cache",
+    "drop page cache",
+    "run the load",
+]
+"""In the order in which they are taken."""
+
+PHASES: dict[Step, str] = {
+    "empty": "fill",
+    "fill": "fill",
+    "settle": "settle",
+    "set caching": "condition",
+    "set read-ahead": "condition",
+    "drop host cache": "condition",
+    "warm host cache": "condition",
+    "drop page cache": "condition",
+    "run the load": "condition",
+}
+"""The phase of a trial that a step belongs to."""
+
+HostCache = Literal["none", "empty", "written", "used"]
+"""What the host cache of the data volume holds. `none`: the volume does not use it; `used`: what
+reads and writes since have left there."""
+
+
+@dataclass(frozen=True)
+class BedState:
+    """What is known of a bed before a trial."""
+
+    data: Literal["nothing", "empty", "filled", "changed"] = "nothing"
+    """`changed`: written to since the fill."""
+    settled: bool = False
+    """Flushed, and no compaction pending."""
+    caching: str = "None"
+    read_ahead_bytes: int | None = None
+    """None: the kernel's own."""
+    host_cache: HostCache = "none"
+
+
+def steps(state: BedState, spec: TrialSpec) -> list[Step]:
+    """Return what is to be done so that a trial, or a cold pass of it, can begin."""
+    before = spec.before
+    assert spec.cluster is not None
+    volume = spec.cluster.volumes["data"]
+    found: list[Step] = []
+    if state.caching != volume.caching:
+        # Before the fill: what is written then goes through the cache as it would in the cloud.
+        found.append("set caching")
+        state = replace(
+            state,
+            caching=volume.caching,
+            host_cache="none" if volume.caching == "None" else "empty",
+        )
+    if state.read_ahead_bytes != volume.read_ahead_bytes:
+        found.append("set read-ahead")
+    refilled = False
+    if before.dataset == "empty":
+        if state.data != "empty":
+            found.append("empty")
+    elif state.data != "filled":
+        found += ["fill"] if state.data in ("nothing", "empty") else ["empty", "fill"]
+        refilled = True
+    if refilled or "empty" in found or (before.compactions == "finished" and not state.settled):
+        found.append("settle")
+    if refilled and state.host_cache != "none":
+        state = replace(state, host_cache="written")
+    found += _host_cache(state, before.host_cache)
+    if before.page_cache == "cold":
+        found.append("drop page cache")
+    elif before.page_cache == "warm":
+        found.append("run the load")
+    return found
+
+
+def _host_cache(state: BedState, wanted: str) -> list[Step]:
+    """Return how the host cache gets into its condition.
+
+    `written` and `warm` are the same set of blocks, all that the data files have, as far as it
+    fits: whatever the fill wrote and whatever a read of everything would leave. It is brought about
+    by the emulator, without waiting for the disks, unless a fill has just done it.
+    """
+    if state.host_cache == "none" or wanted == "as-left":
+        return []
+    if wanted == "empty":
+        return [] if state.host_cache == "empty" else ["drop host cache"]
+    return [] if state.host_cache == "written" else ["drop host cache", "warm host cache"]

@@ -1,0 +1,245 @@
+"""From a measurement to a result: the figures, the judgement, and the reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from disklab.catalog import Catalog
+from disklab.errors import DisklabError, UserError
+from disklab.procedures import jobs, pricing
+from disklab.procedures.record import MEASURED, Notes
+from disklab.procedures.series import Series
+from disklab.procedures.steady import steady_state
+from disklab.procedures.turn import Turn
+from disklab.results import Bottleneck, LimitWait, Operation, Reason, Share, TrialResult
+from disklab.results import Telemetry as TelemetryRecord
+from disklab.spec import Share as SpecShare
+from disklab.spec import Trial
+from disklab.telemetry import Judgement, judge
+
+# With more failures the rate of what succeeded is no rate of the database.
+MOST_ERRORS_RATIO = 0.01
+# A limit that keeps fewer I/Os waiting on average (Little's law) holds nobody up: a twentieth of
+# the threads is a difference that verdicts are made of.
+LEAST_WAITING_RATIO = 0.05
+# The machine's CPU is the limit when this much of it is in use: see the telemetry's judgement.
+FULL_MACHINE_RATIO = 0.95
+# Bound of what a result keeps of a log.
+EXCERPT_CHARACTERS = 4_000
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all results of a run have in common."""
+
+    title: str
+    run_id: str
+    catalog: Catalog
+
+
+def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: str) -> TrialResult:
+    """Return the result of a turn that was measured to its end."""
+    account = notes.account
+    views = {volume: pair for (_, volume), pair in account.views.items()}
+    judged = judge(notes.sampler, MEASURED, views) if notes.sampler is not None else Judgement()
+    waits = account.waits(series.elapsed_s)
+    for text in [*judged.warnings, *_condition_warnings(turn, series, waits)]:
+        notes.warn(text)
+    invalid = [*judged.invalid, *_load_reasons(series)]
+    response = series.response()
+    late = series.lateness()
+    result = base(frame, turn.trial, turn.repeat).model_copy(
+        update={
+            "status": "invalid" if invalid else "ok",
+            "valid": not invalid,
+            "warnings": list(notes.warnings),
+            "invalid_reasons": invalid,
+            "ops_per_s": series.ops_per_s,
+            "loop": loop_of(turn, notes),
+            "latency_ms": response.summary_ms(),
+            "per_operation": _per_operation(series),
+            "bottleneck": bottleneck(turn, waits, series, judged),
+            "host_cache_hit_ratio": account.hit_ratio(),
+            "telemetry": TelemetryRecord(
+                limits=waits,
+                late_ratio=account.late_ratio(),
+                client_late_p99_ms=late.percentile(99) / 1e6 if late else None,
+                cpu_ratio=judged.cpu_ratio,
+                pending_compactions_max=_most(notes, "database", "pending_compactions"),
+                dropped_messages=_sum(notes, "database", "dropped_messages"),
+            ),
+            "errors": errors_of(series),
+            "started": started,
+            "duration_s": series.elapsed_s,
+            "phases": list(notes.phases),
+        }
+    )
+    extra = {"passes": series.passes, "disk_read_bytes": account.read_bytes}
+    extra |= {"disk_read_ios": account.read_ios, "disk_write_bytes": account.write_bytes}
+    if notes.steps:
+        extra["steps"] = notes.steps  # type: ignore[assignment]
+    return result.model_copy(update=extra)
+
+
+def failed(
+    frame: Frame, turn: Turn, notes: Notes | None, error: DisklabError, started: str
+) -> TrialResult:
+    """Return the result of a turn that could not be brought to its end."""
+    first, _, excerpt = str(error).partition("\n")
+    reason = Reason(rule=first, way_out="")
+    if isinstance(error, UserError):
+        problem = error.problems[0]
+        reason = Reason(
+            place=problem.place, value=problem.value, rule=problem.rule, way_out=problem.way_out
+        )
+        excerpt = "\n".join(str(other) for other in error.problems[1:])
+    return base(frame, turn.trial, turn.repeat).model_copy(
+        update={
+            "status": "failed",
+            "valid": False,
+            "reason": reason,
+            "log_excerpt": excerpt[-EXCERPT_CHARACTERS:],
+            "warnings": list(notes.warnings) if notes else [],
+            "started": started,
+            "phases": list(notes.phases) if notes else [],
+        }
+    )
+
+
+def refused(frame: Frame, trial: Trial) -> TrialResult:
+    """Return the result of a trial that cannot be."""
+    why = trial.refused
+    assert why is not None, "only refused trials have a reason"
+    return base(frame, trial, 0).model_copy(
+        update={
+            "status": "refused",
+            "valid": False,
+            "reason": Reason(place=why.place, value=why.value, rule=why.rule, way_out=why.way_out),
+        }
+    )
+
+
+def base(frame: Frame, trial: Trial, repeat: int) -> TrialResult:
+    """Return what every result has."""
+    return TrialResult(
+        run=frame.run_id,
+        experiment=frame.title,
+        mode="rehearse",
+        trial=trial.index,
+        repeat=repeat,
+        factors=dict(trial.factors),
+        nodes=int(trial.share.nodes.here),
+        price_usd_per_month=pricing.cluster_price(frame.catalog, trial.spec),
+        share=share_record(trial.share),
+    )
+
+
+def share_record(share: SpecShare) -> Share:
+    """Return the share in the shape of the results."""
+    return Share.model_validate(share.model_dump(mode="json"))
+
+
+def loop_of(turn: Turn, notes: Notes) -> dict[str, Any]:
+    """Return whether the loop was closed or open, and how much was offered."""
+    load = turn.spec.workload.load
+    if notes.threads is not None:
+        return {"kind": "closed", "threads": notes.threads, "procedure": "variable"}
+    if load is not None and load.rate_per_s is not None:
+        return {"kind": "open", "rate_per_s": load.rate_per_s, "arrivals": load.arrivals}
+    return {"kind": "closed", "threads": load.threads if load else None}
+
+
+def errors_of(series: Series) -> dict[str, int]:
+    """Return the failed operations by kind, and the rows that were not what was written."""
+    found = {kind: count for kind, count in series.errors.items() if count}
+    if series.wrong_rows:
+        found["wrong_rows"] = series.wrong_rows
+    if series.unsent:
+        found["unsent"] = series.unsent
+    return found
+
+
+def bottleneck(
+    turn: Turn, waits: list[LimitWait], series: Series, judged: Judgement
+) -> Bottleneck | None:
+    """Return what bound: the limit that kept the most I/Os waiting, or the machine's CPU."""
+    threads = turn.spec.workload.load.threads if turn.spec.workload.load else None
+    first = waits[0] if waits else None
+    if first is not None and _waiting(first, series) > LEAST_WAITING_RATIO * (threads or 1):
+        return Bottleneck(
+            resource=f"{first.volume} {first.limit}".strip(), utilisation=first.utilisation
+        )
+    used = sum(judged.cpu_ratio.values())
+    if used >= FULL_MACHINE_RATIO:
+        return Bottleneck(resource="this machine's CPU", utilisation=min(used, 1.0))
+    return None
+
+
+def _waiting(wait: LimitWait, series: Series) -> float:
+    """Return how many I/Os waited for a limit on average."""
+    return wait.delayed_ms / 1e3 / series.elapsed_s if series.elapsed_s else 0.0
+
+
+def _condition_warnings(turn: Turn, series: Series, waits: list[LimitWait]) -> list[str]:
+    """Return what a reader must know about the condition of the measurement."""
+    found = []
+    if series.again and not series.is_enough():
+        found.append(
+            f"short: {series.operations} operations in {series.elapsed_s:.1f} s of load, where "
+            f"{turn.effort.least_operations} in {turn.effort.least_load_s:g} s were wanted"
+        )
+    if not jobs.uses_up(turn.spec) and not steady_state(series.rates).found:
+        found.append(
+            f"no steady state was found in {series.elapsed_s:.0f} s: rates still drift by more "
+            "than a tenth"
+        )
+    for wait in waits:
+        start, left, capacity = wait.credits_start, wait.credits_left, wait.credits_capacity
+        if start is None or left is None or not capacity:
+            continue
+        if left < start and left > 0:
+            found.append(
+                f"{wait.volume} {wait.limit}: burst credits went from {start / capacity:.0%} to "
+                f"{left / capacity:.0%}; the run was shorter than they last"
+            )
+    return found
+
+
+def _load_reasons(series: Series) -> list[str]:
+    """Return why the load's figures must not be used."""
+    found = []
+    if series.wrong_rows:
+        found.append(f"{series.wrong_rows} rows read were not what was written")
+    failures = sum(series.errors.values())
+    total = series.operations + failures
+    if total and failures / total > MOST_ERRORS_RATIO:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in series.errors.items())
+        found.append(f"{failures / total:.1%} of the operations failed: {kinds}")
+    if not series.operations:
+        found.append("no operation succeeded")
+    return found
+
+
+def _per_operation(series: Series) -> dict[str, Operation]:
+    found = {}
+    for name, count in series.counts.items():
+        service = series.service(name)
+        found[name] = Operation(
+            operations=count,
+            ops_per_s=count / series.elapsed_s if series.elapsed_s else None,
+            latency_ms=series.response(name).summary_ms(),
+            service_ms=service.summary_ms() if service else {},
+        )
+    return found
+
+
+def _most(notes: Notes, source: str, metric: str) -> int | None:
+    course = notes.sampler.course(MEASURED, source, metric) if notes.sampler else None
+    return None if course is None else int(course.most)
+
+
+def _sum(notes: Notes, source: str, metric: str) -> int | None:
+    """Return the sum of a metric whose values are growths."""
+    course = notes.sampler.course(MEASURED, source, metric) if notes.sampler else None
+    return None if course is None else int(course.mean * course.count)

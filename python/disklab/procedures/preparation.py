@@ -1,0 +1,302 @@
+"""Everything that is looked at before anything is changed; all problems at once."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from disklab.catalog import Catalog, load_catalog
+from disklab.catalog.quantity import about_bytes
+from disklab.databases import NodePlace, provision
+from disklab.errors import Problem, UserError
+from disklab.hosts import requirements
+from disklab.hosts.node import Progress
+from disklab.hosts.places import Places
+from disklab.procedures import expectation, pricing
+from disklab.procedures.build import Site, request_of
+from disklab.procedures.effort import FULL, QUICK
+from disklab.procedures.outcome import share_record
+from disklab.procedures.plan import how_ordered, order
+from disklab.procedures.turn import Turn
+from disklab.results import (
+    ExperimentNote,
+    PlannedTrial,
+    Reason,
+    Run,
+    RunInfo,
+    new_run_id,
+    utc_now,
+)
+from disklab.spec import Experiment, Trial, load, parse
+
+DEFAULT_REPEATS = 3
+"""The fewest with which a median tells an outlier from a trend."""
+# Beside the rows: journals, commit log segments, and a compaction's second copy.
+SPARE_RATIO = 2.5
+SPARE_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an experiment is to be rehearsed. Stored in the run: `--resume` goes on with the same."""
+
+    scale: Fraction | None = None
+    nodes: int | None = None
+    repeats: int = DEFAULT_REPEATS
+    seed: int = 1
+    quick: bool = False
+    only: dict[str, list[str]] = field(default_factory=dict)
+    keep: bool = False
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options for `run.json`."""
+        return {
+            "scale": None if self.scale is None else str(self.scale),
+            "nodes": self.nodes,
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "quick": self.quick,
+            "only": self.only,
+        }
+
+    @classmethod
+    def of(cls, stored: dict[str, Any]) -> Options:
+        """Return the options that a run was begun with."""
+        scale = stored.get("scale")
+        return cls(
+            scale=None if scale is None else Fraction(scale),
+            nodes=stored.get("nodes"),
+            repeats=stored["repeats"],
+            seed=stored["seed"],
+            quick=stored["quick"],
+            only=stored["only"],
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A rehearsal that can begin."""
+
+    experiment: Experiment
+    trials: list[Trial]
+    turns: list[Turn]
+    """What is left to do, in running order."""
+    expected_s: list[float]
+    """Of each turn."""
+    options: Options
+    run: Run
+    site: Site
+    catalog: Catalog
+
+    @property
+    def host_prefix(self) -> str:
+        """What the names of this rehearsal's hosts begin with: no other process has them."""
+        return f"rehearsal-{os.getpid()}"
+
+
+def prepare(file: Path, options: Options, out: Path, say: Progress) -> Prepared:
+    """Check everything and make the run's folder. Raises UserError with all problems."""
+    experiment = load(file)
+    trials, turns = _plan(experiment, options, frozenset())
+    catalog = load_catalog()
+    _check(trials, turns, catalog, options, say)
+    run = _create(experiment, trials, turns, options, out, catalog)
+    return _prepared(experiment, trials, turns, options, run, catalog)
+
+
+def resume(name: str, out: Path, say: Progress) -> Prepared:
+    """Return a run that was stopped, with what is left of it. Raises UserError."""
+    run = Run.open(name, out)
+    stored = (run.info.model_extra or {}).get("rehearse")
+    if run.info.mode != "rehearse" or stored is None:
+        rule = f"is a run of mode {run.info.mode}: only rehearsals can be resumed"
+        raise UserError(Problem("--resume", str(run.folder), rule, "name a rehearsal"))
+    text = (run.folder / "experiment.yaml").read_text(encoding="utf-8")
+    experiment = parse(text, run.info.experiment.file)
+    options = Options.of(stored)
+    trials, turns = _plan(experiment, options, frozenset(run.finished()))
+    catalog = load_catalog()
+    if turns:
+        _check(trials, turns, catalog, options, say)
+    return _prepared(experiment, trials, turns, options, run, catalog)
+
+
+def _plan(
+    experiment: Experiment, options: Options, finished: frozenset[tuple[int, int]]
+) -> tuple[list[Trial], list[Turn]]:
+    chosen = experiment
+    if options.only:
+        chosen = experiment.only({name: list(levels) for name, levels in options.only.items()})
+    trials = chosen.trials("rehearse", scale=options.scale, nodes=options.nodes)
+    effort = QUICK if options.quick else FULL
+    return trials, order(trials, options.repeats, options.seed, effort, finished)
+
+
+def _prepared(  # noqa: PLR0913, PLR0917 - the parts of what it returns
+    experiment: Experiment,
+    trials: list[Trial],
+    turns: list[Turn],
+    options: Options,
+    run: Run,
+    catalog: Catalog,
+) -> Prepared:
+    places = Places.usual()
+    site = Site(catalog, places, run.folder / "logs", options.seed)
+    expected = expectation.expected_s(turns)
+    return Prepared(experiment, trials, turns, expected, options, run, site, catalog)
+
+
+def _check(
+    trials: Sequence[Trial],
+    turns: Sequence[Turn],
+    catalog: Catalog,
+    options: Options,
+    say: Progress,
+) -> None:
+    """Raise everything that stands in the way on this machine."""
+    problems = list(requirements.problems())
+    if not turns:
+        first = next(trial for trial in trials if trial.refused is not None)
+        raise UserError(*_refusals(first))
+    if options.repeats < 1:
+        rule = "every trial runs at least once"
+        problems.append(Problem("--repeat", str(options.repeats), rule, "give 1 or more"))
+    kinds = {
+        volume.filesystem
+        for turn in turns
+        if turn.spec.cluster is not None
+        for volume in turn.spec.cluster.volumes.values()
+    }
+    for program in [*(f"mkfs.{kind}" for kind in sorted(kinds)), "mount", "umount", "blkid"]:
+        if requirements.find_program(program) is None:
+            way_out = f"install it: {requirements.how_to_get(program)}"
+            rule = "the program is not installed"
+            problems.append(Problem("this machine", program, rule, way_out))
+    problems += _database_problems(turns, catalog, say)
+    problems += _space_problems(turns, Places.usual())
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+
+
+def _refusals(trial: Trial) -> Iterator[Problem]:
+    """Yield why a trial cannot be: told as an error when there is no trial left to run."""
+    why = trial.refused
+    assert why is not None, "asked of refused trials only"
+    yield Problem(why.place, why.value, why.rule, why.way_out)
+    yield from why.more
+
+
+def _database_problems(turns: Sequence[Turn], catalog: Catalog, say: Progress) -> list[Problem]:
+    """Return what the database lacks: Java, memory, a provider, settings that it knows.
+
+    Nothing is started, but what has to be fetched is fetched.
+    """
+    problems: list[Problem] = []
+    seen = set()
+    for turn in turns:
+        if turn.bed not in seen:
+            seen.add(turn.bed)
+            try:
+                provision(request_of(turn.trial, catalog), planned_places(turn), say)
+            except UserError as error:
+                problems += error.problems
+    return problems
+
+
+def planned_places(turn: Turn) -> list[NodePlace]:
+    """Return places as the nodes of a turn will have them; nothing of them is there yet."""
+    assert turn.spec.cluster is not None, "a cluster experiment"
+    folder = Path("/nonexistent")
+    volumes = {name: folder / name for name in turn.spec.cluster.volumes}
+    return [
+        NodePlace(f"n{number}", f"127.0.0.{number}", volumes, folder / "run", folder / "logs")
+        for number in range(1, turn.spec.cluster.nodes + 1)
+    ]
+
+
+def _space_problems(turns: Sequence[Turn], places: Places) -> Iterator[Problem]:
+    """Yield that the largest bed does not fit the data directory."""
+    folder = places.data
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    needed = max(expectation.data_bytes(turn) for turn in turns) * SPARE_RATIO + SPARE_BYTES
+    if needed > free:
+        rule = f"{folder} has {about_bytes(free)} free, the largest data set needs about that"
+        way_out = "use a smaller --scale such as 1/1000, or set DISKLAB_DATA_DIR"
+        yield Problem("DISKLAB_DATA_DIR", about_bytes(int(needed)), rule, way_out)
+
+
+def _create(  # noqa: PLR0913, PLR0917 - the parts of what it writes
+    experiment: Experiment,
+    trials: list[Trial],
+    turns: list[Turn],
+    options: Options,
+    out: Path,
+    catalog: Catalog,
+) -> Run:
+    file = str(experiment.path)
+    info = RunInfo(
+        id=new_run_id(file, "rehearse"),
+        mode="rehearse",
+        experiment=ExperimentNote(title=experiment.title, source=experiment.source, file=file),
+        seed=options.seed,
+        repeats=options.repeats,
+        command=_command(file, options),
+        started=utc_now(),
+        environment=_environment(),
+        share=share_record(trials[0].share),
+        prices=pricing.prices(catalog, trials),
+        notes=[how_ordered(turns, options.repeats, options.seed)],
+    ).model_copy(update={"rehearse": options.stored()})
+    planned = [
+        PlannedTrial(
+            trial=trial.index,
+            factors=dict(trial.factors),
+            spec=trial.spec.model_dump(mode="json"),
+            share=share_record(trial.share),
+            refused=None
+            if trial.refused is None
+            else Reason(
+                place=trial.refused.place,
+                value=trial.refused.value,
+                rule=trial.refused.rule,
+                way_out=trial.refused.way_out,
+            ),
+        )
+        for trial in trials
+    ]
+    return Run.create(out, info, experiment_text=experiment.document.text, planned=planned)
+
+
+def _command(file: str, options: Options) -> list[str]:
+    """Return the one command that redoes the run."""
+    command = ["disklab", "rehearse", file, "--seed", str(options.seed)]
+    command += ["--repeat", str(options.repeats)]
+    if options.scale is not None:
+        command += ["--scale", str(options.scale)]
+    if options.nodes is not None:
+        command += ["--nodes", str(options.nodes)]
+    if options.quick:
+        command.append("--quick")
+    for name, levels in options.only.items():
+        command += [word for level in levels for word in ("--only", f"{name}={level}")]
+    return command
+
+
+def _environment() -> dict[str, Any]:
+    """Return what this machine is."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": memory,
+        "python": platform.python_version(),
+    }

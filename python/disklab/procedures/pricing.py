@@ -1,0 +1,46 @@
+"""What the cluster that a trial describes costs a month: list prices, with date and source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from disklab.catalog import Catalog
+from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
+from disklab.results import Price as PriceRecord
+from disklab.spec import Trial, TrialSpec
+
+
+def cluster_price(catalog: Catalog, spec: TrialSpec) -> float | None:
+    """Return the price of all nodes with their disks, in USD a month; None: one is not known."""
+    parts = list(_parts(catalog, spec))
+    if spec.cluster is None or any(isinstance(price, NoPrice) for _, price in parts):
+        return None
+    each = sum(price.usd_per_month for _, price in parts if isinstance(price, Price))
+    return round(each * spec.cluster.nodes, 2)
+
+
+def prices(catalog: Catalog, trials: Iterable[Trial]) -> list[PriceRecord]:
+    """Return every price that the trials counted with, once."""
+    found: dict[str, PriceRecord] = {}
+    for trial in trials:
+        for item, price in _parts(catalog, trial.spec):
+            # A price without a source is that of something included in another.
+            if isinstance(price, Price) and price.source:
+                found[item] = PriceRecord(
+                    item=item,
+                    amount=price.usd_per_month,
+                    region=price.region,
+                    date=price.date,
+                    source=", ".join(price.source),
+                )
+    return list(found.values())
+
+
+def _parts(catalog: Catalog, spec: TrialSpec) -> Iterable[tuple[str, Price | NoPrice]]:
+    """Yield what one node consists of."""
+    if spec.cluster is None:
+        return
+    yield spec.cluster.vm, vm_price(catalog, spec.cluster.vm)
+    for name, volume in spec.cluster.volumes.items():
+        if spec.cluster.device_of(name) == name:
+            yield volume.disks, volume_price(catalog, volume.disks, size_bytes=volume.size_bytes)

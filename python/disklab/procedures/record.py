@@ -1,0 +1,139 @@
+"""What is written down while a trial runs: phases, seconds, telemetry; and who is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from disklab.engine.load import LoadProgress
+from disklab.events import Emit, PhaseStarted, Progress, Warned
+from disklab.hosts.node import EmulatedNode
+from disklab.procedures.account import Account
+from disklab.results import Phase, Second, SecondsWriter, TelemetryWriter
+from disklab.telemetry import Sampler
+
+MEASURED = "measure"
+BETWEEN = "between"
+"""Phases of the telemetry: what is measured, and what lies between passes."""
+
+
+@dataclass
+class Notes:
+    """The notes of one trial or repeat, from its first phase to its last."""
+
+    emit: Emit
+    seconds: SecondsWriter
+    telemetry: TelemetryWriter
+    trial: int
+    repeat: int
+    sampler: Sampler | None = None
+    """Watches once a second; None: nothing is there to be watched yet."""
+    account: Account = field(default_factory=Account)
+    phases: list[Phase] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    """Of a procedure that measures more than once: every step, in order."""
+    threads: int | None = None
+    """Of the step that is the result."""
+    _load_s: float = 0.0
+    """Load of the earlier passes: seconds of a series are counted on."""
+    _operations: int = 0
+
+    @contextmanager
+    def phase(self, name: str, detail: str = "") -> Iterator[None]:
+        """Note a phase and how long it took; phases of one name add up."""
+        self.emit(PhaseStarted(name, detail))
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._add(name, time.monotonic() - begun, detail)
+
+    @contextmanager
+    def watching(self, nodes: Sequence[EmulatedNode]) -> Iterator[None]:
+        """Count what disks and processes do inside the block as part of the measurement."""
+        with self.account.counting(nodes):
+            self._enter(MEASURED)
+            try:
+                yield
+            finally:
+                self._enter(BETWEEN)
+
+    def _enter(self, phase: str) -> None:
+        if self.sampler is not None:
+            self.sampler.enter(phase)
+
+    def describe(self, name: str, detail: str) -> None:
+        """Say how a phase was done, once it is known."""
+        self.phases = [
+            one.model_copy(update={"detail": detail}) if one.name == name else one
+            for one in self.phases
+        ]
+
+    def warn(self, text: str) -> None:
+        """Note a warning once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self.emit(Warned(text, self.trial, self.repeat))
+
+    def watcher(self, phase: str, of: int | None) -> Callable[[LoadProgress], None]:
+        """Return what takes the load engine's progress lines of a phase that is not measured."""
+
+        def tell(line: LoadProgress) -> None:
+            self.emit(progress_of(phase, line, of))
+
+        return tell
+
+    def course(self, of: int | None, rates: list[float]) -> Callable[[LoadProgress], None]:
+        """Return what takes the progress lines of a measured pass: they are stored as well.
+
+        Each interval's rate is added to `rates`.
+        """
+        before_s, before = self._load_s, self._operations
+
+        def take(line: LoadProgress) -> None:
+            t_s, operations = before_s + line.t_s, before + line.operations
+            self._load_s, self._operations = t_s, operations
+            rates.append(line.ops_per_s)
+            self.seconds.second(
+                Second(
+                    t_s=t_s,
+                    phase=MEASURED,
+                    operations=operations,
+                    errors=line.errors,
+                    ops_per_s=line.ops_per_s,
+                    p50_ms=line.p50_ms,
+                    p99_ms=line.p99_ms,
+                    histograms=line.histograms,
+                )
+            )
+            told = progress_of(MEASURED, line, of)
+            self.emit(replace(told, t_s=t_s, done=operations))
+
+        return take
+
+    def _add(self, name: str, duration_s: float, detail: str) -> None:
+        for index, phase in enumerate(self.phases):
+            if phase.name == name:
+                longer = round(phase.duration_s + duration_s, 3)
+                update = {"duration_s": longer, "detail": detail or phase.detail}
+                self.phases[index] = phase.model_copy(update=update)
+                return
+        self.phases.append(Phase(name=name, duration_s=round(duration_s, 3), detail=detail))
+
+
+def progress_of(phase: str, line: LoadProgress, of: int | None) -> Progress:
+    """Return a progress line of the load engine as an event."""
+    return Progress(
+        phase=phase,
+        t_s=line.t_s,
+        done=line.operations,
+        of=of,
+        ops_per_s=line.ops_per_s,
+        p50_ms=line.p50_ms,
+        p99_ms=line.p99_ms,
+        errors=line.errors,
+    )

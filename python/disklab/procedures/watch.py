@@ -1,0 +1,47 @@
+"""Watching a bed once a second while a turn runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from disklab.engine import Control
+from disklab.procedures.bed import Bed
+from disklab.procedures.record import BETWEEN, Notes
+from disklab.telemetry import (
+    DatabaseWatch,
+    Disk,
+    Emulator,
+    Machine,
+    Memory,
+    ProcessCpu,
+    Sampler,
+    Source,
+)
+
+
+@contextmanager
+def watched(bed: Bed, notes: Notes) -> Iterator[None]:
+    """Watch processes, disks, emulator, page cache and database inside the block."""
+    with ExitStack() as undo:
+        sources: list[Source] = [
+            Machine(),
+            ProcessCpu("client", lambda: [] if bed.client_pid is None else [bed.client_pid]),
+            ProcessCpu("server", lambda: bed.database.observe().pids),
+            ProcessCpu("emulator", lambda: [node.pid for node in bed.nodes]),
+            DatabaseWatch(bed.database),
+        ]
+        for number, node in enumerate(bed.nodes, 1):
+            # One node's volumes keep their names; those of several are told apart.
+            suffix = "" if len(bed.nodes) == 1 else f" n{number}"
+            for volume, attached in node.attached.items():
+                sources.append(Disk(f"{volume}{suffix}", Path(attached.device)))
+                control = undo.enter_context(Control(node.place.socket))
+                sources.append(Emulator(volume, control))
+        for number, group in enumerate(bed.groups, 1):
+            if group is not None:
+                sources.append(Memory(f"n{number}", group))
+        notes.sampler = undo.enter_context(Sampler(sources, notes.telemetry.add))
+        notes.sampler.enter(BETWEEN)
+        yield
