@@ -16,6 +16,14 @@ if [ "$(uname)" = Linux ]; then
     has "$program" || { missing_debian+=("${debian[$program]}"); missing_fedora+=("${fedora[$program]}"); }
   done
   if has python3 && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then missing_debian+=(python3-venv); fi
+  # Rehearsals of Cassandra: Maven fetches it, and it runs on Java 17 to 23 (17 where there is one).
+  has mvn || { missing_debian+=(maven); missing_fedora+=(maven); }
+  if ! grep -qsE '^JAVA_VERSION="(17|18|19|20|21|22|23)' /usr/lib/jvm/*/release "${JAVA_HOME:-/none}/release"; then
+    java=17
+    if has apt-get; then apt-cache show openjdk-17-jre-headless >/dev/null 2>&1 || { as_root apt-get update -qq; apt-cache show openjdk-17-jre-headless >/dev/null 2>&1 || java=21; }; fi
+    if has dnf; then dnf -q list java-17-openjdk-headless >/dev/null 2>&1 || java=21; fi
+    missing_debian+=("openjdk-$java-jre-headless") missing_fedora+=("java-$java-openjdk-headless")
+  fi
   has python3 || { missing_debian+=(python3 python3-venv); missing_fedora+=(python3); }
   if has apt-get; then
     if [ ${#missing_debian[@]} -gt 0 ]; then

@@ -1,51 +1,35 @@
-"""CQL statements for schema, readiness and system views: native protocol v4, one at a time."""
+"""CQL statements for schema and readiness, through the engine: no driver in Python."""
 
 from __future__ import annotations
 
-import socket
-import struct
 from dataclasses import dataclass
+from typing import Any
 
+from disklab.engine import CqlQuery, QueryError
 from disklab.errors import MachineError
 
-# A schema change waits for every node.
-ANSWER_SECONDS = 30.0
+READY = "SELECT release_version FROM system.local"
+# A schema change waits for every node, and TRUNCATE for a flush at the speed of a slow disk.
+ANSWER_MS = 120_000
+# A node that is being started refuses at once; a deaf one is asked again soon.
+READY_MS = 3_000
 
 
 @dataclass(frozen=True)
 class Cql:
-    """A node's CQL port."""
+    """The CQL port of one node."""
 
     host: str
     port: int
 
-    def run(self, statement: str) -> None:
-        """Run one statement. Raises MachineError when it fails or nobody answers."""
+    def run(self, *statements: str) -> list[list[dict[str, Any]]]:
+        """Run statements in order; return the rows of each. MachineError when one fails."""
         try:
-            with socket.create_connection((self.host, self.port), ANSWER_SECONDS) as link:
-                _ask(link, 0x01, struct.pack(">HH", 1, 11) + b"CQL_VERSION\0\x053.0.0")
-                text = statement.encode()
-                # Consistency ONE, no flags.
-                _ask(link, 0x07, struct.pack(">i", len(text)) + text + struct.pack(">HB", 1, 0))
-        except OSError as error:
-            raise MachineError(f"{self.host}:{self.port}: CQL does not answer: {error}") from error
+            with self.connection(ANSWER_MS) as query:
+                return [query.ask(statement) for statement in statements]
+        except QueryError as error:
+            raise MachineError(f"{self.host}:{self.port}: {error}") from error
 
-
-def _ask(link: socket.socket, opcode: int, body: bytes) -> bytes:
-    link.sendall(struct.pack(">BBHBi", 4, 0, 0, opcode, len(body)) + body)
-    _, _, _, answer, length = struct.unpack(">BBHBi", _exactly(link, 9))
-    payload = _exactly(link, length)
-    if answer == 0x00:
-        said = payload[6:].decode("utf-8", "replace")
-        raise MachineError(f"CQL: {said}")
-    return payload
-
-
-def _exactly(link: socket.socket, length: int) -> bytes:
-    parts = b""
-    while len(parts) < length:
-        part = link.recv(length - len(parts))
-        if not part:
-            raise OSError("the connection was closed")
-        parts += part
-    return parts
+    def connection(self, timeout_ms: int = READY_MS) -> CqlQuery:
+        """Return a connection for several questions, to be used as a context manager."""
+        return CqlQuery([f"{self.host}:{self.port}"], timeout_ms=timeout_ms)

@@ -88,7 +88,7 @@ class Conditions:
     """The state that a database shall be in before a trial. What is False is left as it is."""
 
     empty: bool = False
-    """No rows."""
+    """No rows in the table; those beside it are left alone."""
     flushed: bool = True
     """Everything written is in data files on the data volume, and synced."""
     compacted: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from disklab.errors import DisklabError
@@ -101,7 +101,8 @@ class Sampler:
     def course(self, phase: str, source: str, metric: str) -> Course | None:
         """Return how a metric went in a phase; None: it was not seen."""
         with self._changed:
-            return self._courses.get((phase, source, metric))
+            found = self._courses.get((phase, source, metric))
+            return None if found is None else replace(found)
 
     def mean(self, phase: str, source: str, metric: str) -> float | None:
         """Return the mean of a metric over a phase; None: it was not seen."""

@@ -82,8 +82,7 @@ class Cassandra:
                     node.launch(self._command(node))
                 for node in nodes:
                     node.wait_until_ready()
-            for statement in statements(self.request):
-                self.nodes[0].cql.run(statement)
+            self.nodes[0].cql.run(*statements(self.request))
         except BaseException:
             self._kill()
             raise

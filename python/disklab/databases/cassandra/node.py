@@ -12,7 +12,8 @@ from disklab.databases.cassandra.configuration import CQL_PORT, NodeFiles
 from disklab.databases.cassandra.gc_log import GcLog
 from disklab.databases.cassandra.jolokia import DROPPED, PENDING, STORAGE, Jolokia
 from disklab.databases.cassandra.log import NodeLog
-from disklab.databases.cql import Cql
+from disklab.databases.cql import READY, Cql
+from disklab.engine import QueryError
 from disklab.errors import MachineError
 from disklab.hosts.processes import MARK
 
@@ -75,19 +76,18 @@ class Node:
         Raises MachineError, with the end of the log, when the node dies or takes too long.
         """
         deadline = time.monotonic() + READY_SECONDS
-        while True:
-            self.check()
-            try:
-                self.cql.run("SELECT key FROM system.local")
-            except MachineError as error:
-                if time.monotonic() > deadline:
-                    raise self._failure(
-                        f"answered no query within {READY_SECONDS:.0f} s ({error})"
-                    ) from error
-                time.sleep(READY_POLL_SECONDS)
-            else:
-                self.serves = True
-                return
+        with self.cql.connection() as query:
+            while not self.serves:
+                self.check()
+                try:
+                    query.ask(READY)
+                    self.serves = True
+                except QueryError as error:
+                    if time.monotonic() > deadline:
+                        raise self._failure(
+                            f"answered no query within {READY_SECONDS:.0f} s ({error})"
+                        ) from error
+                    time.sleep(READY_POLL_SECONDS)
 
     def check(self) -> None:
         """Raise MachineError, with the end of its log, when the node has died."""

@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.configuration import Installation
-from disklab.databases.cassandra.distribution import fetched, unpacked
+from disklab.databases.cassandra.distribution import Distribution, fetched, unpacked
 from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.running import RunningCluster
 from disklab.databases.cassandra.settings import check_settings, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
+from disklab.databases.cassandra.table import check_table
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
-from disklab.errors import UserError
+from disklab.errors import Problem, UserError
 
 
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
-    """Return a cluster that is ready to start. Fetches Cassandra the first time."""
+    """Return a cluster that is ready to start. Fetches Cassandra the first time.
+
+    An address in the request means a cluster that runs already: see `RunningCluster`.
+    """
+    if request.address is not None:
+        return RunningCluster.of(request)
+    problems = list(_check_nodes(request, nodes))
+    if problems:
+        raise UserError(*problems)
     java = find_java()
     plan = plan_memory(request.sizes)
-    if request.home is not None:
-        distribution = unpacked(request.home, progress)
-    else:
-        distribution = fetched(request.version, progress)
+    distribution = _distribution(request, progress)
     known = known_settings(distribution.classes)
-    problems = check_settings(request.settings, known, distribution.version)
+    problems += check_settings(request.settings, known, distribution.version)
+    problems += check_table(request, distribution.line)
     if problems:
         raise UserError(*problems)
     return Cassandra(request, nodes, Installation(distribution, java, known), plan)
+
+
+def _distribution(request: Request, progress: Progress) -> Distribution:
+    """Return the user's own distribution, by the request or CASSANDRA_HOME, or a fetched one.
+
+    A version that is asked for by number is fetched even when CASSANDRA_HOME is set.
+    """
+    home = request.home
+    if home is None and request.version is None and os.environ.get("CASSANDRA_HOME"):
+        home = Path(os.environ["CASSANDRA_HOME"])
+    return fetched(request.version, progress) if home is None else unpacked(home, progress)
+
+
+def _check_nodes(request: Request, nodes: list[NodePlace]) -> Iterator[Problem]:
+    factor = request.replication_factor
+    if factor > len(nodes):
+        rule = f"each copy of a row is on a node of its own, and there are {len(nodes)}"
+        way_out = f"rehearse {factor} nodes (--nodes {factor}), or lower the replication factor"
+        yield Problem("database.replication_factor", str(factor), rule, way_out)
+    for node in nodes:
+        if "data" not in node.volumes:
+            rule = "Cassandra keeps its tables on the volume `data`"
+            way_out = "name one of the cluster's volumes data"
+            yield Problem("cluster.volumes", ", ".join(node.volumes) or "none", rule, way_out)

@@ -1,0 +1,89 @@
+"""A cluster that runs already: used as it is, never started, stopped or configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from disklab.databases.cassandra.configuration import CQL_PORT
+from disklab.databases.cassandra.table import check_table, statements
+from disklab.databases.cql import READY, Cql
+from disklab.databases.protocol import Coldness, Conditions, Observation, Request
+from disklab.errors import Problem, UserError
+
+# Table options differ little between lines; what this cluster lacks, it will say itself.
+NEWEST = "5.0"
+
+
+class RunningCluster:
+    """What CQL alone can do. Everything else is refused, with the reason."""
+
+    def __init__(self, request: Request, host: str, port: int) -> None:
+        self.request = request
+        self._address = f"{host}:{port}"
+        self._cql = Cql(host, port)
+
+    @classmethod
+    def of(cls, request: Request) -> RunningCluster:
+        """Return the cluster at the request's address. UserError for what cannot be had of it."""
+        problems = list(_check(request))
+        host, _, port = str(request.address).rpartition(":")
+        host, port = (host, port) if host else (port, str(CQL_PORT))
+        if not port.isdigit() or not host:
+            rule = "an address is HOST or HOST:PORT of the CQL service"
+            way_out = f"write for example 10.0.0.4:{CQL_PORT}"
+            problems.append(Problem("database.address", str(request.address), rule, way_out))
+        if problems:
+            raise UserError(*problems)
+        return cls(request, host, int(port))
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Where a load job finds the table."""
+        return {
+            "protocol": "cql",
+            "contact_points": [self._address],
+            "keyspace": self.request.keyspace,
+            "table": self.request.table_name,
+        }
+
+    def start(self) -> None:
+        """Make keyspace and tables where they are not there yet."""
+        self._cql.run(*statements(self.request))
+
+    def settle(self, conditions: Conditions) -> None:
+        """Truncate when asked to. Flushing and waiting for compactions are refused."""
+        problems = []
+        for asked, place, what in (
+            (conditions.flushed, "before", "flush its memtables"),
+            (conditions.compacted, "before.compactions", "tell when its compactions have ended"),
+        ):
+            if asked:
+                rule = f"{self._address} runs already, and CQL cannot {what}"
+                way_out = "use `as-left`, or let disklab start the database"
+                problems.append(Problem(place, "asked for", rule, way_out))
+        if problems:
+            raise UserError(*problems)
+        if conditions.empty:
+            self._cql.run(f"TRUNCATE {self.request.keyspace}.{self.request.table_name}")
+
+    def make_cold(self) -> Coldness:
+        """Refuse: the page cache is another machine's, or another's business."""
+        rule = f"{self._address} runs already, and its page cache is not ours to drop"
+        way_out = "use `page_cache: as-left`, or let disklab start the database"
+        raise UserError(Problem("before.page_cache", "cold", rule, way_out))
+
+    def stop(self) -> None:
+        """Do nothing: it is not ours."""
+
+    def observe(self) -> Observation:
+        """Return nothing but that it answers."""
+        self._cql.run(READY)
+        return Observation((), {}, {})
+
+
+def _check(request: Request) -> Iterator[Problem]:
+    yield from check_table(request, NEWEST)
+    for name, value in request.settings.items():
+        rule = f"{request.address} runs already, with settings of its own"
+        way_out = "set it there, and leave it out here"
+        yield Problem(f"database.settings.{name}", repr(value), rule, way_out)

@@ -1,0 +1,85 @@
+"""A real Cassandra on an emulated disk, started once for all tests that need one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from disklab.databases import Database, NodePlace, Request, Sizes, provision
+from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.hosts.addresses import free_addresses
+from disklab.hosts.control_group import ControlGroup, GroupRoot
+from disklab.hosts.places import Places
+
+from tests.hosts.conftest import Lab
+
+GIB = 1 << 30
+PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """A database on the emulated disks of a lab."""
+
+    lab: Lab
+    place: NodePlace
+    request: Request
+    database: Database
+
+
+@pytest.fixture(scope="session")
+def disk_lab() -> Iterator[Lab]:
+    root = Path(tempfile.mkdtemp(prefix="disklab-test-")).resolve()
+    lab = Lab(root)
+    try:
+        yield lab
+    finally:
+        lab.run("clean", "--all", "--data")
+        assert lab.devices() == {}
+        assert lab.mounts() == []
+        assert lab.processes() == []
+        shutil.rmtree(root)
+
+
+def node_on(lab: Lab, host: str, size: str, *options: str, group: bool = True) -> NodePlace:
+    """Attach one volume for data and commit log, and return the place of a node on it."""
+    mounted = lab.root / f"{host}-data"
+    lab.attach(
+        *("azure/P30", "--host", host, "--name", "data", "--size", size),
+        *("--mount", str(mounted), *options),
+    )
+    root = GroupRoot.of_machine()
+    assert root is not None, "these tests need a memory controller"
+    return NodePlace(
+        name=host,
+        address=free_addresses(1, PORTS)[0],
+        volumes={"data": mounted},
+        run_dir=Places(lab.run_dir, lab.data_dir).database(host),
+        log_dir=lab.root / "logs",
+        group=ControlGroup.make(f"{lab.root.name}-{host}", GIB, root) if group else None,
+    )
+
+
+def request(scale: Fraction = Fraction(1, 100)) -> Request:
+    """Return a Cassandra with the memory of a Standard_DS14_v2."""
+    return Request("cassandra", Sizes(112 * GIB, scale), table={"compression": "none"})
+
+
+@pytest.fixture(scope="session")
+def cassandra(disk_lab: Lab) -> Iterator[OnDisk]:
+    """A running node with an empty table, in a memory group, on an emulated azure/P30 of 2 GiB."""
+    place = node_on(disk_lab, "cassandra", "2GiB")
+    asked = request()
+    database = provision(asked, [place])
+    database.start()
+    try:
+        yield OnDisk(disk_lab, place, asked, database)
+    finally:
+        database.stop()
+        assert place.group is not None
+        assert place.group.remove()

@@ -1,0 +1,148 @@
+"""A real Cassandra on an emulated disk: one start for what works, a second one to break it."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from disklab.databases import Conditions, provision
+from disklab.databases.cassandra.cluster import Cassandra
+from disklab.errors import DisklabError, MachineError
+from disklab.hosts.processes import marked_processes
+from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
+
+from tests.databases.conftest import OnDisk, node_on, request
+from tests.databases.rows import count_rows, write_rows
+from tests.hosts.conftest import Lab
+
+pytestmark = pytest.mark.machine
+
+ROWS = 500
+MIB = 1 << 20
+
+
+def device_of(folder: Path) -> int:
+    return folder.stat().st_dev
+
+
+def test_it_serves_inside_its_group_with_data_on_the_volume(cassandra: OnDisk) -> None:
+    database, place = cassandra.database, cassandra.place
+    assert isinstance(database, Cassandra)
+    assert database.target["contact_points"] == [f"{place.address}:9042"]
+    seen = database.observe()
+    assert place.group is not None
+    assert list(seen.pids) == place.group.processes()
+    assert seen.metrics["pending_compactions"] == 0
+    files = database.nodes[0].files
+    assert device_of(files.sstables) == device_of(place.volumes["data"])
+    assert any(files.commitlog.glob("CommitLog-*.log"))
+    assert "listening for CQL" in files.log.read_text()
+    assert (place.log_dir / f"{place.name}-cassandra.yaml").exists()
+
+
+def test_settling_flushes_and_cold_means_nothing_is_cached(cassandra: OnDisk) -> None:
+    database, place = cassandra.database, cassandra.place
+    assert isinstance(database, Cassandra)
+    write_rows(database.target, ROWS)
+    tables = database.nodes[0].files.sstables / "disklab"
+    assert not list(tables.rglob("*-Data.db")), "the rows are in the memtable still"
+    database.settle(Conditions())
+    assert sum(path.stat().st_size for path in tables.rglob("*-Data.db")) > ROWS * 4000
+    assert count_rows(database.target) == ROWS
+    cold = database.make_cold()
+    assert cold.way == "group reclaim"
+    assert cold.data_bytes > ROWS * 4000
+    assert cold.left_ratio <= 0.01
+    # The limit leaves the page cache its share, beside what the JVM takes.
+    assert place.group is not None
+    limit = place.group.limit_bytes()
+    assert limit == pytest.approx(
+        place.group.use().anonymous + 32 * MIB + database.plan.page_cache, abs=64 * MIB
+    )
+
+
+def test_telemetry_sees_the_database(cassandra: OnDisk) -> None:
+    assert cassandra.place.group is not None
+    rows: list[tuple[str, float, str, str, float]] = []
+    watch = DatabaseWatch(cassandra.database)
+    sources: list[Source] = [
+        watch,
+        ProcessCpu("server", lambda: watch.pids),
+        Memory("n1", cassandra.place.group),
+    ]
+    with Sampler(sources, lambda *row: rows.append(row)) as sampler:
+        sampler.enter("measure")
+        write_rows(cassandra.database.target, ROWS)
+        time.sleep(2.5)
+    assert sampler.failure is None
+    cores = sampler.mean("measure", "cpu server", "cores")
+    assert cores is not None
+    assert cores > 0
+    memory = sampler.course("measure", "memory n1", "anonymous_bytes")
+    assert memory is not None
+    assert memory.last > 1 << 30
+    metrics = {metric for _, _, source, metric, _ in rows if source == "database"}
+    assert {"pending_compactions", "dropped_messages", "gc_pause_s", "longest_stop_s"} <= metrics
+
+
+def test_emptying_leaves_no_rows(cassandra: OnDisk) -> None:
+    cassandra.database.settle(Conditions(empty=True))
+    assert count_rows(cassandra.database.target) == 0
+
+
+def test_full_disk_death_and_cleaning(disk_lab: Lab) -> None:
+    """A node fills its disk, dies and says why; starts again; is cold by a restart; is cleaned."""
+    place = node_on(disk_lab, "full", "512MiB", group=False)
+    database = provision(replace(request(), settings={"concurrent_reads": 16}), [place])
+    assert isinstance(database, Cassandra)
+    database.start()
+    write_rows(database.target, ROWS)
+    failures: list[DisklabError] = []
+    ballast = place.volumes["data"] / "ballast"
+    with Sampler([DatabaseWatch(database)], lambda *_: None, failures.append) as sampler:
+        sampler.enter("measure")
+        fill_up(ballast)
+        with pytest.raises(MachineError):
+            # The flush fails, and with disk_failure_policy die the node ends.
+            database.settle(Conditions())
+        wait_for(lambda: bool(failures), 30.0)
+    with pytest.raises(MachineError, match="a volume of the node is full") as died:
+        database.observe()
+    assert "No space left on device" in str(died.value)
+    ballast.unlink()
+    # Stopping what has died does nothing; starting again replays the commit log.
+    database.stop()
+    database.start()
+    assert count_rows(database.target) == ROWS
+    database.settle(Conditions())
+    cold = database.make_cold()
+    assert cold.way == "restart", "without a group, mapped pages go only with the process"
+    assert cold.left_ratio < 0.5
+    (process,) = marked_processes(place.run_dir)
+    removed = disk_lab.run("clean", "--all", "--host", "full").stdout
+    assert f"removed database process {process.pid}" in removed
+    assert not process.is_ours()
+    assert not place.run_dir.exists()
+
+
+def fill_up(file: Path) -> None:
+    """Write until the disk is full, to the last block."""
+    with file.open("wb", buffering=0) as opened:
+        for chunk in (MIB, 4096):
+            with suppress(OSError):
+                while opened.write(bytes(chunk)) == chunk:
+                    pass
+            # What was only promised until now has its place.
+            os.fsync(opened.fileno())
+
+
+def wait_for(condition: object, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    assert callable(condition)
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)

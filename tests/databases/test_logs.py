@@ -1,0 +1,82 @@
+"""What is read out of Cassandra's log and the JVM's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from disklab.databases.cassandra.gc_log import GcLog
+from disklab.databases.cassandra.log import NodeLog
+
+STOP = (
+    '[2026-11-21T11:24:57.098+0000][15078277554ns] Safepoint "{name}", Time since last: '
+    "1011550039 ns, Reaching safepoint: 55897096 ns, Cleanup: 47875 ns, At safepoint: 203359 ns, "
+    "Total: {total} ns\n"
+)
+
+
+def test_stops_are_counted_and_collections_among_them(tmp_path: Path) -> None:
+    path = tmp_path / "gc.log"
+    log = GcLog(path)
+    log.advance()
+    assert log.pauses == 0
+    collection = STOP.format(name="G1CollectForAllocation", total=2_000_000)
+    path.write_text(STOP.format(name="Cleanup", total=5_000_000) + collection)
+    log.advance()
+    assert (log.pauses, log.pause_s, log.stopped_s) == (1, 0.002, 0.007)
+    assert log.take_longest_s() == 0.005
+    with path.open("a") as more:
+        # A line that is being written is read when it is whole.
+        more.write(collection + collection[:40])
+    log.advance()
+    assert log.pauses == 2
+    with path.open("a") as more:
+        more.write(collection[40:])
+    log.advance()
+    assert log.pauses == 3
+    assert log.take_longest_s() == 0.002
+
+
+def test_an_excerpt_has_warnings_errors_and_causes(tmp_path: Path) -> None:
+    log, output = tmp_path / "system.log", tmp_path / "output.log"
+    log.write_text(
+        "INFO  [main] started\n"
+        "ERROR [main] Exception in thread\n"
+        "java.lang.RuntimeException: wrapped\n"
+        "\tat org.apache.cassandra.Some.method(Some.java:1)\n"
+        "Caused by: java.io.IOException: broken\n"
+        "INFO  [main] going on\n"
+        "not a cause\n"
+    )
+    lines = NodeLog(log, output).excerpt().splitlines()
+    assert lines[:3] == [
+        "ERROR [main] Exception in thread",
+        "java.lang.RuntimeException: wrapped",
+        "Caused by: java.io.IOException: broken",
+    ]
+    assert lines[3:] == [f"(the whole log: {log})"]
+
+
+def test_a_node_that_dies_before_it_logs_says_why_on_its_output(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    output.write_text("Error: Could not find or load main class\n")
+    assert "Could not find" in NodeLog(tmp_path / "none.log", output).excerpt()
+
+
+def test_a_full_disk_is_said_in_plain_words(tmp_path: Path) -> None:
+    log = tmp_path / "system.log"
+    log.write_text(
+        "ERROR [x] FSWriteError\nCaused by: java.io.IOException: No space left on device\n"
+    )
+    seen = NodeLog(log, tmp_path / "none")
+    assert seen.is_full()
+    assert seen.excerpt().startswith("a volume of the node is full")
+
+
+def test_what_an_earlier_start_said_is_left_out(tmp_path: Path) -> None:
+    log, output = tmp_path / "system.log", tmp_path / "output.log"
+    log.write_text("ERROR [x] No space left on device\n")
+    now = NodeLog.from_now(log, output)
+    with log.open("a") as more:
+        more.write("WARN  [y] something else\n")
+    assert not now.is_full()
+    assert now.excerpt().splitlines()[0] == "WARN  [y] something else"

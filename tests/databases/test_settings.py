@@ -1,0 +1,147 @@
+"""Settings and table options against the version that will run; what is refused, all at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from disklab.databases import NodePlace, provision
+from disklab.databases.cassandra.configuration import default_settings
+from disklab.databases.cassandra.distribution import exact_version, fetched, unpacked
+from disklab.databases.cassandra.settings import check_settings, known_settings, merged
+from disklab.databases.cassandra.sizing import plan_memory
+from disklab.databases.protocol import Setting
+from disklab.errors import MachineError, UserError
+
+from tests.databases.conftest import request
+
+
+@pytest.fixture(scope="session")
+def known() -> dict[str, str]:
+    return known_settings(fetched().classes)
+
+
+def place(tmp_path: Path) -> NodePlace:
+    return NodePlace("n1", "127.64.0.1", {"data": tmp_path}, tmp_path / "run", tmp_path / "log")
+
+
+def test_the_versions_own_names_and_the_old_ones_are_known(known: dict[str, str]) -> None:
+    assert known["concurrent_reads"] == "concurrent_reads"
+    assert known["commitlog_sync_period"] == "commitlog_sync_period"
+    assert known["commitlog_sync_period_in_ms"] == "commitlog_sync_period"
+    assert "logger" not in known  # a constant of the class
+
+
+def test_unknown_ours_and_double_settings_are_problems(known: dict[str, str]) -> None:
+    asked: dict[str, Setting] = {
+        "concurrent_read": 64,
+        "data_file_directories": "/tmp",
+        "commitlog_sync_period": "5s",
+        "commitlog_sync_period_in_ms": 5000,
+    }
+    found = check_settings(asked, known, "5.0.6")
+    assert [problem.place.rpartition(".")[2] for problem in found] == [
+        "concurrent_read",
+        "data_file_directories",
+        "commitlog_sync_period_in_ms",
+    ]
+    assert "concurrent_reads" in found[0].way_out
+    assert "volumes `data` and `commitlog`" in found[1].rule
+    assert "the same setting as commitlog_sync_period" in found[2].rule
+
+
+def test_a_user_setting_replaces_the_default_under_either_name(known: dict[str, str]) -> None:
+    defaults = default_settings(plan_memory(request().sizes), known)
+    assert "commitlog_sync_period" in defaults
+    settings = merged({"commitlog_sync_period_in_ms": 2000}, defaults, known)
+    assert settings["commitlog_sync_period_in_ms"] == 2000
+    assert "commitlog_sync_period" not in settings
+    # Whatever is set by default must be a setting of this version.
+    assert set(defaults) <= set(known)
+
+
+def test_every_problem_of_a_request_comes_at_once(tmp_path: Path) -> None:
+    asked = replace(request(), settings={"foo": 1}, table={"compression": "lz5", "ttl": 1})
+    with pytest.raises(UserError) as refused:
+        provision(asked, [place(tmp_path)])
+    places = [problem.place for problem in refused.value.problems]
+    assert places == ["database.settings.foo", "database.table.compression", "database.table.ttl"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_more_copies_than_nodes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--nodes 3"):
+        provision(replace(request(), replication_factor=3), [place(tmp_path)])
+
+
+def test_an_unknown_database_gets_a_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="did you mean cassandra"):
+        provision(replace(request(), engine="casandra"), [place(tmp_path)])
+
+
+def test_a_running_cluster_is_neither_configured_nor_settled() -> None:
+    asked = replace(request(), address="10.0.0.4:9042", settings={"concurrent_reads": 64})
+    with pytest.raises(UserError, match="settings of its own"):
+        provision(asked, [])
+    database = provision(replace(asked, settings={}), [])
+    assert database.target["contact_points"] == ["10.0.0.4:9042"]
+    with pytest.raises(UserError, match="not ours to drop"):
+        database.make_cold()
+
+
+@pytest.mark.parametrize(
+    ("asked", "exact"), [(None, "5.0.6"), ("4.1", "4.1.10"), ("5.0.5", "5.0.5")]
+)
+def test_versions(asked: str | None, exact: str) -> None:
+    assert exact_version(asked) == exact
+
+
+def test_a_version_that_cannot_run_is_refused() -> None:
+    with pytest.raises(UserError, match="does not run on Java 17"):
+        exact_version("3.11")
+
+
+def test_a_folder_that_is_no_cassandra_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="binary tarball"):
+        unpacked(tmp_path)
+
+
+def test_a_tarballs_folder_is_taken_as_it_is(tmp_path: Path) -> None:
+    ours = fetched()
+    libraries = tmp_path / "lib"
+    libraries.mkdir()
+    for jar in ours.libraries.glob("*.jar"):
+        name = jar.name.replace("cassandra-all-", "apache-cassandra-")
+        (libraries / name).symlink_to(jar)
+    found = unpacked(tmp_path)
+    assert found.version == ours.version
+    assert found.classes.parent == libraries
+
+
+def test_changed_files_in_the_cache_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = fetched()
+    copy = tmp_path / "disklab/cassandra" / ours.version
+    (copy / "lib").mkdir(parents=True)
+    for jar in ours.libraries.glob("*.jar"):
+        (copy / "lib" / jar.name).symlink_to(jar)
+    (copy / "manifest.json").write_bytes((ours.libraries.parent / "manifest.json").read_bytes())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert fetched().libraries == copy / "lib"
+    victim = copy / "lib" / ours.jamm.name
+    victim.unlink()
+    victim.write_bytes(b"changed")
+    with pytest.raises(MachineError, match=f"{victim.name} is not what was fetched"):
+        fetched()
+
+
+def test_without_maven_the_way_out_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("disklab.databases.cassandra.distribution.find_program", lambda _: None)
+    with pytest.raises(UserError, match="CASSANDRA_HOME"):
+        fetched()
+    assert list(tmp_path.rglob("*.jar")) == []

@@ -1,0 +1,105 @@
+"""When a measurement is invalid, and what is said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from disklab.catalog.profile import DiskProfile, Distribution, Latency, VolumeProfile
+from disklab.engine.messages import EmulatorCounters, Lateness, View, VolumeCounters
+from disklab.telemetry import Judgement, Sampler, judge
+
+CPUS = 2
+DISK_NS = 1_000_000
+
+
+@dataclass
+class Told:
+    """A source that says what a test wants."""
+
+    name: str
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def sample(self, elapsed_s: float) -> Iterator[tuple[str, float]]:
+        yield from self.metrics.items()
+
+
+def judged(after: View | None = None, generators: int = 1, **cores: float) -> Judgement:
+    """Judge a phase in which these cores were used: by roles, `busy` and `steal`."""
+    used = {"client": 0.1, "server": 0.5, "emulator": 0.1, "busy": 0.8, "steal": 0.0, **cores}
+    machine = {"busy_cores": used.pop("busy"), "steal_cores": used.pop("steal")}
+    sources = [Told(f"cpu {role}", {"cores": count}) for role, count in used.items()]
+    sources.append(Told("machine", machine))
+    with Sampler(sources, lambda *_: None) as sampler:
+        sampler.enter("measure")
+        time.sleep(0.01)
+    volumes = {} if after is None else {"data": (view([]), after)}
+    return judge(sampler, "measure", volumes, generators=generators, cpus=CPUS)
+
+
+def view(lateness: list[tuple[int, int]]) -> View:
+    """Return a disk of 1 ms whose replies were late by these nanoseconds, so often."""
+    same = Distribution(quantiles_ppm_ns=[(1_000_000, DISK_NS)])
+    disk = DiskProfile(
+        name="disk",
+        medium="remote",
+        limits=[],
+        latency=Latency(read=same, write=same, flush=same),
+    )
+    replies = sum(count for _, count in lateness)
+    return View(
+        profile=VolumeProfile(
+            name="data", size_bytes=1 << 30, caching="None", chunk_bytes=65536, disks=[disk]
+        ),
+        counters=VolumeCounters(operations={}, in_flight=0, queued=0, cache=None, limits=[]),
+        emulator=EmulatorCounters(
+            transport="fuse",
+            replies=replies,
+            late_replies=0,
+            lateness_ns=Lateness.of(lateness),
+            overhead_ns=0,
+            backing_read_ios=0,
+            backing_write_ios=0,
+        ),
+        faults=[],
+    )
+
+
+def test_a_machine_with_room_is_valid() -> None:
+    found = judged(after=view([(50_000, 10_000)]))
+    assert (found.invalid, found.warnings) == ([], [])
+    assert found.cpu_ratio == pytest.approx({"client": 0.05, "server": 0.25, "emulator": 0.05})
+
+
+def test_a_client_whose_thread_is_full_was_the_limit() -> None:
+    (reason,) = judged(client=0.95).invalid
+    assert "the client was the limit: it used 0.95 cores of its one thread" in reason
+    assert judged(client=0.95, generators=2).invalid == []
+
+
+def test_tools_may_not_eat_a_full_machine() -> None:
+    (reason,) = judged(client=0.5, emulator=0.3, server=1.1, busy=1.99).invalid
+    assert "client and emulator took 40%" in reason
+    found = judged(client=0.2, emulator=0.2, server=1.5, busy=1.99)
+    assert found.invalid == []
+    (warning,) = found.warnings
+    assert "this machine's CPU was the limit, not the disks" in warning
+
+
+def test_stolen_time_is_said() -> None:
+    (warning,) = judged(steal=0.2).warnings
+    assert "10%" in warning
+
+
+def test_an_emulator_late_beside_its_disk_is_invalid() -> None:
+    (reason,) = judged(after=view([(150_000, 10_000)])).invalid
+    assert "half of its replies were late by 150 us" in reason
+    (reason,) = judged(after=view([(10_000, 9_800), (2_000_000, 200)])).invalid
+    assert "1 % of its replies were late by 2000 us" in reason
+    assert judged(after=view([(10_000, 9_950), (2_000_000, 50)])).invalid == []
+
+
+def test_few_replies_say_nothing() -> None:
+    assert judged(after=view([(5_000_000, 999)])).invalid == []
