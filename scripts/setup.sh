@@ -16,6 +16,8 @@ if [ "$(uname)" = Linux ]; then
     has "$program" || { missing_debian+=("${debian[$program]}"); missing_fedora+=("${fedora[$program]}"); }
   done
   if has python3 && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then missing_debian+=(python3-venv); fi
+  # The browser test of the report. Ubuntu's package of that name is a snap, which servers cannot run.
+  if grep -qs '^ID=debian' /etc/os-release && ! has chromium; then missing_debian+=(chromium); fi
   # Rehearsals of Cassandra: Maven fetches it, and it runs on Java 17 to 23 (17 where there is one).
   has mvn || { missing_debian+=(maven); missing_fedora+=(maven); }
   if ! grep -qsE '^JAVA_VERSION="(17|18|19|20|21|22|23)' /usr/lib/jvm/*/release "${JAVA_HOME:-/none}/release"; then

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
-from disklab.cli import catalog, clean, disk, doctor, experiment, probe, rehearse
-from disklab.cli.output import report
+from disklab.cli import catalog, clean, disk, doctor, experiment, probe, rehearse, report
+from disklab.cli.output import report as tell
 from disklab.errors import DisklabError
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
@@ -23,6 +23,7 @@ app.add_typer(disk.app, name="disk")
 app.add_typer(experiment.app, name="experiment")
 app.command("probe")(probe.probe)
 app.command("rehearse")(rehearse.rehearse)
+app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.command("clean")(clean.clean)
 
@@ -37,7 +38,7 @@ def main() -> None:
     try:
         app()
     except DisklabError as error:
-        report(error, as_json="--json" in sys.argv)
+        tell(error, as_json="--json" in sys.argv)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)  # 128 + SIGINT, as a shell reports it

@@ -19,6 +19,7 @@ from disklab.results.histogram import Layout, values
 
 MOST_WINDOWS = 400
 """About one a pixel of a narrow chart, and enough blocks for an interval."""
+COLUMN_STEP = 0.01
 MS = 1e6
 """Nanoseconds in a millisecond."""
 
@@ -144,9 +145,15 @@ class WindowsOf:
             told.append(values(layout)[1][used] / MS)
         if not parts:
             return np.empty(0), np.empty((len(full), 0), dtype=np.int64)
-        columns = np.concatenate(told)
-        order = np.argsort(columns, kind="stable")
-        return columns[order], np.concatenate(parts, axis=1)[:, order]
+        latencies, counted = np.concatenate(told), np.concatenate(parts, axis=1)
+        # Latencies within 1 % of each other share a column: finer than a chart shows.
+        step = np.round(np.log(latencies) / np.log1p(COLUMN_STEP)).astype(np.int64)
+        order = np.argsort(step, kind="stable")
+        steps, column = np.unique(step[order], return_inverse=True)
+        # Columns rise, so those of one step are neighbours.
+        firsts = np.searchsorted(column, np.arange(len(steps)))
+        grouped = np.add.reduceat(counted[:, order], firsts, axis=1)
+        return np.exp(steps * np.log1p(COLUMN_STEP)), grouped
 
 
 def _add_done(

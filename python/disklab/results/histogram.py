@@ -223,22 +223,23 @@ def _plain(data: bytes) -> Histogram:
 
 
 def _numbers(payload: bytes) -> Counts:
-    """Return the ZigZag LEB128 numbers: seven bits a byte, all eight of the ninth."""
-    numbers: list[int] = []
-    value = shift = 0
-    for byte in payload:
-        if shift == 56:
-            value |= byte << 56
-        else:
-            value |= (byte & 0x7F) << shift
-            if byte & 0x80:
-                shift += 7
-                continue
-        numbers.append((value >> 1) ^ -(value & 1))
-        value = shift = 0
-    if shift:
+    """Return the ZigZag LEB128 numbers: seven bits a byte, the lowest first.
+
+    Numbers of nine bytes (counts from 2^55 on) do not occur: no run has so many operations.
+    """
+    if not payload:
+        return np.empty(0, dtype=np.int64)
+    data = np.frombuffer(payload, dtype=np.uint8)
+    ends = np.flatnonzero(data < 0x80)
+    if not ends.size or ends[-1] != len(data) - 1:
         raise HistogramError("its last number is cut off")
-    return np.array(numbers, dtype=np.int64)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - starts + 1
+    if lengths.max() > 8:
+        raise HistogramError("it has a count of more than eight bytes")
+    shifts = 7 * (np.arange(len(data)) - np.repeat(starts, lengths))
+    bits = np.add.reduceat((data & 0x7F).astype(np.int64) << shifts, starts)
+    return (bits >> 1) ^ -(bits & 1)
 
 
 def _zigzag(number: int) -> int:

@@ -1,0 +1,73 @@
+"""`disklab report`: the answer of one run or of several, as a page, a table, JSON or pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from disklab.cli.output import Json, console, notes, print_json
+from disklab.errors import Problem, UserError
+from disklab.results import DEFAULT_OUT, Run
+
+
+def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="A run's folder, its id, or the beginning of it."),
+    ],
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the page here; without it, report.html in the first run's folder."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="`reference`: what was published of this experiment.", metavar="reference"
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Write the charts as PNG into this folder.")
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write the charts as SVG into this folder.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where runs are looked for by id.")] = DEFAULT_OUT,
+    json: Json = False,
+) -> None:
+    """Say what runs found: the verdict with its reasons, and a page with charts and tables.
+
+    Several runs are compared cell by cell: an old and a new one, a prediction and a rehearsal.
+
+    Examples: [bold]disklab report disklab-runs/RUN[/bold],
+    [bold]disklab report RUN --against reference[/bold], [bold]disklab report OLD NEW[/bold]
+    """
+    # Charts take a second to import; other commands should not wait for them.
+    from disklab.report import files  # noqa: PLC0415
+    from disklab.report.content import content  # noqa: PLC0415
+    from disklab.report.report import Report  # noqa: PLC0415
+    from disklab.report.terminal import show  # noqa: PLC0415
+
+    opened = [Run.open(name, out) for name in runs]
+    made = Report.of([*opened, *files.references(opened, checked(against))])
+    page = html or opened[0].folder / "report.html"
+    written = [files.write_page(made, page), *files.write_pictures(made, png=png, svg=svg)]
+    if json:
+        print_json(content(made))
+    else:
+        show(made, console())
+    for path in written:
+        notes().print(Text(f"report: {path}"))
+
+
+def checked(against: str | None) -> bool:
+    """Return whether the published figures are wanted."""
+    if against not in (None, "reference"):
+        rule = "the one thing to hold a run against by name is `reference`"
+        way_out = "write --against reference, or name the other run beside the first"
+        raise UserError(Problem("--against", str(against), rule, way_out))
+    return against is not None

@@ -1,0 +1,98 @@
+"""Several runs side by side: cells matched by factor levels, rates by node, errors by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from disklab.report.answer import compare, deciding_quantity
+from disklab.report.cells import Cell, canonical
+from disklab.report.subject import Subject
+from disklab.report.verdict import Judgement, Quantity
+
+
+@dataclass(frozen=True)
+class Matched:
+    """One cell in two runs."""
+
+    cells: tuple[Cell, Cell]
+    judgements: Mapping[Quantity, Judgement]
+    deciding: Quantity
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement of the deciding quantity: the second run over the first."""
+        return self.judgements[self.deciding]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, cell by cell."""
+
+    first: Subject
+    second: Subject
+    per_node: bool
+    """Rates are compared by node, since the runs had different numbers of nodes."""
+    matched: tuple[Matched, ...]
+    unmatched: int
+    """Cells of the second run that the first one lacks, or that have no figures there."""
+
+    @property
+    def is_history(self) -> bool:
+        """Whether both are of one mode, so that a difference is a change and not an error."""
+        return self.first.info.mode == self.second.info.mode
+
+
+def comparisons_of(subjects: Sequence[Subject]) -> list[Comparison]:
+    """Compare each run with the published one, or else with the first."""
+    published = [one for one in subjects if one.info.mode == "published"]
+    base = (published or list(subjects))[0]
+    return [compared(base, other) for other in subjects if other is not base]
+
+
+def compared(first: Subject, second: Subject) -> Comparison:
+    """Match the second run's cells with the first one's and judge them."""
+    nodes = [{r.nodes for r in one.run.results() if r.usable} for one in (first, second)]
+    per_node = nodes[0] != nodes[1]
+    matched, unmatched = [], 0
+    for cell in second.matrix.cells.values():
+        other = counterpart(second, cell, first)
+        judgements = compare(first, other, second, cell, per_node=per_node) if other else {}
+        deciding = deciding_quantity((other, cell), judgements) if other else None
+        if other is None or deciding is None:
+            unmatched += 1
+        else:
+            matched.append(Matched((other, cell), judgements, deciding))
+    return Comparison(first, second, per_node, tuple(matched), unmatched)
+
+
+def counterpart(subject: Subject, cell: Cell, other: Subject) -> Cell | None:
+    """Return the cell of another run with the same levels; None when there is none or several.
+
+    A factor that only the other run varies must have the level that this run's specification
+    says; without one, the other run must leave no choice.
+    """
+    names = [name for name in cell.factors if any(f.name == name for f in other.matrix.factors)]
+    if not names:
+        return None
+    spec = next((t.spec for t in subject.run.planned() if t.trial == cell.trial), {})
+    found = []
+    for candidate in other.matrix.cells.values():
+        same = all(canonical(candidate.factors[n]) == canonical(cell.factors[n]) for n in names)
+        rest = [name for name in candidate.factors if name not in cell.factors]
+        if same and all(_agrees(spec, name, candidate.factors[name]) for name in rest):
+            found.append(candidate)
+    return found[0] if len(found) == 1 else None
+
+
+def _agrees(spec: Mapping[str, Any], path: str, level: object) -> bool:
+    """Return whether a specification does not contradict a level; a missing value does not."""
+    value: Any = spec
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return True
+        value = value[part]
+    if isinstance(value, str | int | float) and isinstance(level, str | int | float):
+        return canonical(value) == canonical(level)
+    return True

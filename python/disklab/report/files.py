@@ -1,0 +1,99 @@
+"""Writing reports: the page, and charts as pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import vl_convert
+
+from disklab.errors import Problem, UserError
+from disklab.report import theme
+from disklab.report.page import page
+from disklab.report.panel import Panel, slug
+from disklab.report.report import Report
+from disklab.report.script import vega_lite_version
+from disklab.report.subject import RunLike
+from disklab.results import reference_runs
+
+WIDTH = 560
+PNG_SCALE = 2  # sharp on screens with doubled pixels
+
+
+def references(runs: Sequence[RunLike], wanted: bool) -> list[RunLike]:
+    """Return the published run of the same experiment; a user error when there is none."""
+    if not wanted:
+        return []
+    title = runs[0].info.experiment.title
+    known = reference_runs()
+    found = [run for run in known if run.info.experiment.title == title]
+    if not found:
+        rule = "nothing was published of an experiment with this title"
+        way_out = "known are: " + "; ".join(run.info.experiment.title for run in known)
+        raise UserError(Problem("--against reference", title, rule, way_out))
+    return list(found)
+
+
+def write_page(report: Report, path: Path) -> Path:
+    """Write the HTML file, all at once."""
+    write(path, page(report).encode("utf-8"), "--html")
+    return path
+
+
+def write_pictures(report: Report, *, png: Path | None, svg: Path | None) -> list[Path]:
+    """Write each chart as a file, named after its section and panel."""
+    written = []
+    for section in report.sections if png or svg else ():
+        for panel in section.panels:
+            name = f"{section.name}-{slug(panel.title)}"
+            spec = drawable(panel, section.heading)
+            if svg:
+                drawing = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
+                written.append(svg / f"{name}.svg")
+                write(written[-1], drawing.encode("utf-8"), "--svg")
+            if png:
+                picture = vl_convert.vegalite_to_png(
+                    spec, vl_version=vega_lite_version(), scale=PNG_SCALE
+                )
+                written.append(png / f"{name}.png")
+                write(written[-1], picture, "--png")
+    return written
+
+
+def drawable(panel: Panel, heading: str) -> str:
+    """Return a chart that stands alone: with title, key, width, and the light scheme's colours."""
+    spec = panel.spec(width=WIDTH)
+    spec["title"] = {"text": heading, "subtitle": panel.title}
+    spec["config"] = theme.configuration(theme.LIGHT)
+    spec["padding"] = 16
+    if panel.key:
+        with_key(spec)
+    text = json.dumps(spec)
+    for name, colour in theme.LIGHT.items():
+        if name != "series":
+            text = text.replace(f"var(--{name})", str(colour))
+    return text
+
+
+def with_key(spec: dict[str, object]) -> None:
+    """Give the colours of a chart a legend: on the page one key serves all charts."""
+    layers = spec.get("layer", [spec])
+    assert isinstance(layers, list)
+    for layer in layers:
+        colour = layer.get("encoding", {}).get("color", {})
+        if "field" in colour:
+            colour["legend"] = {"title": None, "symbolType": "stroke"}
+
+
+def write(path: Path, content: bytes, place: str) -> None:
+    """Write a file so that a reader sees the old one or the whole new one."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        rule = f"cannot be written: {error.strerror}"
+        raise UserError(Problem(place, str(path), rule, "name a file that you may write")) from None

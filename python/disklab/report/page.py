@@ -1,0 +1,302 @@
+"""The report as one HTML file that needs nothing else: no network, no other file."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from importlib import resources
+from itertools import chain
+from typing import Any
+
+from disklab.report import tables, theme, wording
+from disklab.report.comparison import Comparison
+from disklab.report.html import data, items, table, tag, text
+from disklab.report.panel import Panel, Section
+from disklab.report.report import Report
+from disklab.report.script import vega_script
+from disklab.report.subject import Subject
+
+# Nothing is loaded from anywhere; vega compiles its expressions, hence 'unsafe-eval'.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'unsafe-inline'; img-src data:"
+)
+
+
+def page(report: Report) -> str:
+    """Return the HTML of a report."""
+    first = report.subjects[0]
+    parts = [
+        opening(report),
+        verdict(report),
+        navigation(report),
+        *(compared(one) for one in report.comparisons),
+        *(section(one) for one in report.sections),
+        where_time_went(first),
+        price(report.subjects),
+        warnings(report.subjects),
+        redo(report.subjects),
+        text("footer", f"disklab report of {', '.join(s.info.id for s in report.subjects)}"),
+    ]
+    title = first.info.experiment.title or first.info.id
+    head = [
+        '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<link rel="icon" href="data:,">',
+        text("title", title),
+        tag("style", styles()),
+    ]
+    scripts = [
+        data(theme.configuration(theme.ON_PAGE), id="chart-config"),
+        tag("script", vega_script().replace("</script", "<\\/script")),
+        tag("script", asset("page.js")),
+    ]
+    body = tag("body", tag("main", *parts), *scripts)
+    return f'<!doctype html>\n<html lang="en"><head>{"".join(head)}</head>{body}</html>\n'
+
+
+def asset(name: str) -> str:
+    """Return a file that lies beside this one."""
+    return resources.files("disklab.report").joinpath(name).read_text("utf-8")
+
+
+def styles() -> str:
+    """Return the style sheet with both colour schemes."""
+    dark = (
+        f"@media screen and (prefers-color-scheme: dark){{:root{{{theme.variables(theme.DARK)}}}}}"
+    )
+    return f":root{{{theme.variables(theme.LIGHT)}}}{dark}{asset('page.css')}"
+
+
+def opening(report: Report) -> str:
+    """Return the question, and in one line what was run."""
+    first = report.subjects[0]
+    info = first.info
+    told = [info.mode, f"{len(first.matrix.cells)} cells"]
+    if info.repeats and info.repeats > 1:
+        told.append(f"{info.repeats} repeats")
+    if info.share is not None:
+        told.append(f"{info.share.nodes.here:g} of {info.share.nodes.full:g} nodes")
+        if info.share.scale != "1":
+            told.append(f"scale {info.share.scale}")
+    if info.started:
+        told.append(info.started[:10])
+    line = " · ".join(told)
+    source = (
+        text("p", f"After {info.experiment.source}", class_="quiet")
+        if info.experiment.source
+        else ""
+    )
+    return tag(
+        "header",
+        text("h1", info.experiment.title or info.id),
+        text("p", line, class_="quiet"),
+        source,
+    )
+
+
+def verdict(report: Report) -> str:
+    """Return the first screen's answer."""
+    said = []
+    for heading, finding in report.headline:
+        label = f"{heading}: " if heading else ""
+        why = text("p", wording.sentence(finding.reason), class_="why") if finding.reason else ""
+        said.append(
+            tag(
+                "li",
+                text("p", wording.sentence(label + finding.text), class_="says"),
+                why,
+                text("p", finding.basis, class_="basis") if finding.basis else "",
+            )
+        )
+    rest = report.rest
+    more = ""
+    if rest:
+        lines = [wording.sentence(finding.text) for _, finding in rest]
+        more = tag("details", text("summary", f"{len(rest)} more comparisons"), items(lines))
+    return tag(
+        "section",
+        tag("ul", *said, class_="verdict"),
+        more,
+        "".join(text("p", line, class_="status") for line in report.status),
+        id="verdict", aria_label="Verdict",
+    )  # fmt: skip
+
+
+def navigation(report: Report) -> str:
+    """Return links to the sections."""
+    named = [(one.name, one.heading) for one in report.sections if one.panels]
+    named += [
+        ("limits", "Where the time went"),
+        ("price", "Price"),
+        ("warnings", "Warnings"),
+        ("redo", "Redo it"),
+    ]
+    links = (text("a", heading, href=f"#{name}") for name, heading in named)
+    return tag("nav", *links, aria_label="Sections")
+
+
+def compared(comparison: Comparison) -> str:
+    """Return two runs cell by cell."""
+    first, second = comparison.first.label, comparison.second.label
+    lead = f"Cells are matched by their factor levels; {len(comparison.matched)} match"
+    lead += f", {comparison.unmatched} do not." if comparison.unmatched else "."
+    if comparison.per_node:
+        lead += " Rates are by node, because the runs had different numbers of nodes."
+    return tag(
+        "section",
+        text("h2", f"{second} beside {first}"),
+        text("p", lead, class_="lead"),
+        table(tables.side_by_side(comparison), f"{second} beside {first}"),
+    )
+
+
+def section(one: Section) -> str:
+    """Return a section of charts; those beyond the first few open on demand."""
+    if not one.panels:
+        return ""
+    keys = [panel.key for panel in one.panels if panel.key]
+    legend = key_of(keys[0]) if keys else ""
+    shown = "".join(figure(panel) for panel in one.panels[: one.shown])
+    rest = one.panels[one.shown :]
+    css = "panels three" if one.name == "latency" and keys else "panels"
+    more = ""
+    if rest:
+        inner = tag("div", *(figure(panel) for panel in rest), class_=css)
+        more = tag("details", text("summary", f"{len(rest)} more charts"), inner, class_="more")
+    return tag(
+        "section",
+        text("h2", one.heading),
+        text("p", one.lead, class_="lead"),
+        legend,
+        tag("div", shown, class_=css),
+        more,
+        id=one.name,
+    )
+
+
+def key_of(series: Sequence[str]) -> str:
+    """Return the colours' key: one for all charts of a section."""
+    count = len(theme.LIGHT["series"])
+    entries = (
+        text("li", name, style=f"--swatch:var(--series{number % count})")
+        for number, name in enumerate(series)
+    )
+    return tag("ul", *entries, class_="key", aria_label="Key")
+
+
+def figure(panel: Panel) -> str:
+    """Return a chart with its title and its table."""
+    spec: dict[str, Any] = panel.spec(width="container")
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    place = tag(
+        "div", class_="chart", aria_label=panel.described, style=f"min-height:{panel.height + 40}px"
+    )
+    return tag(
+        "figure",
+        text("h3", panel.title) if panel.title else "",
+        place,
+        data(spec),
+        tag("details", text("summary", "Figures"), table(panel.figures, panel.title or "Figures")),
+    )
+
+
+def where_time_went(subject: Subject) -> str:
+    """Return the limits of every cell."""
+    figures = tables.without_empty_columns(tables.limits(subject))
+    known = len(figures.headings) > 1
+    lead = (
+        "Medians of the repeats. A wait is charged to the one limit that an I/O stood at; "
+        "several I/Os of one operation wait side by side."
+        if known
+        else "Nothing was observed beside the load: no limits, caches or processors are known."
+    )
+    inner = table(figures, "Where the time went") if known else ""
+    return tag(
+        "section",
+        text("h2", "Where the time went"),
+        text("p", lead, class_="lead"),
+        inner,
+        id="limits",
+    )
+
+
+def price(subjects: Sequence[Subject]) -> str:
+    """Return prices with their sources."""
+    parts = []
+    for subject in subjects:
+        figures = tables.prices(subject)
+        if figures is not None:
+            name = subject.label if len(subjects) > 1 else ""
+            parts += [text("h3", name) if name else "", table(figures, f"Price {name}".strip())]
+        sources = tables.price_sources(subject)
+        if sources:
+            parts.append(
+                tag("details", text("summary", "Prices and their sources"), items(sources))
+            )
+    lead = (
+        "Disks and VMs of the full cluster; its rate is that of a node here times its nodes."
+        if any("<table" in part for part in parts)
+        else "No price is known for these cells."
+    )
+    return tag("section", text("h2", "Price"), text("p", lead, class_="lead"), *parts, id="price")
+
+
+def warnings(subjects: Sequence[Subject]) -> str:
+    """Return what is wrong or must be known, and the cells without figures."""
+    parts = []
+    for subject in subjects:
+        told = tables.warnings(subject)
+        figures = tables.problems(subject)
+        if told or figures.rows:
+            parts.append(text("h3", subject.label) if len(subjects) > 1 else "")
+        if told:
+            parts.append(items(told))
+        if figures.rows:
+            parts.append(table(tables.without_empty_columns(figures), "Cells without figures"))
+    if not parts:
+        parts = [text("p", "None: every cell gave figures that can be used.", class_="lead")]
+    return tag("section", text("h2", "Warnings"), *parts, id="warnings")
+
+
+def redo(subjects: Sequence[Subject]) -> str:
+    """Return everything that is needed to run it again."""
+    return tag(
+        "section",
+        text("h2", "Redo it"),
+        *(chain.from_iterable(recipe(one, len(subjects) > 1) for one in subjects)),
+        id="redo",
+    )
+
+
+def recipe(subject: Subject, named: bool) -> list[str]:
+    """Return command, seed, versions and machine of one run."""
+    info = subject.info
+    parts = [text("h3", subject.label)] if named else []
+    if info.command:
+        parts.append(text("pre", shlex.join(info.command)))
+    facts: dict[str, str] = {"run": info.id}
+    if info.seed is not None:
+        facts["seed"] = str(info.seed)
+    if info.started:
+        facts["started"] = info.started + (f", ended {info.ended}" if info.ended else "")
+    facts |= {name: str(version) for name, version in info.versions.items()}
+    facts |= flat(info.environment)
+    scaled = tables.shares(subject.run.results())
+    if scaled:
+        facts["scaled"] = "; ".join(scaled)
+    pairs = "".join(text("dt", name) + text("dd", value) for name, value in facts.items())
+    return [*parts, tag("dl", pairs)]
+
+
+def flat(content: dict[str, Any], above: str = "") -> dict[str, str]:
+    """Return nested facts on one level: `envelope iops`."""
+    found: dict[str, str] = {}
+    for name, value in content.items():
+        path = f"{above} {name}".strip().replace("_", " ")
+        if isinstance(value, dict):
+            found |= flat(value, path)
+        else:
+            found[path] = f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+    return found

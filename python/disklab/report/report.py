@@ -1,0 +1,94 @@
+"""A report before it has a form: the answers, comparisons and charts of some runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from disklab.report import charts_by_factor, charts_of_course, tables, wording
+from disklab.report.answer import MOST_SENTENCES, Answer, Finding, answer_of
+from disklab.report.comparison import Comparison, comparisons_of
+from disklab.report.history import findings_between
+from disklab.report.panel import Section
+from disklab.report.subject import RunLike, Subject, subjects_of
+
+Said = tuple[str, Finding]
+"""Whose finding it is (empty when there is one run), and the finding."""
+
+
+@dataclass
+class Report:
+    """What is said of some runs; the page, the terminal and the JSON show it."""
+
+    subjects: Sequence[Subject]
+
+    @classmethod
+    def of(cls, runs: Sequence[RunLike]) -> Report:
+        """Return the report of runs; the first one's factors order the charts."""
+        return cls(subjects_of(runs))
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The verdict of each run by itself."""
+        return [answer_of(subject) for subject in self.subjects]
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """The runs against each other."""
+        return comparisons_of(self.subjects) if len(self.subjects) > 1 else []
+
+    @cached_property
+    def said(self) -> list[Said]:
+        """Every sentence, the most important first: between runs, then of each run."""
+        between = [
+            ("", one) for comparison in self.comparisons for one in findings_between(comparison)
+        ]
+        several = len(self.subjects) > 1
+        own = [
+            (answer.subject.label if several else "", finding)
+            for answer in self.answers
+            for finding in answer.findings
+        ]
+        return between + own
+
+    @property
+    def headline(self) -> list[Said]:
+        """What the first screen says."""
+        return self.said[:MOST_SENTENCES]
+
+    @property
+    def rest(self) -> list[Said]:
+        """What it has no room for."""
+        return self.said[MOST_SENTENCES:]
+
+    @property
+    def status(self) -> list[str]:
+        """Return what limits the answer: cells without figures, and what `no difference` means."""
+        told = []
+        for subject in self.subjects:
+            label = f"{subject.label}: " if len(self.subjects) > 1 else ""
+            bad: dict[str, int] = {}
+            for cell in subject.matrix.cells.values():
+                if not cell.usable:
+                    bad[cell.results[-1].status] = bad.get(cell.results[-1].status, 0) + 1
+            if bad:
+                counted = ", ".join(f"{count} {status}" for status, count in bad.items())
+                total = len(subject.matrix.cells)
+                told.append(f"{label}{counted} of {total} cells: left out, see Warnings.")
+            missing = tables.missing_repeats(subject)
+            if missing:
+                told.append(wording.sentence(label + missing))
+        if any(finding.pairs for _, finding in self.said):
+            told.append(wording.sentence(wording.bounds() + "; each interval stands for itself"))
+        return told
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        """The charts."""
+        return [
+            charts_by_factor.rate_section(self.subjects),
+            charts_by_factor.latency_section(self.subjects),
+            charts_of_course.course_section(self.subjects[0]),
+            charts_of_course.percentile_section(self.subjects),
+        ]

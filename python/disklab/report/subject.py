@@ -1,0 +1,87 @@
+"""A run as the report reads it: its matrix, and the course of its repeats when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import polars as pl
+
+from disklab.report.cells import Cell, Matrix, matrix_of
+from disklab.report.course import Windows, windows_of
+from disklab.report.verdict import Quantity, Sample
+from disklab.report.verdict_interval import FEWEST_REPEATS
+from disklab.results import Course, PlannedTrial, RunInfo, TrialResult
+
+
+class RunLike(Protocol):
+    """What a stored run and a published study both offer."""
+
+    @property
+    def info(self) -> RunInfo: ...  # noqa: D102
+    @property
+    def torn(self) -> tuple[str, ...]: ...  # noqa: D102
+    def results(self) -> list[TrialResult]: ...  # noqa: D102
+    def planned(self) -> list[PlannedTrial]: ...  # noqa: D102
+    def course(self, trial: int, repeat: int) -> Course: ...  # noqa: D102
+    def telemetry(self, trial: int, repeat: int) -> pl.LazyFrame: ...  # noqa: D102
+
+
+@dataclass
+class Subject:
+    """One run of the report."""
+
+    run: RunLike
+    label: str
+    """Short, and different from the other runs': `rehearse`, `rehearse 11-21 12:01`."""
+    _windows: dict[tuple[int, int], Windows | None] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The run's cells and the roles of its factors."""
+        return matrix_of(self.run.results(), self.run.planned())
+
+    @property
+    def info(self) -> RunInfo:
+        """What is known of the run."""
+        return self.run.info
+
+    def windows(self, result: TrialResult) -> Windows | None:
+        """Return the course of a repeat in windows; None when none was kept. Read once."""
+        if result.key not in self._windows:
+            self._windows[result.key] = windows_of(self.run.course(*result.key).seconds)
+        return self._windows[result.key]
+
+    def sample(self, cell: Cell, quantity: Quantity, *, per_node: bool = False) -> Sample:
+        """Return a cell's figures, with their course where repeats alone are too few."""
+        path = "ops_per_s_per_node" if per_node and quantity is Quantity.OPS else quantity.value
+        figures = cell.figures(path)
+        if len(figures) >= FEWEST_REPEATS:
+            return Sample(figures)
+        series = []
+        for result in cell.usable:
+            windows = self.windows(result)
+            found = windows.series(quantity) if windows else None
+            if found is not None:
+                series.append(found)
+        # The course counts operations of the whole; by node they are all divided by one number.
+        if len(series) < len(figures) or (per_node and quantity is Quantity.OPS):
+            return Sample(figures)
+        return Sample(figures, tuple(series))
+
+
+def subjects_of(runs: Sequence[RunLike]) -> list[Subject]:
+    """Return the runs with labels that tell them apart."""
+    modes = [run.info.mode for run in runs]
+    labels: list[str] = []
+    for run in runs:
+        info = run.info
+        label = "published" if info.mode == "published" else str(info.mode)
+        if modes.count(info.mode) > 1:
+            label += " " + (info.started[5:16].replace("T", " ") or info.id)
+        if label in labels:
+            label = info.id
+        labels.append(label)
+    return [Subject(run, label) for run, label in zip(runs, labels, strict=True)]

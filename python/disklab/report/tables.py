@@ -1,0 +1,277 @@
+"""The tables of the report, as text: the page and the terminal show the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from disklab.report import wording
+from disklab.report.cells import Cell, Factor, Matrix, median
+from disklab.report.comparison import Comparison
+from disklab.report.panel import Figures, rows
+from disklab.report.reasons import late_clients, over, why
+from disklab.report.subject import Subject
+from disklab.report.verdict import Quantity
+from disklab.results import TrialResult
+
+
+def titled(matrix: Matrix, cell: Cell) -> list[str]:
+    """Return a cell's levels of the factors that vary, as text."""
+    return [str(cell.factors[factor.name]) for factor in varying(matrix)]
+
+
+def varying(matrix: Matrix) -> list[Factor]:
+    """Return the factors with more than one level."""
+    return [factor for factor in matrix.factors if len(factor.levels) > 1]
+
+
+def summary(subject: Subject) -> Figures:
+    """Return every cell with its rate, latencies, and what bound it."""
+    matrix = subject.matrix
+    heads = [factor.title for factor in matrix.factors if len(factor.levels) > 1] or ["cell"]
+    lines = []
+    for cell in matrix.cells.values():
+        names = titled(matrix, cell) or ["all"]
+        reason = why(cell)
+        bound = "; ".join(reason.phrases()[:2])
+        lines.append(
+            [
+                *names,
+                wording.rate(cell.median("ops_per_s")),
+                *(wording.latency(cell.median(f"{name}_ms")) for name in ("p50", "p95", "p99")),
+                bound if cell.usable else status_of(cell),
+                str(len(cell.usable)),
+            ]
+        )
+    return Figures((*heads, "ops/s", "p50", "p95", "p99", "why", "repeats"), rows(lines))
+
+
+def status_of(cell: Cell) -> str:
+    """Return why a cell has no figures."""
+    result = cell.results[-1]
+    return f"{result.status}: {problem_of(result)}".rstrip(": ")
+
+
+def problem_of(result: TrialResult) -> str:
+    """Return what was wrong with a result."""
+    if result.invalid_reasons:
+        return "; ".join(result.invalid_reasons)
+    return str(result.reason) if result.reason else ""
+
+
+def limits(subject: Subject) -> Figures:
+    """Return where the time went in each usable cell."""
+    matrix = subject.matrix
+    lines = []
+    for cell in matrix.cells.values():
+        if not cell.usable:
+            continue
+        found = why(cell)
+        lines.append(
+            [
+                matrix.phrase(
+                    {f.name: cell.factors[f.name] for f in matrix.factors if len(f.levels) > 1}
+                )
+                or "all",
+                found.bound_by or "",
+                "" if found.utilisation is None else wording.percent(found.utilisation),
+                waits(cell),
+                "" if found.delayed_share is None else wording.percent(found.delayed_share),
+                "" if found.hit_ratio is None else wording.percent(found.hit_ratio),
+                "" if found.credits_left is None else wording.percent(found.credits_left),
+                cpu(cell),
+            ]
+        )
+    heads = (
+        "cell", "bound by", "used", "waited at (ms per operation)", "share of time waiting",
+        "host cache hits", "credits left", "CPU: client / database / emulator",
+    )  # fmt: skip
+    return Figures(heads, rows(lines))
+
+
+def waits(cell: Cell) -> str:
+    """Return the longest waits of the first usable repeat, in milliseconds an operation."""
+    result = cell.usable[0]
+    if not result.ops_per_s or not result.duration_s:
+        return ""
+    operations = result.ops_per_s * result.duration_s
+    told = [
+        f"{one.limit}: {wording.significant(one.delayed_ms / operations, 2)}"
+        for one in sorted(result.telemetry.limits, key=lambda one: -one.delayed_ms)[:2]
+        if one.delayed_ms > 0
+    ]
+    return "; ".join(told)
+
+
+def cpu(cell: Cell) -> str:
+    """Return the shares of the machine that client, database and emulator used."""
+    shares = []
+    for process in ("client", "server", "emulator"):
+        found = [result.telemetry.cpu_ratio.get(process) for result in cell.usable]
+        share = median([value for value in found if value is not None])
+        shares.append("?" if share is None else wording.percent(share))
+    return "" if set(shares) == {"?"} else " / ".join(shares)
+
+
+def prices(subject: Subject) -> Figures | None:
+    """Return what each cell costs; None when no price is known.
+
+    The rate of the full cluster is that of a node times its nodes: rates are not scaled down.
+    """
+    matrix = subject.matrix
+    lines = []
+    for cell in matrix.cells.values():
+        usd = over(cell.results, lambda result: result.price_usd_per_month)
+        if usd is None:
+            continue
+        rate = cluster_rate(cell)
+        per_thousand = usd / rate * 1000 if rate else None
+        names = titled(matrix, cell) or ["all"]
+        lines.append([*names, wording.money(usd), wording.rate(rate), wording.money(per_thousand)])
+    if not lines:
+        return None
+    heads = [factor.title for factor in matrix.factors if len(factor.levels) > 1] or ["cell"]
+    return Figures(
+        (*heads, "USD a month", "ops/s, full cluster", "USD a month per 1,000 ops/s"), rows(lines)
+    )
+
+
+def cluster_rate(cell: Cell) -> float | None:
+    """Return the rate of the whole cluster that the cell describes."""
+    figures = []
+    for result in cell.usable:
+        if result.ops_per_s is None:
+            continue
+        full = result.share.nodes.full if result.share else result.nodes
+        here = result.nodes or (result.share.nodes.here if result.share else None)
+        figures.append(result.ops_per_s * full / here if full and here else result.ops_per_s)
+    return median(figures)
+
+
+def price_sources(subject: Subject) -> list[str]:
+    """Return each price with region, date and source."""
+    return [
+        f"{one.item}: {one.currency} {one.amount:,.2f} a {one.per}"
+        + "".join(f", {part}" for part in (one.region, one.date, one.source) if part)
+        for one in subject.info.prices
+    ]
+
+
+def problems(subject: Subject) -> Figures:
+    """Return every cell that gave no figures, with reason and log."""
+    matrix = subject.matrix
+    lines = []
+    for cell in matrix.cells.values():
+        for result in cell.results:
+            if not result.usable:
+                name = matrix.phrase(cell.factors)
+                lines.append(
+                    [
+                        name,
+                        str(result.repeat),
+                        result.status,
+                        problem_of(result),
+                        result.log_excerpt,
+                    ]
+                )
+    return Figures(("cell", "repeat", "status", "reason", "log"), rows(lines))
+
+
+def warnings(subject: Subject) -> list[str]:
+    """Return what a reader must know beside the figures, each once."""
+    told: list[str] = list(subject.run.torn)
+    info = subject.info
+    missing = missing_repeats(subject)
+    if missing:
+        told.append(missing)
+    counted: dict[str, int] = {}
+    for result in subject.run.results():
+        for text in result.warnings:
+            counted[text] = counted.get(text, 0) + 1
+        wrong = result.errors.get("wrong_rows", 0)
+        if wrong:
+            told.append(f"trial {result.trial}: {wrong} rows were not what had been written")
+        failed = sum(result.errors.values()) - wrong
+        if failed:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in result.errors.items() if n)
+            told.append(f"trial {result.trial}, repeat {result.repeat}: errors: {kinds}")
+    told += [text + (f" ({count} times)" if count > 1 else "") for text, count in counted.items()]
+    for cell in subject.matrix.cells.values():
+        name = subject.matrix.phrase(cell.factors)
+        told += [f"{name}: {text}" for text in late_clients(cell)]
+    return [*told, *info.notes]
+
+
+def missing_repeats(subject: Subject) -> str:
+    """Return how much of the plan has no result; empty when all is there."""
+    info, planned = subject.info, subject.run.planned()
+    if not planned:
+        return ""
+    repeats = info.repeats or 1
+    wanted = sum(1 if trial.refused else repeats for trial in planned)
+    have = len(subject.run.results())
+    if have >= wanted:
+        return ""
+    state = "was interrupted" if info.ended is None else "ended early"
+    return f"the run {state}: {have} of {wanted} repeats have a result"
+
+
+def side_by_side(comparison: Comparison) -> Figures:
+    """Return the cells of two runs with the difference of each."""
+    unit = "ops/s per node" if comparison.per_node else "ops/s"
+    path = "ops_per_s_per_node" if comparison.per_node else "ops_per_s"
+    matrix = comparison.second.matrix
+    first, second = comparison.first.label, comparison.second.label
+    word = "change" if comparison.is_history else "error"
+    lines = []
+    for one in comparison.matched:
+        old, new = one.cells
+        name = matrix.phrase(new.factors)
+        line = [name]
+        line += [wording.rate(old.median(path)), wording.rate(new.median(path))]
+        line.append(change(one.judgements.get(Quantity.OPS)))
+        for quantity in (Quantity.P50, Quantity.P99):
+            line += [
+                wording.latency(old.median(quantity.value)),
+                wording.latency(new.median(quantity.value)),
+                change(one.judgements.get(quantity)),
+            ]
+        lines.append([*line, wording.judged(one.judgement) if comparison.is_history else ""])
+    heads = ["cell"]
+    for name in (unit, "p50", "p99"):
+        heads += [f"{name}, {first}", f"{name}, {second}", f"{word} in {name}"]
+    figures = Figures((*heads, "verdict"), rows(lines))
+    return without_empty_columns(figures)
+
+
+def change(judgement: object) -> str:
+    """Return the change of a judgement as a percentage."""
+    ratio = getattr(judgement, "ratio", None)
+    return "" if ratio is None else wording.change_range(ratio, ratio)
+
+
+def without_empty_columns(figures: Figures) -> Figures:
+    """Return the table without columns that hold nothing."""
+    used = [
+        number
+        for number in range(len(figures.headings))
+        if any(line[number] for line in figures.rows)
+    ]
+    return Figures(
+        tuple(figures.headings[number] for number in used),
+        tuple(tuple(line[number] for number in used) for line in figures.rows),
+    )
+
+
+def shares(results: Sequence[TrialResult]) -> list[str]:
+    """Return what was scaled: `threads: 21 here for 128`; one entry for each different figure."""
+    told: dict[str, None] = {}
+    for result in results:
+        share = result.share
+        if share is None:
+            continue
+        for name in ("nodes", "rows", "operations", "threads", "rate_per_s"):
+            figure = getattr(share, name)
+            if figure is not None and figure.full != figure.here:
+                text = f"{name.replace('_', ' ')}: {figure.here:,.10g} here for {figure.full:,.10g}"
+                told[text] = None
+    return list(told)

@@ -1,0 +1,154 @@
+"""How figures and judgements read: one place for all sentences."""
+
+from __future__ import annotations
+
+from math import floor, log10
+
+from disklab.report.verdict import EQUIVALENCE, Judgement, Outcome, Quantity
+from disklab.report.verdict_interval import Basis, Interval
+
+MINUS = "\N{MINUS SIGN}"
+SPACE = "\N{NO-BREAK SPACE}"
+TIMES_FROM = 2.0
+"""From a doubling on, a factor reads better than a percentage."""
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return a number with some significant digits and thousands apart: 1,230 or 0.00512."""
+    if value == 0:
+        return "0"
+    places = digits - 1 - floor(log10(abs(value)))
+    rounded = round(value, places)
+    return f"{rounded:,.{max(0, places)}f}"
+
+
+def rate(per_s: float | None) -> str:
+    """Return a rate without its unit."""
+    return "" if per_s is None else significant(per_s)
+
+
+def latency(ms: float | None) -> str:
+    """Return a latency with its unit, in microseconds below one millisecond."""
+    if ms is None:
+        return ""
+    return f"{significant(ms * 1000)}{SPACE}us" if ms < 1 else f"{significant(ms)}{SPACE}ms"
+
+
+def percent(share: float) -> str:
+    """Return a share of one; what is not all is never rounded up to all."""
+    whole = round(share * 100)
+    if whole == 100 and share < 1:
+        return f"{floor(share * 1000) / 10:g}{SPACE}%"
+    return f"{whole}{SPACE}%" if share >= 0.01 or share == 0 else f"{share * 100:.2g}{SPACE}%"
+
+
+def signed(change: float, digits: int = 0) -> str:
+    """Return a change as +3 % or -2 %, with a real minus."""
+    text = f"{abs(change) * 100:.{digits}f}"
+    none = float(text) == 0
+    sign = "" if none else MINUS if change < 0 else "+"
+    return f"{sign}{text}{SPACE}%"
+
+
+def change_range(low: float, high: float) -> str:
+    """Return an interval of ratios as changes: `-2 % to +3 %`, or `2.1 to 2.4 times`."""
+    if low >= TIMES_FROM:
+        ends = f"{low:.2g}", f"{high:.2g}"
+        return f"{ends[0]} times" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]} times"
+    # Two ends that look alike get another digit.
+    digits = 1 if signed(low - 1) == signed(high - 1) else 0
+    first, last = signed(low - 1, digits), signed(high - 1, digits)
+    return first if first == last else f"{first} to {last}"
+
+
+def size(low: float, high: float) -> str:
+    """Return how much more or less, without a sign: `31 % to 42 %`, or `2.1 to 2.4 times`."""
+    if low >= TIMES_FROM:
+        return change_range(low, high)
+    ends = sorted((abs(low - 1), abs(high - 1)))
+    first, last = (signed(end).lstrip("+") for end in ends)
+    return first if first == last else f"{first} to {last}"
+
+
+def comparative(quantity: Quantity, outcome: Outcome, *, times: bool) -> str:
+    """Return the word after the size: `faster`, `slower`, `higher p99`, `as fast`."""
+    higher = outcome is Outcome.HIGHER
+    if quantity is Quantity.OPS:
+        return "as fast" if times else "faster" if higher else "slower"
+    return (
+        f"as high at {quantity.label}"
+        if times
+        else f"{'higher' if higher else 'lower'} {quantity.label}"
+    )
+
+
+def difference(quantity: Quantity, outcome: Outcome, low: float, high: float) -> str:
+    """Return what a judgement says: `no difference: -2 % to +3 %`, `31 % to 42 % faster`."""
+    if outcome is Outcome.NO_DIFFERENCE:
+        return f"no difference: {change_range(low, high)}"
+    if outcome is Outcome.CANNOT_TELL:
+        return f"cannot tell: {change_range(low, high)}"
+    return f"{size(low, high)} {comparative(quantity, outcome, times=low >= TIMES_FROM)}"
+
+
+def judged(judgement: Judgement) -> str:
+    """Return one judgement in a few words, with its interval or the word that it has none."""
+    interval = judgement.interval
+    if interval is None:
+        change = change_range(judgement.ratio, judgement.ratio)
+        return f"{change} (single figures, no interval)"
+    return difference(judgement.quantity, judgement.outcome, interval.low, interval.high)
+
+
+def basis(judgement: Judgement) -> str:
+    """Return what a judgement rests on, in a few words."""
+    interval = judgement.interval
+    if interval is None:
+        return "single figures: no interval"
+    if interval.basis is Basis.SECONDS:
+        few = "one repeat" if max(judgement.repeats) == 1 else "few repeats"
+        return f"from the seconds of {few}; how much repeats differ is not in it"
+    first, second = judgement.repeats
+    repeats = f"{first}" if first == second else f"{first} and {second}"
+    return f"{confidence(interval)}, {repeats} repeats"
+
+
+def confidence(interval: Interval) -> str:
+    """Return `95 % interval`; the attained level, never more than it is."""
+    return f"{floor(interval.confidence * 100 + 1e-9)}{SPACE}% interval"
+
+
+def advice(judgement: Judgement) -> str:
+    """Return what would tell when it cannot be told; empty otherwise."""
+    if judgement.outcome is not Outcome.CANNOT_TELL:
+        return ""
+    if judgement.more_repeats is None:
+        return "too much noise: more repeats than are reasonable would be needed"
+    return f"too few repeats: about {judgement.more_repeats} would tell"
+
+
+def bounds() -> str:
+    """Return the stated bounds of `no difference`."""
+    return f"no difference means within {percent(EQUIVALENCE)} for sure"
+
+
+def money(usd: float | None) -> str:
+    """Return an amount in dollars."""
+    if usd is None:
+        return ""
+    return f"${usd:,.0f}" if usd >= 100 else f"${usd:,.2f}"
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration: `60 s`, `12 min`, `10 h`."""
+    if seconds is None:
+        return ""
+    if seconds < 120:
+        return f"{seconds:.0f}{SPACE}s"
+    return f"{seconds / 60:.0f}{SPACE}min" if seconds < 7200 else f"{seconds / 3600:.1f}{SPACE}h"
+
+
+def sentence(text: str) -> str:
+    """Return the text with a capital and a full stop."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

@@ -1,0 +1,140 @@
+"""What the report says of runs whose truth is known because they are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from disklab.cli.app import app
+from disklab.report.report import Report
+from disklab.results import Run, reference_runs
+from typer.testing import CliRunner
+
+from tests.report import synthetic
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return synthetic.local_or_attached(tmp_path_factory.mktemp("runs"), seconds=20)
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return synthetic.caching_threads(tmp_path_factory.mktemp("runs"), seconds=5)
+
+
+def texts(*runs: Run) -> list[str]:
+    return [finding.text for _, finding in Report.of(list(runs)).said]
+
+
+def test_the_verdict_says_difference_no_difference_and_cannot_tell(demo: Run) -> None:
+    said = texts(demo)
+    assert any(text.startswith("read: attached, None is 50") and "slower" in text for text in said)
+    (same,) = (text for text in said if text.startswith("read: local"))
+    assert "no difference" in same
+    noisy = [text for text in said if text.startswith("write")]
+    assert noisy
+    assert all("cannot tell" in text and "would tell" in text for text in noisy)
+
+
+def test_the_reason_names_the_binding_limit_and_the_cache(demo: Run) -> None:
+    findings = [finding for _, finding in Report.of([demo]).said]
+    slower = next(one for one in findings if "slower" in one.text)
+    assert "bound by vm uncached 768 MB/s" in slower.reason
+    assert "98\N{NO-BREAK SPACE}% of reads came from the host cache" in slower.reason
+
+
+def test_a_crossing_is_named(threads: Run) -> None:
+    (text,) = texts(threads)
+    assert "faster up to 128 threads" in text
+    assert "caching ReadOnly falls below caching None from 256 threads on" in text
+
+
+def test_published_crossings_are_those_of_the_publishers() -> None:
+    (study,) = (run for run in reference_runs() if "read-ahead" in run.info.id)
+    said = [finding for _, finding in Report.of([study]).said]
+    crossed = {finding.text.split(":")[0]: finding.crossings[0].first for finding in said}
+    assert crossed == {"128 threads": "read ahead 128KiB", "256 threads": "read ahead 64KiB"}
+    assert all("no interval" in finding.basis for finding in said)
+
+
+def test_against_the_reference_cells_match_and_rates_are_by_node(threads: Run) -> None:
+    (study,) = (run for run in reference_runs() if "caching-threads" in run.info.id)
+    report = Report.of([threads, study])
+    (comparison,) = report.comparisons
+    assert comparison.per_node
+    # The invalid cell has no figures; the seven others were made from the published ones.
+    assert (len(comparison.matched), comparison.unmatched) == (7, 1)
+    assert all(abs(one.judgement.ratio - 1) < 0.1 for one in comparison.matched)
+    assert "published orderings are reproduced" in report.headline[0][1].text
+
+
+def test_old_and_new_run_say_what_changed(tmp_path: Path) -> None:
+    def run(name: str, write: float) -> Run:
+        trials = [
+            synthetic.Made({"disks": "a", "workload": "read"}, 1000, spread=0.004),
+            synthetic.Made({"disks": "a", "workload": "write"}, write, spread=0.004),
+        ]
+        return synthetic.make_run(tmp_path, trials, title="T", run_id=name, seconds=5, repeats=5)
+
+    (text, *_) = texts(run("old", 1000), run("new", 1300))
+    assert "workload write" in text or "write is" in text
+    assert "faster" in text
+    assert "no difference in 1 of 2 cells" in text
+
+
+def test_refused_failed_and_missing_cells_are_told(tmp_path: Path) -> None:
+    report = Report.of([synthetic.with_refusals(tmp_path, seconds=5)])
+    assert any("1 failed, 1 refused of 4 cells" in line for line in report.status)
+
+
+def test_the_command_writes_page_table_json_and_pictures(demo: Run, tmp_path: Path) -> None:
+    page, pictures = tmp_path / "page.html", tmp_path / "pictures"
+    options = ["--html", str(page), "--svg", str(pictures), "--png", str(pictures)]
+    shown = CliRunner().invoke(app, ["report", str(demo.folder), *options])
+    assert shown.exit_code == 0, shown.output
+    assert "no difference" in shown.output
+    assert {"rate-read.svg", "rate-read.png", "percentiles-write.svg"} <= {
+        path.name for path in pictures.iterdir()
+    }
+    assert "var(--" not in (pictures / "rate-read.svg").read_text()
+
+    told = CliRunner().invoke(app, ["report", str(demo.folder), "--html", str(page), "--json"])
+    content = json.loads(told.stdout.splitlines()[0])
+    outcomes = {pair["judgements"]["ops_per_s"]["outcome"]
+                for said in content["verdict"] for pair in said["pairs"]}  # fmt: skip
+    assert outcomes == {"lower", "no difference", "cannot tell"}
+    assert len(content["runs"][0]["cells"]) == 6
+
+
+def test_a_run_without_anything_is_still_a_report(tmp_path: Path) -> None:
+    run = synthetic.make_run(tmp_path, [], title="Nothing yet")
+    page = tmp_path / "page.html"
+    shown = CliRunner().invoke(app, ["report", str(run.folder), "--html", str(page)])
+    assert shown.exit_code == 0, shown.output
+    assert "Nothing yet" in page.read_text("utf-8")
+
+
+def test_what_a_run_says_cannot_inject_markup(tmp_path: Path) -> None:
+    evil = "</script><script>document.title='owned'</script><b>"
+    trials = [
+        synthetic.Made({"disks": evil, "w": 1}, 1000),
+        synthetic.Made({"disks": "b", "w": 1}, 1000),
+    ]
+    run = synthetic.make_run(tmp_path, trials, title=evil, seconds=3)
+    page = tmp_path / "page.html"
+    CliRunner().invoke(app, ["report", str(run.folder), "--html", str(page)])
+    text = page.read_text("utf-8")
+    assert "<script>document.title" not in text
+    assert "<b>" not in text
+
+
+def test_a_wrong_against_and_an_unknown_experiment_have_a_way_out(
+    demo: Run, tmp_path: Path
+) -> None:
+    wrong = CliRunner().invoke(app, ["report", str(demo.folder), "--against", "x"])
+    assert "reference" in str(wrong.exception)
+    other = synthetic.make_run(tmp_path, [], title="Unheard of")
+    unknown = CliRunner().invoke(app, ["report", str(other.folder), "--against", "reference"])
+    assert "known are: Local or attached" in str(unknown.exception)
