@@ -106,7 +106,7 @@ def test_full_disk_death_and_cleaning(disk_lab: Lab) -> None:
     with Sampler([DatabaseWatch(database)], lambda *_: None, failures.append) as sampler:
         sampler.enter("measure")
         fill_up(ballast)
-        with pytest.raises(MachineError):
+        with pytest.raises(MachineError, match="a volume of the node is full"):
             # The flush fails, and with disk_failure_policy die the node ends.
             database.settle(Conditions())
         wait_for(lambda: bool(failures), 30.0)
@@ -119,6 +119,7 @@ def test_full_disk_death_and_cleaning(disk_lab: Lab) -> None:
     database.start()
     assert count_rows(database.target) == ROWS
     database.settle(Conditions())
+    assert any("no memory group" in note for note in database.notes)
     cold = database.make_cold()
     assert cold.way == "restart", "without a group, mapped pages go only with the process"
     assert cold.left_ratio < 0.5

@@ -13,6 +13,7 @@ from disklab.databases.cassandra.settings import check_settings, known_settings,
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.protocol import Setting
 from disklab.errors import MachineError, UserError
+from disklab.hosts.processes import marked_processes
 
 from tests.databases.conftest import request
 
@@ -145,3 +146,12 @@ def test_without_maven_the_way_out_is_named(
     with pytest.raises(UserError, match="CASSANDRA_HOME"):
         fetched()
     assert list(tmp_path.rglob("*.jar")) == []
+
+
+def test_a_value_that_cassandra_refuses_is_shown_in_its_own_words(tmp_path: Path) -> None:
+    asked = replace(request(), settings={"concurrent_reads": "many"})
+    database = provision(asked, [place(tmp_path)])
+    with pytest.raises(MachineError, match="ended by itself with code") as refused:
+        database.start()
+    assert "many" in str(refused.value)
+    assert marked_processes(tmp_path / "run") == []

@@ -54,6 +54,6 @@ def test_looking_only(lab: Lab) -> None:
     seen = lab.json("doctor", "--no-measure")
     assert seen["envelope"] is None
     names = {check["name"] for check in seen["checks"]}
-    assert {"kernel", "root", "FUSE", "loop devices", "engine", "fio", "cgroups"} <= names
+    assert {"kernel", "root", "FUSE", "loop devices", "engine", "fio", "memory groups"} <= names
     assert all(check["way_out"] for check in seen["checks"] if not check["ok"])
     assert lab.state() == state

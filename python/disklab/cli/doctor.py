@@ -12,6 +12,7 @@ from disklab.catalog.quantity import about_rate, about_time
 from disklab.cli.amounts import progress
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.output import Json, console, print_json
+from disklab.databases import cassandra
 from disklab.engine import Envelope
 from disklab.hosts import doctor as examination
 from disklab.hosts.places import Places
@@ -31,7 +32,7 @@ def doctor(
     """
     places = Places.usual()
     known = loaded(files)
-    checks = list(examination.checks(places))
+    checks = [*examination.checks(places), *cassandra.checks()]
     able = all(check.ok for check in checks if check.required)
     envelope: Envelope | None = None
     fits: list[examination.Fit] = []

@@ -133,6 +133,11 @@ class Database(Protocol):
     """
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures should know: where the scale could not be followed."""
+        ...
+
+    @property
     def target(self) -> Mapping[str, object]:
         """The `target` of a load job (contract C2), without consistency and time-outs."""
         ...

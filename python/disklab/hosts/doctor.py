@@ -18,6 +18,7 @@ from disklab.catalog.quantity import about_bytes
 from disklab.engine import Control, Envelope, find_engine, start_host
 from disklab.errors import DisklabError, EngineError, UserError
 from disklab.hosts import requirements
+from disklab.hosts.control_group import GroupRoot
 from disklab.hosts.envelope import Shortfall, shortfalls
 from disklab.hosts.places import Places
 from disklab.hosts.running import stop_host
@@ -26,6 +27,8 @@ from disklab.hosts.running import stop_host
 LEAST_KERNEL = (5, 15)
 # FUSE_OVER_IO_URING came with this one.
 URING_KERNEL = (6, 14)
+# memory.reclaim of cgroup v2 came with this one.
+RECLAIM_KERNEL = (5, 19)
 # Below it a host with a few volumes and their file systems does not fit comfortably.
 LEAST_MEMORY_BYTES = 1 << 30
 LEAST_SPACE_BYTES = 10 << 30
@@ -76,7 +79,7 @@ def checks(places: Places) -> Iterator[Check]:
         needed = program in ("mount", "umount", "blkid")
         way_out = "" if path else requirements.how_to_get(program)
         yield Check(program, path or "not installed", path is not None, needed, way_out)
-    yield _cgroup()
+    yield _memory_groups()
     yield _memory()
     yield _space(places)
 
@@ -164,15 +167,18 @@ def _engine() -> Check:
     return Check("engine", f"{ran.stdout.strip()} ({path})", True, True)
 
 
-def _cgroup() -> Check:
-    root = Path("/sys/fs/cgroup")
-    if (root / "cgroup.controllers").exists():
-        found = "version 2"
-    elif root.is_dir():
-        found = "version 1"
-    else:
-        return Check("cgroups", "none", False, False, "mount them to limit a database's page cache")
-    return Check("cgroups", found, True, False)
+def _memory_groups() -> Check:
+    root = GroupRoot.of_machine()
+    if root is None:
+        way_out = "without them a database's page cache is not scaled: enable the memory controller"
+        return Check("memory groups", "no cgroup memory controller", False, False, way_out)
+    found = f"cgroup version {root.version} in {root.memory}"
+    if not os.access(root.memory, os.W_OK):
+        way_out = "run it as root; in a container, with --privileged"
+        return Check("memory groups", f"{found}, not writable", False, False, way_out)
+    reclaim = root.version == 1 or _version(platform.release()) >= RECLAIM_KERNEL
+    way_out = "" if reclaim else "databases are restarted for a cold page cache (Linux 5.19 has it)"
+    return Check("memory groups", found, reclaim, False, way_out)
 
 
 def _memory() -> Check:

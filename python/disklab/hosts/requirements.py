@@ -20,6 +20,7 @@ PACKAGES = {  # program: (Debian and Ubuntu, Fedora)
     "umount": ("mount", "util-linux-core"),
     "blkid": ("util-linux", "util-linux"),
     "fio": ("fio", "fio"),
+    "mvn": ("maven", "maven"),
 }
 
 

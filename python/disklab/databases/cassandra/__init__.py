@@ -1,5 +1,6 @@
 """Apache Cassandra: fetched or the user's own, started on the volumes of an experiment."""
 
+from disklab.databases.cassandra.examination import checks
 from disklab.databases.cassandra.provider import provision
 
-__all__ = ["provision"]
+__all__ = ["checks", "provision"]

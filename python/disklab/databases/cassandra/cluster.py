@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from disklab.databases.cassandra.configuration import (
     CQL_PORT,
@@ -17,7 +18,7 @@ from disklab.databases.cassandra.configuration import (
 from disklab.databases.cassandra.jolokia import PENDING, STORAGE
 from disklab.databases.cassandra.node import Node
 from disklab.databases.cassandra.settings import merged
-from disklab.databases.cassandra.sizing import MemoryPlan
+from disklab.databases.cassandra.sizing import MIB, MemoryPlan
 from disklab.databases.cassandra.table import statements
 from disklab.databases.protocol import (
     Coldness,
@@ -36,6 +37,10 @@ POLL_SECONDS = 0.5
 QUIET_SECONDS = 2.0
 # Metadata blocks and pages in use at that moment stay; above this the cache is not cold.
 COLD_RATIO = 0.01
+NO_GROUP = (
+    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
+    "are cached that the full system would read from its disks"
+)
 
 
 class Cassandra:
@@ -52,6 +57,13 @@ class Cassandra:
         self.plan = plan
         self._installation = installation
         self.nodes = [Node(NodeFiles(place)) for place in places]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the scale could not be followed in."""
+        if all(node.files.place.group is not None for node in self.nodes):
+            return self.plan.reasons
+        return (*self.plan.reasons, NO_GROUP.format(mib=self.plan.page_cache // MIB))
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -89,17 +101,17 @@ class Cassandra:
 
     def settle(self, conditions: Conditions) -> None:
         """Truncate, flush and sync, wait for compactions, in this order."""
-        self._check()
-        if conditions.empty:
-            request = self.request
-            self.nodes[0].cql.run(f"TRUNCATE {request.keyspace}.{request.table_name}")
-        if conditions.flushed:
-            for node in self.nodes:
-                node.jolokia.call(STORAGE, _FLUSH, self.request.keyspace, [])
-                for volume in node.files.place.volumes.values():
-                    page_cache.sync(volume)
-        if conditions.compacted:
-            self._wait_for_compactions(conditions.time_limit_s)
+        with self._with_the_reason():
+            if conditions.empty:
+                request = self.request
+                self.nodes[0].cql.run(f"TRUNCATE {request.keyspace}.{request.table_name}")
+            if conditions.flushed:
+                for node in self.nodes:
+                    node.jolokia.call(STORAGE, _FLUSH, self.request.keyspace, [])
+                    for volume in node.files.place.volumes.values():
+                        page_cache.sync(volume)
+            if conditions.compacted:
+                self._wait_for_compactions(conditions.time_limit_s)
         self._fit_groups()
 
     def make_cold(self) -> Coldness:
@@ -164,6 +176,17 @@ class Cassandra:
     def _check(self) -> None:
         for node in self.nodes:
             node.check()
+
+    @contextmanager
+    def _with_the_reason(self) -> Iterator[None]:
+        """Let a node's death be the error, and not that it no longer answers."""
+        self._check()
+        try:
+            yield
+        except MachineError:
+            for node in self.nodes:
+                node.await_death()
+            raise
 
     def _kill(self) -> None:
         for node in self.nodes:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 from disklab.catalog.suggest import did_you_mean
 from disklab.databases.protocol import Progress, say_nothing
 from disklab.errors import MachineError, Problem, UserError
-from disklab.hosts.requirements import find_program
+from disklab.hosts.requirements import find_program, how_to_get
 
 # The newest of each line that we have started ourselves.
 RELEASES = {"5.0": "5.0.6", "4.1": "4.1.10", "4.0": "4.0.18"}
@@ -148,10 +147,7 @@ def _fetch(version: str, folder: Path, progress: Progress) -> None:
     maven = find_program("mvn")
     if maven is None:
         rule = "Cassandra is fetched from Maven Central, and Maven is not installed"
-        way_out = (
-            f"install it: sudo {'dnf' if shutil.which('dnf') else 'apt-get'} install maven; or set "
-            "CASSANDRA_HOME to an unpacked tarball"
-        )
+        way_out = f"install it: {how_to_get('mvn')}; or set CASSANDRA_HOME to an unpacked tarball"
         raise UserError(Problem("mvn", "not found", rule, way_out))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{version}-") as name:

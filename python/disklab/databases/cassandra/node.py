@@ -110,7 +110,7 @@ class Node:
         except MachineError:
             if not self.serves:
                 return None
-            self._await_death()
+            self.await_death()
             raise
         return int(pending), sum(int(one["Count"]) for one in dropped.values())
 
@@ -143,7 +143,7 @@ class Node:
             raise self._failure("waits for its disk and cannot be killed") from error
         self._process = None
 
-    def _await_death(self) -> None:
+    def await_death(self) -> None:
         """Raise MachineError when the node has died: connections break before the process ends."""
         with suppress(subprocess.TimeoutExpired):
             if self._process is not None:

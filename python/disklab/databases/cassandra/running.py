@@ -37,6 +37,11 @@ class RunningCluster:
         return cls(request, host, int(port))
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of its figures should know."""
+        return (f"{self._address} was used as it ran: settings, memory and page cache are its own",)
+
+    @property
     def target(self) -> Mapping[str, object]:
         """Where a load job finds the table."""
         return {
