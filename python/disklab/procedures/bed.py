@@ -95,13 +95,8 @@ class Bed:
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must know about the hosts."""
-        found = [text for node in self.nodes for text in node.warnings]
-        if None in self.groups:
-            found.append(
-                "this machine has no memory groups: the page cache is all of its memory, not scaled"
-            )
-        return found
+        """What a reader must know about the hosts and the database on them."""
+        return [*(text for node in self.nodes for text in node.warnings), *self.database.notes]
 
     def warm_up(
         self, spec: TrialSpec, operations: int, seeds: jobs.Seeds, on_progress: OnProgress
