@@ -95,6 +95,7 @@ def test_means_weigh_intervals_by_their_length() -> None:
     course.add(10.0, 1.0)
     course.add(40.0, 0.5)
     assert course.mean == pytest.approx(20.0)
+    assert course.sum == 50.0
     assert (course.most, course.last, course.count) == (40.0, 40.0, 2)
 
 

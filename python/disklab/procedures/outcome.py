@@ -49,6 +49,8 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     invalid = [*judged.invalid, *_load_reasons(series)]
     response = series.response()
     late = series.lateness()
+    pause_s = _sum(notes, "database", "gc_pause_s")
+    dropped = _sum(notes, "database", "dropped_messages")
     result = base(frame, turn.trial, turn.repeat).model_copy(
         update={
             "status": "invalid" if invalid else "ok",
@@ -67,7 +69,8 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
                 client_late_p99_ms=late.percentile(99) / 1e6 if late else None,
                 cpu_ratio=judged.cpu_ratio,
                 pending_compactions_max=_most(notes, "database", "pending_compactions"),
-                dropped_messages=_sum(notes, "database", "dropped_messages"),
+                gc_pause_ms=None if pause_s is None else pause_s * 1000,
+                dropped_messages=None if dropped is None else int(dropped),
             ),
             "errors": errors_of(series),
             "started": started,
@@ -239,7 +242,7 @@ def _most(notes: Notes, source: str, metric: str) -> int | None:
     return None if course is None else int(course.most)
 
 
-def _sum(notes: Notes, source: str, metric: str) -> int | None:
+def _sum(notes: Notes, source: str, metric: str) -> float | None:
     """Return the sum of a metric whose values are growths."""
     course = notes.sampler.course(MEASURED, source, metric) if notes.sampler else None
-    return None if course is None else int(course.mean * course.count)
+    return None if course is None else course.sum

@@ -26,15 +26,18 @@ class Course:
     """One metric over one phase, without its single values."""
 
     count: int = 0
-    seconds: float = 0.0
     sum: float = 0.0
+    """Of all values: for metrics that are growths, such as dropped messages."""
+    seconds: float = 0.0
+    weighted: float = 0.0
+    """Of all values times the length of their intervals."""
     most: float = float("-inf")
     last: float = 0.0
 
     @property
     def mean(self) -> float:
         """The mean over time: the last interval of a phase is shorter than the others."""
-        return self.sum / self.seconds
+        return self.weighted / self.seconds
 
     def add(self, value: float, elapsed_s: float) -> None:
         """Add the value of an interval."""
@@ -42,7 +45,8 @@ class Course:
         weight = max(elapsed_s, LEAST_S)
         self.count += 1
         self.seconds += weight
-        self.sum += value * weight
+        self.sum += value
+        self.weighted += value * weight
         self.most = max(self.most, value)
         self.last = value
 
