@@ -153,7 +153,10 @@ def _builtin() -> Catalog:
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
-    yield from folder.rglob("*.yaml")
+    """Yield the catalogue's files; beside them lie the calibrations of predictions."""
+    for path in folder.rglob("*.yaml"):
+        if path.parent.name != "calibration":
+            yield path
 
 
 def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list[Problem]:

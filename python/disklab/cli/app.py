@@ -6,7 +6,17 @@ import sys
 
 import typer
 
-from disklab.cli import catalog, clean, disk, doctor, experiment, probe, rehearse, report
+from disklab.cli import (
+    catalog,
+    clean,
+    disk,
+    doctor,
+    experiment,
+    predict,
+    probe,
+    rehearse,
+    report,
+)
 from disklab.cli.output import report as tell
 from disklab.errors import DisklabError
 
@@ -21,6 +31,7 @@ app = typer.Typer(
 app.command("catalog")(catalog.catalog)
 app.add_typer(disk.app, name="disk")
 app.add_typer(experiment.app, name="experiment")
+app.command("predict")(predict.predict)
 app.command("probe")(probe.probe)
 app.command("rehearse")(rehearse.rehearse)
 app.command("report")(report.report)

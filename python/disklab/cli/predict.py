@@ -1,0 +1,194 @@
+"""`disklab predict`: a matrix by simulation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from disklab import spec
+from disklab.catalog.suggest import did_you_mean
+from disklab.cli.experiment import ExperimentFile, Only, chosen
+from disklab.cli.output import console, notes, print_json, warn
+from disklab.errors import Problem, UserError
+from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
+from disklab.results import DEFAULT_OUT, TrialResult
+
+FIDELITIES = ("full", "quick")
+
+
+def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    experiment: ExperimentFile,
+    seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
+    repeat: Annotated[
+        int,
+        typer.Option(help="Simulate each cell so often, with seeds of its own.", min=1, max=1000),
+    ] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
+    ] = None,
+    only: Only = None,
+    fidelity: Annotated[
+        str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
+    ] = "full",
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="reference: beside the published results, with the error.", metavar="WHAT"
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="A calibration file of your own.", metavar="FILE")
+    ] = None,
+    ablate: Annotated[
+        list[str] | None,
+        typer.Option(help="Switch a mechanism off, such as read_around.", metavar="MECHANISM"),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+) -> None:
+    """Answer an experiment by simulation, at full scale, with the bottleneck of each cell.
+
+    Examples: [bold]disklab predict experiments/cassandra-disk-caching-threads.yaml[/bold],
+    [bold]disklab predict FILE --against reference[/bold],
+    [bold]disklab predict FILE --only 'data disks=local' --repeat 5[/bold]
+    """
+    # Loaded here because it brings polars: no other command is to wait for that.
+    from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
+    from disklab.prediction.against import compare  # noqa: PLC0415
+
+    if fidelity not in FIDELITIES:
+        way_out = did_you_mean(fidelity, FIDELITIES, "choose full or quick")
+        raise UserError(Problem("--fidelity", fidelity, "is no fidelity", way_out))
+    if against not in (None, "reference"):
+        raise UserError(Problem("--against", str(against), "is not known", "write reference"))
+    found = chosen(spec.load(experiment), only)
+    options = Options(
+        seed=seed,
+        repeats=repeat,
+        workers=jobs,
+        fidelity="quick" if fidelity == "quick" else "full",
+        ablate=tuple(ablate or ()),
+        calibration=read_calibration(calibration) if calibration else None,
+        out=out,
+        command=("disklab", *sys.argv[1:]),
+    )
+    with progress(as_json=json) as emit:
+        run = predict(found, options, emit)
+    results = run.results()
+    if not json:
+        print_results(found, results)
+    if against:
+        print_comparison(compare(found, results, options), as_json=json)
+    if not json:
+        console().print(f"\n{run.folder}", markup=False)
+
+
+@contextmanager
+def progress(*, as_json: bool) -> Iterator[Emit]:
+    """Yield a listener: a bar on a terminal, and with `--json` each result as it comes."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}"),
+        console=notes(),
+        transient=True,
+        disable=not notes().is_terminal,
+    )
+    task = bar.add_task("simulating", total=None, last="")
+
+    def tell(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            bar.update(task, total=len(event.planned) + event.refused)
+        elif isinstance(event, Warned):
+            warn(event.text)
+        elif isinstance(event, TrialFinished):
+            rate = event.result.get("ops_per_s")
+            bar.update(task, advance=1, last=f"{rate:,.0f} ops/s" if rate else "")
+            if as_json:
+                print_json(dict(event.result))
+        elif isinstance(event, RunFinished) and event.interrupted:
+            warn(f"interrupted: {event.finished} cells are in {event.folder}")
+
+    with bar:
+        yield tell
+
+
+def print_results(experiment: spec.Experiment, results: list[TrialResult]) -> None:
+    """Print a table of the cells, and below it why some were refused."""
+    out = console()
+    out.print(Text(experiment.title, style="bold"))
+    table = Table(box=None, pad_edge=False)
+    for factor in experiment.factors:
+        table.add_column(factor.name, overflow="fold")
+    for heading in ("ops/s", "p50 ms", "p95 ms", "p99 ms", "host cache", "page cache"):
+        table.add_column(heading, justify="right")
+    table.add_column("bottleneck", overflow="fold")
+    table.add_column("USD/month", justify="right")
+    for result in results:
+        table.add_row(*map(str, result.factors.values()), *cells_of(result))
+    out.print(table)
+    reasons = {str(result.reason): None for result in results if result.reason}
+    for reason in reasons:
+        out.print(f"\nrefused: {reason}", markup=False)
+
+
+def cells_of(result: TrialResult) -> list[str]:
+    """Return the figures of a result as the table shows them."""
+    if result.ops_per_s is None:
+        return [result.status]
+    latency = result.latency_ms
+    bottleneck = result.bottleneck
+    bound = ""
+    if bottleneck is not None:
+        bound = f"{bottleneck.resource} {percent(bottleneck.utilisation)}".strip()
+    price = result.price_usd_per_month
+    return [
+        f"{result.ops_per_s:,.0f}",
+        *(f"{latency[name]:.3g}" for name in ("p50", "p95", "p99")),
+        percent(result.host_cache_hit_ratio),
+        percent(result.telemetry.page_cache_hit_ratio),
+        bound,
+        "" if price is None else f"{price:,.0f}",
+    ]
+
+
+def percent(share: float | None) -> str:
+    """Return a share as people read it."""
+    return "" if share is None else f"{share * 100:.0f} %"
+
+
+def print_comparison(comparison: Any, *, as_json: bool) -> None:
+    """Print published, predicted and error, cell by cell, and the errors of the whole."""
+    if as_json:
+        print_json(comparison.as_json())
+        return
+    out = console()
+    if not comparison.cells:
+        out.print("\nNo published result answers this experiment.")
+        return
+    table = Table(title="\nAgainst the published results", title_justify="left", box=None)
+    table.pad_edge = False
+    table.add_column("cell", overflow="fold")
+    for figure in comparison.figures:
+        table.add_column(f"{figure} published", justify="right")
+        table.add_column("predicted", justify="right")
+        table.add_column("error", justify="right")
+    table.add_column("")
+    for cell in comparison.cells:
+        row = [", ".join(map(str, cell.factors.values()))]
+        for figure in comparison.figures:
+            row += [*cell.texts(figure)]
+        table.add_row(*row, Text(cell.note, style="dim"))
+    out.print(table)
+    for line in comparison.summary():
+        out.print(line, markup=False)

@@ -1,0 +1,186 @@
+"""Predicted beside published: the error of each cell, calibration rows marked and not counted."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.run import Options
+from disklab.results import ReferenceRun, TrialResult, reference_runs
+from disklab.spec import Experiment
+
+FIGURES = ("ops/s", "p50", "p95", "p99", "mean")
+"""What is compared where it was published; latencies in ms."""
+
+Levels = tuple[tuple[str, str], ...]
+
+OTHER_LOADS: dict[tuple[str, Levels], str] = {
+    ("azure-local-disks", (("device", "NVMe"), ("workload.fio.profile", "async"))): (
+        "published with 4k blocks, 16 jobs, depth 512"
+    ),
+}
+"""Published cells whose load was not the experiment's: shown, and not counted.
+
+**Source:** tomaskubica.cz 2020-09, the fio job of the NVMe disk.
+"""
+
+
+FITTED = "calibration row"
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """One cell, published and predicted."""
+
+    factors: dict[str, Any]
+    published: dict[str, float]
+    predicted: dict[str, float]
+    note: str = ""
+    """Why it does not count: parameters were fitted on it, or the load was another one."""
+
+    def error(self, figure: str) -> float | None:
+        """Return predicted / published - 1; None: one of them is not known."""
+        if figure not in self.published or figure not in self.predicted:
+            return None
+        return self.predicted[figure] / self.published[figure] - 1
+
+    def texts(self, figure: str) -> tuple[str, str, str]:
+        """Return published, predicted and error as a table shows them."""
+        error = self.error(figure)
+        return (
+            number(self.published.get(figure)),
+            number(self.predicted.get(figure)),
+            "" if error is None else f"{error * 100:+.0f} %",
+        )
+
+
+def number(figure: float | None) -> str:
+    """Return a figure with three digits or whole."""
+    if figure is None:
+        return ""
+    return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A prediction held against the published study of the same experiment."""
+
+    experiment: str
+    cells: tuple[ComparedCell, ...]
+
+    @property
+    def figures(self) -> list[str]:
+        """The figures that both have somewhere."""
+        return [
+            figure
+            for figure in FIGURES
+            if any(cell.error(figure) is not None for cell in self.cells)
+        ]
+
+    def errors(self, figure: str) -> list[float]:
+        """Return the absolute errors of the cells that count."""
+        errors = (cell.error(figure) for cell in self.cells if not cell.note)
+        return [abs(error) for error in errors if error is not None]
+
+    def summary(self) -> Iterator[str]:
+        """Yield a line a figure: median and largest error over the cells that count."""
+        notes = Counter(cell.note for cell in self.cells if cell.note)
+        for figure in self.figures:
+            errors = self.errors(figure)
+            if errors:
+                yield (
+                    f"{figure}: median error {statistics.median(errors):.1%}, "
+                    f"largest {max(errors):.1%}, {len(errors)} cells"
+                )
+        for note, count in notes.items():
+            yield f"not counted: {count} x {note}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as one JSON object."""
+        return {
+            "against": "reference",
+            "experiment": self.experiment,
+            "cells": [
+                {
+                    "factors": cell.factors,
+                    "note": cell.note,
+                    "published": cell.published,
+                    "predicted": cell.predicted,
+                    "error": {f: cell.error(f) for f in self.figures},
+                }
+                for cell in self.cells
+            ],
+            "median_error": {
+                figure: statistics.median(errors)
+                for figure in self.figures
+                if (errors := self.errors(figure))
+            },
+            "largest_error": {
+                figure: max(errors) for figure in self.figures if (errors := self.errors(figure))
+            },
+        }
+
+
+def compare(experiment: Experiment, results: Sequence[TrialResult], options: Options) -> Comparison:
+    """Return a prediction beside the published study that has the same title."""
+    reference = study_of(experiment)
+    if reference is None:
+        return Comparison(experiment.title, ())
+    stem = reference.info.id.removesuffix("-published")
+    published = {levels(row.factors): row for row in reference.results() if row.usable}
+    cells = []
+    for key, repeats in by_cell(results).items():
+        row = published.get(key)
+        if row is None:
+            continue
+        calibration = options.calibration or default_calibration(experiment)
+        fitted = calibration is not None and calibration.covers(stem, dict(row.factors))
+        note = FITTED if fitted else OTHER_LOADS.get((stem, key), "")
+        cells.append(ComparedCell(dict(row.factors), figures(row), median(repeats), note))
+    return Comparison(experiment.title, tuple(cells))
+
+
+def study_of(experiment: Experiment) -> ReferenceRun | None:
+    """Return the published study of an experiment; None: nobody published one."""
+    for run in reference_runs():
+        if run.info.experiment.title == experiment.title:
+            return run
+    return None
+
+
+def default_calibration(experiment: Experiment) -> Calibration | None:
+    """Return the package's calibration of an experiment's database."""
+    database = experiment.cells[0].spec.database
+    return None if database is None else calibration_for(database.engine)
+
+
+def levels(factors: dict[str, Any]) -> Levels:
+    """Return the levels of a cell in a form that can be compared."""
+    return tuple(sorted((name, str(level)) for name, level in factors.items()))
+
+
+def by_cell(results: Sequence[TrialResult]) -> dict[Levels, list[TrialResult]]:
+    """Return the usable repeats of each cell."""
+    found: dict[Levels, list[TrialResult]] = {}
+    for result in results:
+        if result.usable:
+            found.setdefault(levels(result.factors), []).append(result)
+    return found
+
+
+def figures(result: TrialResult) -> dict[str, float]:
+    """Return the figures of a result by name."""
+    found = {name: result.latency_ms[name] for name in FIGURES if name in result.latency_ms}
+    if result.ops_per_s is not None:
+        found["ops/s"] = result.ops_per_s
+    return found
+
+
+def median(repeats: Sequence[TrialResult]) -> dict[str, float]:
+    """Return the median over repeats of each figure."""
+    each = [figures(result) for result in repeats]
+    return {name: statistics.median(one[name] for one in each) for name in each[0]}

@@ -1,0 +1,149 @@
+"""What a prediction rests on beside the catalogue: fitted times and facts, as a data file."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from disklab.catalog.facts import GIB
+from disklab.errors import Problem, UserError
+from disklab.spec import Trial
+
+FOLDER = "data/calibration"
+
+
+class Part(BaseModel):
+    """A frozen part of a calibration file. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Parameter(Part):
+    """A time or share that no document states."""
+
+    value: int
+    unit: str
+    status: Literal["fitted", "assumed"]
+    meaning: str
+
+
+class Fact(Part):
+    """A fact of the database, the system or the cluster."""
+
+    value: int | float | list[int]
+    unit: str
+    source: str
+
+
+class CalibrationRow(Part):
+    """Cells that parameters were fitted on: every factor named has the level."""
+
+    experiment: str
+    """Stem of the experiment's file."""
+    factors: dict[str, str | int | float]
+
+    def covers(self, experiment: str, factors: dict[str, Any]) -> bool:
+        """Return whether a cell of an experiment is one of these."""
+        return experiment == self.experiment and all(
+            str(factors.get(name)) == str(level) for name, level in self.factors.items()
+        )
+
+
+class Range(Part):
+    """Where the parameters were fitted: least and most, both included."""
+
+    row_bytes: tuple[int, int]
+    threads: tuple[int, int]
+    nodes: tuple[int, int]
+    vm_series: list[str]
+
+
+class Calibration(Part):
+    """One calibration file."""
+
+    name: str
+    engine: str
+    date: str
+    versions: dict[str, str]
+    parameters: dict[str, Parameter]
+    physical: dict[str, Fact]
+    calibration_rows: list[CalibrationRow] = []
+    range: Range
+
+    def fact(self, name: str) -> int:
+        """Return a fact that is a whole number."""
+        value = self.physical[name].value
+        assert isinstance(value, int)
+        return value
+
+    def values(self) -> dict[str, int]:
+        """Return the parameters as the engine takes them."""
+        return {name: parameter.value for name, parameter in self.parameters.items()}
+
+    def covers(self, experiment: str, factors: dict[str, Any]) -> bool:
+        """Return whether a cell is one that parameters were fitted on."""
+        return any(row.covers(experiment, factors) for row in self.calibration_rows)
+
+    def outside(self, trial: Trial, series: str | None) -> list[str]:
+        """Return in what a trial lies outside the calibrated range, in words."""
+        spec, found = trial.spec, []
+        dataset, load = spec.dataset, spec.workload.load
+        figures = {
+            "rows of {} bytes": (
+                dataset.columns * dataset.column_bytes if dataset else None,
+                self.range.row_bytes,
+            ),
+            "{} threads": (load.threads if load else None, self.range.threads),
+            "{} nodes": (spec.cluster.nodes if spec.cluster else None, self.range.nodes),
+        }
+        for words, (figure, (least, most)) in figures.items():
+            if figure is not None and not least <= figure <= most:
+                ends = f"{least}" if least == most else f"{least} to {most}"
+                found.append(f"{words.format(figure)} (fitted on {ends})")
+        if series is not None and series not in self.range.vm_series:
+            found.append(f"VMs of {series} (fitted on {', '.join(self.range.vm_series)})")
+        return found
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Return a calibration file. Raises UserError with every problem."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return Calibration.model_validate(content)
+    except OSError as error:
+        rule = f"cannot be read: {error.strerror}"
+        raise UserError(Problem("--calibration", str(path), rule, "name another file")) from None
+    except yaml.YAMLError as error:
+        rule = f"is no YAML: {getattr(error, 'problem', error)}"
+        raise UserError(Problem("--calibration", str(path), rule, "mend the syntax")) from None
+    except ValidationError as error:
+        problems = [
+            Problem(
+                f"{path}: {'.'.join(map(str, detail['loc']))}",
+                repr(detail["input"])[:60],
+                detail["msg"],
+                "compare with the file of the package, or make a new one by `disklab calibrate`",
+            )
+            for detail in error.errors(include_url=False)
+        ]
+        raise UserError(*problems) from None
+
+
+@cache
+def calibration_for(engine: str) -> Calibration | None:
+    """Return the package's calibration of a database; None: there is none."""
+    path = Path(str(resources.files("disklab") / FOLDER / f"{engine}.yaml"))
+    return read_calibration(path) if path.is_file() else None
+
+
+def page_cache_bytes(memory_gib: float | None, calibration: Calibration) -> int:
+    """Return what a node's memory leaves for the page cache."""
+    memory = int((memory_gib or 0) * GIB)
+    least = calibration.physical["least_page_cache_ratio"].value
+    assert isinstance(least, float)
+    return max(memory - calibration.fact("memory_beside_page_cache_bytes"), int(memory * least))

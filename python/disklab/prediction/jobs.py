@@ -1,0 +1,297 @@
+"""From a trial to a job of the simulator: `crates/disklab-sim/src/job.rs`, field by field.
+
+What the simulator does not model is refused with the reason, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from disklab.catalog import Catalog
+from disklab.catalog.facts import GIB
+from disklab.errors import Problem
+from disklab.prediction.calibration import Calibration, page_cache_bytes
+from disklab.spec import Trial, TrialSpec, resolve_volumes
+from disklab.spec.model import Database
+
+Job = dict[str, Any]
+
+PPM = 1_000_000
+NS_PER_S = 1_000_000_000
+
+# Linux's own read-ahead where nobody sets one: 128 KiB (mm.h, VM_READAHEAD_PAGES).
+KERNEL_READ_AHEAD_BYTES = 128 << 10
+
+FIO_LOADS = {"sync": (1, 1), "async": (4, 256)}
+"""Jobs and depth. **Source:** tomaskubica.cz 2020-09, the study's sync and async fio jobs."""
+
+FIO_FILE_BYTES = 5 * GIB
+"""Each job's file. **Source:** the same: 5g a job under the deep queue, 5g to 30g at depth 1."""
+
+FIO_SUBMIT_NS = 4_000
+"""A job's own time for each I/O: it submits and reaps one after the other.
+
+Assumed: fio 3 with libaio reaches about 250,000 I/Os a second and job on a null device.
+"""
+
+NUMBERS = (
+    "concurrent_reads",
+    "concurrent_writes",
+    "commitlog_sync_period_in_ms",
+    "compaction_throughput_mb_per_sec",
+)
+READ_SETTINGS = {*NUMBERS, "commitlog_sync", "disk_access_mode"}
+"""Settings of Cassandra that change a prediction; others are named in a warning."""
+
+ACCESS = {
+    "auto": "mmap",
+    "mmap": "mmap",
+    "mmap_index_only": "mmap_index_only",
+    "standard": "standard",
+}
+
+COPIES = {"EACH_QUORUM": "QUORUM"}
+"""The cluster has one data centre."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job, or why there is none."""
+
+    job: Job | None
+    reasons: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+
+def prepare(
+    trial: Trial, catalog: Catalog, calibration: Calibration | None, place: str
+) -> Prepared:
+    """Return the job of a trial. `place`: the file, for the reasons."""
+    reasons = [*unmodelled(trial.spec, place)]
+    if reasons:
+        return Prepared(None, tuple(reasons))
+    if trial.spec.device is not None:
+        return Prepared({"device": device_job(trial.spec)})
+    assert calibration is not None
+    warnings = [*_warnings(trial, catalog, calibration)]
+    return Prepared(
+        {"database": database_job(trial.spec, catalog, calibration)}, (), tuple(warnings)
+    )
+
+
+def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    """Yield what of a trial the simulator does not model."""
+    work, database, before = spec.workload, spec.database, spec.before
+    if database is not None and database.engine != "cassandra":
+        rule = "the simulator models Cassandra so far"
+        yield Problem(f"{place}: database.engine", database.engine, rule, REHEARSE)
+    elif spec.device is None and work.kind != "rows":
+        rule = "the simulator models reads and writes of rows so far"
+        yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
+    elif database is not None:
+        yield from _unmodelled_database(database, place)
+    if work.kind == "rows" and work.keys not in ("uniform", "sequential"):
+        rule = "the simulator draws keys uniformly or in order so far"
+        yield Problem(f"{place}: workload.keys", work.keys, rule, REHEARSE)
+    if spec.procedure is not None and spec.procedure.variable is not None:
+        rule = "the simulator does not search for the threads of a latency target so far"
+        yield Problem(f"{place}: procedure", "variable", rule, "vary workload.load.threads")
+    if "as-left" in (before.page_cache, before.host_cache):
+        rule = "a simulated trial has no trial before it"
+        way_out = "say cold or warm, and empty, written or warm"
+        yield Problem(f"{place}: before", "as-left", rule, way_out)
+
+
+REHEARSE = "rehearse it"
+
+
+def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
+    settings = database.settings
+    if database.tls:
+        rule = "what TLS costs Cassandra is not calibrated"
+        yield Problem(f"{place}: database.tls", "true", rule, REHEARSE)
+    if database.consistency == "ANY":
+        yield Problem(f"{place}: database.consistency", "ANY", "hints are not modelled", "use ONE")
+    for name, known in (("commitlog_sync", ("periodic",)), ("disk_access_mode", tuple(ACCESS))):
+        value = str(settings.get(name, known[0]))
+        if value not in known:
+            rule = f"the simulator knows {', '.join(known)}"
+            yield Problem(f"{place}: database.settings.{name}", value, rule, REHEARSE)
+    for name in NUMBERS:
+        value = str(settings.get(name, "0"))
+        if not value.isdigit():
+            rule = "is a whole number, as in cassandra.yaml"
+            yield Problem(f"{place}: database.settings.{name}", value, rule, "write a number")
+
+
+def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    spec = trial.spec
+    vm = catalog.vms[spec.cluster.vm] if spec.cluster else None
+    outside = calibration.outside(trial, vm.series_name if vm else None)
+    if outside:
+        yield f"outside the calibrated range: {'; '.join(outside)}"
+    settings = spec.database.settings if spec.database else {}
+    unread = [name for name in settings if name not in READ_SETTINGS]
+    if unread:
+        yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
+    if spec.database and spec.database.table.compaction != "size-tiered":
+        yield f"compaction is simulated as size-tiered, not {spec.database.table.compaction}"
+
+
+def host_profile(spec: TrialSpec) -> Job:
+    """Return the profile of a node with all its volumes."""
+    resolved = list(resolve_volumes(spec).values())
+    profile = resolved[0].host.model_copy(update={"volumes": [made.volume for made in resolved]})
+    found: Job = profile.model_dump(mode="json")
+    return found
+
+
+def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return the job of a database under load."""
+    assert spec.cluster is not None
+    client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
+    return {
+        "cluster": _cluster(spec, catalog, calibration),
+        "client": {
+            "nodes": spec.client.nodes,
+            "cores": client.vcpu,
+            "network_bytes_per_s": _network(client.net_mbit_per_s),
+        },
+        "network": {"one_way_ns": calibration.fact("one_way_ns")},
+        "database": _database(spec, calibration),
+        "dataset": _dataset(spec),
+        "workload": _workload(spec, calibration),
+        "before": _before(spec),
+        "parameters": calibration.values(),
+    }
+
+
+def _network(mbit_per_s: int | None) -> int | None:
+    return None if mbit_per_s is None else mbit_per_s * 10**6 // 8
+
+
+def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    cluster = spec.cluster
+    assert cluster is not None
+    vm = catalog.vms[cluster.vm].facts
+    data = cluster.device_of("data")
+    log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
+    read_ahead = cluster.volumes["data"].read_ahead_bytes
+    shares = calibration.physical["ownership_ppm"].value
+    same_size = isinstance(shares, list) and len(shares) == cluster.nodes
+    return {
+        "nodes": cluster.nodes,
+        "host": host_profile(spec),
+        "cores": vm.vcpu,
+        "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration),
+        "network_bytes_per_s": _network(vm.net_mbit_per_s),
+        "data_volume": data,
+        "commitlog_volume": None if log == data else log,
+        "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
+        **({"ownership_ppm": shares} if same_size else {}),
+    }
+
+
+def _database(spec: TrialSpec, calibration: Calibration) -> Job:
+    database = spec.database
+    assert database is not None
+    settings = database.settings
+    job: Job = {
+        "engine": "cassandra",
+        "replication_factor": database.replication_factor,
+        "consistency": COPIES.get(database.consistency, database.consistency),
+        "read_repair_ppm": calibration.fact("read_repair_ppm"),
+        "access": ACCESS[str(settings.get("disk_access_mode", "auto"))],
+    }
+    for name in ("concurrent_reads", "concurrent_writes"):
+        job[name] = int(settings.get(name, calibration.fact(name)))
+    if "commitlog_sync_period_in_ms" in settings:
+        period_ms = int(settings["commitlog_sync_period_in_ms"])
+        job["commitlog_sync_period_ns"] = period_ms * 10**6
+    if "compaction_throughput_mb_per_sec" in settings:
+        job["compaction_bytes_per_s"] = int(settings["compaction_throughput_mb_per_sec"]) << 20
+    if database.table.compression != "none":
+        job["chunk_bytes"] = calibration.fact("chunk_length_bytes")
+        job["compressed_permille"] = calibration.fact("compressed_permille")
+    return job
+
+
+def _dataset(spec: TrialSpec) -> Job:
+    dataset = spec.dataset
+    assert dataset is not None
+    return {
+        "rows": dataset.rows,
+        "columns": dataset.columns,
+        "column_bytes": dataset.column_bytes,
+    }
+
+
+def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
+    work = spec.workload
+    assert work.operations is not None
+    assert work.stop is not None
+    load: Job
+    if work.load is not None and work.load.rate_per_s is not None:
+        load = {
+            "open": {
+                "rate_per_ks": round(work.load.rate_per_s * 1000),
+                "arrivals": work.load.arrivals,
+                "max_in_flight": calibration.fact("max_in_flight"),
+            }
+        }
+    else:
+        threads = work.load.threads if work.load else None
+        load = {"closed": {"threads": threads}}
+    duration_s = work.stop.duration_s
+    # The simulator's duration counts from the start; ours from the end of the warm-up.
+    whole_s = None if duration_s is None else duration_s + work.warm_up_s
+    return {
+        "read_ppm": round(work.operations.read * PPM),
+        "keys": work.keys,
+        "load": load,
+        "stop": {
+            "operations": work.stop.operations,
+            "duration_ns": None if whole_s is None else round(whole_s * NS_PER_S),
+        },
+        "warm_up_ns": round(work.warm_up_s * NS_PER_S),
+    }
+
+
+HOST_CACHE = {"empty": "cold", "written": "written", "warm": "warm"}
+
+
+def _before(spec: TrialSpec) -> Job:
+    before = spec.before
+    return {
+        "page_cache": before.page_cache,
+        "host_cache": HOST_CACHE[before.host_cache],
+        "empty": before.dataset == "empty",
+    }
+
+
+def device_job(spec: TrialSpec) -> Job:
+    """Return the job of a device under fio."""
+    fio, stop = spec.workload.fio, spec.workload.stop
+    assert fio is not None
+    assert stop is not None
+    jobs, depth = FIO_LOADS[fio.profile]
+    host = host_profile(spec)
+    volume_bytes = host["volumes"][0]["size_bytes"]
+    # A tenth stays free, as on any disk in use; small OS disks take smaller files.
+    size = min(FIO_FILE_BYTES, volume_bytes * 9 // 10 // jobs // fio.block_bytes * fio.block_bytes)
+    return {
+        "host": host,
+        "volume": "data",
+        "fio": {
+            "rw": fio.rw,
+            "block_bytes": fio.block_bytes,
+            "jobs": jobs,
+            "depth": depth,
+            "size_bytes": size,
+            "runtime_ns": round((stop.duration_s or 0) * NS_PER_S),
+            "submit_ns": FIO_SUBMIT_NS,
+        },
+        "host_cache": HOST_CACHE[spec.before.host_cache],
+    }

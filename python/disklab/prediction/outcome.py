@@ -1,0 +1,138 @@
+"""From an answer of the simulator to a result in the shape of every mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from disklab.errors import Problem
+from disklab.results import (
+    Bottleneck,
+    Operation,
+    Reason,
+    Share,
+    Telemetry,
+    TrialResult,
+)
+from disklab.results.records import LimitWait
+from disklab.spec import Trial
+
+Answer = dict[str, Any]
+
+# Where the engine's resources are the CPUs, by the names that results have for processes.
+CPU = {"client CPU": "client", "node CPU": "server"}
+
+
+def refused_result(trial: Trial, title: str, problems: list[Problem]) -> TrialResult:
+    """Return the result of a trial that the file or the simulator refuses."""
+    first = problems[0]
+    reason = Reason(place=first.place, value=first.value, rule=first.rule, way_out=first.way_out)
+    return TrialResult(
+        experiment=title,
+        mode="predict",
+        trial=trial.index,
+        factors=dict(trial.factors),
+        status="refused",
+        valid=False,
+        reason=reason,
+        warnings=[str(problem) for problem in problems[1:]],
+    )
+
+
+def result_of(  # noqa: PLR0913 - a result has these parts
+    trial: Trial,
+    repeat: int,
+    title: str,
+    answer: Answer,
+    *,
+    warnings: list[str],
+    price_usd_per_month: float | None,
+) -> TrialResult:
+    """Return the result of a simulated trial."""
+    bottleneck, told = answer["bottleneck"], answer["telemetry"]
+    resources = answer["resources"]
+    notes = [*warnings, *([answer["error_note"]] if answer.get("error_note") else [])]
+    if answer.get("unsent"):
+        notes.append(f"{answer['unsent']} operations were never sent: the offered rate is too high")
+    return TrialResult(
+        experiment=title,
+        mode="predict",
+        trial=trial.index,
+        repeat=repeat,
+        factors=dict(trial.factors),
+        warnings=notes,
+        ops_per_s=answer["ops_per_s"],
+        nodes=trial.spec.cluster.nodes if trial.spec.cluster else 1,
+        loop=loop_of(trial),
+        latency_ms=answer["latency_ms"],
+        per_operation={
+            name: Operation(
+                operations=one["operations"],
+                ops_per_s=one["ops_per_s"],
+                latency_ms=one["latency_ms"],
+                service_ms=one["latency_ms"] if loop_of(trial)["kind"] == "closed" else {},
+            )
+            for name, one in answer["per_operation"].items()
+        },
+        bottleneck=Bottleneck(
+            resource=bottleneck["resource"], utilisation=bottleneck["utilisation"]
+        ),
+        host_cache_hit_ratio=told["host_cache_hit_ratio"],
+        telemetry=telemetry_of(resources, told, answer),
+        price_usd_per_month=price_usd_per_month,
+        duration_s=answer["elapsed_s"],
+        share=Share.model_validate(trial.share.model_dump(mode="json")),
+    )
+
+
+def loop_of(trial: Trial) -> dict[str, Any]:
+    """Return how operations were offered."""
+    work = trial.spec.workload
+    if work.load is not None and work.load.rate_per_s is not None:
+        return {"kind": "open", "rate_per_s": work.load.rate_per_s}
+    if work.load is not None:
+        return {"kind": "closed", "threads": work.load.threads}
+    return {"kind": "closed"}
+
+
+def telemetry_of(resources: list[Answer], told: Answer, answer: Answer) -> Telemetry:
+    """Return what the cell had to do: limits with the longest wait first, and what was counted."""
+    limits = [
+        LimitWait(
+            limit=one["resource"],
+            volume=one["place"],
+            delayed_ms=one["wait_ms_per_operation"],
+            utilisation=one["utilisation"],
+        )
+        for one in sorted(resources, key=lambda one: -float(one["wait_ms_per_operation"]))
+    ]
+    counted = {
+        name: told[name]
+        for name in (
+            "read_ios_per_operation",
+            "read_bytes_per_operation",
+            "write_ios_per_operation",
+            "write_bytes_per_operation",
+            "disk_wait_ms_per_operation",
+            "pause_ratio",
+            "pending_compaction_bytes",
+        )
+    }
+    return Telemetry.model_validate(
+        {
+            "limits": limits,
+            "page_cache_hit_ratio": told["page_cache_hit_ratio"],
+            "cpu_ratio": {
+                CPU[one["resource"]]: one["mean_utilisation"]
+                for one in resources
+                if one["resource"] in CPU
+            },
+            **counted,
+            "credits": answer["credits"],
+            "mean_in_flight": answer["mean_in_flight"],
+            "simulated": {
+                key: answer[key]
+                for key in ("scale", "events", "disk_ios", "wall_s")
+                if key in answer
+            },
+        }
+    )

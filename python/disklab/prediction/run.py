@@ -1,0 +1,266 @@
+"""`disklab predict`: a matrix of trials, simulated on all cores, into a run folder."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from disklab.catalog import Catalog, load_catalog
+from disklab.engine.simulation import simulate
+from disklab.errors import Problem
+from disklab.events import Emit, PlannedTrial, RunFinished, RunStarted, TrialFinished, Warned
+from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.jobs import Prepared, prepare
+from disklab.prediction.outcome import refused_result, result_of
+from disklab.results import (
+    DEFAULT_OUT,
+    ExperimentNote,
+    Price,
+    Reason,
+    Run,
+    RunInfo,
+    Share,
+    TrialResult,
+    new_run_id,
+    utc_now,
+)
+from disklab.results import PlannedTrial as StoredTrial
+from disklab.spec import Experiment, Trial
+from disklab.spec.price import MonthlyPrice, monthly_price
+
+# Results of one matrix that are looked at while they come in; only a few bytes each.
+Simulate = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a matrix is predicted."""
+
+    seed: int = 1
+    repeats: int = 1
+    """Each with a seed of its own: seed, seed + 1, ..."""
+    workers: int | None = None
+    """Cells at a time; None: one a core."""
+    fidelity: Literal["full", "quick"] = "full"
+    ablate: tuple[str, ...] = ()
+    """Mechanisms that are switched off."""
+    calibration: Calibration | None = None
+    """Instead of the package's own for the database."""
+    out: Path = DEFAULT_OUT
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One trial with everything that its result needs."""
+
+    trial: Trial
+    prepared: Prepared
+    price: MonthlyPrice | None
+
+
+def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
+    """Simulate every trial of an experiment; each result is stored as soon as it is there.
+
+    Refused trials are results too. Raises EngineError when the engine dies; what is finished stays.
+    """
+    catalog = load_catalog()
+    cells = [
+        _prepared(trial, experiment, catalog, options) for trial in experiment.trials("predict")
+    ]
+    run = Run.create(
+        options.out,
+        _info(experiment, options, cells),
+        experiment_text=experiment.document.text,
+        planned=[_stored(cell) for cell in cells],
+    )
+    with run.writing():
+        _announce(run, experiment, options, cells, emit)
+        finished = 0
+        for cell in cells:
+            problems = [*_refusals(cell.trial), *cell.prepared.reasons]
+            if problems:
+                finished += _finish(
+                    run, refused_result(cell.trial, experiment.title, problems), emit
+                )
+        try:
+            for result, answer in _simulated(experiment, options, cells):
+                _keep_histograms(run, result, answer)
+                finished += _finish(run, result, emit)
+        except KeyboardInterrupt:
+            left = _planned(cells, options) - finished
+            emit(RunFinished(run.info.id, run.folder, finished, left, interrupted=True))
+            raise
+        run.end()
+    emit(RunFinished(run.info.id, run.folder, finished, 0, interrupted=False))
+    return run
+
+
+def calibration_of(trial: Trial, options: Options) -> Calibration | None:
+    """Return the calibration of a trial's database; None: there is none, or no database."""
+    if trial.spec.database is None:
+        return None
+    return options.calibration or calibration_for(trial.spec.database.engine)
+
+
+def _prepared(trial: Trial, experiment: Experiment, catalog: Catalog, options: Options) -> _Cell:
+    if trial.refused is not None:
+        return _Cell(trial, Prepared(None), None)
+    prepared = prepare(trial, catalog, calibration_of(trial, options), str(experiment.path))
+    return _Cell(trial, prepared, monthly_price(trial.spec, catalog))
+
+
+def _refusals(trial: Trial) -> list[Problem]:
+    refused = trial.refused
+    if refused is None:
+        return []
+    first = Problem(refused.place, refused.value, refused.rule, refused.way_out)
+    return [first, *refused.more]
+
+
+def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> Any:
+    """Yield each result with the engine's answer, in the order of completion."""
+    runnable = {cell.trial.index: cell for cell in cells if cell.prepared.job is not None}
+    # A cell's number holds trial and repeat.
+    jobs = (
+        {
+            "cell": index * options.repeats + repeat,
+            "seed": options.seed + repeat,
+            "fidelity": options.fidelity,
+            "ablate": list(options.ablate),
+            **(cell.prepared.job or {}),
+        }
+        for repeat in range(options.repeats)
+        for index, cell in runnable.items()
+    )
+    if not runnable:
+        return
+    for answer in simulate(jobs, workers=options.workers):
+        index, repeat = divmod(answer["cell"], options.repeats)
+        cell = runnable[index]
+        if answer["event"] == "refused":
+            problems = [Problem(**reason) for reason in answer["reasons"]]
+            refused = refused_result(cell.trial, experiment.title, problems)
+            yield refused.model_copy(update={"repeat": repeat}), None
+            continue
+        result = result_of(
+            cell.trial,
+            repeat,
+            experiment.title,
+            answer,
+            warnings=list(cell.prepared.warnings),
+            price_usd_per_month=cell.price.usd_per_month if cell.price else None,
+        )
+        yield result, answer
+
+
+def _keep_histograms(run: Run, result: TrialResult, answer: dict[str, Any] | None) -> None:
+    if answer is None:
+        return
+    with run.record_seconds(result.trial, result.repeat) as writer:
+        response = {name: one["response"] for name, one in answer["per_operation"].items()}
+        writer.whole({"elapsed_s": answer["elapsed_s"], "response": response, "service": response})
+
+
+def _finish(run: Run, result: TrialResult, emit: Emit) -> int:
+    result = result.model_copy(update={"run": run.info.id, "started": utc_now()})
+    run.append(result)
+    emit(
+        TrialFinished(
+            result.trial,
+            result.repeat,
+            result.status,
+            result.duration_s or 0.0,
+            result.model_dump(mode="json"),
+        )
+    )
+    return 1
+
+
+def _planned(cells: list[_Cell], options: Options) -> int:
+    """Return how many results a run will have."""
+    runnable = sum(cell.prepared.job is not None for cell in cells)
+    return runnable * options.repeats + len(cells) - runnable
+
+
+def _announce(
+    run: Run, experiment: Experiment, options: Options, cells: list[_Cell], emit: Emit
+) -> None:
+    planned = tuple(
+        PlannedTrial(cell.trial.index, repeat, cell.trial.factors, 0.0)
+        for repeat in range(options.repeats)
+        for cell in cells
+        if cell.prepared.job is not None
+    )
+    refused = sum(cell.prepared.job is None for cell in cells)
+    started = RunStarted(
+        run.info.id, run.folder, "predict", experiment.title, options.seed, planned, 0, refused
+    )
+    emit(started)
+    warnings = {text for cell in cells for text in cell.prepared.warnings}
+    for text in sorted(warnings):
+        emit(Warned(text))
+
+
+def _stored(cell: _Cell) -> StoredTrial:
+    problems = [*_refusals(cell.trial), *cell.prepared.reasons]
+    reason = None
+    if problems:
+        first = problems[0]
+        reason = Reason(
+            place=first.place, value=first.value, rule=first.rule, way_out=first.way_out
+        )
+    return StoredTrial(
+        trial=cell.trial.index,
+        factors=dict(cell.trial.factors),
+        spec=cell.trial.spec.model_dump(mode="json"),
+        share=Share.model_validate(cell.trial.share.model_dump(mode="json")),
+        refused=reason,
+    )
+
+
+def _info(experiment: Experiment, options: Options, cells: list[_Cell]) -> RunInfo:
+    items = {
+        item.item: Price(
+            item=item.item,
+            amount=item.usd_per_month,
+            region=item.region,
+            date=item.date,
+            source=item.source,
+        )
+        for cell in cells
+        if cell.price
+        for item in cell.price.items
+    }
+    used = {
+        calibration.name: calibration
+        for cell in cells
+        if (calibration := calibration_of(cell.trial, options)) is not None
+    }
+    return RunInfo(
+        id=new_run_id(str(experiment.path), "predict"),
+        mode="predict",
+        experiment=ExperimentNote(
+            title=experiment.title, source=experiment.source, file=str(experiment.path)
+        ),
+        seed=options.seed,
+        repeats=options.repeats,
+        command=list(options.command),
+        started=utc_now(),
+        environment={
+            "python": sys.version.split()[0],
+            "machine": platform.machine(),
+            "system": platform.system(),
+            "fidelity": options.fidelity,
+            "calibration": [one.model_dump(mode="json") for one in used.values()],
+            **({"ablate": list(options.ablate)} if options.ablate else {}),
+        },
+        versions={"disklab": version("disklab")},
+        prices=list(items.values()),
+        notes=[f"calibration: {name} ({one.date})" for name, one in used.items()],
+    )

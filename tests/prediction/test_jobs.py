@@ -1,0 +1,196 @@
+"""From trials to jobs of the simulator: what each figure becomes, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.errors import UserError
+from disklab.prediction.calibration import (
+    Calibration,
+    calibration_for,
+    page_cache_bytes,
+    read_calibration,
+)
+from disklab.prediction.jobs import Prepared, prepare
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+CATALOG = load_catalog([])
+
+SMALL = """\
+title: small
+cluster: {nodes: 3, vm: azure/Standard_DS14_v2, volumes: {data: {disks: 4 x azure/P30}}}
+database: {engine: cassandra}
+dataset: {rows: 10M, row: 5 x 818B}
+workload: {operations: {read: 70%, write: 30%}, load: {threads: 128}, stop: {duration: 60s}}
+"""
+
+
+def cassandra() -> Calibration:
+    found = calibration_for("cassandra")
+    assert found is not None
+    return found
+
+
+def prepared(text: str) -> Prepared:
+    (trial,) = spec.parse(text, "x.yaml").trials("predict")
+    return prepare(trial, CATALOG, cassandra(), "x.yaml")
+
+
+def job(text: str) -> Any:
+    found = prepared(text)
+    assert found.reasons == ()
+    assert found.job is not None
+    return found.job["database"]
+
+
+def reference_job(name: str, index: int) -> Any:
+    trial = spec.load(EXPERIMENTS / f"{name}.yaml").trials("predict")[index]
+    found = prepare(trial, CATALOG, cassandra(), name)
+    assert found.job is not None
+    return found.job
+
+
+def test_the_study_of_disk_caching_becomes_its_cluster() -> None:
+    found = reference_job("cassandra-disk-caching-threads", 5)["database"]
+    cluster = found["cluster"]
+    assert (cluster["nodes"], cluster["cores"], cluster["read_ahead_bytes"]) == (6, 16, 65536)
+    assert cluster["network_bytes_per_s"] == 1_500_000_000
+    assert sum(cluster["ownership_ppm"]) == pytest.approx(1_000_000, abs=2_000)
+    volumes = {volume["name"]: volume for volume in cluster["host"]["volumes"]}
+    assert volumes["data"]["caching"] == "ReadOnly"
+    assert (len(volumes["data"]["disks"]), volumes["data"]["chunk_bytes"]) == (4, 65536)
+    assert cluster["host"]["cache"]["capacity_bytes"] == 576 << 30
+    assert (cluster["data_volume"], cluster["commitlog_volume"]) == ("data", "commitlog")
+    assert found["database"]["concurrent_reads"] == 64
+    assert found["dataset"] == {"rows": 150_000_000, "columns": 5, "column_bytes": 818}
+    assert found["workload"]["load"] == {"closed": {"threads": 128}}
+    assert found["workload"]["stop"] == {"operations": 3_000_000, "duration_ns": None}
+    assert found["before"] == {"page_cache": "cold", "host_cache": "written", "empty": False}
+
+
+def test_data_and_commit_log_on_the_temp_disk_are_one_volume() -> None:
+    found = reference_job("cassandra-local-or-attached", 9)["database"]
+    assert [volume["name"] for volume in found["cluster"]["host"]["volumes"]] == ["data"]
+    assert found["cluster"]["commitlog_volume"] is None
+    assert found["workload"]["read_ppm"] == 0
+    assert found["before"]["empty"] is True
+
+
+def test_a_device_is_written_as_fio_writes_it() -> None:
+    sync = reference_job("azure-local-disks", 0)["device"]
+    deep = reference_job("azure-local-disks", 1)["device"]
+    assert (sync["fio"]["jobs"], sync["fio"]["depth"]) == (1, 1)
+    assert (deep["fio"]["jobs"], deep["fio"]["depth"]) == (4, 256)
+    assert sync["fio"]["block_bytes"] == 8192
+    assert sync["fio"]["runtime_ns"] == 60_000_000_000
+    for index in range(12):
+        fio = reference_job("azure-local-disks", index)["device"]
+        volume = fio["host"]["volumes"][0]["size_bytes"]
+        assert fio["fio"]["size_bytes"] * fio["fio"]["jobs"] <= volume
+
+
+def test_open_loop_settings_and_defaults() -> None:
+    text = SMALL.replace("threads: 128", "rate: 20000/s, arrivals: even").replace(
+        "engine: cassandra",
+        "engine: cassandra, settings: {concurrent_reads: 96, disk_access_mode: mmap_index_only}, "
+        "table: {compression: lz4}",
+    )
+    found = job(text.replace("stop:", "warm_up: 10s, stop:"))
+    assert found["workload"]["load"] == {
+        "open": {"rate_per_ks": 20_000_000, "arrivals": "even", "max_in_flight": 4096}
+    }
+    assert found["workload"]["read_ppm"] == 700_000
+    # 60 s are measured after 10 s of warm-up.
+    assert found["workload"]["stop"]["duration_ns"] == 70_000_000_000
+    assert found["workload"]["warm_up_ns"] == 10_000_000_000
+    database = found["database"]
+    assert (database["concurrent_reads"], database["concurrent_writes"]) == (96, 32)
+    assert (database["access"], database["chunk_bytes"]) == ("mmap_index_only", 65536)
+    # Nobody set a read-ahead: the kernel's own. Three nodes draw their shares of the ring.
+    assert found["cluster"]["read_ahead_bytes"] == 128 << 10
+    assert "ownership_ppm" not in found["cluster"]
+    assert found["cluster"]["commitlog_volume"] is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("engine: cassandra", "engine: postgresql", "the simulator models Cassandra so far"),
+        (
+            " load: {",
+            " keys: zipfian, load: {",
+            "the simulator draws keys uniformly or in order so far",
+        ),
+        ("engine: cassandra", "engine: cassandra, tls: true", "what TLS costs Cassandra is not"),
+        ("engine: cassandra", "engine: cassandra, consistency: ANY", "hints are not modelled"),
+        ("title: small", "title: s\nbefore: {page_cache: as-left}", "no trial before it"),
+        (
+            "engine: cassandra",
+            "engine: cassandra, settings: {commitlog_sync: batch}",
+            "the simulator knows periodic",
+        ),
+        (
+            "engine: cassandra",
+            "engine: cassandra, settings: {concurrent_reads: many}",
+            "is a whole number, as in cassandra.yaml",
+        ),
+        (
+            "load: {threads: 128}, stop: {duration: 60s}}",
+            "stop: {duration: 60s}}\nprocedure: {variable: {median_latency: 10ms}}",
+            "does not search for the threads",
+        ),
+    ],
+)
+def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, reason: str) -> None:
+    assert old in SMALL
+    found = prepared(SMALL.replace(old, new, 1))
+    assert found.job is None
+    assert any(reason in problem.rule for problem in found.reasons)
+    assert all(problem.place.startswith("x.yaml: ") for problem in found.reasons)
+    assert all(problem.way_out for problem in found.reasons)
+
+
+def test_sql_is_refused_once_a_trial() -> None:
+    experiment = spec.load(EXPERIMENTS / "yugabytedb-disk-types.yaml")
+    for trial in experiment.trials("predict"):
+        found = prepare(trial, CATALOG, None, "x.yaml")
+        assert [problem.value for problem in found.reasons] == ["yugabytedb"]
+
+
+def test_outside_the_calibrated_range_a_prediction_says_so() -> None:
+    (warning,) = prepared(SMALL).warnings
+    assert warning == "outside the calibrated range: 3 nodes (fitted on 6)"
+    other = SMALL.replace("azure/Standard_DS14_v2", "azure/Standard_L8s").replace(
+        "5 x 818B", "small"
+    )
+    (warning,) = prepared(other.replace("threads: 128", "threads: 600")).warnings
+    for part in ("rows of 170 bytes (fitted on 4090)", "600 threads (fitted on 64 to 512)"):
+        assert part in warning
+    assert "VMs of azure/Ls (fitted on azure/DSv2)" in warning
+
+
+def test_settings_without_effect_are_named() -> None:
+    text = SMALL.replace("engine: cassandra", "engine: cassandra, settings: {hints: 1}")
+    assert any("without effect on the prediction: hints" in w for w in prepared(text).warnings)
+
+
+def test_memory_of_other_vms_leaves_a_page_cache() -> None:
+    assert page_cache_bytes(112, cassandra()) == 78 << 30
+    assert page_cache_bytes(32, cassandra()) == 4 << 30
+
+
+def test_a_broken_calibration_file_is_told_in_full(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\nparameters: {overhead_ns: {value: slow}}\n")
+    with pytest.raises(UserError) as caught:
+        read_calibration(file)
+    message = str(caught.value)
+    assert f"{file}: parameters.overhead_ns.value: 'slow'" in message
+    assert "disklab calibrate" in message
+    assert f"{file}: range" in message
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read_calibration(tmp_path / "no.yaml")
