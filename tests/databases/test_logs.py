@@ -17,23 +17,24 @@ STOP = (
 def test_stops_are_counted_and_collections_among_them(tmp_path: Path) -> None:
     path = tmp_path / "gc.log"
     log = GcLog(path)
-    log.advance()
+    log.advance(0.0)
     assert log.pauses == 0
     collection = STOP.format(name="G1CollectForAllocation", total=2_000_000)
     path.write_text(STOP.format(name="Cleanup", total=5_000_000) + collection)
-    log.advance()
+    log.advance(1.0)
     assert (log.pauses, log.pause_s, log.stopped_s) == (1, 0.002, 0.007)
-    assert log.take_longest_s() == 0.005
+    assert log.longest_s() == 0.005
     with path.open("a") as more:
         # A line that is being written is read when it is whole.
         more.write(collection + collection[:40])
-    log.advance()
+    log.advance(2.5)
     assert log.pauses == 2
     with path.open("a") as more:
         more.write(collection[40:])
-    log.advance()
+    log.advance(3.0)
     assert log.pauses == 3
-    assert log.take_longest_s() == 0.002
+    # The long stop was read more than a second ago.
+    assert log.longest_s() == 0.002
 
 
 def test_an_excerpt_has_warnings_errors_and_causes(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class Observation:
 
     pids: tuple[int, ...]
     metrics: Mapping[str, float]
-    """How things stand: `pending_compactions`, `longest_stop_s` (since the last observation)."""
+    """How things stand: `pending_compactions`, `longest_stop_s` (of those of the last second)."""
     counters: Mapping[str, float]
     """What only grows: `dropped_messages`, `gc_pauses`, `gc_pause_s`, `stopped_s`."""
 

@@ -25,12 +25,13 @@ from disklab.telemetry import (
 def watched(bed: Bed, notes: Notes) -> Iterator[None]:
     """Watch processes, disks, emulator, page cache and database inside the block."""
     with ExitStack() as undo:
+        database = DatabaseWatch(bed.database)
         sources: list[Source] = [
             Machine(),
             ProcessCpu("client", lambda: [] if bed.client_pid is None else [bed.client_pid]),
-            ProcessCpu("server", lambda: bed.database.observe().pids),
+            ProcessCpu("server", lambda: database.pids),
             ProcessCpu("emulator", lambda: [node.pid for node in bed.nodes]),
-            DatabaseWatch(bed.database),
+            database,
         ]
         for number, node in enumerate(bed.nodes, 1):
             # One node's volumes keep their names; those of several are told apart.

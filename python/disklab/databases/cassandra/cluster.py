@@ -154,11 +154,11 @@ class Cassandra:
             now, drops = seen
             pending += now
             dropped += drops
-            node.gc_log.advance()
+            node.gc_log.advance(time.monotonic())
             gc_pauses += node.gc_log.pauses
             gc_pause_s += node.gc_log.pause_s
             stopped_s += node.gc_log.stopped_s
-            longest_s = max(longest_s, node.gc_log.take_longest_s())
+            longest_s = max(longest_s, node.gc_log.longest_s())
         return Observation(
             pids=tuple(node.pid for node in self.nodes if node.pid is not None),
             metrics={"pending_compactions": pending, "longest_stop_s": longest_s},
@@ -206,9 +206,11 @@ class Cassandra:
             elif now - quiet_since >= QUIET_SECONDS:
                 return
             if now > deadline:
+                tasks = "; ".join(self._tasks()) or "none runs"
                 raise MachineError(
-                    f"compactions did not end within {limit_s:.0f} s: {pending} are pending; "
-                    "raise compaction_throughput in database.settings, or the time limit"
+                    f"compactions did not end within {limit_s:.0f} s: {pending} are pending, of "
+                    f"which run: {tasks}; raise compaction_throughput in database.settings, or "
+                    "the time limit"
                 )
             time.sleep(POLL_SECONDS)
 
@@ -216,6 +218,14 @@ class Cassandra:
         for node in self.nodes:
             if (group := node.files.place.group) is not None:
                 group.set_limit(self.plan.limit_for(group.use().anonymous))
+
+    def _tasks(self) -> Iterator[str]:
+        """Yield what the nodes are compacting."""
+        for node in self.nodes:
+            (tasks,) = node.cql.run("SELECT * FROM system_views.sstable_tasks")
+            for task in tasks:
+                table = f"{task['keyspace_name']}.{task['table_name']}"
+                yield f"{table} on {node.files.place.name}: {task['progress']} of {task['total']}"
 
     def _coldness(self, way: str) -> Coldness:
         # Cassandra reads its own tables all the time: the user's are what must be cold.
