@@ -78,7 +78,10 @@ def steps(state: BedState, spec: TrialSpec) -> list[Step]:
     elif state.data != "filled":
         found += ["fill"] if state.data in ("nothing", "empty") else ["empty", "fill"]
         refilled = True
-    if refilled or "empty" in found or (before.compactions == "finished" and not state.settled):
+    # An emptied table has nothing to flush or compact; Cassandra's gauge of pending compactions
+    # stays up for minutes when a truncation has ended one.
+    is_empty = before.dataset == "empty"
+    if refilled or (before.compactions == "finished" and not state.settled and not is_empty):
         found.append("settle")
     if refilled and state.host_cache != "none":
         state = replace(state, host_cache="written")

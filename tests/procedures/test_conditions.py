@@ -1,0 +1,113 @@
+"""From a bed's state to a trial's condition: the steps that lead there, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from disklab import spec
+from disklab.procedures.conditions import PHASES, BedState, Step, steps
+from disklab.spec import TrialSpec
+
+FILE = """
+title: t
+cluster:
+  nodes: 1
+  vm: azure/Standard_DS14_v2
+  volumes: {{data: {{disks: azure/P30, caching: {caching}, read_ahead: 8KiB}}}}
+database: {{engine: cassandra}}
+dataset: {{rows: 1000, row: 5 x 818B}}
+workload: {{operations: {{{operation}: 100%}}, load: {{threads: 8}}, stop: {{operations: 1000}}}}
+before: {{dataset: {dataset}, page_cache: {page_cache}, host_cache: {host_cache},
+  compactions: {compactions}}}
+"""
+
+
+def trial(**given: str) -> TrialSpec:
+    words: dict[str, Any] = {
+        **{"caching": "ReadOnly", "operation": "read", "dataset": "filled"},
+        **{"page_cache": "cold", "host_cache": "written", "compactions": "finished"},
+        **given,
+    }
+    return spec.parse(FILE.format(**words)).trials("rehearse")[0].here
+
+
+NEW = BedState("empty", settled=True, caching="ReadOnly", read_ahead_bytes=8192, host_cache="empty")
+FILLED = replace(NEW, data="filled", host_cache="written")
+CASES: list[tuple[str, BedState, TrialSpec, list[Step]]] = [
+    ("a new bed is filled", NEW, trial(), ["fill", "settle", "drop page cache"]),
+    ("a filled one is not filled again", FILLED, trial(), ["drop page cache"]),
+    (
+        "reads have changed what the host cache holds: it is brought back",
+        replace(FILLED, host_cache="used"),
+        trial(),
+        ["drop host cache", "warm host cache", "drop page cache"],
+    ),
+    (
+        "what was written to is filled anew, and the fill goes through the host cache",
+        replace(FILLED, data="changed", settled=False, host_cache="used"),
+        trial(),
+        ["empty", "fill", "settle", "drop page cache"],
+    ),
+    (
+        "rows that were filled without the cache: the emulator brings them into it",
+        replace(FILLED, caching="None", host_cache="none"),
+        trial(),
+        ["set caching", "drop host cache", "warm host cache", "drop page cache"],
+    ),
+    (
+        "without host caching nothing is done to it",
+        FILLED,
+        trial(caching="None"),
+        ["set caching", "drop page cache"],
+    ),
+    (
+        "an empty host cache stays as the new caching left it",
+        replace(FILLED, caching="None", host_cache="none"),
+        trial(host_cache="empty"),
+        ["set caching", "drop page cache"],
+    ),
+    (
+        "a used one is dropped",
+        replace(FILLED, host_cache="used"),
+        trial(host_cache="empty"),
+        ["drop host cache", "drop page cache"],
+    ),
+    (
+        "as left is as left",
+        replace(FILLED, host_cache="used", settled=False),
+        trial(host_cache="as-left", page_cache="as-left", compactions="as-left"),
+        [],
+    ),
+    ("a warm page cache comes from the load", FILLED, trial(page_cache="warm"), ["run the load"]),
+    (
+        "writes into an empty table",
+        replace(FILLED, data="changed", settled=False, host_cache="used"),
+        trial(operation="write", dataset="empty", host_cache="as-left"),
+        ["empty", "drop page cache"],
+    ),
+    (
+        "an empty table needs no emptying",
+        NEW,
+        trial(operation="write", dataset="empty", host_cache="as-left"),
+        ["drop page cache"],
+    ),
+    (
+        "read-ahead is set while the volume is mounted",
+        replace(FILLED, read_ahead_bytes=None),
+        trial(),
+        ["set read-ahead", "drop page cache"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_steps(state: BedState, wanted: TrialSpec, expected: list[Step]) -> None:
+    assert steps(state, wanted) == expected
+
+
+def test_every_step_belongs_to_a_phase() -> None:
+    assert set(PHASES) == set(get_args(Step))

@@ -1,0 +1,92 @@
+"""The order of trials: complete, reproducible, beds kept together, chance elsewhere."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.procedures.effort import FULL
+from disklab.procedures.plan import bed_of, by_bed, order
+from disklab.procedures.turn import Turn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+LOCAL = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml").trials("rehearse", nodes=3)
+READ_AHEAD = spec.load(EXPERIMENTS / "cassandra-disk-caching-read-ahead.yaml").trials("rehearse")
+CLIFF = spec.load(EXPERIMENTS / "cassandra-cache-cliff.yaml").trials("rehearse")
+
+MATRICES = {"local or attached": LOCAL, "read-ahead": READ_AHEAD, "cache cliff": CLIFF}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**31), repeats=st.integers(1, 4))
+def test_every_trial_that_can_be_runs_once_in_each_repeat(
+    name: str, seed: int, repeats: int
+) -> None:
+    trials = MATRICES[name]
+    turns = order(trials, repeats, seed, FULL)
+    able = [trial.index for trial in trials if trial.refused is None]
+    assert sorted(turn.key for turn in turns) == sorted(
+        (index, repeat) for index in able for repeat in range(repeats)
+    )
+    # Repeats are the outer loop: a drift of the machine meets all trials alike.
+    assert [turn.repeat for turn in turns] == sorted(turn.repeat for turn in turns)
+    # And a bed is built once a repeat at most.
+    groups = [(group[0].bed, group[0].repeat) for group in by_bed(turns)]
+    beds = {turn.bed for turn in turns}
+    assert len(groups) <= repeats * len(beds)
+    assert [turn for group in by_bed(turns) for turn in group] == turns
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**31), data=st.data())
+def test_a_resumed_run_goes_on_in_the_order_it_began_with(seed: int, data: st.DataObject) -> None:
+    turns = order(LOCAL, 3, seed, FULL)
+    assert order(LOCAL, 3, seed, FULL) == turns
+    done = data.draw(st.sets(st.sampled_from([turn.key for turn in turns])))
+    left = order(LOCAL, 3, seed, FULL, done)
+    assert left == [turn for turn in turns if turn.key not in done]
+
+
+def test_another_seed_draws_another_order() -> None:
+    orders = {tuple(turn.key for turn in order(READ_AHEAD, 1, seed, FULL)) for seed in range(5)}
+    assert len(orders) == 5
+
+
+def test_one_more_repeat_changes_no_order_before_it() -> None:
+    two, three = order(LOCAL, 2, 7, FULL), order(LOCAL, 3, 7, FULL)
+    assert three[: len(two)] == two
+
+
+def beds_of(turns: list[Turn]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for turn in turns:
+        found.setdefault(turn.bed, set()).add(str(sorted(turn.trial.factors.items())))
+    return found
+
+
+def test_caching_read_ahead_and_threads_share_a_bed() -> None:
+    assert len(beds_of(order(READ_AHEAD, 1, 1, FULL))) == 1
+
+
+def test_disks_copies_and_rows_need_beds_of_their_own() -> None:
+    # Two disks with one or three copies; five copies are refused with three nodes.
+    assert len(beds_of(order(LOCAL, 1, 1, FULL))) == 4
+    # Attached disks with and without caching share one for each number of rows.
+    rows = {trial.spec.dataset.rows for trial in CLIFF if trial.spec.dataset is not None}
+    beds = beds_of(order(CLIFF, 1, 1, FULL))
+    local = [trial for trial in CLIFF if trial.refused is None and "local" in str(trial.factors)]
+    assert len(beds) == len(rows) + len(local)
+
+
+def test_another_scale_is_another_bed() -> None:
+    experiment = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml")
+    one, other = (
+        experiment.trials("rehearse", scale=Fraction(1, scale))[1].here for scale in (100, 200)
+    )
+    assert bed_of(one) != bed_of(other)
