@@ -89,6 +89,23 @@ def test_refused_failed_and_missing_cells_are_told(tmp_path: Path) -> None:
     assert any("1 failed, 1 refused of 4 cells" in line for line in report.status)
 
 
+def test_an_invalid_run_says_why_there_is_no_verdict(tmp_path: Path) -> None:
+    late = {"status": "invalid", "valid": False, "invalid_reasons": ["the emulator was late"]}
+    trials = [synthetic.Made({"disks": name}, 1000, more=late) for name in ("a", "b")]
+    report = Report.of([synthetic.make_run(tmp_path, trials, title="T", seconds=3)])
+    ((_, finding),) = report.headline
+    assert finding.text == "No verdict on b against a"
+    assert finding.reason == "b invalid: the emulator was late; a invalid: the emulator was late"
+
+
+def test_one_cell_is_told_without_a_verdict(tmp_path: Path) -> None:
+    made = synthetic.Made({"disks": "a"}, 1000, spread=0, bound_by="disk 0 5000 IOPS")
+    report = Report.of([synthetic.make_run(tmp_path, [made], title="T", seconds=3)])
+    ((_, finding),) = report.headline
+    assert "1,000 ops/s" in finding.text
+    assert "disk 0 5000 IOPS" in finding.reason
+
+
 def test_the_command_writes_page_table_json_and_pictures(demo: Run, tmp_path: Path) -> None:
     page, pictures = tmp_path / "page.html", tmp_path / "pictures"
     options = ["--html", str(page), "--svg", str(pictures), "--png", str(pictures)]

@@ -6,9 +6,10 @@ import base64
 import struct
 import zlib
 from pathlib import Path
+from random import Random
 
 import pytest
-from disklab.results import Histogram, HistogramError, decode, encode, merged
+from disklab.results import Histogram, HistogramError, Sum, decode, encode, merged
 from disklab.results.histogram import DIGITS, HIGHEST_NS, LOWEST_NS, MOST_PAYLOAD_BYTES
 from disklab.results.seconds import SecondsWriter, read_course
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
@@ -93,6 +94,21 @@ ENDLESS = (0x1C849313, 3, 0, 3, 1, 3600, 1.0)
 def test_broken_texts_are_refused(text: str, what: str) -> None:
     with pytest.raises(HistogramError, match=what):
         decode(text)
+
+
+def test_a_sum_of_many_is_exact_and_leaves_broken_ones_out() -> None:
+    random = Random(5)
+    parts = [[random.randint(LOWEST_NS, HIGHEST_NS) for _ in range(20)] for _ in range(150)]
+    total, other = Sum(), Sum()
+    for number, part in enumerate(parts):
+        (total if number % 3 else other).add(encode(Histogram.of(part)))
+    for broken in ("no base64!", compressed(struct.pack(HEAD, *ENDLESS) + b"\xff\xff\x7f")):
+        total.add(broken)
+    total.take(other)
+    sums = [one for one in total.histograms() if one.total]
+    expected = Histogram.of([value for part in parts for value in part])
+    assert [(one.counts == expected.counts).all() for one in sums] == [True]
+    assert total.broken == 2
 
 
 def test_the_engines_lines_are_kept_and_merged(tmp_path: Path) -> None:

@@ -8,13 +8,16 @@ from itertools import groupby
 
 from disklab.report import wording
 from disklab.report.cells import Cell, Factor, Matrix
-from disklab.report.reasons import reason_of_pair
+from disklab.report.reasons import reasons_of_pair, status_of, why
 from disklab.report.subject import Subject
 from disklab.report.verdict import Crossing, Judgement, Outcome, Quantity, crossings, judge
 from disklab.results import Level
 
 MOST_SENTENCES = 6
 """What the first screen holds; the table below has every comparison."""
+
+
+MOST_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,36 @@ def answer_of(subject: Subject) -> Answer:
         for level in rest:
             of_level = [pair for pair in pairs if pair.second == level]
             findings += findings_of(matrix, matrix.main, baseline, level, of_level)
+            if not of_level:
+                findings.append(_no_comparison(matrix, matrix.main, baseline, level))
+    elif matrix.cells:
+        findings = [_alone(cell) for cell in matrix.cells.values()]
     return Answer(subject, tuple(pairs), tuple(findings))
+
+
+def _no_comparison(matrix: Matrix, main: Factor, baseline: Level, level: Level) -> Finding:
+    """Return why a level stands beside nothing: each reason once."""
+    reasons: dict[str, None] = {}
+    for side in (level, baseline):
+        cells = [cell for cell in matrix.cells.values() if cell.factors[main.name] == side]
+        bad = [cell for cell in cells if not cell.usable]
+        if bad and len(bad) == len(cells):
+            reasons |= dict.fromkeys(f"{main.phrase(side)} {status_of(cell)}" for cell in bad)
+    if not reasons:
+        reasons = {"they have no cell in common that gave figures": None}
+    text = f"No verdict on {main.phrase(level)} against {main.phrase(baseline)}"
+    return Finding(text, "; ".join(list(reasons)[:MOST_REASONS]), "", None, ())
+
+
+def _alone(cell: Cell) -> Finding:
+    """Return what a single cell gave: there is nothing to compare it with."""
+    if not cell.usable:
+        return Finding("No verdict: the one cell gave no figures", status_of(cell), "", None, ())
+    rate, tail = cell.median("ops_per_s"), cell.median("p99_ms")
+    told = [f"{wording.rate(rate)} ops/s"] if rate is not None else []
+    told += [f"p99 {wording.latency(tail)}"] if tail is not None else []
+    text = f"one cell, nothing to compare: {', '.join(told)}"
+    return Finding(text, "; ".join(why(cell).phrases()), "", None, ())
 
 
 def pairs_of(subject: Subject) -> list[Pair]:
@@ -166,7 +198,7 @@ def _along(
         at = ""
         if matrix.sweep is not None:
             at = f" at {matrix.sweep.phrase(pair.context[matrix.sweep.name])}"
-        advice = wording.advice(pair.judgement)
+        advice = "" if published(pair) else wording.advice(pair.judgement)
         return Finding(
             text=f"{where}{_verdict(pair, names)}{at}" + (f"; {advice}" if advice else ""),
             reason=_reason(line, names),
@@ -229,13 +261,19 @@ def _verdict(pair: Pair, names: tuple[str, str]) -> str:
     """Return the sentence on one pair."""
     judgement = pair.judgement
     if judgement.interval is None:
-        return f"{names[1]} against {names[0]}: {wording.judged(judgement)}"
+        of = "" if pair.deciding is Quantity.OPS else f"{pair.deciding.label} "
+        return f"{names[1]} against {names[0]}: {of}{wording.judged(judgement)}"
     if judgement.outcome in (Outcome.NO_DIFFERENCE, Outcome.CANNOT_TELL):
         text = wording.judged(judgement)
         return f"{names[1]} and {names[0]}: {text}"
-    if judgement.interval.low >= wording.TIMES_FROM:
+    if wording.in_times(judgement.interval.low, judgement.interval.high):
         return f"{names[1]} is {wording.judged(judgement)} as {names[0]}"
     return f"{names[1]} is {wording.judged(judgement)} than {names[0]}"
+
+
+def published(pair: Pair) -> bool:
+    """Return whether a pair cannot be measured again."""
+    return any(result.mode == "published" for cell in pair.cells for result in cell.results)
 
 
 def _hull(pairs: Sequence[Pair]) -> tuple[float, float]:
@@ -248,11 +286,9 @@ def _hull(pairs: Sequence[Pair]) -> tuple[float, float]:
 
 def _reason(pairs: Sequence[Pair], names: tuple[str, str]) -> str:
     """Return why: each different reason of the pairs once."""
-    told = []
+    told: dict[str, None] = {}
     for pair in pairs:
         better = 1 if pair.deciding.higher_is_better else -1
         leaning = pair.judgement.leaning * better
-        text = reason_of_pair(*pair.cells, leaning, names)
-        if text and text not in told:
-            told.append(text)
-    return "; ".join(told[:3])
+        told |= dict.fromkeys(reasons_of_pair(*pair.cells, leaning, names))
+    return "; ".join(list(told)[:MOST_REASONS])

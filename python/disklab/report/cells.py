@@ -55,6 +55,15 @@ class Cell:
         """The repeats whose figures count."""
         return tuple(result for result in self.results if result.usable)
 
+    def as_if_valid(self) -> Cell:
+        """Return the cell with its invalid repeats counted: for showing, never for a verdict."""
+        counted = tuple(
+            result.model_copy(update={"status": "ok", "valid": True})
+            for result in self.results
+            if result.status == "invalid"
+        )
+        return Cell(self.factors, counted)
+
     @property
     def trial(self) -> int:
         """Index of the trial in matrix order."""
@@ -111,7 +120,7 @@ class Factor:
     def phrase(self, level: Level) -> str:
         """Return a level in a sentence: `128 threads`, `replication factor 3`, `local`."""
         text = f"{level:,}" if isinstance(level, int) and level >= 10_000 else str(level)
-        if self.title in COUNTED:
+        if self.title in COUNTED and size_of(level) is not None:
             return f"{text} {self.title}"
         if self.ordered or "." in self.name:
             return f"{self.title} {text}"

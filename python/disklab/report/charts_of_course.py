@@ -131,7 +131,7 @@ def curve_of(subject: Subject, cell: Cell) -> list[tuple[float, float]]:
     """Return percentile and milliseconds; from the figures alone when there are no histograms."""
     histograms: list[Histogram] = []
     for result in cell.usable:
-        whole = subject.run.course(*result.key).response()
+        whole = subject.run.response(*result.key)
         if whole is not None:
             histograms.append(whole)
     if not histograms:

@@ -8,7 +8,7 @@ from disklab.report import tables
 from disklab.report.answer import Finding, Pair
 from disklab.report.cells import Cell
 from disklab.report.comparison import Comparison
-from disklab.report.reasons import why
+from disklab.report.reasons import problem_of, why
 from disklab.report.report import Report
 from disklab.report.subject import Subject
 from disklab.report.verdict import EQUIVALENCE, Judgement
@@ -92,7 +92,7 @@ def cell(one: Cell) -> dict[str, Any]:
         "ops_per_s_per_node": one.median("ops_per_s_per_node"),
         "latency_ms": {n: v for n in names if (v := one.median(f"{n}_ms")) is not None},
         "why": vars(why(one)),
-        "problem": None if one.usable else tables.problem_of(one.results[-1]),
+        "problem": None if one.usable else problem_of(one.results[-1]),
     }
 
 

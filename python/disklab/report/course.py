@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from disklab.report.verdict import Quantity
 from disklab.report.verdict_interval import Floats, Series
-from disklab.results import HistogramError, Second, decode
-from disklab.results.histogram import Layout, values
+from disklab.results import Second, Sum
+from disklab.results.histogram import values
 
 MOST_WINDOWS = 400
 """About one a pixel of a narrow chart, and enough blocks for an interval."""
@@ -77,8 +77,7 @@ class WindowsOf:
         self._ended: dict[int, float] = {}
         self._done: dict[int, dict[int, tuple[float, float]]] = {}
         """Window -> generator -> operations and seconds."""
-        self._counts: dict[int, dict[Layout, NDArray[np.int64]]] = {}
-        self.unreadable = 0
+        self._latencies: dict[int, Sum] = {}
 
     def add(self, second: Second) -> None:
         """Add one interval of one generator; it belongs to the window that holds its middle."""
@@ -93,21 +92,16 @@ class WindowsOf:
         index = int(middle // self._width)
         _add_done(self._done, index, {second.generator: (float(second.operations), length)})
         for text in second.histograms.values():
-            try:
-                found = decode(text)
-            except HistogramError:
-                self.unreadable += 1
-                continue
-            _add_counts(self._counts, index, {found.layout: found.counts})
+            self._latencies.setdefault(index, Sum()).add(text)
 
     def _double(self) -> None:
         self._width *= 2
-        done, counts = self._done, self._counts
-        self._done, self._counts = {}, {}
+        done, latencies = self._done, self._latencies
+        self._done, self._latencies = {}, {}
         for index, by_generator in done.items():
             _add_done(self._done, index // 2, by_generator)
-        for index, by_layout in counts.items():
-            _add_counts(self._counts, index // 2, by_layout)
+        for index, found in latencies.items():
+            self._latencies.setdefault(index // 2, Sum()).take(found)
 
     def windows(self) -> Windows | None:
         """Return the windows; None without any. One that is not half full is left out."""
@@ -133,13 +127,14 @@ class WindowsOf:
 
     def _columns(self, full: list[int]) -> tuple[Floats, NDArray[np.int64]]:
         """Return the latencies that occur at all, and how often in each window."""
-        layouts = list(dict.fromkeys(one for held in self._counts.values() for one in held))
+        by_window = [
+            {one.layout: one.counts for one in self._latencies.get(n, Sum()).histograms()}
+            for n in full
+        ]
+        layouts = list(dict.fromkeys(one for held in by_window for one in held))
         parts, told = [], []
         for layout in layouts:
-            rows = [
-                self._counts.get(n, {}).get(layout, np.zeros(layout.length, dtype=np.int64))
-                for n in full
-            ]
+            rows = [held.get(layout, np.zeros(layout.length, np.int64)) for held in by_window]
             used = np.flatnonzero(np.sum(rows, axis=0))
             parts.append(np.stack([row[used] for row in rows]))
             told.append(values(layout)[1][used] / MS)
@@ -165,19 +160,6 @@ def _add_done(
     for generator, (operations, seconds) in more.items():
         before = held.get(generator, (0.0, 0.0))
         held[generator] = (before[0] + operations, before[1] + seconds)
-
-
-def _add_counts(
-    into: dict[int, dict[Layout, NDArray[np.int64]]],
-    index: int,
-    more: dict[Layout, NDArray[np.int64]],
-) -> None:
-    held = into.setdefault(index, {})
-    for layout, found in more.items():
-        if layout in held:
-            held[layout] += found
-        else:
-            held[layout] = found
 
 
 def windows_of(seconds: Iterable[Second], most: int = MOST_WINDOWS) -> Windows | None:

@@ -15,6 +15,8 @@ CREDITS_LOW = 0.2
 """Below that share of its credits a volume is about to fall to its baseline."""
 CLIENT_LATE_SHARE = 0.1
 """A client that sends later than a tenth of the median latency shapes what it measures."""
+LATENCY = "latency"
+"""What predictions name as the bottleneck when operations waited for nothing but service."""
 BUSY = 0.9
 """Share of a resource from which on it is the limit."""
 
@@ -33,12 +35,23 @@ class Why:
     delayed_share: float | None
     """Time that I/Os waited at the binding limit, over the time that operations took."""
 
+    def bound(self) -> str:
+        """Return which limit bound, and how much of it was used."""
+        if self.bound_by == LATENCY:
+            return "bound by latency, not by a limit"
+        # More than all of it: bursting above the baseline that the share is of.
+        used = (
+            self.utilisation if self.utilisation is not None and self.utilisation <= 1.05 else None
+        )
+        return f"bound by {(self.bound_by or '').strip()}" + (
+            f" ({percent(min(used, 1.0))} used)" if used is not None else ""
+        )
+
     def phrases(self) -> list[str]:
         """Return the reasons, the most telling first."""
         told = []
         if self.bound_by:
-            used = f" ({percent(self.utilisation)} used)" if self.utilisation is not None else ""
-            told.append(f"bound by {self.bound_by}{used}")
+            told.append(self.bound())
         if self.hit_ratio is not None:
             told.append(f"{percent(self.hit_ratio)} of reads came from the host cache")
         if self.credits_left is not None and self.credits_left < CREDITS_LOW:
@@ -92,26 +105,39 @@ def delayed_share(result: TrialResult) -> float | None:
     return min(1.0, waited / (result.ops_per_s * result.duration_s * mean))
 
 
-def reason_of_pair(first: Cell, second: Cell, leaning: int, names: tuple[str, str]) -> str:
-    """Return why two cells differ, or do not; empty when nothing was seen that tells."""
+def reasons_of_pair(first: Cell, second: Cell, leaning: int, names: tuple[str, str]) -> list[str]:
+    """Return why two cells differ, or do not; nothing when nothing was seen that tells."""
     one, other = why(first), why(second)
     if leaning == 0:
         for side, name in ((one, names[0]), (other, names[1])):
             if side.hit_ratio is not None and side.hit_ratio >= MOSTLY:
-                return f"{percent(side.hit_ratio)} of reads came from the host cache ({name})"
+                return [f"{percent(side.hit_ratio)} of reads came from the host cache ({name})"]
         if one.bound_by and one.bound_by == other.bound_by:
-            return f"both were bound by {one.bound_by}"
-        return ""
+            return [f"both were {one.bound()}"]
+        return []
     slow, fast = (one, other) if leaning > 0 else (other, one)
     slow_name, fast_name = names if leaning > 0 else names[::-1]
     told = []
     if slow.bound_by and slow.bound_by != fast.bound_by:
-        told.append(f"{slow_name} was {slow.phrases()[0]}")
+        told.append(f"{slow_name} was {slow.bound()}")
     if fast.hit_ratio is not None and fast.hit_ratio >= MOSTLY:
         told.append(f"{percent(fast.hit_ratio)} of reads came from the host cache ({fast_name})")
     if slow.credits_left is not None and slow.credits_left < CREDITS_LOW:
         told.append(f"{slow_name} had {percent(slow.credits_left)} of its burst credits left")
-    return "; ".join(told)
+    return told
+
+
+def status_of(cell: Cell) -> str:
+    """Return why a cell has no figures: `invalid: the emulator was late`."""
+    result = cell.results[-1]
+    return f"{result.status}: {problem_of(result)}".rstrip(": ")
+
+
+def problem_of(result: TrialResult) -> str:
+    """Return what was wrong with a result; the rule only, since the place is in the table."""
+    if result.invalid_reasons:
+        return "; ".join(result.invalid_reasons)
+    return result.reason.rule if result.reason else ""
 
 
 def late_clients(cell: Cell) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -13,7 +13,7 @@ from disklab.report.cells import Cell, Matrix, matrix_of
 from disklab.report.course import Windows, windows_of
 from disklab.report.verdict import Quantity, Sample
 from disklab.report.verdict_interval import FEWEST_REPEATS
-from disklab.results import Course, PlannedTrial, RunInfo, TrialResult
+from disklab.results import Histogram, PlannedTrial, RunInfo, Second, TrialResult
 
 
 class RunLike(Protocol):
@@ -25,7 +25,8 @@ class RunLike(Protocol):
     def torn(self) -> tuple[str, ...]: ...  # noqa: D102
     def results(self) -> list[TrialResult]: ...  # noqa: D102
     def planned(self) -> list[PlannedTrial]: ...  # noqa: D102
-    def course(self, trial: int, repeat: int) -> Course: ...  # noqa: D102
+    def seconds(self, trial: int, repeat: int) -> Iterator[Second]: ...  # noqa: D102
+    def response(self, trial: int, repeat: int) -> Histogram | None: ...  # noqa: D102
     def telemetry(self, trial: int, repeat: int) -> pl.LazyFrame: ...  # noqa: D102
 
 
@@ -51,7 +52,7 @@ class Subject:
     def windows(self, result: TrialResult) -> Windows | None:
         """Return the course of a repeat in windows; None when none was kept. Read once."""
         if result.key not in self._windows:
-            self._windows[result.key] = windows_of(self.run.course(*result.key).seconds)
+            self._windows[result.key] = windows_of(self.run.seconds(*result.key))
         return self._windows[result.key]
 
     def sample(self, cell: Cell, quantity: Quantity, *, per_node: bool = False) -> Sample:

@@ -8,7 +8,7 @@ from disklab.report import wording
 from disklab.report.cells import Cell, Factor, Matrix, median
 from disklab.report.comparison import Comparison
 from disklab.report.panel import Figures, rows
-from disklab.report.reasons import late_clients, over, why
+from disklab.report.reasons import late_clients, over, problem_of, status_of, why
 from disklab.report.subject import Subject
 from disklab.report.verdict import Quantity
 from disklab.results import TrialResult
@@ -33,29 +33,18 @@ def summary(subject: Subject) -> Figures:
         names = titled(matrix, cell) or ["all"]
         reason = why(cell)
         bound = "; ".join(reason.phrases()[:2])
+        # The figures of an invalid cell are shown, with the word; no verdict rests on them.
+        shown = cell if cell.usable else cell.as_if_valid()
         lines.append(
             [
                 *names,
-                wording.rate(cell.median("ops_per_s")),
-                *(wording.latency(cell.median(f"{name}_ms")) for name in ("p50", "p95", "p99")),
+                wording.rate(shown.median("ops_per_s")),
+                *(wording.latency(shown.median(f"{name}_ms")) for name in ("p50", "p95", "p99")),
                 bound if cell.usable else status_of(cell),
                 str(len(cell.usable)),
             ]
         )
     return Figures((*heads, "ops/s", "p50", "p95", "p99", "why", "repeats"), rows(lines))
-
-
-def status_of(cell: Cell) -> str:
-    """Return why a cell has no figures."""
-    result = cell.results[-1]
-    return f"{result.status}: {problem_of(result)}".rstrip(": ")
-
-
-def problem_of(result: TrialResult) -> str:
-    """Return what was wrong with a result."""
-    if result.invalid_reasons:
-        return "; ".join(result.invalid_reasons)
-    return str(result.reason) if result.reason else ""
 
 
 def limits(subject: Subject) -> Figures:

@@ -9,8 +9,9 @@ from disklab.report.verdict_interval import Basis, Interval
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
-TIMES_FROM = 2.0
-"""From a doubling on, a factor reads better than a percentage."""
+TIMES_FROM, TIMES_TO = 2.0, 3.0
+"""From a doubling on a factor reads better than a percentage; also for a range that ends there."""
+SMALL_CHANGE = 0.1
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -52,18 +53,24 @@ def signed(change: float, digits: int = 0) -> str:
 
 def change_range(low: float, high: float) -> str:
     """Return an interval of ratios as changes: `-2 % to +3 %`, or `2.1 to 2.4 times`."""
-    if low >= TIMES_FROM:
+    if in_times(low, high):
         ends = f"{low:.2g}", f"{high:.2g}"
         return f"{ends[0]} times" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]} times"
-    # Two ends that look alike get another digit.
-    digits = 1 if signed(low - 1) == signed(high - 1) else 0
+    # Two small changes that look alike get another digit.
+    alike = signed(low - 1) == signed(high - 1)
+    digits = 1 if alike and abs(high - 1) < SMALL_CHANGE else 0
     first, last = signed(low - 1, digits), signed(high - 1, digits)
     return first if first == last else f"{first} to {last}"
 
 
+def in_times(low: float, high: float) -> bool:
+    """Return whether a range of ratios is told as factors."""
+    return low >= TIMES_FROM or (low > 1 and high >= TIMES_TO)
+
+
 def size(low: float, high: float) -> str:
     """Return how much more or less, without a sign: `31 % to 42 %`, or `2.1 to 2.4 times`."""
-    if low >= TIMES_FROM:
+    if in_times(low, high):
         return change_range(low, high)
     ends = sorted((abs(low - 1), abs(high - 1)))
     first, last = (signed(end).lstrip("+") for end in ends)
@@ -88,7 +95,7 @@ def difference(quantity: Quantity, outcome: Outcome, low: float, high: float) ->
         return f"no difference: {change_range(low, high)}"
     if outcome is Outcome.CANNOT_TELL:
         return f"cannot tell: {change_range(low, high)}"
-    return f"{size(low, high)} {comparative(quantity, outcome, times=low >= TIMES_FROM)}"
+    return f"{size(low, high)} {comparative(quantity, outcome, times=in_times(low, high))}"
 
 
 def judged(judgement: Judgement) -> str:

@@ -6,7 +6,7 @@ trials = pl.read_ndjson("disklab-runs/RUN/trials.jsonl", infer_schema_length=Non
 ```
 """
 
-from disklab.results.histogram import Histogram, HistogramError, decode, encode, merged
+from disklab.results.histogram import Histogram, HistogramError, Sum, decode, encode, merged
 from disklab.results.records import (
     FORMAT,
     Bottleneck,
@@ -57,6 +57,7 @@ __all__ = [
     "SecondsWriter",
     "Share",
     "Status",
+    "Sum",
     "Telemetry",
     "TelemetryWriter",
     "TrialResult",

@@ -13,7 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class Layout:
         told_apart = 2 * int(10**self.digits)
         return (told_apart - 1).bit_length() - 1
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Number of counts."""
         half = 1 << self.half_magnitude
@@ -160,11 +160,71 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
 
 def decode(text: str) -> Histogram:
     """Return the histogram of a base64 text, compressed or not."""
-    try:
-        data = base64.b64decode(text, validate=True)
-        return _plain(_inflated(data))
-    except (binascii.Error, zlib.error, struct.error, OverflowError, ValueError) as error:
-        raise HistogramError(f"no HDR V2 histogram: {error}") from None
+    layout, payload = _opened(text)
+    counts = np.zeros(layout.length, dtype=np.int64)
+    _add(counts, layout, [payload])
+    return Histogram(layout, counts)
+
+
+BATCH = 64
+"""Encoded histograms that are decoded at once: NumPy then costs little for each of them."""
+
+
+class Sum:
+    """Adds up encoded histograms, a batch at a time; of any number, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Layout, Counts] = {}
+        self._waiting: dict[Layout, list[bytes]] = {}
+        self.broken = 0
+        """How many texts were no histograms, and were left out."""
+
+    def add(self, text: str) -> None:
+        """Add one base64 text."""
+        try:
+            layout, payload = _opened(text)
+        except HistogramError:
+            self.broken += 1
+            return
+        waiting = self._waiting.setdefault(layout, [])
+        waiting.append(payload)
+        if len(waiting) >= BATCH:
+            self._decode(layout)
+
+    def take(self, other: Sum) -> None:
+        """Add another sum, which is empty afterwards."""
+        for layout, counts in other._counts.items():
+            if layout in self._counts:
+                self._counts[layout] += counts
+            else:
+                self._counts[layout] = counts
+        for layout, payloads in other._waiting.items():
+            self._waiting.setdefault(layout, []).extend(payloads)
+            if len(self._waiting[layout]) >= BATCH:
+                self._decode(layout)
+        self.broken += other.broken
+        other._counts, other._waiting, other.broken = {}, {}, 0
+
+    def histograms(self) -> list[Histogram]:
+        """Return the sums, one for each layout that occurred."""
+        for layout in list(self._waiting):
+            self._decode(layout)
+        return [Histogram(layout, counts) for layout, counts in self._counts.items()]
+
+    def _decode(self, layout: Layout) -> None:
+        payloads = self._waiting.pop(layout, [])
+        if layout not in self._counts:
+            self._counts[layout] = np.zeros(layout.length, dtype=np.int64)
+        try:
+            _add(self._counts[layout], layout, payloads)
+        except HistogramError:
+            # One of them is broken; nothing was added. One by one, all others count.
+            if len(payloads) == 1:
+                self.broken += 1
+                return
+            for payload in payloads:
+                self._waiting[layout] = [payload]
+                self._decode(layout)
 
 
 def encode(histogram: Histogram) -> str:
@@ -195,51 +255,66 @@ def _inflated(data: bytes) -> bytes:
     unpacker = zlib.decompressobj()
     plain = unpacker.decompress(data[8 : 8 + length], MOST_PAYLOAD_BYTES)
     if not unpacker.eof:
-        raise HistogramError("its compressed part is cut off or too large")
+        raise HistogramError("no HDR V2 histogram: its compressed part is cut off or too large")
     return plain
 
 
-def _plain(data: bytes) -> Histogram:
-    """Return the histogram of the plain V2 encoding."""
-    cookie, length, _, digits, lowest, highest, _ = HEADER.unpack_from(data)
+def _opened(text: str) -> tuple[Layout, bytes]:
+    """Return the layout of an encoded histogram, and its counts still encoded."""
+    try:
+        data = _inflated(base64.b64decode(text, validate=True))
+        cookie, length, _, digits, lowest, highest, _ = HEADER.unpack_from(data)
+    except (binascii.Error, zlib.error, struct.error, ValueError) as error:
+        raise HistogramError(f"no HDR V2 histogram: {error}") from None
     if cookie & COOKIE_MASK != PLAIN_COOKIE:
-        raise HistogramError(f"its cookie is {cookie & 0xFFFFFFFF:#x}")
+        raise HistogramError(f"no HDR V2 histogram: its cookie is {cookie & 0xFFFFFFFF:#x}")
     payload = data[HEADER.size : HEADER.size + length]
     if len(payload) != length:
-        raise HistogramError(f"{length} bytes announced, {len(payload)} there")
+        raise HistogramError(f"no HDR V2 histogram: {length} bytes announced, {len(payload)} there")
     if not (0 <= digits <= 5 and lowest >= 1 and 2 * lowest <= highest < 1 << 62):
         raise HistogramError(f"its range is {lowest} to {highest}, {digits} digits")
-    layout = Layout(lowest, highest, digits)
-    counts = np.zeros(layout.length, dtype=np.int64)
-    numbers = _numbers(payload)
-    # Where each number stands: a negative one skips that many counts, another fills one.
+    if payload and payload[-1] >= 0x80:
+        raise HistogramError("its last number is cut off")
+    return _layout(lowest, highest, digits), payload
+
+
+@lru_cache(maxsize=8)
+def _layout(lowest: int, highest: int, digits: int) -> Layout:
+    return Layout(lowest, highest, digits)
+
+
+def _add(counts: Counts, layout: Layout, payloads: Sequence[bytes]) -> None:
+    """Add the counts of encoded histograms: a negative number skips that many, others fill one."""
+    payloads = [payload for payload in payloads if payload]
+    if not payloads:
+        return
+    numbers, of_payload = _numbers(payloads)
     steps = np.where(numbers < 0, -numbers, 1)
     ends = np.cumsum(steps)
-    if numbers.size and (ends[-1] > layout.length or ends[-1] < 0):
-        raise HistogramError(f"{int(ends[-1])} counts, its layout has {layout.length}")
-    filled = numbers >= 0
-    counts[ends[filled] - 1] = numbers[filled]
-    return Histogram(layout, counts)
+    firsts = np.searchsorted(of_payload, np.arange(len(payloads)))
+    before = ends[firsts] - steps[firsts]
+    ends -= before[of_payload]
+    if int(ends.max()) > layout.length or int(ends.min()) < 0:
+        raise HistogramError(f"{int(ends.max())} counts, its layout has {layout.length}")
+    filled = numbers > 0
+    np.add.at(counts, ends[filled] - 1, numbers[filled])
 
 
-def _numbers(payload: bytes) -> Counts:
-    """Return the ZigZag LEB128 numbers: seven bits a byte, the lowest first.
+def _numbers(payloads: Sequence[bytes]) -> tuple[Counts, Counts]:
+    """Return the ZigZag LEB128 numbers (seven bits a byte, the lowest first) and their payloads.
 
     Numbers of nine bytes (counts from 2^55 on) do not occur: no run has so many operations.
     """
-    if not payload:
-        return np.empty(0, dtype=np.int64)
-    data = np.frombuffer(payload, dtype=np.uint8)
+    data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     ends = np.flatnonzero(data < 0x80)
-    if not ends.size or ends[-1] != len(data) - 1:
-        raise HistogramError("its last number is cut off")
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     if lengths.max() > 8:
         raise HistogramError("it has a count of more than eight bytes")
     shifts = 7 * (np.arange(len(data)) - np.repeat(starts, lengths))
     bits = np.add.reduceat((data & 0x7F).astype(np.int64) << shifts, starts)
-    return (bits >> 1) ^ -(bits & 1)
+    borders = np.cumsum([len(payload) for payload in payloads])
+    return (bits >> 1) ^ -(bits & 1), np.searchsorted(borders, starts, side="right")
 
 
 def _zigzag(number: int) -> int:

@@ -15,6 +15,7 @@ import polars as pl
 import yaml
 
 from disklab.results.frame import results_frame
+from disklab.results.histogram import Histogram
 from disklab.results.records import (
     Citation,
     ExperimentNote,
@@ -29,7 +30,7 @@ from disklab.results.records import (
     Telemetry,
     TrialResult,
 )
-from disklab.results.seconds import Course
+from disklab.results.seconds import Course, Second
 from disklab.results.telemetry import SCHEMA
 
 FILE = "reference/published.yaml"
@@ -65,6 +66,14 @@ class ReferenceRun:
     def course(self, trial: int, repeat: int) -> Course:  # noqa: ARG002
         """Return nothing: nobody publishes seconds."""
         return Course()
+
+    def seconds(self, trial: int, repeat: int) -> Iterator[Second]:  # noqa: ARG002
+        """Yield nothing."""
+        return iter(())
+
+    def response(self, trial: int, repeat: int) -> Histogram | None:  # noqa: ARG002
+        """Return nothing."""
+        return None
 
     def telemetry(self, trial: int, repeat: int) -> pl.LazyFrame:  # noqa: ARG002
         """Return nothing."""

@@ -17,8 +17,16 @@ from disklab.catalog.suggest import suggestions
 from disklab.errors import Problem, UserError
 from disklab.results import durable
 from disklab.results.frame import results_frame
+from disklab.results.histogram import Histogram
 from disklab.results.records import FORMAT, PlannedTrial, RunInfo, TrialResult
-from disklab.results.seconds import Course, SecondsWriter, read_course
+from disklab.results.seconds import (
+    Course,
+    Second,
+    SecondsWriter,
+    read_course,
+    read_wholes,
+    stream,
+)
 from disklab.results.telemetry import TelemetryWriter, parts_of, scan_telemetry
 
 DEFAULT_OUT = Path("disklab-runs")
@@ -152,6 +160,17 @@ class Run:
     def course(self, trial: int, repeat: int) -> Course:
         """Return the seconds and histograms of a repeat; empty when none were kept."""
         return read_course(self._of_repeat("histograms", trial, repeat, "jsonl"))
+
+    def seconds(self, trial: int, repeat: int) -> Iterator[Second]:
+        """Yield the seconds of a repeat as they lie in the file: runs may be long."""
+        for one in stream(self._of_repeat("histograms", trial, repeat, "jsonl")):
+            if isinstance(one, Second):
+                yield one
+
+    def response(self, trial: int, repeat: int) -> Histogram | None:
+        """Return a repeat's response times in ns, of all operations; None when none were kept."""
+        wholes = read_wholes(self._of_repeat("histograms", trial, repeat, "jsonl"))
+        return Course(wholes=wholes).response()
 
     def telemetry(self, trial: int, repeat: int) -> pl.LazyFrame:
         """Return the telemetry of a repeat; empty when none was kept."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,7 +24,13 @@ SYNC_EVERY_LINES = 60
 """A crash of the machine loses at most a minute of a repeat that has to be run again anyway."""
 
 
-class Second(Record):
+class Line(Record):
+    """A line of the file."""
+
+    kind: str = ""
+
+
+class Second(Line):
     """One interval of the load, as the engine's `progress` line tells it."""
 
     t_s: float
@@ -39,7 +46,7 @@ class Second(Record):
     """Operation -> base64 HDR V2 of response times in nanoseconds."""
 
 
-class Whole(Record):
+class Whole(Line):
     """The histograms of the whole measuring phase, as the engine's `done` line tells them."""
 
     generator: int = 0
@@ -85,7 +92,7 @@ class SecondsWriter:
         self.close()
 
     def _write(self, kind: str, record: Record) -> None:
-        content = record.model_dump(exclude_none=True, exclude={"event"})
+        content = record.model_dump(exclude_none=True, exclude={"event", "kind"})
         self._file.write(json.dumps({"kind": kind, **content}, separators=(",", ":")) + "\n")
         self._file.flush()
         self._lines += 1
@@ -117,28 +124,54 @@ class Course:
 
 def read_course(path: Path) -> Course:
     """Return a repeat's course; lines that a crash tore are counted and left out."""
-    if not path.exists():
-        return Course()
     seconds: list[Second] = []
     wholes: list[Whole] = []
     unreadable = 0
-    for content in _lines(path):
-        kind = content.pop("kind", None) if content is not None else None
-        try:
-            if kind == "second":
-                seconds.append(Second.model_validate(content))
-            elif kind == "whole":
-                wholes.append(Whole.model_validate(content))
-            else:
-                unreadable += 1
-        except ValidationError:
+    for one in stream(path):
+        if isinstance(one, Second):
+            seconds.append(one)
+        elif isinstance(one, Whole):
+            wholes.append(one)
+        else:
             unreadable += 1
     return Course(tuple(sorted(seconds, key=lambda one: one.t_s)), tuple(wholes), unreadable)
 
 
-def histogram_of(seconds: Iterator[Second] | tuple[Second, ...]) -> Histogram:
-    """Return all response times of some seconds."""
-    return merged(decode(text) for second in seconds for text in second.histograms.values())
+def stream(path: Path) -> Iterator[Second | Whole | None]:
+    """Yield what each line tells, one at a time; None for a line that cannot be read."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            yield _told(line)
+
+
+def _told(line: bytes) -> Second | Whole | None:
+    try:
+        return KINDS[_kind(line)].model_validate_json(line)
+    except (KeyError, ValidationError):
+        return None
+
+
+def read_wholes(path: Path) -> tuple[Whole, ...]:
+    """Return the whole phase's histograms alone, without reading the seconds."""
+    if not path.exists():
+        return ()
+    with path.open("rb") as file:
+        lines = [line for line in file if _kind(line) == b"whole"]
+    found = []
+    for line in lines:
+        with suppress(ValidationError):
+            found.append(Whole.model_validate_json(line))
+    return tuple(found)
+
+
+KINDS: dict[bytes, type[Second] | type[Whole]] = {b"second": Second, b"whole": Whole}
+
+
+def _kind(line: bytes) -> bytes:
+    """Return the kind of a line, which comes first in it, as the writer writes it."""
+    return line[9:].split(b'"', 1)[0] if line.startswith(b'{"kind":"') else b""
 
 
 def _together(parts: list[dict[str, str]], operation: str | None) -> Histogram | None:
@@ -146,15 +179,3 @@ def _together(parts: list[dict[str, str]], operation: str | None) -> Histogram |
         text for part in parts for name, text in part.items() if operation in (None, name) and text
     ]
     return merged(decode(text) for text in texts) if texts else None
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any] | None]:
-    """Yield each line's object; None for a line that holds none."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                content = json.loads(line)
-            except json.JSONDecodeError:
-                yield None
-                continue
-            yield content if isinstance(content, dict) else None
