@@ -40,7 +40,7 @@ class NodePlace:
     """For configuration and the process record; `Places.database(name)`, so that `clean` finds
     the process after a crash."""
     log_dir: Path
-    """For the logs, which stay: inside the run folder."""
+    """For the logs, which stay: inside the run folder. Absolute: a server runs elsewhere."""
     group: ControlGroup | None = None
     """Holds the database's memory and page cache; the provider sets its limit. None: none can be
     had here, and the page cache is that of the machine."""

@@ -66,7 +66,8 @@ def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed
                     address=address,
                     volumes=node_folders(spec, node),
                     run_dir=site.places.database(node.name),
-                    log_dir=site.log_folder,
+                    # A database runs in another working directory.
+                    log_dir=site.log_folder.absolute(),
                     group=group,
                 )
                 for number, (node, address, group) in enumerate(
