@@ -173,6 +173,8 @@ def test_a_part_of_the_matrix_keeps_its_numbers() -> None:
     experiment = spec.parse(text)
     part = experiment.select(**{"workload.load.threads": [1, 3]})
     assert [trial.index for trial in part.trials("predict")] == [0, 2]
+    # The end of a path is enough where no other factor has it.
+    assert [t.index for t in experiment.only({"threads": ["2"]}).trials("predict")] == [1]
     with pytest.raises(UserError) as caught:
         experiment.only({"workload.load.thread": ["1"], "database.tls": ["tru"]})
     assert str(caught.value).splitlines() == [

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from disklab.cli import (
+    calibrate,
     catalog,
     clean,
     disk,
@@ -32,6 +33,7 @@ app.command("catalog")(catalog.catalog)
 app.add_typer(disk.app, name="disk")
 app.add_typer(experiment.app, name="experiment")
 app.command("predict")(predict.predict)
+app.command("calibrate")(calibrate.calibrate)
 app.command("probe")(probe.probe)
 app.command("rehearse")(rehearse.rehearse)
 app.command("report")(report.report)

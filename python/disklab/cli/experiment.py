@@ -35,22 +35,28 @@ ExperimentFile = Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="Expe
 
 def chosen(experiment: spec.Experiment, only: list[str] | None) -> spec.Experiment:
     """Return the part of the matrix that `--only` names."""
+    return experiment.only(levels_of(experiment, only))
+
+
+def levels_of(
+    experiment: spec.Experiment, only: list[str] | None
+) -> dict[str, list[str | int | float]]:
+    """Return the levels that `--only` names, by factor."""
     wanted: dict[str, list[str | int | float]] = {}
-    labels = {
-        factor.name: [str(level.label) for level in factor.levels] for factor in experiment.factors
-    }
+    factors = experiment.by_name()
     problems = []
     for text in only or []:
         name, found, levels = text.partition("=")
         if not found:
-            way_out = f"write for example --only '{next(iter(labels), 'factor')}=level'"
+            way_out = f"write for example --only '{next(iter(factors), 'factor')}=level'"
             problems.append(Problem("--only", text, "a choice reads FACTOR=LEVEL,...", way_out))
             continue
-        given = wanted.setdefault(name.strip(), [])
-        given += split_levels(levels, labels.get(name.strip(), []))
+        factor = factors.get(name.strip())
+        given = wanted.setdefault(factor.name if factor else name.strip(), [])
+        given += split_levels(levels, [str(one.label) for one in factor.levels] if factor else [])
     if problems:
         raise UserError(*problems)
-    return experiment.only(wanted)
+    return wanted
 
 
 def split_levels(text: str, labels: list[str]) -> list[str]:
@@ -227,6 +233,3 @@ def reasons(trials: list[spec.Trial]) -> dict[str, list[int]]:
 def schema() -> None:
     """Print the JSON Schema of the experiment file, for editors."""
     typer.echo(schema_text(), nl=False)
-
-
-__all__ = ["app", "chosen"]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -21,7 +21,8 @@ from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.results import DEFAULT_OUT, TrialResult
 
-FIDELITIES = ("full", "quick")
+Fidelity = Literal["full", "quick"]
+FIDELITIES: tuple[Fidelity, ...] = ("full", "quick")
 
 
 def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -64,9 +65,6 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
     from disklab.prediction.against import compare  # noqa: PLC0415
 
-    if fidelity not in FIDELITIES:
-        way_out = did_you_mean(fidelity, FIDELITIES, "choose full or quick")
-        raise UserError(Problem("--fidelity", fidelity, "is no fidelity", way_out))
     if against not in (None, "reference"):
         raise UserError(Problem("--against", str(against), "is not known", "write reference"))
     found = chosen(spec.load(experiment), only)
@@ -74,7 +72,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         seed=seed,
         repeats=repeat,
         workers=jobs,
-        fidelity="quick" if fidelity == "quick" else "full",
+        fidelity=fidelity_of(fidelity),
         ablate=tuple(ablate or ()),
         calibration=read_calibration(calibration) if calibration else None,
         out=out,
@@ -89,6 +87,15 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         print_comparison(compare(found, results, options), as_json=json)
     if not json:
         console().print(f"\n{run.folder}", markup=False)
+
+
+def fidelity_of(text: str) -> Fidelity:
+    """Return the fidelity of that name."""
+    for known in FIDELITIES:
+        if text == known:
+            return known
+    way_out = did_you_mean(text, FIDELITIES, "choose full or quick")
+    raise UserError(Problem("--fidelity", text, "is no fidelity", way_out))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -127,15 +128,17 @@ class Experiment:
         )
 
     def only(self, wanted: dict[str, list[str | int | float]], place: str = "--only") -> Experiment:
-        """Return the part of the matrix in which each factor named has one of the levels."""
+        """Return the part of the matrix in which each factor named has one of the levels.
+
+        The last part of a dotted path is enough where no other factor ends in it: `threads`.
+        """
         problems: list[Problem] = []
-        known = {factor.name: factor for factor in self.factors}
+        known = self.by_name()
         chosen: dict[int, set[str]] = {}
         for name, levels in wanted.items():
             if name not in known:
-                way_out = did_you_mean(
-                    name, known, f"the file varies {', '.join(known) or 'nothing'}"
-                )
+                varied = ", ".join(factor.name for factor in self.factors)
+                way_out = did_you_mean(name, known, f"the file varies {varied or 'nothing'}")
                 problems.append(Problem(place, name, "is no factor of the experiment", way_out))
                 continue
             labels = [str(level.label) for level in known[name].levels]
@@ -144,7 +147,8 @@ class Experiment:
                     way_out = did_you_mean(str(level), labels, f"choose {', '.join(labels)}")
                     rule = f"is no level of {name}"
                     problems.append(Problem(place, str(level), rule, way_out))
-            chosen[self.factors.index(known[name])] = {str(level) for level in levels}
+            index = self.factors.index(known[name])
+            chosen.setdefault(index, set()).update(str(level) for level in levels)
         if problems:
             raise UserError(*problems)
         kept = tuple(
@@ -153,6 +157,16 @@ class Experiment:
             if all(str(cell.levels[i].label) in labels for i, labels in chosen.items())
         )
         return replace(self, cells=kept)
+
+    def by_name(self) -> dict[str, Factor]:
+        """Return the factors by name, and by the last part of a path that no other ends in."""
+        known = {factor.name: factor for factor in self.factors}
+        ends = Counter(name.rpartition(".")[2] for name in known)
+        for factor in self.factors:
+            end = factor.name.rpartition(".")[2]
+            if ends[end] == 1:
+                known.setdefault(end, factor)
+        return known
 
     def _trial(self, cell: _Cell, mode: Mode, scale: Fraction | None, nodes: int | None) -> Trial:
         portion = self._portion(cell.spec, mode, scale, nodes)

@@ -1,0 +1,174 @@
+"""`disklab calibrate`: the parameters of predictions, fitted to measured cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from disklab import spec
+from disklab.cli.experiment import ExperimentFile, Only, chosen, levels_of
+from disklab.cli.output import console, notes, print_json
+from disklab.cli.predict import fidelity_of
+from disklab.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from disklab.prediction.calibration import Calibration
+    from disklab.prediction.fitting import Evaluation, Fit
+    from disklab.results import TrialResult
+
+
+def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    experiment: ExperimentFile,
+    fit: Annotated[
+        str | None,
+        typer.Option(
+            help="Parameters with commas; those marked fitted by default.", metavar="LIST"
+        ),
+    ] = None,
+    only: Only = None,
+    measured: Annotated[
+        str, typer.Option(help="reference (published), or a run's folder.", metavar="WHAT")
+    ] = "reference",
+    calibration: Annotated[
+        Path | None, typer.Option(help="Where to start from.", metavar="FILE")
+    ] = None,
+    fidelity: Annotated[
+        str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
+    ] = "full",
+    seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The new calibration file; none by default.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Fit parameters of the prediction to measured cells; the cells become calibration rows.
+
+    Example: [bold]disklab calibrate experiments/cassandra-disk-caching-threads.yaml
+    --only cluster.volumes.data.caching=None --fit overhead_ns,throttle_window_ns[/bold]
+    """
+    # Loaded here because it brings SciPy and polars: no other command is to wait for them.
+    from disklab.prediction import (  # noqa: PLC0415
+        Options,
+        calibration_for,
+        fitting,
+        read_calibration,
+    )
+
+    whole = spec.load(experiment)
+    found = chosen(whole, only)
+    start = read_calibration(calibration) if calibration else calibration_for("cassandra")
+    assert start is not None
+    if out is not None and out.exists():
+        rule = "is there already, and is not overwritten"
+        raise UserError(Problem("--out", str(out), rule, "name another file"))
+    cells = fitting.measured_cells(found, measured_results(whole, measured), start)
+    names = fit.split(",") if fit else fitted_names(start)
+    options = Options(seed=seed, workers=jobs, fidelity=fidelity_of(fidelity))
+    with notes().status("simulating") as status:
+
+        def watch(evaluation: Evaluation, number: int) -> None:
+            values = ", ".join(f"{name} {value}" for name, value in evaluation.values.items())
+            status.update(f"evaluation {number}: error {evaluation.error:.1%} with {values}")
+
+        fitted = fitting.fit(cells, names, start, options, watch)
+    chosen_levels = levels_of(whole, only)
+    made = fitting.with_rows(fitted.calibration, experiment.stem, chosen_levels)
+    if out is not None:
+        out.write_text(fitting.calibration_text(made), encoding="utf-8")
+    if json:
+        print_json(as_json(fitted, made, out))
+        return
+    print_fit(fitted, start)
+    if out is not None:
+        console().print(f"\n{out}", markup=False)
+
+
+def measured_results(experiment: spec.Experiment, measured: str) -> list[TrialResult]:
+    """Return the measured cells: the published study of the experiment, or a stored run's."""
+    from disklab.prediction.against import study_of  # noqa: PLC0415 - see `calibrate`
+    from disklab.results import Run  # noqa: PLC0415
+
+    if measured != "reference":
+        run = Run.open(measured)
+        if run.info.mode == "rehearse":
+            rule = "was rehearsed at a scale, on other CPUs than the cloud's: not modelled so far"
+            way_out = "calibrate on published or measured results"
+            raise UserError(Problem("--measured", measured, rule, way_out))
+        return run.results()
+    study = study_of(experiment)
+    if study is None:
+        rule = "nobody published results of it that disklab has"
+        way_out = "give a run's folder by --measured"
+        raise UserError(Problem("EXPERIMENT", str(experiment.path), rule, way_out))
+    return study.results()
+
+
+def fitted_names(calibration: Calibration) -> list[str]:
+    """Return the parameters that a calibration marks as fitted."""
+    return [name for name, one in calibration.parameters.items() if one.status == "fitted"]
+
+
+def as_json(fitted: Fit, made: Calibration, out: Path | None) -> dict[str, object]:
+    """Return what a fit found as one JSON object."""
+    return {
+        "parameters": fitted.after.values,
+        "error_before": fitted.before.error,
+        "error_after": fitted.after.error,
+        "evaluations": fitted.evaluations,
+        "at_bound": list(fitted.at_bound),
+        "cells": [
+            {
+                "factors": cell.trial.factors,
+                "measured": cell.measured,
+                "before": {name: before[name] for name in cell.measured},
+                "after": {name: after[name] for name in cell.measured},
+            }
+            for cell, before, after in zip(
+                fitted.cells, fitted.before.predicted, fitted.after.predicted, strict=True
+            )
+        ],
+        "calibration": made.model_dump(mode="json"),
+        "file": None if out is None else str(out),
+    }
+
+
+def number(figure: float) -> str:
+    """Return a figure with four digits or whole."""
+    return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.4g}"
+
+
+def print_fit(fitted: Fit, start: Calibration) -> None:
+    """Print the parameters and the cells, before and after."""
+    out = console()
+    table = Table("parameter", box=None, pad_edge=False)
+    for heading in ("before", "after", "unit"):
+        table.add_column(heading, justify="right" if heading != "unit" else "left")
+    for name, value in fitted.after.values.items():
+        old = start.parameters[name]
+        table.add_row(name, f"{old.value:,}", f"{value:,}", old.unit)
+    out.print(table)
+    cells = Table("\ncell", "figure", box=None, pad_edge=False)
+    for heading in ("measured", "before", "after", "error"):
+        cells.add_column(heading, justify="right")
+    for cell, before, after in zip(
+        fitted.cells, fitted.before.predicted, fitted.after.predicted, strict=True
+    ):
+        name = ", ".join(map(str, cell.trial.factors.values()))
+        for figure, measured in cell.measured.items():
+            error = f"{after[figure] / measured - 1:+.1%}"
+            shown = [number(one[figure]) for one in (cell.measured, before, after)]
+            cells.add_row(name, figure, *shown, error)
+            name = ""
+    out.print(cells)
+    out.print(
+        f"\nweighted error {fitted.before.error:.1%} -> {fitted.after.error:.1%} "
+        f"in {fitted.evaluations} evaluations of {len(fitted.cells)} cells"
+    )
+    for name in fitted.at_bound:
+        out.print(f"{name} ended at its bound: these cells do not tell it")

@@ -1,0 +1,265 @@
+"""`disklab calibrate`: parameters fitted to measured cells by least squares.
+
+The error of a cell is the logarithm of predicted / measured, so that twice too fast weighs as much
+as half as fast; parameters move on a logarithmic scale, so that none becomes negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+from disklab.catalog import Catalog, load_catalog
+from disklab.catalog.suggest import did_you_mean
+from disklab.engine.simulation import simulate
+from disklab.errors import Problem, UserError
+from disklab.prediction.against import figures, levels
+from disklab.prediction.calibration import Calibration, CalibrationRow, Parameter, Range
+from disklab.prediction.jobs import Job, prepare
+from disklab.prediction.run import Options
+from disklab.results import TrialResult
+from disklab.spec import Experiment, Trial
+
+WEIGHTS = {"ops/s": 1.0, "p50": 0.5, "p95": 0.25}
+"""What a figure's error counts. Published percentiles are read off charts, the tail worst."""
+
+# Simulated figures have noise of a percent or so: a smaller step would measure that.
+STEP = 0.1
+# A parameter further than this from where it began is one that the rows do not tell.
+MOST_FACTOR = 20.0
+# Each evaluation simulates every row; fits of three parameters settle within a dozen or two.
+MOST_EVALUATIONS = 40
+
+
+@dataclass(frozen=True)
+class MeasuredCell:
+    """A measured cell and the job that predicts it."""
+
+    trial: Trial
+    measured: dict[str, float]
+    job: Job
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The cells as predicted with some values of the parameters."""
+
+    values: dict[str, int]
+    predicted: tuple[dict[str, float], ...]
+    error: float
+    """Root mean square of the weighted logarithmic errors."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a calibration found."""
+
+    before: Evaluation
+    after: Evaluation
+    cells: tuple[MeasuredCell, ...]
+    evaluations: int
+    at_bound: tuple[str, ...]
+    """Parameters that ended where they may go no further: the rows do not tell them."""
+    calibration: Calibration
+
+
+Watch = Callable[[Evaluation, int], None]
+"""Told each evaluation and its number."""
+
+
+def measured_cells(
+    experiment: Experiment, results: Sequence[TrialResult], calibration: Calibration
+) -> list[MeasuredCell]:
+    """Return the cells of an experiment that were measured and can be simulated.
+
+    Raises UserError when there is none.
+    """
+    catalog: Catalog = load_catalog()
+    rows = {levels(result.factors): result for result in results if result.usable}
+    found, reasons = [], []
+    for trial in experiment.trials("predict"):
+        row = rows.get(levels(trial.factors))
+        if row is None or trial.refused is not None:
+            continue
+        prepared = prepare(trial, catalog, calibration, str(experiment.path))
+        if prepared.job is None or "database" not in prepared.job:
+            reasons += [str(reason.rule) for reason in prepared.reasons]
+            continue
+        told = {name: value for name, value in figures(row).items() if name in WEIGHTS}
+        if told:
+            found.append(MeasuredCell(trial, told, prepared.job["database"]))
+    if not found:
+        rule = "has no measured cell that the simulator can answer"
+        way_out = "; ".join(dict.fromkeys(reasons)) or "name results of this experiment"
+        raise UserError(Problem("EXPERIMENT", str(experiment.path), rule, way_out))
+    return found
+
+
+def check_parameters(names: Sequence[str], calibration: Calibration, cells: int) -> None:
+    """Refuse unknown parameters, and more of them than cells to fit them on."""
+    problems = []
+    for name in names:
+        if name not in calibration.parameters:
+            known = list(calibration.parameters)
+            way_out = did_you_mean(name, known, f"choose from {', '.join(known)}")
+            problems.append(Problem("--fit", name, "is no parameter of the model", way_out))
+    if len(names) > cells:
+        rule = f"{len(names)} parameters cannot be fitted on {cells} cells"
+        problems.append(Problem("--fit", ",".join(names), rule, "fit fewer, or on more cells"))
+    if problems:
+        raise UserError(*problems)
+
+
+def fit(
+    cells: Sequence[MeasuredCell],
+    names: Sequence[str],
+    calibration: Calibration,
+    options: Options,
+    watch: Watch,
+) -> Fit:
+    """Return the calibration whose named parameters predict the cells best."""
+    check_parameters(names, calibration, len(cells))
+    start = {name: max(1, calibration.parameters[name].value) for name in names}
+    seen: list[Evaluation] = []
+    known: dict[tuple[int, ...], list[float]] = {}
+
+    def residuals(moved: NDArray[np.float64]) -> NDArray[np.float64]:
+        shifts = [float(shift) for shift in moved]
+        values = {
+            name: max(1, round(start[name] * math.exp(shift)))
+            for name, shift in zip(names, shifts, strict=True)
+        }
+        key = tuple(values.values())
+        if key not in known:
+            evaluation, known[key] = evaluate(cells, calibration, values, options)
+            seen.append(evaluation)
+            watch(evaluation, len(seen))
+        return np.asarray(known[key])
+
+    bound = math.log(MOST_FACTOR)
+
+    def slopes(at: NDArray[np.float64]) -> NDArray[np.float64]:
+        # SciPy's own steps are those of smooth functions, far below the noise of a simulation.
+        here = residuals(at)
+        columns = []
+        for index in range(len(names)):
+            step = STEP if at[index] + STEP < bound else -STEP
+            moved = at.copy()
+            moved[index] += step
+            columns.append((residuals(moved) - here) / step)
+        return np.stack(columns, axis=1)
+
+    found = least_squares(
+        residuals,
+        np.zeros(len(names)),
+        jac=slopes,
+        bounds=(-bound, bound),
+        # One cell that no parameter explains must not pull the others along.
+        loss="soft_l1",
+        f_scale=0.1,
+        max_nfev=max(2, MOST_EVALUATIONS // (len(names) + 2)),
+        # A step that changes less than this is noise.
+        xtol=0.005,
+        ftol=0.005,
+    )
+    best = min(seen, key=lambda evaluation: evaluation.error)
+    close = 0.01
+    at_bound = tuple(
+        name for name, shift in zip(names, found.x, strict=True) if abs(shift) > bound - close
+    )
+    fitted = calibrated(calibration, best.values, cells)
+    return Fit(seen[0], best, tuple(cells), len(seen), at_bound, fitted)
+
+
+def evaluate(
+    cells: Sequence[MeasuredCell],
+    calibration: Calibration,
+    values: dict[str, int],
+    options: Options,
+) -> tuple[Evaluation, list[float]]:
+    """Simulate every cell with the values; return the figures and the weighted errors."""
+    parameters = {**calibration.values(), **values}
+    jobs = (
+        {
+            "cell": number,
+            "seed": options.seed,
+            "fidelity": options.fidelity,
+            "database": {**cell.job, "parameters": parameters},
+        }
+        for number, cell in enumerate(cells)
+    )
+    predicted: list[dict[str, float]] = [{} for _ in cells]
+    for answer in simulate(jobs, workers=options.workers):
+        if answer["event"] == "refused":
+            raise UserError(*(Problem(**reason) for reason in answer["reasons"]))
+        predicted[answer["cell"]] = {"ops/s": answer["ops_per_s"], **answer["latency_ms"]}
+    errors = [
+        WEIGHTS[figure] * math.log(max(told[figure], 1e-9) / value)
+        for cell, told in zip(cells, predicted, strict=True)
+        for figure, value in cell.measured.items()
+    ]
+    error = math.sqrt(sum(one * one for one in errors) / len(errors))
+    return Evaluation(values, tuple(predicted), error), errors
+
+
+def calibrated(
+    calibration: Calibration, values: dict[str, int], cells: Sequence[MeasuredCell]
+) -> Calibration:
+    """Return a calibration with the fitted values, its rows and the range that they span."""
+    parameters = {
+        name: old.model_copy(update={"value": values[name], "status": "fitted"})
+        if name in values
+        else old
+        for name, old in calibration.parameters.items()
+    }
+    return calibration.model_copy(
+        update={
+            "date": datetime.now(timezone.utc).date().isoformat(),
+            "parameters": parameters,
+            "range": span(cells, calibration.range),
+        }
+    )
+
+
+def span(cells: Sequence[MeasuredCell], otherwise: Range) -> Range:
+    """Return the range that the cells span."""
+    specs = [cell.trial.spec for cell in cells]
+    rows = [one.dataset.columns * one.dataset.column_bytes for one in specs if one.dataset]
+    threads = [one.workload.load.threads for one in specs if one.workload.load]
+    known = [count for count in threads if count is not None]
+    nodes = [one.cluster.nodes for one in specs if one.cluster]
+    vms = load_catalog().vms
+    series = dict.fromkeys(vms[one.cluster.vm].series_name for one in specs if one.cluster)
+    return Range(
+        row_bytes=(min(rows), max(rows)) if rows else otherwise.row_bytes,
+        threads=(min(known), max(known)) if known else otherwise.threads,
+        nodes=(min(nodes), max(nodes)) if nodes else otherwise.nodes,
+        vm_series=list(series) or otherwise.vm_series,
+    )
+
+
+def with_rows(calibration: Calibration, stem: str, wanted: dict[str, list[Any]]) -> Calibration:
+    """Return the calibration with the rows that a choice of levels means."""
+    choices: list[dict[str, Any]] = [{}]
+    for name, chosen in wanted.items():
+        choices = [{**one, name: level} for one in choices for level in chosen]
+    rows = [CalibrationRow(experiment=stem, factors=one) for one in choices]
+    return calibration.model_copy(update={"calibration_rows": rows})
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """Return the file of a calibration."""
+    head = "# Written by `disklab calibrate`; `disklab predict --calibration FILE` uses it.\n"
+    content = calibration.model_dump(mode="json")
+    return head + yaml.safe_dump(content, sort_keys=False, width=120, allow_unicode=True)
+
+
+__all__ = ["Fit", "MeasuredCell", "Parameter", "calibration_text", "fit", "measured_cells"]
