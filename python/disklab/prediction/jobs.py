@@ -11,6 +11,7 @@ from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
+from disklab.catalog.profile import Profile
 from disklab.errors import Problem
 from disklab.prediction.calibration import Calibration, page_cache_bytes
 from disklab.spec import Trial, TrialSpec, resolve_volumes
@@ -142,10 +143,24 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
 
 def host_profile(spec: TrialSpec) -> Job:
     """Return the profile of a node with all its volumes."""
-    resolved = list(resolve_volumes(spec).values())
-    profile = resolved[0].host.model_copy(update={"volumes": [made.volume for made in resolved]})
-    found: Job = profile.model_dump(mode="json")
-    return found
+    resolved = resolve_volumes(spec).values()
+    volumes = [_dumped(made.volume) for made in resolved]
+    return {**_dumped(next(iter(resolved)).host), "volumes": volumes}
+
+
+# The catalogue resolves equal disks of equal VMs once, and a matrix has many cells of each kind.
+_DUMPED: dict[int, tuple[Profile, Job]] = {}
+MOST_DUMPED = 256
+
+
+def _dumped(part: Profile) -> Job:
+    known = _DUMPED.get(id(part))
+    if known is None:
+        if len(_DUMPED) >= MOST_DUMPED:
+            _DUMPED.clear()
+        # The part is kept beside its form: while it lives, nothing else has its id.
+        known = _DUMPED[id(part)] = (part, part.model_dump(mode="json"))
+    return known[1]
 
 
 def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 from disklab.catalog import (
     AttachedDisks,
@@ -47,7 +47,10 @@ def catalogue() -> Catalog:
     return load_catalog()
 
 
-def volumes_of(spec: TrialSpec) -> Iterator[tuple[str, str, Volume, Key]]:
+_Device = tuple[str, str, Volume, Key]
+
+
+def volumes_of(spec: TrialSpec) -> Iterator[_Device]:
     """Yield VM, name, volume and key of every device that a node has: shared ones once."""
     if spec.device is not None:
         yield spec.device.vm, "data", spec.device.volume, ("device", "volume")
@@ -111,12 +114,28 @@ def resolve_volumes(spec: TrialSpec, site: Site | None = None) -> dict[str, Reso
 
     Raises UserError with every rule that VM, disks and caching break together.
     """
+    devices = tuple(volumes_of(spec))
+    try:
+        return dict(_resolved(devices))
+    except UserError:
+        if site is None:
+            raise
     vm_key: Key = ("cluster" if spec.cluster else "device", "vm")
+    _resolve(devices, [places_of(key, vm_key, site) for *_, key in devices])
+    raise AssertionError("what was refused is refused again, with its places")
+
+
+# A matrix has few kinds of nodes and many cells of each.
+@lru_cache(maxsize=256)
+def _resolved(devices: tuple[_Device, ...]) -> tuple[tuple[str, Resolution], ...]:
+    return tuple(_resolve(devices, [Places()] * len(devices)).items())
+
+
+def _resolve(devices: tuple[_Device, ...], places: list[Places]) -> dict[str, Resolution]:
     problems: list[Problem] = []
     found: dict[str, Resolution] = {}
     there = {"nvme": 0, "local": 0, "ephemeral-os": 0, "": 0}
-    for vm, name, volume, key in volumes_of(spec):
-        places = places_of(key, vm_key, site) if site else Places()
+    for (vm, name, volume, _), where in zip(devices, places, strict=True):
         request = VolumeRequest(
             disks=volume.disks,
             name=name,
@@ -127,7 +146,7 @@ def resolve_volumes(spec: TrialSpec, site: Site | None = None) -> dict[str, Reso
         )
         attached = AttachedDisks(there[""], there["nvme"], there["local"], there["ephemeral-os"])
         try:
-            made = resolve(catalogue(), HostRequest(vm=vm), request, attached, places)
+            made = resolve(catalogue(), HostRequest(vm=vm), request, attached, where)
         except UserError as error:
             problems += error.problems
             continue
