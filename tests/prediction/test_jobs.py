@@ -138,11 +138,6 @@ def test_open_loop_settings_and_defaults() -> None:
             "engine: cassandra, settings: {concurrent_reads: many}",
             "is a whole number, as in cassandra.yaml",
         ),
-        (
-            "load: {threads: 128}, stop: {duration: 60s}}",
-            "stop: {duration: 60s}}\nprocedure: {variable: {median_latency: 10ms}}",
-            "does not search for the threads",
-        ),
     ],
 )
 def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, reason: str) -> None:

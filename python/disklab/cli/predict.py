@@ -183,18 +183,15 @@ def print_comparison(comparison: Any, *, as_json: bool) -> None:
     if not comparison.cells:
         out.print("\nNo published result answers this experiment.")
         return
-    table = Table(title="\nAgainst the published results", title_justify="left", box=None)
-    table.pad_edge = False
+    title = "\nPublished -> predicted (error); latencies in ms"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("cell", overflow="fold")
     for figure in comparison.figures:
-        table.add_column(f"{figure} published", justify="right")
-        table.add_column("predicted", justify="right")
-        table.add_column("error", justify="right")
+        table.add_column(figure, justify="right")
     table.add_column("")
     for cell in comparison.cells:
         row = [", ".join(map(str, cell.factors.values()))]
-        for figure in comparison.figures:
-            row += [*cell.texts(figure)]
+        row += [cell.text(figure) for figure in comparison.figures]
         table.add_row(*row, Text(cell.note, style="dim"))
     out.print(table)
     for line in comparison.summary():

@@ -48,20 +48,17 @@ class ComparedCell:
             return None
         return self.predicted[figure] / self.published[figure] - 1
 
-    def texts(self, figure: str) -> tuple[str, str, str]:
+    def text(self, figure: str) -> str:
         """Return published, predicted and error as a table shows them."""
         error = self.error(figure)
-        return (
-            number(self.published.get(figure)),
-            number(self.predicted.get(figure)),
-            "" if error is None else f"{error * 100:+.0f} %",
-        )
+        if error is None:
+            return ""
+        published, predicted = self.published[figure], self.predicted[figure]
+        return f"{number(published)} -> {number(predicted)} ({error * 100:+.0f} %)"
 
 
-def number(figure: float | None) -> str:
+def number(figure: float) -> str:
     """Return a figure with three digits or whole."""
-    if figure is None:
-        return ""
     return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
 
 

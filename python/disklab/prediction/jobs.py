@@ -16,6 +16,7 @@ from disklab.errors import Problem
 from disklab.prediction.calibration import Calibration, page_cache_bytes
 from disklab.spec import Trial, TrialSpec, resolve_volumes
 from disklab.spec.model import Database
+from disklab.spec.share import threads_of
 
 Job = dict[str, Any]
 
@@ -96,9 +97,6 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     if work.kind == "rows" and work.keys not in ("uniform", "sequential"):
         rule = "the simulator draws keys uniformly or in order so far"
         yield Problem(f"{place}: workload.keys", work.keys, rule, REHEARSE)
-    if spec.procedure is not None and spec.procedure.variable is not None:
-        rule = "the simulator does not search for the threads of a latency target so far"
-        yield Problem(f"{place}: procedure", "variable", rule, "vary workload.load.threads")
     if "as-left" in (before.page_cache, before.host_cache):
         rule = "a simulated trial has no trial before it"
         way_out = "say cold or warm, and empty, written or warm"
@@ -257,8 +255,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
             }
         }
     else:
-        threads = work.load.threads if work.load else None
-        load = {"closed": {"threads": threads}}
+        load = {"closed": {"threads": threads_of(spec)}}
     duration_s = work.stop.duration_s
     # The simulator's duration counts from the start; ours from the end of the warm-up.
     whole_s = None if duration_s is None else duration_s + work.warm_up_s

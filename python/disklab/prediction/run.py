@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,8 +15,9 @@ from disklab.engine.simulation import simulate
 from disklab.errors import Problem
 from disklab.events import Emit, PlannedTrial, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.prediction.calibration import Calibration, calibration_for
-from disklab.prediction.jobs import Prepared, prepare
+from disklab.prediction.jobs import Job, Prepared, prepare
 from disklab.prediction.outcome import refused_result, result_of
+from disklab.prediction.search import Search, run_searches
 from disklab.results import (
     DEFAULT_OUT,
     ExperimentNote,
@@ -32,9 +33,6 @@ from disklab.results import (
 from disklab.results import PlannedTrial as StoredTrial
 from disklab.spec import Experiment, Trial
 from disklab.spec.price import MonthlyPrice, monthly_price
-
-# Results of one matrix that are looked at while they come in; only a few bytes each.
-Simulate = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -123,12 +121,18 @@ def _refusals(trial: Trial) -> list[Problem]:
     return [first, *refused.more]
 
 
-def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> Any:
-    """Yield each result with the engine's answer, in the order of completion."""
+Outcome = tuple[TrialResult, dict[str, Any] | None]
+"""A result and the engine's answer; None: it was refused."""
+
+
+def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> Iterator[Outcome]:
+    """Yield each outcome, in the order of completion."""
     runnable = {cell.trial.index: cell for cell in cells if cell.prepared.job is not None}
-    # A cell's number holds trial and repeat.
-    jobs = (
+    if not runnable:
+        return
+    jobs = [
         {
+            # A cell's number holds trial and repeat.
             "cell": index * options.repeats + repeat,
             "seed": options.seed + repeat,
             "fidelity": options.fidelity,
@@ -137,26 +141,50 @@ def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> 
         }
         for repeat in range(options.repeats)
         for index, cell in runnable.items()
+    ]
+
+    def cell_of(job: Job) -> _Cell:
+        return runnable[job["cell"] // options.repeats]
+
+    direct = [job for job in jobs if not _is_search(cell_of(job))]
+    for answer in simulate(direct, workers=options.workers) if direct else ():
+        yield _outcome(cell_of(answer), experiment, options, answer)
+    searches = [Search(cell_of(job).trial.spec, job) for job in jobs if _is_search(cell_of(job))]
+    for search in run_searches(searches, lambda some: simulate(some, workers=options.workers)):
+        answer = search.refused or search.best
+        assert answer is not None
+        result, _ = _outcome(cell_of(search.job), experiment, options, answer)
+        if search.refused is None:
+            update = {
+                "loop": {"kind": "closed", "threads": search.threads},
+                "warnings": [*result.warnings, *search.notes()],
+            }
+            result = result.model_copy(update=update)
+        yield result, None if search.refused else answer
+
+
+def _is_search(cell: _Cell) -> bool:
+    procedure = cell.trial.spec.procedure
+    return procedure is not None and procedure.variable is not None
+
+
+def _outcome(
+    cell: _Cell, experiment: Experiment, options: Options, answer: dict[str, Any]
+) -> Outcome:
+    repeat = answer["cell"] % options.repeats
+    if answer["event"] == "refused":
+        problems = [Problem(**reason) for reason in answer["reasons"]]
+        refused = refused_result(cell.trial, experiment.title, problems)
+        return refused.model_copy(update={"repeat": repeat}), None
+    result = result_of(
+        cell.trial,
+        repeat,
+        experiment.title,
+        answer,
+        warnings=list(cell.prepared.warnings),
+        price_usd_per_month=cell.price.usd_per_month if cell.price else None,
     )
-    if not runnable:
-        return
-    for answer in simulate(jobs, workers=options.workers):
-        index, repeat = divmod(answer["cell"], options.repeats)
-        cell = runnable[index]
-        if answer["event"] == "refused":
-            problems = [Problem(**reason) for reason in answer["reasons"]]
-            refused = refused_result(cell.trial, experiment.title, problems)
-            yield refused.model_copy(update={"repeat": repeat}), None
-            continue
-        result = result_of(
-            cell.trial,
-            repeat,
-            experiment.title,
-            answer,
-            warnings=list(cell.prepared.warnings),
-            price_usd_per_month=cell.price.usd_per_month if cell.price else None,
-        )
-        yield result, answer
+    return result, answer
 
 
 def _keep_histograms(run: Run, result: TrialResult, answer: dict[str, Any] | None) -> None:
