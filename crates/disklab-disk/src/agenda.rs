@@ -20,13 +20,30 @@ pub enum Event {
 
 /// Events by time; of two at the same time the one with the lower kind and number comes first, so
 /// that the order never depends on the history of the heap.
-#[derive(Debug, Default)]
+///
+/// The next event stands outside of the heap. A saturated disk has one event, which comes and goes
+/// with each I/O and then never touches the heap.
+#[derive(Clone, Debug)]
 pub struct Agenda {
-    /// Time in the upper half, kind and number below: one comparison orders all of it.
-    heap: BinaryHeap<Reverse<u128>>,
+    /// The earliest event: time in the upper half, kind and number below, so that one comparison
+    /// orders all of it; `NONE` when there is none.
+    first: u128,
+    /// The others.
+    later: BinaryHeap<Reverse<u128>>,
 }
 
+/// After everything.
+const NONE: u128 = u128::MAX;
+
 impl Agenda {
+    /// Nothing to do.
+    pub fn new() -> Agenda {
+        Agenda {
+            first: NONE,
+            later: BinaryHeap::new(),
+        }
+    }
+
     /// Notes an event for a time in nanoseconds.
     #[inline]
     pub fn push(&mut self, at: u64, event: Event) {
@@ -38,22 +55,29 @@ impl Agenda {
             Event::Room => (4, 0),
         };
         let low = kind << 32 | u64::from(number);
-        self.heap
-            .push(Reverse(u128::from(at) << 64 | u128::from(low)));
+        let mut key = u128::from(at) << 64 | u128::from(low);
+        if key < self.first {
+            std::mem::swap(&mut key, &mut self.first);
+        }
+        if key != NONE {
+            self.later.push(Reverse(key));
+        }
     }
 
     /// The time of the next event; the end of time when there is none.
     #[inline]
     pub fn next_at(&self) -> u64 {
-        self.heap
-            .peek()
-            .map_or(u64::MAX, |key| (key.0 >> 64) as u64)
+        (self.first >> 64) as u64
     }
 
     /// Takes the next event, with its time.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, Event)> {
-        let key = self.heap.pop()?.0;
+        let key = self.first;
+        if key == NONE {
+            return None;
+        }
+        self.first = self.later.pop().map_or(NONE, |next| next.0);
         let number = key as u32;
         let event = match (key >> 32) as u32 {
             0 => Event::Gate(number),
@@ -72,7 +96,7 @@ mod tests {
 
     #[test]
     fn comes_out_by_time_then_kind_then_number() {
-        let mut agenda = Agenda::default();
+        let mut agenda = Agenda::new();
         agenda.push(5, Event::Destaged(1));
         agenda.push(5, Event::Gate(9));
         agenda.push(u64::MAX - 1, Event::Resume(u32::MAX));

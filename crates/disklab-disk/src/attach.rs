@@ -31,7 +31,7 @@ impl Host {
             uncached: Vec::new(),
             cached: Vec::new(),
             parents: Parents::default(),
-            agenda: Agenda::default(),
+            agenda: Agenda::new(),
             cache: profile.cache.as_ref().map(HostCache::new),
             destaged: Vec::new(),
             profile,

@@ -60,6 +60,9 @@ impl Bucket {
     #[inline]
     pub fn refill(&mut self, now: u64) {
         let mut span = now.saturating_sub(self.refilled);
+        if span == 0 {
+            return;
+        }
         if self.window_ns != 0 {
             if span < self.window_ns {
                 return;
@@ -95,15 +98,14 @@ impl Bucket {
             div_ceil(lacking, u128::from(self.per_s))
         } else {
             let lump = u128::from(self.per_s) * u128::from(self.window_ns);
-            let window_ns = u128::from(self.window_ns);
-            if lacking <= lump {
-                window_ns
+            let windows = if lacking <= lump {
+                1
             } else {
-                div_ceil(lacking, lump) * window_ns
-            }
+                div_ceil(lacking, lump)
+            };
+            windows.saturating_mul(self.window_ns)
         };
-        self.refilled
-            .saturating_add(u64::try_from(wait).unwrap_or(u64::MAX))
+        self.refilled.saturating_add(wait)
     }
 
     /// Whole units held, zero for a debt.
@@ -125,13 +127,13 @@ impl Bucket {
     }
 }
 
-/// Division rounding up. A debt of up to 18 units of 10^9 fits 64 bits, whose division is several
-/// times faster than that of 128 bits, and a saturated disk divides once for each I/O.
+/// Division rounding up, cut to 64 bits. A debt of up to 18 units of 10^9 fits 64 bits, whose division
+/// is several times faster than that of 128 bits, and a saturated disk divides once for each I/O.
 #[inline]
-fn div_ceil(dividend: u128, divisor: u128) -> u128 {
+fn div_ceil(dividend: u128, divisor: u128) -> u64 {
     match (u64::try_from(dividend), u64::try_from(divisor)) {
-        (Ok(dividend), Ok(divisor)) => u128::from(dividend.div_ceil(divisor)),
-        _ => dividend.div_ceil(divisor),
+        (Ok(dividend), Ok(divisor)) => dividend.div_ceil(divisor),
+        _ => u64::try_from(dividend.div_ceil(divisor)).unwrap_or(u64::MAX),
     }
 }
 

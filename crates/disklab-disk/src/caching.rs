@@ -6,13 +6,14 @@ use disklab_units::Bytes;
 
 use crate::agenda::Event;
 use crate::cache::BlockCache;
-use crate::destage::{covered, touched};
+use crate::destage::{covered, runs_of, touched};
 use crate::host::Host;
 use crate::io::{Completion, Destaged, Io, VolumeId};
-use crate::lane::ServiceTimes;
+use crate::lane::{Lane, ServiceTimes};
 use crate::part::{Owner, Part, Route};
 use crate::profile::{CacheProfile, Caching};
 use crate::validate::SECTOR_BYTES;
+use crate::volume::Volume;
 
 /// The share of the cache that may be dirty is one in this many; beyond it writes wait for destage.
 /// No vendor says; a fifth is what Linux lets its page cache have (vm.dirty_ratio). From half of it
@@ -20,6 +21,7 @@ use crate::validate::SECTOR_BYTES;
 const DIRTY_SHARE: u64 = 5;
 
 /// The cache of a host.
+#[derive(Clone)]
 pub(crate) struct HostCache {
     /// What it holds.
     pub contents: BlockCache,
@@ -166,14 +168,14 @@ impl Host {
             let Some(cache) = &self.cache else { return };
             let (per_block, pressed) = (cache.contents.sectors_per_block(), cache.is_pressed());
             let destager = &mut self.lanes[lane as usize].destager;
-            let Some(runs) = destager.next_runs(per_block, at, pressed) else {
+            let Some((start, mask)) = destager.next_block(per_block, at, pressed) else {
                 break;
             };
-            for run in runs {
-                let len = u32::try_from(run.sectors * SECTOR_BYTES).expect("within a block");
+            for (bit, sectors) in runs_of(mask) {
+                let len = u32::try_from(sectors * SECTOR_BYTES).expect("within a block");
                 let part = Part {
                     owner: Owner::Destage,
-                    offset: run.sector * SECTOR_BYTES,
+                    offset: (start + bit) * SECTOR_BYTES,
                     len,
                     disk_len: len,
                     lane,
@@ -437,33 +439,14 @@ impl Host {
 
     /// Tells whoever keeps the data that sectors of a lane are durable.
     fn report_destaged(&mut self, lane: u32, sector: u64, sectors: u64) {
-        let volume = self.lanes[lane as usize].volume;
-        let mut ranges = Vec::new();
-        self.in_volume(lane, sector, sectors, &mut ranges);
-        self.destaged
-            .extend(ranges.into_iter().map(|(offset, len)| Destaged {
-                volume: VolumeId(volume),
-                offset: Bytes::new(offset),
-                len: u32::try_from(len).expect("within a block"),
-            }));
-    }
-
-    /// Where a range of sectors of a lane lies in its volume: offsets and lengths in bytes.
-    fn in_volume(&self, lane: u32, sector: u64, sectors: u64, out: &mut Vec<(u64, u64)>) {
         let entry = &self.lanes[lane as usize];
         let volume = self.volumes[entry.volume as usize].as_deref();
-        let stripe = volume.and_then(|volume| volume.stripe);
-        let (mut offset, mut left) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
-        while left > 0 {
-            let (start, run) = match stripe {
-                None => (offset, left),
-                Some(stripe) => stripe.in_volume(u64::from(entry.member), offset),
-            };
-            let len = run.min(left);
-            out.push((start, len));
-            offset += len;
-            left -= len;
-        }
+        let ranges = in_volume(entry, volume, sector, sectors);
+        self.destaged.extend(ranges.map(|(offset, len)| Destaged {
+            volume: VolumeId(entry.volume),
+            offset: Bytes::new(offset),
+            len: u32::try_from(len).expect("within a block"),
+        }));
     }
 
     /// Lists a volume's dirty ranges, ascending, neighbours in one piece.
@@ -477,7 +460,8 @@ impl Host {
         for &lane in &volume.lanes {
             let destager = &self.lanes[lane as usize].destager;
             for (sector, sectors) in destager.ranges(cache.contents.sectors_per_block()) {
-                self.in_volume(lane, sector, sectors, &mut ranges);
+                let entry = &self.lanes[lane as usize];
+                ranges.extend(in_volume(entry, Some(volume), sector, sectors));
             }
         }
         ranges.sort_unstable();
@@ -499,4 +483,29 @@ impl Host {
             }
         }
     }
+}
+
+/// Where a range of sectors of a lane lies in its volume: offsets and lengths in bytes.
+fn in_volume(
+    lane: &Lane,
+    volume: Option<&Volume>,
+    sector: u64,
+    sectors: u64,
+) -> impl Iterator<Item = (u64, u64)> {
+    let member = u64::from(lane.member);
+    let stripe = volume.and_then(|volume| volume.stripe);
+    let (mut offset, mut left) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let (start, run) = match stripe {
+            None => (offset, left),
+            Some(stripe) => stripe.in_volume(member, offset),
+        };
+        let len = run.min(left);
+        offset += len;
+        left -= len;
+        Some((start, len))
+    })
 }

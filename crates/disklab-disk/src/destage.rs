@@ -75,6 +75,8 @@ pub struct Destager {
     /// When the queue is looked at next, in nanoseconds; the end of time: not planned.
     planned: u64,
     dirty_sectors: u64,
+    /// Whether the queue may have blocks that are no longer dirty: only a discard leaves such.
+    has_gaps: bool,
 }
 
 impl Destager {
@@ -134,9 +136,10 @@ impl Destager {
         });
     }
 
-    /// Takes the next block whose time has come and cuts it into runs; `None`: not yet, or enough
-    /// are under way. `pressed`: the cache is short of clean room, so nothing waits for its time.
-    pub fn next_runs(&mut self, per_block: u64, now: u64, pressed: bool) -> Option<Vec<Run>> {
+    /// Takes the next block whose time has come: its first sector, and a bit for each sector that
+    /// leaves, in runs of neighbours ([`runs_of`]). `None`: not yet, or enough are under way.
+    /// `pressed`: the cache is short of clean room, so nothing waits for its time.
+    pub fn next_block(&mut self, per_block: u64, now: u64, pressed: bool) -> Option<(u64, u64)> {
         self.prune();
         let next = *self.queue.front()?;
         let due = pressed || next.sequence <= self.urgent || next.since + DELAY_NS <= now;
@@ -154,16 +157,13 @@ impl Destager {
         let mask = std::mem::take(&mut block.dirty);
         block.leaving = mask;
         let start = next.block * per_block;
-        let new: Vec<Run> = runs_of(mask)
-            .map(|(bit, sectors)| Run {
-                sector: start + bit,
-                sectors,
-                sequence: next.sequence,
-                end: u64::MAX,
-            })
-            .collect();
-        self.runs.extend(&new);
-        Some(new)
+        self.runs.extend(runs_of(mask).map(|(bit, sectors)| Run {
+            sector: start + bit,
+            sectors,
+            sequence: next.sequence,
+            end: u64::MAX,
+        }));
+        Some((start, mask))
     }
 
     /// When the queue must be looked at again because of its age, if that is not planned already.
@@ -278,6 +278,7 @@ impl Destager {
                 clean.push(number);
             }
         }
+        self.has_gaps = true;
         self.prune();
         gone
     }
@@ -309,6 +310,9 @@ impl Destager {
 
     /// Drops queue entries whose blocks were discarded.
     fn prune(&mut self) {
+        if !self.has_gaps {
+            return;
+        }
         while let Some(&Queued { block: number, .. }) = self.queue.front() {
             if let Some(block) = self.blocks.get_mut(&number) {
                 if block.dirty != 0 {
@@ -321,11 +325,12 @@ impl Destager {
             }
             self.queue.pop_front();
         }
+        self.has_gaps = false;
     }
 }
 
 /// Runs of ones in a mask: first bit and length.
-fn runs_of(mut mask: u64) -> impl Iterator<Item = (u64, u64)> {
+pub fn runs_of(mut mask: u64) -> impl Iterator<Item = (u64, u64)> {
     std::iter::from_fn(move || {
         if mask == 0 {
             return None;
@@ -354,10 +359,9 @@ mod tests {
     const PER_BLOCK: u64 = 16;
 
     fn take(destager: &mut Destager, now: u64) -> Vec<(u64, u64)> {
-        let runs = destager.next_runs(PER_BLOCK, now, false);
-        runs.into_iter()
-            .flatten()
-            .map(|run| (run.sector, run.sectors))
+        let next = destager.next_block(PER_BLOCK, now, false);
+        next.into_iter()
+            .flat_map(|(start, mask)| runs_of(mask).map(move |(bit, count)| (start + bit, count)))
             .collect()
     }
 

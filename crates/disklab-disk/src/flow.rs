@@ -3,7 +3,7 @@
 use disklab_units::Instant;
 
 use crate::agenda::Event;
-use crate::gate::Passage;
+use crate::gate::{Passage, Turn};
 use crate::host::Host;
 use crate::io::{Completion, Io, Op, Outcome};
 use crate::parents::Parent;
@@ -17,26 +17,29 @@ impl Host {
     #[inline]
     pub(crate) fn run(&mut self, now: u64, out: &mut Vec<Completion>) {
         self.clock = self.clock.max(now);
-        while self.agenda.next_at() <= self.clock {
-            self.run_next(out);
+        if self.agenda.next_at() <= self.clock {
+            self.run_due(out);
         }
         self.moment = self.clock;
     }
 
-    fn run_next(&mut self, out: &mut Vec<Completion>) {
-        let Some((at, event)) = self.agenda.pop() else {
-            return;
-        };
-        self.moment = at;
-        match event {
-            Event::Gate(gate) => self.open_gate(gate, at, out),
-            Event::Resume(volume) => self.resume(volume, at, out),
-            Event::DestageDue(lane) => {
-                self.lanes[lane as usize].destager.look();
-                self.destage(lane, at, out);
+    /// Apart from [`Host::run`], so that a call which finds nothing due costs a comparison.
+    #[inline(never)]
+    fn run_due(&mut self, out: &mut Vec<Completion>) {
+        while self.agenda.next_at() <= self.clock
+            && let Some((at, event)) = self.agenda.pop()
+        {
+            self.moment = at;
+            match event {
+                Event::Gate(gate) => self.open_gate(gate, at, out),
+                Event::Resume(volume) => self.resume(volume, at, out),
+                Event::DestageDue(lane) => {
+                    self.lanes[lane as usize].destager.look();
+                    self.destage(lane, at, out);
+                }
+                Event::Destaged(lane) => self.take_arrived(lane, at, out),
+                Event::Room => self.admit_waiting(at, out),
             }
-            Event::Destaged(lane) => self.take_arrived(lane, at, out),
-            Event::Room => self.admit_waiting(at, out),
         }
     }
 
@@ -164,7 +167,8 @@ impl Host {
     /// Takes a part through its gates as far as they let it.
     #[inline]
     pub(crate) fn pass(&mut self, mut part: Part, at: u64, out: &mut Vec<Completion>) {
-        while let Some(gate) = self.lanes[part.lane as usize].gate(&part) {
+        let gates = self.lanes[part.lane as usize].route(part.route);
+        while let Some(&gate) = gates.get(usize::from(part.step)) {
             match self.gates[gate as usize].enter(at, &part) {
                 Passage::Granted => part.step += 1,
                 Passage::Waits(opens_at) => {
@@ -182,12 +186,17 @@ impl Host {
         if !self.gates[gate as usize].is_due(at) {
             return;
         }
-        while let Some(mut part) = self.gates[gate as usize].grant(at) {
-            part.step += 1;
-            self.pass(part, at, out);
-        }
-        if let Some(opens_at) = self.gates[gate as usize].reschedule(at) {
-            self.agenda.push(opens_at, Event::Gate(gate));
+        loop {
+            match self.gates[gate as usize].serve(at) {
+                Turn::Granted(mut part) => {
+                    part.step += 1;
+                    self.pass(part, at, out);
+                }
+                Turn::Closed(opens_at) => {
+                    return self.agenda.push(opens_at, Event::Gate(gate));
+                }
+                Turn::Idle => return,
+            }
         }
     }
 
@@ -226,22 +235,20 @@ impl Host {
         failed: bool,
         out: &mut Vec<Completion>,
     ) {
-        let at = at.max(self.clock);
-        let ended = match part.owner {
-            Owner::Whole(tag) => Some(Parent {
-                tag,
-                volume: self.lanes[part.lane as usize].volume,
-                op: op_of(part.route),
-                len: part.len,
-                left: 0,
-                at,
-                failed,
-            }),
-            Owner::Child(parent) => self.parents.end_part(parent, at, failed),
-            Owner::Destage => None,
-        };
-        if let Some(parent) = ended {
-            self.end_parent(parent, out);
+        let (at, now) = (at.max(self.clock), self.clock);
+        match part.owner {
+            Owner::Whole(tag) => {
+                let number = self.lanes[part.lane as usize].volume;
+                if let Some(volume) = self.volume_mut(number) {
+                    volume.count(op_of(part.route), part.len, failed, at, now);
+                    if volume.draining {
+                        self.agenda.push(self.moment, Event::Resume(number));
+                    }
+                }
+                out.push(completion(tag, at, failed));
+            }
+            Owner::Child(parent) => self.end_child(parent, at, failed, out),
+            Owner::Destage => {}
         }
     }
 

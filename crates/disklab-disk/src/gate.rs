@@ -78,6 +78,17 @@ pub enum Passage {
     Waits(Option<u64>),
 }
 
+/// What an open gate does for those who wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Turn {
+    /// This part has paid and goes on.
+    Granted(Part),
+    /// It is closed until then.
+    Closed(u64),
+    /// Nobody waits.
+    Idle,
+}
+
 /// A limit with its queue.
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -87,10 +98,12 @@ pub struct Gate {
     own: Line,
     /// The lines of a gate of the VM, by lane.
     lines: Vec<Line>,
-    /// Lanes of which somebody waits, in the order of service.
+    /// Lanes of which somebody waits at a gate of the VM, in the order of service.
     turn: VecDeque<u32>,
     /// When it opens for those who wait.
     opens_at: u64,
+    /// Whether somebody waits.
+    busy: bool,
 }
 
 impl Gate {
@@ -103,6 +116,7 @@ impl Gate {
             lines: Vec::new(),
             turn: VecDeque::new(),
             opens_at: u64::MAX,
+            busy: false,
         }
     }
 
@@ -155,18 +169,24 @@ impl Gate {
     /// Takes a part that arrives at `now`.
     #[inline]
     pub fn enter(&mut self, now: u64, part: &Part) -> Passage {
-        if self.turn.is_empty() {
-            let cost = self.cost(part);
-            if self.meter.try_take(now, cost) {
-                self.line_mut(part.lane).granted += cost;
-                return Passage::Granted;
-            }
+        if self.busy {
+            self.wait(now, part);
+            return Passage::Waits(None);
         }
-        self.wait(now, part)
+        let cost = self.cost(part);
+        if self.meter.try_take(now, cost) {
+            self.line_mut(part.lane).granted += cost;
+            return Passage::Granted;
+        }
+        self.wait(now, part);
+        self.opens_at = self.meter.opens_at();
+        Passage::Waits(Some(self.opens_at))
     }
 
-    fn wait(&mut self, now: u64, part: &Part) -> Passage {
-        let nobody_waited = self.turn.is_empty();
+    #[inline]
+    fn wait(&mut self, now: u64, part: &Part) {
+        self.busy = true;
+        let shared = self.place != Place::Disk;
         let line = self.line_mut(part.lane);
         line.delayed_ios += 1;
         let first = line.queue.is_empty();
@@ -174,56 +194,71 @@ impl Gate {
             part: *part,
             since: now,
         });
-        if first {
+        if shared && first {
             self.turn.push_back(part.lane);
         }
-        if nobody_waited {
-            self.opens_at = self.meter.opens_at(now);
-            return Passage::Waits(Some(self.opens_at));
-        }
-        Passage::Waits(None)
     }
 
     /// Whether an opening planned for `now` still holds.
+    #[inline]
     pub fn is_due(&self, now: u64) -> bool {
         self.opens_at == now
     }
 
-    /// Grants the next waiting part whose turn it is; `None`: nobody waits, or the gate is closed.
+    /// Serves the next waiting part, if the gate is open.
+    ///
+    /// One call for a part and the time of the next opening together: a saturated disk comes here
+    /// twice for each I/O.
     #[inline]
-    pub fn grant(&mut self, now: u64) -> Option<Part> {
-        let lane = *self.turn.front()?;
-        let waiting = *self.line(lane).queue.front()?;
-        let cost = self.cost(&waiting.part);
-        if !self.meter.try_take(now, cost) {
-            return None;
+    pub fn serve(&mut self, now: u64) -> Turn {
+        if !self.busy {
+            self.opens_at = u64::MAX;
+            return Turn::Idle;
         }
+        if !self.meter.is_open(now) {
+            self.opens_at = self.meter.opens_at().max(now);
+            return Turn::Closed(self.opens_at);
+        }
+        let lane = self.turn.front().copied().unwrap_or_default();
         let line = self.line_mut(lane);
-        line.queue.pop_front();
-        line.granted += cost;
-        line.delayed_ns += now - waiting.since;
-        if line.queue.is_empty() {
+        let Some(Waiting { part, since }) = line.queue.pop_front() else {
+            return Turn::Idle;
+        };
+        line.delayed_ns += now - since;
+        let emptied = line.queue.is_empty();
+        if self.place == Place::Disk {
+            self.busy = !emptied;
+        } else if emptied {
             self.turn.pop_front();
+            self.busy = !self.turn.is_empty();
         } else if self.turn.len() > 1 {
             self.turn.rotate_left(1);
         }
-        Some(waiting.part)
+        let cost = self.cost(&part);
+        self.meter.take(cost);
+        self.line_mut(lane).granted += cost;
+        Turn::Granted(part)
     }
 
     /// When the gate opens next for those who wait; `None`: nobody does.
     #[inline]
     pub fn reschedule(&mut self, now: u64) -> Option<u64> {
-        if self.turn.is_empty() {
+        if !self.busy {
             self.opens_at = u64::MAX;
             return None;
         }
-        self.opens_at = self.meter.opens_at(now).max(now);
+        self.opens_at = if self.meter.is_open(now) {
+            now
+        } else {
+            self.meter.opens_at().max(now)
+        };
         Some(self.opens_at)
     }
 
     /// Removes everybody in the line of a lane, in order.
     pub fn clear_line(&mut self, now: u64, lane: u32, out: &mut Vec<Part>) {
         self.turn.retain(|&other| other != lane);
+        self.busy = !self.turn.is_empty();
         let line = self.line_mut(lane);
         for waiting in line.queue.drain(..) {
             line.delayed_ns += now.saturating_sub(waiting.since);

@@ -99,16 +99,9 @@ impl Lane {
     }
 
     /// The gates of a route.
+    #[inline]
     pub fn route(&self, route: Route) -> &[u32] {
         &self.routes[route as usize]
-    }
-
-    /// The gate that a part comes to after `step` others; `None`: it has passed all.
-    #[inline]
-    pub fn gate(&self, part: &Part) -> Option<u32> {
-        self.routes[part.route as usize]
-            .get(usize::from(part.step))
-            .copied()
     }
 
     /// Whether some route passes a gate.

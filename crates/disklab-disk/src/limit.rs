@@ -66,35 +66,45 @@ impl Meter {
         }
     }
 
-    /// Takes `units` when the limit lets an I/O through at `now`.
+    /// Whether the limit lets an I/O through at `now`, whatever it costs.
     #[inline]
-    pub fn try_take(&mut self, now: u64, units: u64) -> bool {
+    pub fn is_open(&mut self, now: u64) -> bool {
         self.main.refill(now);
-        if !self.main.is_open() {
-            return false;
-        }
-        if let Some(top) = &mut self.top {
-            top.refill(now);
-            if !top.is_open() {
-                return false;
+        match &mut self.top {
+            None => self.main.is_open(),
+            Some(top) => {
+                top.refill(now);
+                self.main.is_open() && top.is_open()
             }
+        }
+    }
+
+    /// Takes `units`. Right after [`Meter::is_open`] said yes.
+    #[inline]
+    pub fn take(&mut self, units: u64) {
+        if let Some(top) = &mut self.top {
             top.take(units);
         }
         self.main.take(units);
-        true
     }
 
-    /// When the limit lets the next I/O through: `now` or earlier, if it does already.
+    /// Takes `units` when the limit lets an I/O through at `now`.
     #[inline]
-    pub fn opens_at(&mut self, now: u64) -> u64 {
-        self.main.refill(now);
+    pub fn try_take(&mut self, now: u64, units: u64) -> bool {
+        let open = self.is_open(now);
+        if open {
+            self.take(units);
+        }
+        open
+    }
+
+    /// When the limit lets the next I/O through. Right after [`Meter::is_open`] said no.
+    #[inline]
+    pub fn opens_at(&self) -> u64 {
         let main = self.main.opens_at();
-        match &mut self.top {
+        match &self.top {
             None => main,
-            Some(top) => {
-                top.refill(now);
-                main.max(top.opens_at())
-            }
+            Some(top) => main.max(top.opens_at()),
         }
     }
 
@@ -164,7 +174,7 @@ mod tests {
             if meter.try_take(now, 1) {
                 granted += 1;
             } else {
-                now = meter.opens_at(now);
+                now = meter.opens_at();
             }
         }
         granted

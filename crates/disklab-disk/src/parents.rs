@@ -22,7 +22,7 @@ pub struct Parent {
 }
 
 /// The parents of parts on their way, by number. Numbers are used again.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Parents {
     all: Vec<Parent>,
     free: Vec<u32>,

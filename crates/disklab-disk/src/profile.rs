@@ -35,7 +35,7 @@ pub struct HostProfile {
 pub struct CacheProfile {
     /// Bytes of data it holds.
     pub capacity_bytes: u64,
-    /// Unit of lookup and eviction in bytes, a power of two from 4 KiB to 256 KiB. No vendor
+    /// Unit of lookup and eviction in bytes, a power of two from 4 KiB to 64 KiB. No vendor
     /// documents it. Validity is kept for each 4 KiB sector inside a block, so that a miss fetches
     /// only what was asked for.
     pub block_bytes: u32,

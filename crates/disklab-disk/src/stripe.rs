@@ -43,6 +43,17 @@ impl Stripe {
         Some((start, stop - start))
     }
 
+    /// The member on which a byte of the volume lies, and where on it.
+    pub fn place(self, offset: u64) -> (usize, u64) {
+        let chunk = offset / self.chunk_bytes;
+        let row = chunk / self.disks;
+        let within = offset % self.chunk_bytes;
+        (
+            (chunk % self.disks) as usize,
+            row * self.chunk_bytes + within,
+        )
+    }
+
     /// Where a byte of a member lies in the volume, and for how many bytes the two run in step.
     pub fn in_volume(self, member: u64, offset: u64) -> (u64, u64) {
         let (row, within) = (offset / self.chunk_bytes, offset % self.chunk_bytes);
@@ -90,6 +101,7 @@ mod tests {
                     // By hand: chunk number, then its place.
                     prop_assert_eq!(at / chunk % disks, member);
                     prop_assert_eq!(at / chunk / disks * chunk + at % chunk, byte);
+                    prop_assert_eq!(stripe.place(at), (member as usize, byte));
                     seen.push(at);
                 }
             }

@@ -9,13 +9,16 @@ use crate::profile::{
     PROFILE_VERSION, Unit, VolumeProfile,
 };
 use crate::refusal::{Reason, Refusal};
-use crate::table::LANE_BITS;
+use crate::table::{LANE_BITS, MOST_SECTORS};
 
 /// The unit in which the host cache knows data, and in which volumes and chunks are measured.
 pub const SECTOR_BYTES: u64 = 4096;
 
 /// Most disks in a stripe. The largest cloud VMs take 64 data disks.
 const MOST_DISKS: usize = 128;
+
+/// The largest block of the host cache: its index has a bit for each sector.
+const MOST_BLOCK_BYTES: u32 = MOST_SECTORS * SECTOR_BYTES as u32;
 
 /// Most disks of a host: what the cache's index can tell apart.
 const MOST_DISKS_OF_HOST: usize = 1 << LANE_BITS;
@@ -101,10 +104,11 @@ pub fn volume(
 
 fn cache(rules: &mut Rules, cache: &CacheProfile) {
     rules.must(
-        cache.block_bytes.is_power_of_two() && (4096..=262_144).contains(&cache.block_bytes),
+        cache.block_bytes.is_power_of_two()
+            && (4096..=MOST_BLOCK_BYTES).contains(&cache.block_bytes),
         "cache.block_bytes",
         cache.block_bytes,
-        "a block of the host cache is a power of two from 4 KiB to 256 KiB",
+        "a block of the host cache is a power of two from 4 KiB to 64 KiB",
         "use 65536",
     );
     rules.must(

@@ -133,8 +133,8 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Fewest entries worth a sweep.
-    const LEAST: usize = 64;
+    /// Fewest entries worth a sweep: two kilobytes, most of which have ended when it comes.
+    const LEAST: usize = 256;
 
     #[inline]
     fn add(&mut self, end: u64, now: u64) {

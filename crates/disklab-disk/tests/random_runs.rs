@@ -85,13 +85,20 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        30 => (0..5_u32, op(), 0..400_u64, prop::sample::select(vec![0, 512, 4096, 65_536, 1 << 20]))
+        30 => (0..5_u32, op(), 0..400_u64, prop::sample::select(vec![0, 1, 512, 4096, 65_536, 1 << 20]))
             .prop_map(|(volume, op, sector, len)| Step::Io { volume, op, sector, len }),
         8 => (0..30 * MS).prop_map(|ns| Step::Pause { ns }),
+        // Larger than the whole cache, and as large as an I/O can be.
+        1 => (0..5_u32, op(), 0..400_u64).prop_map(|(volume, op, sector)| Step::Io {
+            volume,
+            op,
+            sector,
+            len: if op == Op::Discard { u32::MAX } else { 6 << 20 },
+        }),
         1 => (0..3 * SECOND).prop_map(|ns| Step::Pause { ns }),
         1 => (0..5_u32, change()).prop_map(|(volume, change)| Step::Change { volume, change }),
         1 => (0..5_u32, fault()).prop_map(|(volume, fault)| Step::Inject { volume, fault }),
-        1 => (caching(), 1..4_usize).prop_map(|(caching, disks)| Step::Attach { caching, disks }),
+        1 => (caching(), prop::sample::select(vec![1, 2, 3, 64])).prop_map(|(caching, disks)| Step::Attach { caching, disks }),
         1 => (0..5_u32).prop_map(|volume| Step::Detach { volume }),
         1 => (0..5_u32).prop_map(|volume| Step::DropCache { volume }),
     ]
@@ -148,13 +155,14 @@ fn profile(seed: u64) -> HostProfile {
 }
 
 /// A run of steps, with everything that the model said.
+#[derive(Clone)]
 struct Run {
     host: Host,
     now: u64,
     tag: u64,
     attached: u32,
     /// How often the host is asked in between: at each of its events, or only when something else
-    /// happens.
+    /// happens. A prompt caller announces his I/Os too, a late one does not.
     prompt: bool,
     ends: BTreeMap<u64, Completion>,
 }
@@ -212,6 +220,9 @@ impl Run {
                     len: *len,
                 };
                 self.tag += 1;
+                if self.prompt {
+                    self.host.announce(&io);
+                }
                 self.host.submit(now, io, &mut out);
             }
             Step::Pause { ns } => self.pause_until(self.now + ns),
@@ -299,6 +310,24 @@ proptest! {
             run.apply(step);
         }
         run.finish();
+    }
+
+    #[test]
+    fn a_clone_goes_on_like_the_original(
+        before in prop::collection::vec(step(), 1..150), after in prop::collection::vec(step(), 1..150),
+    ) {
+        let mut original = Run::new(3, true);
+        for step in &before {
+            original.apply(step);
+        }
+        let mut clone = original.clone();
+        for run in [&mut original, &mut clone] {
+            for step in &after {
+                run.apply(step);
+            }
+            run.finish();
+        }
+        prop_assert_eq!(original.ends, clone.ends);
     }
 
     #[test]

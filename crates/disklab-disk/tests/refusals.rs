@@ -60,7 +60,7 @@ fn each_rule_of_a_host_names_its_place() {
             p.cache.as_mut().unwrap().block_bytes = 65_535
         }),
         ("cache.block_bytes", |p| {
-            p.cache.as_mut().unwrap().block_bytes = 512 << 10
+            p.cache.as_mut().unwrap().block_bytes = 128 << 10
         }),
         ("cache.capacity_bytes", |p| {
             p.cache.as_mut().unwrap().capacity_bytes = 4096
