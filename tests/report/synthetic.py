@@ -124,12 +124,10 @@ def finished(  # noqa: PLR0913, PLR0917
     with run.record_telemetry(trial, repeat) as telemetry:
         for second in range(seconds):
             t = float(second + 1)
-            telemetry.add("measure", t, "machine", "cpu_ratio", 0.6 + 0.1 * random.random())
-            telemetry.add(
-                "measure", t, "emulator data", "read_iops", rate * random.uniform(0.9, 1.1)
-            )
+            telemetry.add("measure", t, "machine", "busy_cores", 1.2 + 0.2 * random.random())
+            telemetry.add("measure", t, "disk data", "read_iops", rate * random.uniform(0.9, 1.1))
             if one.hit_ratio is not None:
-                telemetry.add("measure", t, "emulator data", "host_cache_hit_ratio", one.hit_ratio)
+                telemetry.add("measure", t, "emulator data", "hit_ratio", one.hit_ratio)
     in_flight = rate * merged(pool).mean / 1e9 * seconds * 1000
     limits = []
     if one.bound_by:

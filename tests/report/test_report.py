@@ -48,7 +48,7 @@ def test_the_reason_names_the_binding_limit_and_the_cache(demo: Run) -> None:
 def test_a_crossing_is_named(threads: Run) -> None:
     (text,) = texts(threads)
     assert "faster up to 128 threads" in text
-    assert "caching ReadOnly falls below caching None from 256 threads on" in text
+    assert "Caching ReadOnly falls below caching None from 256 threads on" in text
 
 
 def test_published_crossings_are_those_of_the_publishers() -> None:

@@ -11,6 +11,7 @@ import altair as alt
 from disklab.errors import Problem, UserError
 from disklab.probe.cells import PERCENTILES, Profile
 from disklab.probe.run import CellResult
+from disklab.report import theme
 
 SUFFIXES = (".html", ".svg", ".png")
 CURVE_WIDTH, CURVE_HEIGHT, BAR_STEP = 360, 260, 18
@@ -29,7 +30,7 @@ def check_chart_path(path: Path) -> None:
 
 def write_chart(results: Sequence[CellResult], path: Path, title: str = "") -> None:
     """Write the chart; needs no network, neither now nor when it is looked at."""
-    chart = draw(results, title)
+    chart = draw(results, title).configure(**theme.configuration(theme.LIGHT))
     if path.suffix.lower() == ".html":
         chart.save(path, format="html", inline=True)
     elif path.suffix.lower() == ".png":

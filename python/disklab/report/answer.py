@@ -219,7 +219,7 @@ def _along(
     text = f"{where}{names[1]} against {names[0]}: " + "; ".join(parts)
     for one in crossed:
         verb = "rises above" if one.rises else "falls below"
-        text += f". {names[1]} {verb} {names[0]} from {one.first} on"
+        text += f". {wording.capital(names[1])} {verb} {names[0]} from {one.first} on"
     outcomes = {pair.judgement.outcome for pair in line}
     return Finding(
         text=text,

@@ -164,7 +164,37 @@ def lines(matrix: Matrix, sweep: Factor, drawn: Sequence[Shown], path: str, unit
         ],
     )  # fmt: skip
     marks = base.mark_point(size=14, opacity=0.6).encode(y="value:Q")
-    return marks + line
+    return marks + line + labels(matrix, drawn, path, order)
+
+
+def labels(matrix: Matrix, drawn: Sequence[Shown], path: str, order: Sequence[str]) -> Any:
+    """Return the names of two lines at their right ends, the higher one above; else none.
+
+    More lines than two would write over each other: they have the key alone.
+    """
+    ends: dict[str, dict[str, Any]] = {}
+    for one in drawn:
+        value = one.cell.median(path)
+        if one.run != drawn[0].run or value is None:
+            continue
+        last = ends.get(one.series)
+        if last is None or order.index(one.at) >= order.index(last["at"]):
+            ends[one.series] = {"series": one.series, "at": one.at, "end": value}
+    data = sorted(ends.values(), key=lambda end: -float(end["end"])) if len(ends) == 2 else []
+    sides = [(data[:1], -10), (data[1:], 14)]
+    return alt.layer(
+        *(
+            alt.Chart(alt.InlineData(values=part))
+            .mark_text(align="right", dy=dy, dx=6, fontWeight=600)
+            .encode(
+                x=alt.X("at:O", sort=list(order)),
+                y="end:Q",
+                text="series:N",
+                color=colour(matrix),
+            )
+            for part, dy in sides
+        )
+    )
 
 
 def bars(matrix: Matrix, drawn: Sequence[Shown], path: str, unit: str) -> tuple[Any, int]:

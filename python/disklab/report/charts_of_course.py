@@ -86,7 +86,8 @@ def over_time(matrix: Matrix, data: list[dict[str, Any]]) -> Any:
         x=alt.X("t:Q", title="s", axis=alt.Axis(tickCount=6)),
         color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
     )
-    scale = alt.Scale(type="log")
+    seen = [entry[name] for entry in data for name in ("p50", "p99")]
+    scale = alt.Scale(type="log", nice=False, domain=[min(seen) * 0.8, max(seen) * 1.2])
     tooltip = [alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("p50:Q"), alt.Tooltip("p99:Q")]
     middle = base.mark_line(strokeWidth=2).encode(
         y=alt.Y("p50:Q", scale=scale, title="ms", axis=alt.Axis(tickCount=4)), tooltip=tooltip
@@ -149,13 +150,15 @@ def curve_of(subject: Subject, cell: Cell) -> list[tuple[float, float]]:
 def percentile_curves(matrix: Matrix, data: list[dict[str, Any]]) -> Any:
     """Return a curve a series; equal steps for 90 %, 99 %, 99.9 %."""
     label = "datum.value == 2 ? '50 %' : format(100 * (1 - 1 / datum.value), '~r') + ' %'"
+    seen = [entry["ms"] for entry in data]
+    scale = alt.Scale(type="log", nice=False, domain=[min(seen) * 0.8, max(seen) * 1.2])
     axis = alt.Axis(values=[2, 10, 100, 1_000, 10_000, 100_000], labelExpr=label)
     return (
         alt.Chart(alt.InlineData(values=data))
         .mark_line(interpolate="monotone")
         .encode(
             x=alt.X("x:Q", scale=alt.Scale(type="log"), title=None, axis=axis),
-            y=alt.Y("ms:Q", scale=alt.Scale(type="log"), title="ms", axis=alt.Axis(tickCount=4)),
+            y=alt.Y("ms:Q", scale=scale, title="ms", axis=alt.Axis(tickCount=4)),
             color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
             tooltip=[
                 alt.Tooltip("s:N"),

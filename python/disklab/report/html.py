@@ -43,7 +43,7 @@ def table(figures: Figures, caption: str = "") -> str:
         for heading, number in zip(figures.headings, numeric, strict=True)
     )
     body = "".join(tag("tr", *cells(line, numeric)) for line in figures.rows)
-    named = text("caption", caption, class_="quiet") if caption else ""
+    named = text("caption", caption, class_="unseen") if caption else ""
     inner = tag("table", named, tag("thead", tag("tr", head)), tag("tbody", body))
     # Focus lets a keyboard scroll it.
     return tag("div", inner, class_="wide", tabindex="0", role="region",

@@ -6,10 +6,6 @@
     if (!waiting.delete(place)) return;
     const spec = JSON.parse(place.nextElementSibling.textContent);
     await vegaEmbed(place, spec, { config, renderer: "svg", actions: false, mode: "vega-lite" });
-    const picture = place.querySelector("svg");
-    picture.setAttribute("role", "img");
-    picture.setAttribute("aria-label", place.getAttribute("aria-label"));
-    place.removeAttribute("aria-label");
     place.dataset.drawn = "yes";
   }
   const visible = (place) => place.clientWidth > 0;

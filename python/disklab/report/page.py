@@ -84,7 +84,7 @@ def opening(report: Report) -> str:
         told.append(info.started[:10])
     line = " · ".join(told)
     source = (
-        text("p", f"After {info.experiment.source}", class_="quiet")
+        text("p", f"Question and method: {info.experiment.source}", class_="quiet")
         if info.experiment.source
         else ""
     )
@@ -190,9 +190,7 @@ def figure(panel: Panel) -> str:
     """Return a chart with its title and its table."""
     spec: dict[str, Any] = panel.spec(width="container")
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    place = tag(
-        "div", class_="chart", aria_label=panel.described, style=f"min-height:{panel.height + 40}px"
-    )
+    place = tag("div", class_="chart", style=f"min-height:{panel.height + 30}px")
     return tag(
         "figure",
         text("h3", panel.title) if panel.title else "",
@@ -240,6 +238,9 @@ def price(subjects: Sequence[Subject]) -> str:
         if any("<table" in part for part in parts)
         else "No price is known for these cells."
     )
+    dated = tables.price_dates(subjects)
+    if dated:
+        lead += f" Prices: {dated}."
     return tag("section", text("h2", "Price"), text("p", lead, class_="lead"), *parts, id="price")
 
 

@@ -35,6 +35,7 @@ class Panel:
         """Return the Vega-Lite specification."""
         found: dict[str, Any] = self.chart.properties(height=self.height, **size).to_dict()
         found.pop("config", None)
+        found["description"] = self.described
         return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from disklab.report import charts_by_factor, charts_of_course, tables, wording
+from disklab.report import charts_by_factor, charts_of_course, charts_of_telemetry, tables, wording
 from disklab.report.answer import MOST_SENTENCES, Answer, Finding, answer_of
 from disklab.report.comparison import Comparison, comparisons_of
 from disklab.report.history import findings_between
@@ -91,4 +91,5 @@ class Report:
             charts_by_factor.latency_section(self.subjects),
             charts_of_course.course_section(self.subjects[0]),
             charts_of_course.percentile_section(self.subjects),
+            charts_of_telemetry.telemetry_section(self.subjects[0]),
         ]

@@ -145,6 +145,16 @@ def price_sources(subject: Subject) -> list[str]:
     ]
 
 
+def price_dates(subjects: Sequence[Subject]) -> str:
+    """Return the regions, dates and sources of all prices, each once."""
+    told = dict.fromkeys(
+        ", ".join(part for part in (one.region, one.date, one.source) if part)
+        for subject in subjects
+        for one in subject.info.prices
+    )
+    return "; ".join(told)
+
+
 def problems(subject: Subject) -> Figures:
     """Return every cell that gave no figures, with reason and log."""
     matrix = subject.matrix

@@ -155,7 +155,12 @@ def span(seconds: float | None) -> str:
     return f"{seconds / 60:.0f}{SPACE}min" if seconds < 7200 else f"{seconds / 3600:.1f}{SPACE}h"
 
 
+def capital(text: str) -> str:
+    """Return the text with a capital."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(text: str) -> str:
     """Return the text with a capital and a full stop."""
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    return capital(text) + ("" if text.endswith((".", "!", "?")) else ".")
