@@ -7,6 +7,7 @@ for its own disk, for ever.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextlib import suppress
@@ -21,6 +22,7 @@ PARENT = "disklab"
 # Reclaiming a few GiB of clean pages takes tenths of a second; a busy machine takes its time.
 REMOVE_SECONDS = 10.0
 POLL_SECONDS = 0.05
+SHRINK_SECONDS = 30.0
 # memory.reclaim and force_empty may stop early with something left; asking again helps a few times
 # and then no more (pages that are dirty, or locked by I/O, stay).
 RECLAIM_TRIES = 5
@@ -114,9 +116,30 @@ class ControlGroup:
         return group
 
     def set_limit(self, limit_bytes: int) -> None:
-        """Set the limit of memory and page cache together; takes back what is above it."""
+        """Set the limit of memory and page cache together; takes back what is above it.
+
+        Raises MachineError when more than that is in use and cannot be taken back.
+        """
+        deadline = time.monotonic() + SHRINK_SECONDS
+        while not self._try_limit(limit_bytes):
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    f"{self.folder}: more than {limit_bytes} bytes are in use, and could not be "
+                    f"taken back within {SHRINK_SECONDS:.0f} s: {self.use()}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _try_limit(self, limit_bytes: int) -> bool:
+        """Set the limit; returns False when what is in use could not be taken back at once."""
         name = "memory.max" if self.root.version == 2 else "memory.limit_in_bytes"
-        (self.folder / name).write_text(str(limit_bytes), encoding="ascii")
+        try:
+            (self.folder / name).write_text(str(limit_bytes), encoding="ascii")
+        except OSError as error:
+            # Dirty pages leave at the speed of a slow disk.
+            if error.errno in (errno.EBUSY, errno.EINTR):
+                return False
+            raise
+        return True
 
     def _keep_out_of_swap(self) -> None:
         """Keep the heap in memory when pages are taken back: a full system does not swap it."""

@@ -250,8 +250,8 @@ def command_line(
         # Nobody is there whose gossip could settle.
         "-Dcassandra.skip_wait_for_gossip_to_settle=0",
         f"-Dcassandra.ring_delay_ms={RING_DELAY_MS['one' if nodes == 1 else 'several']}",
-        # What proves to `disklab clean` that the process is this node.
-        f"-Ddisklab.node={place.run_dir}",
+        # Before it ends, a node tells the others and gives them two seconds.
+        *(["-Dcassandra.shutdown_announce_in_ms=0"] if nodes == 1 else []),
         "-cp",
         f"{configuration}:{distribution.libraries}/*",
         "org.apache.cassandra.service.CassandraDaemon",

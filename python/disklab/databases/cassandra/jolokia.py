@@ -18,7 +18,9 @@ CALL_SECONDS = 900.0
 
 STORAGE = "org.apache.cassandra.db:type=StorageService"
 PENDING = "org.apache.cassandra.metrics:type=Compaction,name=PendingTasks"
-DROPPED = "org.apache.cassandra.metrics:type=DroppedMessage,scope=*,name=Dropped"
+# One map of all kinds. The metrics of type DroppedMessage say the same, but asking for all of them
+# searches thousands of names (measured: 4.5 % of a core at once a second).
+MESSAGING = "org.apache.cassandra.net:type=MessagingService"
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,7 @@ class Jolokia:
     port: int = JOLOKIA_PORT
 
     def read(self, *wanted: tuple[str, str]) -> list[Any]:
-        """Return the values of (object name, attribute), in order. MachineError when one fails.
-
-        A name with a pattern gives a mapping from each name to its attributes.
-        """
+        """Return the values of (object name, attribute), in order. MachineError when one fails."""
         requests = [{"type": "read", "mbean": bean, "attribute": name} for bean, name in wanted]
         return self._ask(requests, READ_SECONDS)
 

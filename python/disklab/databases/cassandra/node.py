@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from disklab.databases.cassandra.configuration import CQL_PORT, NodeFiles
 from disklab.databases.cassandra.gc_log import GcLog
-from disklab.databases.cassandra.jolokia import DROPPED, PENDING, STORAGE, Jolokia
+from disklab.databases.cassandra.jolokia import MESSAGING, PENDING, STORAGE, Jolokia
 from disklab.databases.cassandra.log import NodeLog
 from disklab.databases.cql import READY, Cql
 from disklab.engine import QueryError
@@ -106,13 +106,13 @@ class Node:
             return None
         self.check()
         try:
-            pending, dropped = self.jolokia.read((PENDING, "Value"), (DROPPED, "Count"))
+            pending, dropped = self.jolokia.read((PENDING, "Value"), (MESSAGING, "DroppedMessages"))
         except MachineError:
             if not self.serves:
                 return None
             self.await_death()
             raise
-        return int(pending), sum(int(one["Count"]) for one in dropped.values())
+        return int(pending), sum(int(count) for count in dropped.values())
 
     def stop(self) -> None:
         """Drain, end, and wait for the end. A node that does not end in time is killed."""
