@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from disklab.databases import NodePlace
 from disklab.databases.cassandra.gc_log import GcLog
-from disklab.databases.cassandra.log import NodeLog
+from disklab.databases.cassandra.node import LOG
+from disklab.databases.log import NodeLog
 
 STOP = (
     '[2026-11-21T11:24:57.098+0000][15078277554ns] Safepoint "{name}", Time since last: '
@@ -37,9 +39,13 @@ def test_stops_are_counted_and_collections_among_them(tmp_path: Path) -> None:
     assert log.longest_s() == 0.002
 
 
+def node_log(folder: Path) -> NodeLog:
+    return NodeLog(NodePlace("n1", "127.64.0.1", {}, folder, folder), LOG)
+
+
 def test_an_excerpt_has_warnings_errors_and_causes(tmp_path: Path) -> None:
-    log, output = tmp_path / "system.log", tmp_path / "output.log"
-    log.write_text(
+    seen = node_log(tmp_path)
+    seen.log.write_text(
         "INFO  [main] started\n"
         "ERROR [main] Exception in thread\n"
         "java.lang.RuntimeException: wrapped\n"
@@ -48,36 +54,35 @@ def test_an_excerpt_has_warnings_errors_and_causes(tmp_path: Path) -> None:
         "INFO  [main] going on\n"
         "not a cause\n"
     )
-    lines = NodeLog(log, output).excerpt().splitlines()
+    lines = seen.excerpt().splitlines()
     assert lines[:3] == [
         "ERROR [main] Exception in thread",
         "java.lang.RuntimeException: wrapped",
         "Caused by: java.io.IOException: broken",
     ]
-    assert lines[3:] == [f"(the whole log: {log})"]
+    assert lines[3:] == [f"(the whole log: {seen.log})"]
 
 
 def test_a_node_that_dies_before_it_logs_says_why_on_its_output(tmp_path: Path) -> None:
-    output = tmp_path / "output.log"
-    output.write_text("Error: Could not find or load main class\n")
-    assert "Could not find" in NodeLog(tmp_path / "none.log", output).excerpt()
+    seen = node_log(tmp_path)
+    seen.output.write_text("Error: Could not find or load main class\n")
+    assert "Could not find" in seen.excerpt()
 
 
 def test_a_full_disk_is_said_in_plain_words(tmp_path: Path) -> None:
-    log = tmp_path / "system.log"
-    log.write_text(
+    seen = node_log(tmp_path)
+    seen.log.write_text(
         "ERROR [x] FSWriteError\nCaused by: java.io.IOException: No space left on device\n"
     )
-    seen = NodeLog(log, tmp_path / "none")
     assert seen.is_full()
     assert seen.excerpt().startswith("a volume of the node is full")
 
 
 def test_what_an_earlier_start_said_is_left_out(tmp_path: Path) -> None:
-    log, output = tmp_path / "system.log", tmp_path / "output.log"
-    log.write_text("ERROR [x] No space left on device\n")
-    now = NodeLog.from_now(log, output)
-    with log.open("a") as more:
+    before = node_log(tmp_path)
+    before.log.write_text("ERROR [x] No space left on device\n")
+    now = before.from_now()
+    with now.log.open("a") as more:
         more.write("WARN  [y] something else\n")
     assert not now.is_full()
     assert now.excerpt().splitlines()[0] == "WARN  [y] something else"

@@ -160,7 +160,7 @@ class Cassandra:
             stopped_s += node.gc_log.stopped_s
             longest_s = max(longest_s, node.gc_log.longest_s())
         return Observation(
-            pids=tuple(node.pid for node in self.nodes if node.pid is not None),
+            pids=tuple(node.process.pid for node in self.nodes if node.process.pid is not None),
             metrics={"pending_compactions": pending, "longest_stop_s": longest_s},
             counters={
                 "dropped_messages": dropped,
@@ -175,7 +175,7 @@ class Cassandra:
 
     def _check(self) -> None:
         for node in self.nodes:
-            node.check()
+            node.process.check()
 
     @contextmanager
     def _with_the_reason(self) -> Iterator[None]:
@@ -185,7 +185,7 @@ class Cassandra:
             yield
         except MachineError:
             for node in self.nodes:
-                node.await_death()
+                node.process.await_death()
             raise
 
     def _kill(self) -> None:

@@ -112,11 +112,6 @@ class NodeFiles:
         return self.place.log_dir / f"{self.place.name}-system.log"
 
     @property
-    def output(self) -> Path:
-        """What the JVM itself says."""
-        return self.place.log_dir / f"{self.place.name}-output.log"
-
-    @property
     def gc_log(self) -> Path:
         """Every stop of the JVM."""
         return self.place.log_dir / f"{self.place.name}-gc.log"

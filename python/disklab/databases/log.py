@@ -1,19 +1,19 @@
-"""What Cassandra's log says about a failure."""
+"""What a database's logs say about a failure."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from disklab.databases.protocol import NodePlace
 
 # Enough for the lines of one failure; the whole logs are in the run folder.
 MOST_BYTES = 256 << 10
 MOST_LINES = 12
-_LEVEL = re.compile(r"^(WARN|ERROR|FATAL)\b")
-_LINE = re.compile(r"^(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b")
-_CAUSE = re.compile(r"^(Caused by: |[\w.$]+(Exception|Error)\b)")
-# How Cassandra and the JVM say that a disk is full.
+MOST_LINE = 400
+# How databases and the JVM say that a disk is full.
 _FULL = re.compile(
     r"No space left on device|[Ii]nsufficient disk space|FSDiskFullWriteError"
     r"|[Nn]ot enough (disk )?space"
@@ -21,31 +21,53 @@ _FULL = re.compile(
 
 
 @dataclass(frozen=True)
+class LogForm:
+    """How a database writes its log."""
+
+    entry: re.Pattern[str]
+    """The beginning of an entry; what follows until the next one belongs to it."""
+    bad: re.Pattern[str]
+    """An entry that is a warning or worse."""
+    cause: re.Pattern[str]
+    """A further line of a bad entry that says why."""
+
+
+@dataclass(frozen=True)
 class NodeLog:
     """The logs of one node since its last start."""
 
-    log: Path
-    output: Path
-    """What the JVM wrote to its standard output and error."""
+    place: NodePlace
+    form: LogForm
     log_start: int = 0
     output_start: int = 0
 
-    @classmethod
-    def from_now(cls, log: Path, output: Path) -> NodeLog:
+    @property
+    def log(self) -> Path:
+        """What the database logs to a file of its own, where it does."""
+        return self.place.log_dir / f"{self.place.name}-system.log"
+
+    @property
+    def output(self) -> Path:
+        """What its process writes to standard output and error."""
+        return self.place.log_dir / f"{self.place.name}-output.log"
+
+    def from_now(self) -> NodeLog:
         """Return the logs from here on: what an earlier start said is not this one's failure."""
-        return cls(log, output, _size(log), _size(output))
+        return replace(self, log_start=_size(self.log), output_start=_size(self.output))
 
     def excerpt(self) -> str:
         """Return the last warnings and errors with their causes, and a full disk in plain words.
 
         A node that dies before it logs says why on its standard output.
         """
-        said = self._said()
-        lines = _relevant(self._logged())[-MOST_LINES:] or said[-MOST_LINES:]
+        logged, said = self._logged(), self._said()
+        lines = self._relevant(logged) or self._relevant(said) or said
         head = []
         if self.is_full():
             head = ["a volume of the node is full: choose a larger disk or fewer rows"]
-        return "\n".join([*head, *(line[:400] for line in lines), f"(the whole log: {self.log})"])
+        whole = self.log if self.log.exists() else self.output
+        shown = [line[:MOST_LINE] for line in lines[-MOST_LINES:]]
+        return "\n".join([*head, *shown, f"(the whole log: {whole})"])
 
     def is_full(self) -> bool:
         """Return whether the node has met a full disk."""
@@ -57,18 +79,17 @@ class NodeLog:
     def _said(self) -> list[str]:
         return _tail(self.output, self.output_start)
 
-
-def _relevant(lines: list[str]) -> list[str]:
-    found = []
-    inside = False
-    for line in lines:
-        if _LINE.match(line):
-            inside = _LEVEL.match(line) is not None
-            if inside:
+    def _relevant(self, lines: list[str]) -> list[str]:
+        found = []
+        inside = False
+        for line in lines:
+            if self.form.entry.match(line):
+                inside = self.form.bad.match(line) is not None
+                if inside:
+                    found.append(line)
+            elif inside and self.form.cause.match(line):
                 found.append(line)
-        elif inside and _CAUSE.match(line):
-            found.append(line)
-    return found
+        return found
 
 
 def _size(file: Path) -> int:

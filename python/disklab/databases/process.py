@@ -1,0 +1,104 @@
+"""The process of a database node: started in its group with our mark, watched, ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+
+from disklab.databases.log import LogForm, NodeLog
+from disklab.databases.protocol import NodePlace
+from disklab.errors import MachineError
+from disklab.hosts.processes import MARK
+
+KILL_SECONDS = 30.0
+# The kernel closes sockets first and then takes a gigabyte of memory back.
+DYING_SECONDS = 2.0
+
+
+class DatabaseProcess:
+    """A database server in the foreground, as a child of this process."""
+
+    def __init__(self, what: str, place: NodePlace, form: LogForm) -> None:
+        """Take the database's name for messages, and how it writes its log."""
+        self._what = what
+        self._place = place
+        self._log = NodeLog(place, form)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process; None: it does not run."""
+        return None if self._process is None else self._process.pid
+
+    def launch(self, command: list[str]) -> None:
+        """Start the process; returns at once."""
+        place = self._place
+        self._log = self._log.from_now()
+        inside = command if place.group is None else place.group.inside(command)
+        with self._log.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                inside,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C in a terminal is for disklab, which ends its databases in order.
+                start_new_session=True,
+                cwd="/",
+                env={**os.environ, MARK: str(place.run_dir), "LC_ALL": "C.UTF-8"},
+            )
+
+    def check(self) -> None:
+        """Raise MachineError, with the end of its log, when the process has ended by itself."""
+        if self._process is None:
+            raise MachineError(f"{self._what} node {self._place.name} was not started")
+        code = self._process.poll()
+        if code is not None:
+            raise self.failure(self._why(code))
+
+    def await_death(self) -> None:
+        """Raise as `check` does, for a process whose connections have just broken."""
+        with suppress(subprocess.TimeoutExpired):
+            if self._process is not None:
+                self._process.wait(DYING_SECONDS)
+        self.check()
+
+    def is_running(self) -> bool:
+        """Return whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def end(self, sign: signal.Signals, seconds: float) -> None:
+        """End the process by a signal, and by SIGKILL when it takes longer."""
+        if self._process is not None and self.is_running():
+            self._process.send_signal(sign)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would. Raises MachineError when it stays."""
+        if self._process is None:
+            return
+        self._process.kill()
+        try:
+            self._process.wait(KILL_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            # It waits for its disk: fail or resume the disk, or let `disklab clean` do it.
+            raise self.failure("waits for its disk and cannot be killed") from error
+        self._process = None
+
+    def failure(self, what: str) -> MachineError:
+        """Return an error that says what happened, with the end of the log."""
+        place = self._place
+        return MachineError(
+            f"{self._what} node {place.name} ({place.address}) {what}\n{self._log.excerpt()}"
+        )
+
+    def _why(self, code: int) -> str:
+        group = self._place.group
+        if group is not None and group.was_short():
+            return "was killed by the kernel: its memory group was full"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended by itself with code {code}"
