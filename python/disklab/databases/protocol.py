@@ -62,13 +62,15 @@ class Request:
     """The database that is asked for: `database` of the experiment, with the table's shape."""
 
     engine: str
-    """`cassandra`."""
+    """`cassandra`, `postgresql`."""
     sizes: Sizes
     replication_factor: int = 1
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """Passed through to the database's own configuration, checked against what it knows."""
     table: Mapping[str, Setting] = field(default_factory=dict)
     """Options of the table, such as `compression: none`."""
+    tls: bool = False
+    """Whether clients talk through TLS."""
     columns: int = 5
     """Value columns of a row, c0, c1, ..."""
     version: str | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.databases import cassandra
+from disklab.databases import cassandra, postgresql
 from disklab.databases.protocol import Database, NodePlace, Progress, Request, say_nothing
 from disklab.errors import Problem, UserError
 
-PROVIDERS = {"cassandra": cassandra.provision}
+PROVIDERS = {"cassandra": cassandra.provision, "postgresql": postgresql.provision}
 
 
 def provision(

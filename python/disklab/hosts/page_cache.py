@@ -9,7 +9,7 @@ import ctypes
 import mmap
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,8 +57,13 @@ def cached_bytes(folder: Path) -> tuple[int, int]:
 
     The kernel answers for the owner of a file only; others see everything as cached.
     """
+    return cached_bytes_of(_files(folder))
+
+
+def cached_bytes_of(files: Iterable[Path]) -> tuple[int, int]:
+    """Return the same for some files."""
     size = cached = 0
-    for file in _files(folder):
+    for file in files:
         with suppress(FileNotFoundError):
             handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
             try:

@@ -158,6 +158,7 @@ def request_of(trial: Trial, catalog: Catalog) -> Request:
         replication_factor=spec.database.replication_factor,
         settings=spec.database.settings,
         table=spec.database.table.model_dump(),
+        tls=spec.database.tls,
         columns=spec.dataset.columns,
         tables_beside=(WARM_UP_TABLE,),
     )

@@ -51,6 +51,9 @@ def _distribution(request: Request, progress: Progress) -> Distribution:
 
 
 def _check_nodes(request: Request, nodes: list[NodePlace]) -> Iterator[Problem]:
+    if request.tls:
+        rule = "disklab rehearses Cassandra without TLS"
+        yield Problem("database.tls", "true", rule, "write tls: false, or leave it out")
     factor = request.replication_factor
     if factor > len(nodes):
         rule = f"each copy of a row is on a node of its own, and there are {len(nodes)}"

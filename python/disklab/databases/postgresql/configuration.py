@@ -1,0 +1,137 @@
+"""The files that a server starts with: postgresql.conf, pg_hba.conf, a certificate for TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.databases.postgresql.sql import PORT, USER
+from disklab.databases.protocol import NodePlace, Setting
+from disklab.errors import Problem
+
+WAL_VOLUMES = ("wal", "commitlog")
+"""Names of the volume of the write-ahead log; the second one so that experiments with another
+database can be kept as they are."""
+
+# The largest value of toast_tuple_target: a row that fills a page of 8 KiB.
+LARGEST_ROW = 8160
+
+# What a user cannot set, and why not.
+OURS = {
+    **dict.fromkeys(
+        ("data_directory", "config_file", "hba_file", "ident_file"),
+        "data and WAL lie on the volumes `data` and `wal` of the experiment",
+    ),
+    **dict.fromkeys(
+        ("listen_addresses", "port", "unix_socket_directories"),
+        "the server has an address of this machine",
+    ),
+    **dict.fromkeys(("ssl", "ssl_cert_file", "ssl_key_file"), "`database.tls` turns it on or off"),
+    **dict.fromkeys(
+        ("logging_collector", "log_destination"), "the log is kept in the folder of the run"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ServerFiles:
+    """Where a server's own files are."""
+
+    place: NodePlace
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return self.place.volumes["data"] / "postgresql"
+
+    @property
+    def wal(self) -> Path | None:
+        """The directory of the write-ahead log; None: inside the data directory."""
+        for name in WAL_VOLUMES:
+            if name in self.place.volumes:
+                return self.place.volumes[name] / "postgresql-wal"
+        return None
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate; its key lies beside it."""
+        return self.data / "server.crt"
+
+    @property
+    def key(self) -> Path:
+        """The certificate's key."""
+        return self.data / "server.key"
+
+
+def check_settings(
+    settings: Mapping[str, Setting], known: frozenset[str], major: int
+) -> list[Problem]:
+    """Return what is wrong with the names of a user's settings."""
+    problems = []
+    for name, value in settings.items():
+        place = f"database.settings.{name}"
+        if name not in known:
+            rule = f"PostgreSQL {major} has no such setting"
+            way_out = did_you_mean(name, known, "see `postgres --describe-config`")
+            problems.append(Problem(place, repr(value), rule, way_out))
+        elif name in OURS:
+            rule = f"disklab sets this itself: {OURS[name]}"
+            problems.append(Problem(place, repr(value), rule, "leave it out"))
+    return problems
+
+
+def server_settings(
+    files: ServerFiles, sized: Mapping[str, str], user: Mapping[str, Setting], *, tls: bool
+) -> dict[str, Setting]:
+    """Return all settings of a server."""
+    return {
+        "listen_addresses": files.place.address,
+        "port": PORT,
+        # Clients come by TCP, as on the full system; no socket file is left anywhere.
+        "unix_socket_directories": "",
+        "ssl": tls,
+        # Sessions of a load generator, and ours.
+        "max_connections": 300,
+        # The server's log goes to standard error, which is a file of the run.
+        "logging_collector": False,
+        "log_line_prefix": "%m [%p] ",
+        "log_timezone": "UTC",
+        **sized,
+        **user,
+    }
+
+
+def as_text(settings: Mapping[str, Setting]) -> str:
+    """Return settings in the form of postgresql.conf."""
+    return "".join(f"{name} = {_quoted(value)}\n" for name, value in sorted(settings.items()))
+
+
+def access(*, tls: bool) -> str:
+    """Return pg_hba.conf: this machine's own network, and nobody else.
+
+    Without a password: what runs on this machine can read the files as well.
+    """
+    return f"{'hostssl' if tls else 'hostnossl'} all {USER} 127.0.0.0/8 trust\n"
+
+
+def schema(table: str, columns: int) -> str:
+    """Return the SQL that makes a table of the rows workload where it is not there yet.
+
+    Values are neither compressed nor, while a row fits a page, moved to a table beside (TOAST):
+    reading a row of a few KB is reading one page.
+    """
+    names = [f"c{number}" for number in range(columns)]
+    values = "".join(f", {name} bytea" for name in names)
+    external = "".join(f", ALTER COLUMN {name} SET STORAGE EXTERNAL" for name in names)
+    return (
+        f"CREATE TABLE IF NOT EXISTS {table} (key bigint PRIMARY KEY{values}); "
+        f"ALTER TABLE {table} SET (toast_tuple_target = {LARGEST_ROW}){external}"
+    )
+
+
+def _quoted(value: Setting) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"

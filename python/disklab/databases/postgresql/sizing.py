@@ -1,0 +1,74 @@
+"""How much memory a server gets, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from disklab.databases.protocol import Sizes
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+# Source: PostgreSQL's documentation, 20.4.1: "a reasonable starting value for shared_buffers is 25%
+# of the memory in your system".
+BUFFERS_SHARE = 4
+# Source: 20.7.2, effective_cache_size: what "is available for disk caching"; 3/4 is customary.
+CACHE_SHARE = 0.75
+# Thirty backends pin up to some hundred buffers each; the server's own default is 128 MiB.
+LEAST_BUFFERS = 16 * MIB
+# Source: 20.5.2, max_wal_size: 1 GB, whatever the memory.
+FULL_WAL = 1 * GIB
+# The server refuses less than two segments of 16 MiB; checkpoints would follow one another.
+LEAST_WAL = 64 * MIB
+# Anonymous memory beside the buffers: backends (2 to 10 MiB each) and work areas of thirty of them.
+SERVER_OVERHEAD = 128 * MIB
+LEAST_PAGE_CACHE = 32 * MIB
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The memory of one server, in bytes."""
+
+    buffers: int
+    wal: int
+    page_cache: int
+    reasons: tuple[str, ...]
+
+    @property
+    def limit(self) -> int:
+        """The limit of the server's memory group. Buffers are shared memory and charged to it."""
+        return self.buffers + SERVER_OVERHEAD + self.page_cache
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What follows the scale, as settings."""
+        cache = int(CACHE_SHARE * (self.buffers + self.page_cache))
+        return {
+            "shared_buffers": f"{self.buffers // KIB}kB",
+            "effective_cache_size": f"{cache // KIB}kB",
+            "max_wal_size": f"{self.wal // MIB}MB",
+            "min_wal_size": f"{LEAST_WAL // 2 // MIB}MB",
+        }
+
+
+def plan_memory(sizes: Sizes) -> MemoryPlan:
+    """Plan one server: buffers, page cache and the WAL between checkpoints follow the scale."""
+    full = sizes.memory_bytes // BUFFERS_SHARE
+    buffers = int(full * sizes.scale)
+    page_cache = int((sizes.memory_bytes - full - SERVER_OVERHEAD) * sizes.scale)
+    wal = int(FULL_WAL * sizes.scale)
+    reasons = [
+        f"{name} {least // MIB} MiB: scaled by {sizes.scale} it would be {max(value, 0) / MIB:.1f} "
+        "MiB, too little to work with"
+        for name, value, least in (
+            ("shared_buffers", buffers, LEAST_BUFFERS),
+            ("page cache", page_cache, LEAST_PAGE_CACHE),
+            ("max_wal_size", wal, LEAST_WAL),
+        )
+        if value < least
+    ]
+    return MemoryPlan(
+        buffers=max(buffers, LEAST_BUFFERS),
+        wal=max(wal, LEAST_WAL) // MIB * MIB,
+        page_cache=max(page_cache, LEAST_PAGE_CACHE),
+        reasons=tuple(reasons),
+    )

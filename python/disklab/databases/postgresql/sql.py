@@ -1,0 +1,100 @@
+"""SQL statements through one long-lived psql: no driver, and no new process for each question."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import IO
+
+from disklab.databases.postgresql.installation import Installation
+from disklab.errors import MachineError
+
+PORT = 5432
+USER = DATABASE = "disklab"
+# Behind each answer; no row of ours is such a line.
+END = "-- disklab: end of answer --"
+CONNECT_SECONDS = 5
+# A CHECKPOINT writes all buffers at the speed of a slow emulated disk.
+ANSWER_SECONDS = 900.0
+# An error, its detail, its hint.
+MOST_LINES = 5
+
+
+class Sql:
+    """A connection of one psql to one server. A context manager."""
+
+    def __init__(
+        self, installation: Installation, address: str, *, tls: bool, database: str = DATABASE
+    ) -> None:
+        self._address = f"{address}:{PORT}"
+        self._lock = threading.Lock()
+        command = [installation.program("psql"), "-X", "-q", "-A", "-t", "-F", "\t"]
+        command += ["-v", "ON_ERROR_STOP=1", "-h", address, "-p", str(PORT), "-U", USER]
+        # Apart from the answers: what a server says on its own may come between their lines.
+        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with psql
+        self._process = subprocess.Popen(
+            [*command, "-d", database],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+            env={
+                **os.environ,
+                # libpq would choose by itself otherwise, and TLS halves the rate.
+                "PGSSLMODE": "require" if tls else "disable",
+                "PGCONNECT_TIMEOUT": str(CONNECT_SECONDS),
+                "LC_ALL": "C.UTF-8",
+            },
+        )
+
+    def ask(self, statement: str) -> list[list[str]]:
+        """Return the rows of a statement, as texts. Raises MachineError with the server's words."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        rows: list[list[str]] = []
+        with self._lock:
+            # A server that hangs on its disk answers nothing.
+            limit = threading.Timer(ANSWER_SECONDS, self._process.kill)
+            limit.start()
+            try:
+                with suppress(BrokenPipeError):
+                    self._process.stdin.write(f"{statement};\n\\echo '{END}'\n")
+                    self._process.stdin.flush()
+                for line in self._process.stdout:
+                    if line.rstrip("\n") == END:
+                        return rows
+                    rows.append(line.rstrip("\n").split("\t"))
+            finally:
+                limit.cancel()
+        self._errors.seek(0)
+        said = "; ".join(self._errors.read().splitlines()[-MOST_LINES:]) or "nothing"
+        raise MachineError(f"{self._address}: {statement}: {said}")
+
+    def __enter__(self) -> Sql:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End psql, and the connection with it."""
+        self.close()
+
+    def close(self) -> None:
+        """End psql."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._errors.close()

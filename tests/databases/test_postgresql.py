@@ -1,0 +1,141 @@
+"""A real PostgreSQL on emulated disks: data and WAL apart, with TLS; and what is refused."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
+from disklab.databases.postgresql.installation import find_postgresql
+from disklab.databases.postgresql.server import PostgreSQL
+from disklab.databases.postgresql.sizing import plan_memory
+from disklab.errors import MachineError, UserError
+from disklab.hosts.processes import marked_processes
+
+from tests.conftest import IN_CI
+from tests.databases.conftest import GIB, node_on
+from tests.hosts.conftest import Lab
+
+MIB = 1 << 20
+ROWS = 2000
+INSERT = f"""INSERT INTO rows SELECT i, v, v, v, v, v FROM generate_series(1, {ROWS}) i,
+ (SELECT decode(repeat('ab', 818), 'hex') v) made"""
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    try:
+        find_postgresql()
+    except UserError as error:
+        if not IN_CI:
+            pytest.skip(str(error))
+        raise
+
+
+def request(**changed: object) -> Request:
+    asked = Request("postgresql", Sizes(112 * GIB, Fraction(1, 100)))
+    return replace(asked, **changed)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def server(disk_lab: Lab) -> Iterator[PostgreSQL]:
+    place = node_on(disk_lab, "postgresql", "1GiB")
+    wal = disk_lab.root / "postgresql-wal"
+    disk_lab.attach(
+        *("azure/P30", "--host", "postgresql", "--name", "wal", "--size", "512MiB"),
+        *("--mount", str(wal)),
+    )
+    place = replace(place, volumes={**place.volumes, "wal": wal})
+    # The server runs as a user who may not look into a folder of root's alone.
+    disk_lab.root.chmod(0o755)
+    made = provision(request(tls=True, settings={"random_page_cost": 1.1}), [place])
+    assert isinstance(made, PostgreSQL)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+        disk_lab.run("clean", "--all", "--host", "postgresql")
+
+
+@pytest.mark.machine
+def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> None:
+    place, files = server.files.place, server.files
+    sql = server._sql
+    assert sql is not None
+    assert sql.ask("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [["t"]]
+    assert sql.ask("SHOW random_page_cost") == [["1.1"]]
+    # The log is on a volume of its own.
+    assert files.wal is not None
+    assert any(files.wal.glob("0000*"))
+    assert files.wal.stat().st_dev != files.data.stat().st_dev
+    assert place.group is not None
+    seen = server.observe()
+    assert set(seen.pids) <= set(place.group.processes())
+    sql.ask(INSERT)
+    assert server.observe().counters["wal_bytes"] - seen.counters["wal_bytes"] > ROWS * 4000
+    # A row of 4 KB lies in one page, and nothing of it in a table beside.
+    assert sql.ask("SELECT pg_relation_size('rows') / 8192") == [[str(ROWS)]]
+    server.settle(Conditions())
+    cold = server.make_cold()
+    assert cold.way == "restart"
+    assert cold.data_bytes >= ROWS * 8192
+    assert cold.left_ratio <= 0.01
+    sql = server._sql
+    assert sql is not None
+    assert sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]]
+    server.settle(Conditions(empty=True))
+    assert sql.ask("SELECT count(*) FROM rows") == [["0"]]
+    with pytest.raises(MachineError, match='relation "nothing" does not exist'):
+        sql.ask("SELECT * FROM nothing")
+
+
+@pytest.mark.machine
+def test_a_server_that_dies_says_so_and_starts_again(server: PostgreSQL) -> None:
+    sql = server._sql
+    assert sql is not None
+    sql.ask(INSERT)
+    (process,) = marked_processes(server.files.place.run_dir)
+    assert process.pid == server.process.pid
+    assert process.end(signal.SIGKILL, 10)
+    with pytest.raises(MachineError, match="was killed by SIGKILL"):
+        server.observe()
+    server.stop()
+    server.start()
+    assert server._sql is not None
+    assert server._sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]], "what was committed stays"
+
+
+def place(tmp_path: Path) -> NodePlace:
+    return NodePlace("n1", "127.64.0.1", {"data": tmp_path}, tmp_path / "run", tmp_path / "log")
+
+
+def test_settings_are_those_of_the_installed_version(tmp_path: Path) -> None:
+    asked = request(settings={"shared_bufers": "1GB", "port": 1})
+    with pytest.raises(UserError) as refused:
+        provision(asked, [place(tmp_path)])
+    unknown, ours = refused.value.problems
+    assert "shared_buffers" in unknown.way_out
+    assert "has an address of this machine" in ours.rule
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_one_server_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
+    asked = request(replication_factor=3, table={"compression": "lz4"}, version="16")
+    with pytest.raises(UserError) as refused:
+        provision(asked, [place(tmp_path)])
+    places = [problem.place for problem in refused.value.problems]
+    assert places == ["cluster.nodes", "database", "database.table.compression"]
+
+
+def test_memory_follows_the_scale() -> None:
+    plan = plan_memory(Sizes(112 * GIB, Fraction(1, 100)))
+    assert plan.buffers == pytest.approx(112 * GIB / 4 / 100, rel=1e-6)
+    assert plan.page_cache == pytest.approx((112 * GIB * 3 / 4 - 128 * MIB) / 100, rel=1e-6)
+    assert plan.limit > plan.buffers + plan.page_cache
+    (reason,) = plan.reasons
+    assert reason.startswith("max_wal_size 64 MiB")
