@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from disklab import spec
-from disklab.cli.experiment import ExperimentFile, Only, chosen, levels_of
+from disklab.cli.experiment import ExperimentFile, Only, choices, chosen
 from disklab.cli.output import console, notes, print_json
 from disklab.cli.predict import fidelity_of
 from disklab.errors import Problem, UserError
@@ -77,7 +77,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
             status.update(f"evaluation {number}: error {evaluation.error:.1%} with {values}")
 
         fitted = fitting.fit(cells, names, start, options, watch)
-    chosen_levels = levels_of(whole, only)
+    chosen_levels = whole.levels(choices(only))
     made = fitting.with_rows(fitted.calibration, experiment.stem, chosen_levels)
     if out is not None:
         out.write_text(fitting.calibration_text(made), encoding="utf-8")

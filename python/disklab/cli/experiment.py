@@ -35,41 +35,22 @@ ExperimentFile = Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="Expe
 
 def chosen(experiment: spec.Experiment, only: list[str] | None) -> spec.Experiment:
     """Return the part of the matrix that `--only` names."""
-    return experiment.only(levels_of(experiment, only))
+    return experiment.only(choices(only))
 
 
-def levels_of(
-    experiment: spec.Experiment, only: list[str] | None
-) -> dict[str, list[str | int | float]]:
-    """Return the levels that `--only` names, by factor."""
-    wanted: dict[str, list[str | int | float]] = {}
-    factors = experiment.by_name()
+def choices(only: list[str] | None) -> dict[str, list[str]]:
+    """Read `FACTOR=LEVEL,...`; several choices of one factor add up."""
+    found: dict[str, list[str]] = {}
     problems = []
     for text in only or []:
-        name, found, levels = text.partition("=")
-        if not found:
-            way_out = f"write for example --only '{next(iter(factors), 'factor')}=level'"
+        name, sign, levels = text.partition("=")
+        if not sign:
+            way_out = "write for example --only workload=read"
             problems.append(Problem("--only", text, "a choice reads FACTOR=LEVEL,...", way_out))
             continue
-        factor = factors.get(name.strip())
-        given = wanted.setdefault(factor.name if factor else name.strip(), [])
-        given += split_levels(levels, [str(one.label) for one in factor.levels] if factor else [])
+        found.setdefault(name.strip(), []).append(levels.strip())
     if problems:
         raise UserError(*problems)
-    return wanted
-
-
-def split_levels(text: str, labels: list[str]) -> list[str]:
-    """Return the levels of a list with commas; a level's own name may have commas as well."""
-    if text in labels:
-        return [text]
-    parts = [part.strip() for part in text.split(",")]
-    found: list[str] = []
-    while parts:
-        # The longest run of parts that is a level's name; else the part alone, to be refused.
-        run = next((n for n in range(len(parts), 0, -1) if ", ".join(parts[:n]) in labels), 1)
-        found.append(", ".join(parts[:run]))
-        parts = parts[run:]
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from disklab.cli.experiment import choices
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
 
@@ -33,7 +34,9 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only these levels of a factor; again for more.", metavar="FACTOR=LEVEL"),
+        typer.Option(
+            help="Only these levels of a factor; again for more.", metavar="FACTOR=LEVEL,..."
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of order, keys and content; 1 by default.", metavar="N")
@@ -85,7 +88,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
             repeats=repeats,
             seed=1 if seed is None else seed,
             quick=quick,
-            only=_levels(only or []),
+            only=choices(only),
         )
         prepared = preparation.prepare(experiment, options, folder, say)
     sys.exit(run_it(prepared, console, as_json=json))
@@ -113,15 +116,3 @@ def _scale(text: str) -> Fraction:
         rule = "a scale shrinks: a fraction above 0 and at most 1"
         raise UserError(Problem("--scale", text, rule, "write for example 1/100"))
     return scale
-
-
-def _levels(texts: list[str]) -> dict[str, list[str]]:
-    """Read `factor=level`; several levels of one factor add up."""
-    found: dict[str, list[str]] = {}
-    for text in texts:
-        factor, sign, level = text.partition("=")
-        if not sign:
-            way_out = "write for example --only workload=read"
-            raise UserError(Problem("--only", text, "is FACTOR=LEVEL", way_out))
-        found.setdefault(factor.strip(), []).append(level.strip())
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -127,36 +127,51 @@ class Experiment:
             }
         )
 
-    def only(self, wanted: dict[str, list[str | int | float]], place: str = "--only") -> Experiment:
+    def only(
+        self, wanted: Mapping[str, Sequence[str | int | float]], place: str = "--only"
+    ) -> Experiment:
         """Return the part of the matrix in which each factor named has one of the levels.
 
-        The last part of a dotted path is enough where no other factor ends in it: `threads`.
+        Raises UserError for factors and levels that the file does not have.
+        """
+        chosen = self.levels(wanted, place)
+        kept = tuple(
+            cell
+            for cell in self.cells
+            if all(
+                str(level.label) in chosen.get(factor.name, [str(level.label)])
+                for factor, level in zip(self.factors, cell.levels, strict=True)
+            )
+        )
+        return replace(self, cells=kept)
+
+    def levels(
+        self, wanted: Mapping[str, Sequence[str | int | float]], place: str = "--only"
+    ) -> dict[str, list[str]]:
+        """Return a choice of levels by the factors' full names, each level by itself.
+
+        The last part of a dotted path is enough where no other factor ends in it: `threads`. A
+        level may be several with commas: `attached,local`. Raises UserError with all unknown ones.
         """
         problems: list[Problem] = []
         known = self.by_name()
-        chosen: dict[int, set[str]] = {}
-        for name, levels in wanted.items():
+        found: dict[str, list[str]] = {}
+        for name, given in wanted.items():
             if name not in known:
                 varied = ", ".join(factor.name for factor in self.factors)
                 way_out = did_you_mean(name, known, f"the file varies {varied or 'nothing'}")
                 problems.append(Problem(place, name, "is no factor of the experiment", way_out))
                 continue
             labels = [str(level.label) for level in known[name].levels]
-            for level in levels:
-                if str(level) not in labels:
-                    way_out = did_you_mean(str(level), labels, f"choose {', '.join(labels)}")
-                    rule = f"is no level of {name}"
-                    problems.append(Problem(place, str(level), rule, way_out))
-            index = self.factors.index(known[name])
-            chosen.setdefault(index, set()).update(str(level) for level in levels)
+            each = [one for level in given for one in split_levels(str(level), labels)]
+            for level in each:
+                if level not in labels:
+                    way_out = did_you_mean(level, labels, f"choose {', '.join(labels)}")
+                    problems.append(Problem(place, level, f"is no level of {name}", way_out))
+            found.setdefault(known[name].name, []).extend(each)
         if problems:
             raise UserError(*problems)
-        kept = tuple(
-            cell
-            for cell in self.cells
-            if all(str(cell.levels[i].label) in labels for i, labels in chosen.items())
-        )
-        return replace(self, cells=kept)
+        return found
 
     def by_name(self) -> dict[str, Factor]:
         """Return the factors by name, and by the last part of a path that no other ends in."""
@@ -202,6 +217,20 @@ class Experiment:
             rate_scale=self.rehearse.rate_scale,
             engine=self.rehearse.engine,
         )
+
+
+def split_levels(text: str, labels: Sequence[str]) -> list[str]:
+    """Return the levels of a list with commas; a level's own name may have commas as well."""
+    if text in labels:
+        return [text]
+    parts = [part.strip() for part in text.split(",")]
+    found: list[str] = []
+    while parts:
+        # The longest run of parts that is a level's name; else the part alone, to be refused.
+        run = next((n for n in range(len(parts), 0, -1) if ", ".join(parts[:n]) in labels), 1)
+        found.append(", ".join(parts[:run]))
+        parts = parts[run:]
+    return found
 
 
 def refusal_of(problems: Sequence[Problem]) -> Refusal | None:
