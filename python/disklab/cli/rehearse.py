@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from disklab.cli.experiment import choices
+from disklab.cli.experiment import Only, choices
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
 
@@ -32,12 +32,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     repeat: Annotated[
         int | None, typer.Option(help="How often each trial runs; 3 by default.", metavar="N")
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only these levels of a factor; again for more.", metavar="FACTOR=LEVEL,..."
-        ),
-    ] = None,
+    only: Only = None,
     seed: Annotated[
         int | None, typer.Option(help="Of order, keys and content; 1 by default.", metavar="N")
     ] = None,
