@@ -150,6 +150,7 @@ def request_of(trial: Trial, catalog: Catalog) -> Request:
         raise UserError(Problem("cluster.vm", vm.name, rule, "choose another VM size"))
     return Request(
         engine=spec.database.engine,
+        version=spec.database.version,
         sizes=Sizes(
             memory_bytes=int(vm.facts.mem_gib * GIB),
             scale=Fraction(trial.share.scale),

@@ -153,6 +153,9 @@ class Database(Part):
 
     engine: Engine = Field(examples=["cassandra"])
     """Database."""
+    version: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["5.0"])
+    """Version of the database: 5.0, 4.1, 4.0 or a whole one of them (Cassandra). Without it: 5.0,
+    or what CASSANDRA_HOME holds."""
     replication_factor: Nodes = Field(default=1, examples=[3])
     """Copies of each row."""
     consistency: Consistency = Field(default="LOCAL_QUORUM", examples=["QUORUM"])
