@@ -14,7 +14,7 @@ TEXTS = [
     file.read_text(encoding="utf-8")
     for file in sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 ]
-WORDS = [
+WORDS = (
     "null",
     "[]",
     "{}",
@@ -46,7 +46,7 @@ WORDS = [
     "1s",
     "?",
     "-",
-]
+)
 TEXTS_EACH = 25
 
 
