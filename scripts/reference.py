@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +15,9 @@ import typer
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.description import rows
 from disklab.cli import app
+from disklab.results import TrialResult
 from disklab.spec.schema import key_rows, schema_text
+from pydantic import BaseModel
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 AnyCommand = TyperCommand | TyperGroup
@@ -129,11 +132,29 @@ def experiment_page() -> str:
     return re.sub(r"<!-- keys:.*?<!-- /keys -->", lambda _: keys, text, flags=re.DOTALL)
 
 
+def results_page() -> str:
+    """Return docs/results.md: its text as it is, its list of keys from the models."""
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    body = [[f"`{key}`", meaning] for key, meaning in result_keys(TrialResult)]
+    keys = f"<!-- keys: {COMMAND} -->\n\n{table(['key', 'meaning'], body)}\n\n<!-- /keys -->"
+    return re.sub(r"<!-- keys:.*?<!-- /keys -->", lambda _: keys, text, flags=re.DOTALL)
+
+
+def result_keys(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every key of a record with its meaning, those of its parts below it."""
+    for name, field in model.model_fields.items():
+        yield f"{above}{name}", " ".join((field.description or "").split()).replace("|", "\\|")
+        for part in (field.annotation, *typing.get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from result_keys(part, f"{above}{name}.")
+
+
 PAGES = {
     "cli.md": cli_page,
     "catalog.md": catalog_page,
     "experiment-file.md": experiment_page,
     "experiment.schema.json": schema_text,
+    "results.md": results_page,
 }
 
 

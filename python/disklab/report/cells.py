@@ -55,6 +55,11 @@ class Cell:
         """The repeats whose figures count."""
         return tuple(result for result in self.results if result.usable)
 
+    @property
+    def refused(self) -> bool:
+        """Whether it was never tried."""
+        return all(result.status == "refused" for result in self.results)
+
     def as_if_valid(self) -> Cell:
         """Return the cell with its invalid repeats counted: for showing, never for a verdict."""
         counted = tuple(
@@ -150,10 +155,18 @@ class Matrix:
         """Return the cell of these levels, in whatever order they are given."""
         return self.cells.get(key_of({f.name: factors[f.name] for f in self.factors}))
 
+    @property
+    def varying(self) -> tuple[Factor, ...]:
+        """The factors that tell cells apart, in the order of the experiment file."""
+        roles = {factor.name for factor in (self.main, self.sweep, *self.others) if factor}
+        return tuple(factor for factor in self.factors if factor.name in roles)
+
     def contexts(self) -> list[dict[str, Level]]:
-        """Return the combinations of the other factors' levels that occur, in matrix order."""
+        """Return the combinations of the other factors' levels that gave figures, in order."""
         found: dict[Key, dict[str, Level]] = {}
         for cell in self.cells.values():
+            if not cell.usable:
+                continue
             context = {factor.name: cell.factors[factor.name] for factor in self.others}
             found.setdefault(key_of(context), context)
         return list(found.values())
@@ -183,9 +196,15 @@ def matrix_of(results: Sequence[TrialResult], planned: Sequence[PlannedTrial] = 
         factors.append(Factor(name, tuple(levels.values())))
     varying = [factor for factor in factors if len(factor.levels) > 1]
     main = _main(varying, planned)
-    rest = [factor for factor in varying if factor is not main]
+    # A factor of which one level alone was tried has no role: nothing can be drawn along it.
+    seen = [cell for cell in cells.values() if not cell.refused] or list(cells.values())
+    rest = [
+        factor
+        for factor in varying
+        if factor is not main and len({canonical(cell.factors[factor.name]) for cell in seen}) > 1
+    ]
     sweep = max((f for f in rest if f.ordered), key=lambda f: len(f.levels), default=None)
-    others = tuple(f for f in factors if f is not main and f is not sweep and f in varying)
+    others = tuple(factor for factor in rest if factor is not sweep)
     return Matrix(tuple(factors), main, sweep, others, cells)
 
 

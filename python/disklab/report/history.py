@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import exp, log
 
 from disklab.report import wording
 from disklab.report.answer import Finding
@@ -60,14 +61,14 @@ def errors(comparison: Comparison) -> list[Finding]:
             for one in comparison.matched
             if quantity in one.judgements
         ]
-        middle = median([abs(ratio - 1) for ratio in ratios])
+        middle = median([abs(log(ratio)) for ratio in ratios])
         if middle is not None:
-            worst = max(ratios, key=lambda ratio: abs(ratio - 1))
+            worst = max(ratios, key=lambda ratio: abs(log(ratio)))
             unit = quantity.label + (
                 " per node" if comparison.per_node and quantity is Quantity.OPS else ""
             )
             told.append(
-                f"{unit} off by {wording.percent(middle)} in the median, at most "
+                f"{unit} off by {wording.off(exp(middle))} in the median, at most "
                 f"{wording.change_range(worst, worst)}"
             )
     pairs, agree = ordering(comparison.matched)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from disklab.report import wording
-from disklab.report.cells import Cell, Factor, Matrix, median
+from disklab.report.cells import Cell, Matrix, median
 from disklab.report.comparison import Comparison
 from disklab.report.panel import Figures, rows
 from disklab.report.reasons import late_clients, over, problem_of, status_of, why
@@ -16,20 +16,17 @@ from disklab.results import TrialResult
 
 def titled(matrix: Matrix, cell: Cell) -> list[str]:
     """Return a cell's levels of the factors that vary, as text."""
-    return [str(cell.factors[factor.name]) for factor in varying(matrix)]
-
-
-def varying(matrix: Matrix) -> list[Factor]:
-    """Return the factors with more than one level."""
-    return [factor for factor in matrix.factors if len(factor.levels) > 1]
+    return [str(cell.factors[factor.name]) for factor in matrix.varying]
 
 
 def summary(subject: Subject) -> Figures:
-    """Return every cell with its rate, latencies, and what bound it."""
+    """Return every cell that ran, with its rate, latencies, and what bound it."""
     matrix = subject.matrix
-    heads = [factor.title for factor in matrix.factors if len(factor.levels) > 1] or ["cell"]
+    heads = [factor.title for factor in matrix.varying] or ["cell"]
     lines = []
     for cell in matrix.cells.values():
+        if cell.refused:
+            continue
         names = titled(matrix, cell) or ["all"]
         reason = why(cell)
         bound = "; ".join(reason.phrases()[:2])
@@ -57,10 +54,7 @@ def limits(subject: Subject) -> Figures:
         found = why(cell)
         lines.append(
             [
-                matrix.phrase(
-                    {f.name: cell.factors[f.name] for f in matrix.factors if len(f.levels) > 1}
-                )
-                or "all",
+                matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying}) or "all",
                 found.bound_by or "",
                 "" if found.utilisation is None else wording.percent(found.utilisation),
                 waits(cell),
@@ -118,7 +112,7 @@ def prices(subject: Subject) -> Figures | None:
         lines.append([*names, wording.money(usd), wording.rate(rate), wording.money(per_thousand)])
     if not lines:
         return None
-    heads = [factor.title for factor in matrix.factors if len(factor.levels) > 1] or ["cell"]
+    heads = [factor.title for factor in matrix.varying] or ["cell"]
     return Figures(
         (*heads, "USD a month", "ops/s, full cluster", "USD a month per 1,000 ops/s"), rows(lines)
     )
@@ -156,23 +150,35 @@ def price_dates(subjects: Sequence[Subject]) -> str:
 
 
 def problems(subject: Subject) -> Figures:
-    """Return every cell that gave no figures, with reason and log."""
+    """Return every reason why results are no figures, with the cells that have it."""
     matrix = subject.matrix
-    lines = []
+    found: dict[tuple[str, str, str], list[str]] = {}
     for cell in matrix.cells.values():
+        name = matrix.phrase(cell.factors)
         for result in cell.results:
-            if not result.usable:
-                name = matrix.phrase(cell.factors)
-                lines.append(
-                    [
-                        name,
-                        str(result.repeat),
-                        result.status,
-                        problem_of(result),
-                        result.log_excerpt,
-                    ]
-                )
-    return Figures(("cell", "repeat", "status", "reason", "log"), rows(lines))
+            if result.usable:
+                continue
+            reason = str(result.reason) if result.reason else problem_of(result)
+            several = len(cell.results) > 1
+            told = f"{name} (repeat {result.repeat})" if several else name
+            found.setdefault((result.status, reason, result.log_excerpt), []).append(told)
+    lines = [
+        [status, reason, " · ".join(cells), log] for (status, reason, log), cells in found.items()
+    ]
+    return Figures(("status", "reason", "cells", "log"), rows(lines))
+
+
+def refusals(subject: Subject) -> list[str]:
+    """Return each reason for which cells were refused, and how many it met."""
+    counted: dict[str, int] = {}
+    for cell in subject.matrix.cells.values():
+        if cell.refused:
+            reason = problem_of(cell.results[-1])
+            counted[reason] = counted.get(reason, 0) + 1
+    return [
+        f"refused, {count} {'cell' if count == 1 else 'cells'}: {reason}"
+        for reason, count in counted.items()
+    ]
 
 
 def warnings(subject: Subject) -> list[str]:
@@ -237,7 +243,7 @@ def side_by_side(comparison: Comparison) -> Figures:
         lines.append([*line, wording.judged(one.judgement) if comparison.is_history else ""])
     heads = ["cell"]
     for name in (unit, "p50", "p99"):
-        heads += [f"{name}, {first}", f"{name}, {second}", f"{word} in {name}"]
+        heads += [f"{name} {first}", second, word]
     figures = Figures((*heads, "verdict"), rows(lines))
     return without_empty_columns(figures)
 

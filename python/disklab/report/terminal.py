@@ -11,6 +11,11 @@ from disklab.report import tables, wording
 from disklab.report.html import NUMBER
 from disklab.report.panel import Figures
 from disklab.report.report import Report
+from disklab.report.subject import Subject
+
+MOST_NOTES = 6
+LEAST_NAME = 16
+"""Columns for the cell's name, however wide the other columns are."""
 
 
 def show(report: Report, out: Console) -> None:
@@ -19,27 +24,40 @@ def show(report: Report, out: Console) -> None:
     out.print(Text(first.info.experiment.title or first.info.id, style="bold"))
     for heading, finding in report.headline:
         label = f"{heading}: " if heading else ""
-        out.print(
-            Padding(verdict_line(label + finding.text, finding.reason, finding.basis), (0, 0, 0, 2))
-        )
+        line = verdict_line(label + finding.text, finding.reason, finding.basis)
+        out.print(Padding(line, (0, 0, 0, 2)))
     if report.rest:
-        out.print(
-            Text(f"  {len(report.rest)} more comparisons in the page and in --json", style="dim")
-        )
-    for line in report.status:
-        out.print(Text(f"  {line}", style="dim"))
+        more = f"  {len(report.rest)} more comparisons in the page and in --json"
+        out.print(Text(more, style="dim"))
+    for text in report.status:
+        out.print(Text(f"  {text}", style="dim"))
     for subject in report.subjects:
-        out.print()
-        if len(report.subjects) > 1:
-            out.print(Text(f"{subject.label} ({subject.info.id})", style="bold"))
-        out.print(grid(tables.without_empty_columns(tables.summary(subject))))
+        # What was published stands beside the other runs' cells, further down.
+        if subject.info.mode != "published" or len(report.subjects) == 1:
+            show_cells(subject, out, named=len(report.subjects) > 1)
     for comparison in report.comparisons:
-        out.print()
-        out.print(Text(f"{comparison.second.label} beside {comparison.first.label}", style="bold"))
+        title = f"{comparison.second.label} beside {comparison.first.label}"
+        out.print(Text(f"\n{title}", style="bold"))
         out.print(grid(tables.side_by_side(comparison)))
-    for subject in report.subjects:
-        for text in tables.warnings(subject):
-            out.print(Text.assemble(("note: ", "yellow"), text))
+    show_notes(report, out)
+
+
+def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
+    """Print the cells of one run."""
+    title = f"{subject.label} ({subject.info.id})" if named else ""
+    out.print(Text(f"\n{title}" if title else "", style="bold"))
+    out.print(grid(tables.without_empty_columns(tables.summary(subject))))
+    for text in tables.refusals(subject):
+        out.print(Text(f"  {text}", style="dim"))
+
+
+def show_notes(report: Report, out: Console) -> None:
+    """Print the first warnings."""
+    notes = [text for subject in report.subjects for text in tables.warnings(subject)]
+    for text in notes[:MOST_NOTES]:
+        out.print(Text.assemble(("note: ", "yellow"), text))
+    if len(notes) > MOST_NOTES:
+        out.print(Text(f"{len(notes) - MOST_NOTES} more notes in the page", style="dim"))
 
 
 def verdict_line(says: str, why: str, basis: str) -> RenderableType:
@@ -58,7 +76,12 @@ def grid(figures: Figures) -> Table:
     for number, heading in enumerate(figures.headings):
         column = [line[number] for line in figures.rows]
         right = number > 0 and all(not value or NUMBER.match(value) for value in column)
-        made.add_column(heading, justify="right" if right else "left", no_wrap=right)
+        made.add_column(
+            heading,
+            justify="right" if right else "left",
+            no_wrap=right,
+            min_width=LEAST_NAME if number == 0 else None,
+        )
     for line in figures.rows:
         made.add_row(*(Text(value) for value in line))
     return made

@@ -63,6 +63,11 @@ def change_range(low: float, high: float) -> str:
     return first if first == last else f"{first} to {last}"
 
 
+def off(ratio: float) -> str:
+    """Return how far a ratio above 1 is off: `24 %`, or `a factor of 9.8`."""
+    return percent(ratio - 1) if ratio < TIMES_FROM else f"a factor of {ratio:.2g}"
+
+
 def in_times(low: float, high: float) -> bool:
     """Return whether a range of ratios is told as factors."""
     return low >= TIMES_FROM or (low > 1 and high >= TIMES_TO)

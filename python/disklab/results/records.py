@@ -21,7 +21,7 @@ Level = str | int | float
 class Record(BaseModel):
     """A part of the shape; keys that this version does not know are kept."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
 
 class Reason(Record):
