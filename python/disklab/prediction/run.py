@@ -21,7 +21,6 @@ from disklab.prediction.search import Search, run_searches
 from disklab.results import (
     DEFAULT_OUT,
     ExperimentNote,
-    Price,
     Reason,
     Run,
     RunInfo,
@@ -31,8 +30,8 @@ from disklab.results import (
     utc_now,
 )
 from disklab.results import PlannedTrial as StoredTrial
+from disklab.results.pricing import cluster_price, prices
 from disklab.spec import Experiment, Trial
-from disklab.spec.price import MonthlyPrice, monthly_price
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class _Cell:
 
     trial: Trial
     prepared: Prepared
-    price: MonthlyPrice | None
+    price_usd_per_month: float | None
 
 
 def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
@@ -110,7 +109,7 @@ def _prepared(trial: Trial, experiment: Experiment, catalog: Catalog, options: O
     if trial.refused is not None:
         return _Cell(trial, Prepared(None), None)
     prepared = prepare(trial, catalog, calibration_of(trial, options), str(experiment.path))
-    return _Cell(trial, prepared, monthly_price(trial.spec, catalog))
+    return _Cell(trial, prepared, cluster_price(catalog, trial.spec))
 
 
 def _refusals(trial: Trial) -> list[Problem]:
@@ -182,7 +181,7 @@ def _outcome(
         experiment.title,
         answer,
         warnings=list(cell.prepared.warnings),
-        price_usd_per_month=cell.price.usd_per_month if cell.price else None,
+        price_usd_per_month=cell.price_usd_per_month,
     )
     return result, answer
 
@@ -253,18 +252,6 @@ def _stored(cell: _Cell) -> StoredTrial:
 
 
 def _info(experiment: Experiment, options: Options, cells: list[_Cell]) -> RunInfo:
-    items = {
-        item.item: Price(
-            item=item.item,
-            amount=item.usd_per_month,
-            region=item.region,
-            date=item.date,
-            source=item.source,
-        )
-        for cell in cells
-        if cell.price
-        for item in cell.price.items
-    }
     used = {
         calibration.name: calibration
         for cell in cells
@@ -289,6 +276,6 @@ def _info(experiment: Experiment, options: Options, cells: list[_Cell]) -> RunIn
             **({"ablate": list(options.ablate)} if options.ablate else {}),
         },
         versions={"disklab": version("disklab")},
-        prices=list(items.values()),
+        prices=prices(load_catalog(), (cell.trial for cell in cells if not cell.trial.refused)),
         notes=[f"calibration: {name} ({one.date})" for name, one in used.items()],
     )

@@ -7,12 +7,12 @@ from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.errors import DisklabError, UserError
-from disklab.procedures import jobs, pricing
+from disklab.procedures import jobs
 from disklab.procedures.record import MEASURED, Notes
 from disklab.procedures.series import Series
 from disklab.procedures.steady import steady_state
 from disklab.procedures.turn import Turn
-from disklab.results import Bottleneck, LimitWait, Operation, Reason, Share, TrialResult
+from disklab.results import Bottleneck, LimitWait, Operation, Reason, Share, TrialResult, pricing
 from disklab.results import Telemetry as TelemetryRecord
 from disklab.spec import Share as SpecShare
 from disklab.spec import Trial

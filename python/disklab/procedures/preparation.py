@@ -18,7 +18,7 @@ from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
-from disklab.procedures import expectation, pricing
+from disklab.procedures import expectation
 from disklab.procedures.build import Site, request_of
 from disklab.procedures.effort import FULL, QUICK
 from disklab.procedures.outcome import share_record
@@ -31,6 +31,7 @@ from disklab.results import (
     Run,
     RunInfo,
     new_run_id,
+    pricing,
     utc_now,
 )
 from disklab.spec import Experiment, Trial, load, parse

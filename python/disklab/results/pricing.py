@@ -1,4 +1,4 @@
-"""What the cluster that a trial describes costs a month: list prices, with date and source."""
+"""What the system that a trial describes costs a month: list prices, with date and source."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Iterable
 
 from disklab.catalog import Catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
-from disklab.results import Price as PriceRecord
+from disklab.results.records import Price as PriceRecord
 from disklab.spec import Trial, TrialSpec
+from disklab.spec.feasible import volumes_of
 
 
 def cluster_price(catalog: Catalog, spec: TrialSpec) -> float | None:
-    """Return the price of all nodes with their disks, in USD a month; None: one is not known."""
+    """Return the price of all nodes with their disks, in USD a month; None: one is not known.
+
+    Load generators are not counted; a device experiment is one VM with its volume.
+    """
     parts = list(_parts(catalog, spec))
-    if spec.cluster is None or any(isinstance(price, NoPrice) for _, price in parts):
+    if any(isinstance(price, NoPrice) for _, price in parts):
         return None
     each = sum(price.usd_per_month for _, price in parts if isinstance(price, Price))
-    return round(each * spec.cluster.nodes, 2)
+    return round(each * (spec.cluster.nodes if spec.cluster else 1), 2)
 
 
 def prices(catalog: Catalog, trials: Iterable[Trial]) -> list[PriceRecord]:
@@ -38,9 +42,8 @@ def prices(catalog: Catalog, trials: Iterable[Trial]) -> list[PriceRecord]:
 
 def _parts(catalog: Catalog, spec: TrialSpec) -> Iterable[tuple[str, Price | NoPrice]]:
     """Yield what one node consists of."""
-    if spec.cluster is None:
-        return
-    yield spec.cluster.vm, vm_price(catalog, spec.cluster.vm)
-    for name, volume in spec.cluster.volumes.items():
-        if spec.cluster.device_of(name) == name:
-            yield volume.disks, volume_price(catalog, volume.disks, size_bytes=volume.size_bytes)
+    owner = spec.cluster or spec.device
+    assert owner is not None, "a trial has a cluster or a device"
+    yield owner.vm, vm_price(catalog, owner.vm)
+    for _, _, volume, _ in volumes_of(spec):
+        yield volume.disks, volume_price(catalog, volume.disks, size_bytes=volume.size_bytes)
