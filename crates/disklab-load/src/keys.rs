@@ -252,3 +252,126 @@ impl Frontier {
         self.rows - 1 - (distance - self.readable) % self.rows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stream() -> Stream {
+        Stream::new(11, "keys")
+    }
+
+    /// The statistic of counts against expected counts.
+    fn chi_square(counts: &[u64], expected: impl Fn(usize) -> f64) -> f64 {
+        let terms = counts.iter().enumerate().map(|(bin, count)| {
+            let wanted = expected(bin);
+            (*count as f64 - wanted).powi(2) / wanted
+        });
+        terms.sum()
+    }
+
+    #[test]
+    fn uniform_keys_are_uniform() {
+        let mut keys = Keys::Uniform(stream(), 100);
+        let mut counts = [0; 100];
+        for _ in 0..100_000 {
+            counts[keys.to_read() as usize] += 1;
+        }
+        // 99 degrees of freedom: above 148.2 once in a thousand seeds.
+        let statistic = chi_square(&counts, |_| 1_000.0);
+        assert!(statistic < 148.2, "{statistic}");
+    }
+
+    #[test]
+    fn zipfian_ranks_have_their_exact_weights() {
+        for theta in [0.5, 0.99, 1.0, 2.0] {
+            let zipf = Zipf::new(20, theta);
+            let mut stream = stream();
+            let mut counts = [0; 20];
+            for _ in 0..200_000 {
+                counts[zipf.draw(&mut stream) as usize - 1] += 1;
+            }
+            let weight = |rank: usize| (rank as f64 + 1.0).powf(-theta);
+            let sum: f64 = (0..20).map(weight).sum();
+            // 19 degrees of freedom: above 43.8 once in a thousand seeds.
+            let statistic = chi_square(&counts, |rank| 200_000.0 * weight(rank) / sum);
+            assert!(statistic < 43.8, "theta {theta}: {statistic} {counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_large_zipfian_table_needs_no_set_up() {
+        let zipf = Zipf::new(1 << 40, 0.99);
+        let mut stream = stream();
+        let first = (0..10_000).filter(|_| zipf.draw(&mut stream) == 1).count();
+        // The first weight's share is 1 / (sum of k^-0.99 for 2^40 of them): one in 32.5, by the integral.
+        assert!((230..390).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn popular_rows_are_no_neighbours() {
+        let spread = Spread::new(1_000_000);
+        let near = |a: u64, b: u64| a.abs_diff(b) < 10_000;
+        let top: Vec<Key> = (0..20).map(|rank| spread.place(rank)).collect();
+        for (index, key) in top.iter().enumerate() {
+            assert!(top[..index].iter().all(|other| !near(*key, *other)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_of_a_sequence_cover_each_row_once(rows in 1u64..5_000, count in 1u64..9) {
+            prop_assume!(count <= rows);
+            let mut seen = Vec::new();
+            for index in 0..count {
+                let mut part = Sequence::part(rows, index, count);
+                let length = part.count;
+                seen.extend((0..length).map(|_| part.draw()));
+                prop_assert_eq!(part.draw(), seen[seen.len() - length as usize]);
+            }
+            prop_assert_eq!(seen, (0..rows).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn every_rank_has_a_row_of_its_own(rows in 1u64..3_000) {
+            let spread = Spread::new(rows);
+            let mut seen: Vec<Key> = (0..rows).map(|rank| spread.place(rank)).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..rows).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn zipfian_ranks_stay_in_range(n in 1u64..u64::MAX / 4, theta in 0.01f64..10.0, seed: u64) {
+            let zipf = Zipf::new(n, theta);
+            let mut stream = Stream::new(seed, "keys");
+            for _ in 0..50 {
+                prop_assert!((1..=n).contains(&zipf.draw(&mut stream)));
+            }
+        }
+
+        /// Writes end in any order and some fail: no row is read before it and all before it are written.
+        #[test]
+        fn a_growing_table_is_read_up_to_its_written_end(
+            rows in 1u64..50, ends in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..200),
+        ) {
+            let zipf = Zipf::new(rows, 0.5);
+            let mut keys = Keys::Latest(stream(), zipf, Frontier::new(rows, 0, 1));
+            let mut written: std::collections::HashSet<Key> = (0..rows).collect();
+            let mut under_way: Vec<Key> = (0..8).map(|_| keys.to_write()).collect();
+            for (which, done) in ends {
+                let ended = under_way.swap_remove(which.index(under_way.len()));
+                if done {
+                    written.insert(ended);
+                }
+                keys.wrote(ended, done);
+                let next = keys.to_write();
+                prop_assert!(!under_way.contains(&next));
+                under_way.push(next);
+                let read = keys.to_read();
+                prop_assert!(written.contains(&read), "{} of {:?}", read, written);
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The two loops against a database that can be told to misbehave.
+
+mod fake;
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use disklab_load::LoadError;
+use disklab_load::job::Job;
+use fake::{Fake, Manners};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use serde_json::{Value, json};
+
+/// Longer than any run here takes on a busy machine; a run that hangs fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn job(fake: &Fake, changes: &[(&str, Value)]) -> Value {
+    let mut job = json!({
+        "seed": 7,
+        "target": {"protocol": "cql", "contact_points": [fake.address.to_string()], "request_timeout_ms": 5_000},
+        "workload": {"kind": "rows", "rows": 100, "columns": 3, "column_bytes": 37, "keys": "uniform",
+                     "operations": {"read": 1.0}},
+        "load": {"threads": 4},
+        "stop": {"operations": 1_000},
+    });
+    for (pointer, value) in changes {
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        job.pointer_mut(parent).unwrap()[name] = value.clone();
+    }
+    job
+}
+
+/// Runs a job; its events, and how it ended.
+fn run(job: &Value) -> (Vec<Value>, Result<(), LoadError>) {
+    let job = Job::parse(&job.to_string()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        let ended = disklab_load::run(&job, &mut lines);
+        let _ = sender.send((lines, ended));
+    });
+    let (lines, ended) = receiver.recv_timeout(PATIENCE).expect("a run ends");
+    let lines = String::from_utf8(lines).unwrap();
+    let events = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    (events.collect(), ended)
+}
+
+fn done(job: &Value) -> Value {
+    let (mut events, ended) = run(job);
+    ended.unwrap();
+    let done = events.pop().unwrap();
+    assert_eq!(done["event"], "done");
+    done
+}
+
+fn fill(fake: &Fake) {
+    let filled = done(&job(
+        fake,
+        &[
+            ("/workload/keys", json!("sequential")),
+            ("/workload/operations", json!({"write": 1.0})),
+            ("/stop/operations", json!(100)),
+        ],
+    ));
+    assert_eq!(filled["operations"]["write"]["count"], 100);
+    assert_eq!(fake.keys(), (0..100).collect::<Vec<_>>());
+}
+
+fn histogram(packed: &Value) -> Histogram<u64> {
+    let bytes = STANDARD.decode(packed.as_str().unwrap()).unwrap();
+    Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .unwrap()
+}
+
+/// The recorded latencies in milliseconds, the longest first.
+fn milliseconds(packed: &Value) -> Vec<f64> {
+    let histogram = histogram(packed);
+    let mut all: Vec<f64> = histogram
+        .iter_recorded()
+        .flat_map(|step| {
+            let value = step.value_iterated_to() as f64 / 1e6;
+            std::iter::repeat_n(value, step.count_at_value() as usize)
+        })
+        .collect();
+    all.reverse();
+    all
+}
+
+/// What three digits round away, and a response's way through two processes' threads.
+const ROUNDING: f64 = 0.999;
+/// What a busy machine may add to a response.
+const BUSY_MS: f64 = 150.0;
+
+#[test]
+fn rows_that_were_written_are_read_back() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    let read = done(&job(&fake, &[]));
+    assert_eq!(read["operations"]["read"]["count"], 1_000);
+    assert_eq!(read["errors"], json!({}));
+    assert_eq!(read["response"], read["service"]);
+    assert!(read["lateness"].is_null());
+}
+
+#[test]
+fn a_wrong_and_a_missing_row_are_failures() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    fake.manners(|manners| {
+        manners.altered.insert(17);
+        manners.hidden.insert(71);
+    });
+    let once_each = [
+        ("/workload/keys", json!("sequential")),
+        ("/stop/operations", json!(100)),
+    ];
+    let read = done(&job(&fake, &once_each));
+    assert_eq!(read["operations"]["read"]["count"], 98);
+    assert_eq!(read["operations"]["read"]["failed"], 2);
+    assert_eq!(read["wrong_rows"], 1);
+    assert_eq!(read["missing_rows"], 1);
+    assert_eq!(read["errors"], json!({"wrong_row": 1, "missing_row": 1}));
+    assert_eq!(histogram(&read["response"]["read"]).len(), 98);
+    let mut unverified = once_each.to_vec();
+    unverified.push(("/workload/verify", json!(false)));
+    let read = done(&job(&fake, &unverified));
+    assert_eq!(read["errors"], json!({"missing_row": 1}));
+}
+
+#[test]
+fn a_dropped_write_and_another_seed_are_noticed() {
+    let mut manners = Manners::default();
+    manners.dropped_writes.insert(5);
+    let fake = Fake::start(manners);
+    let filled = done(&job(
+        &fake,
+        &[
+            ("/workload/keys", json!("sequential")),
+            ("/workload/operations", json!({"write": 1.0})),
+            ("/stop/operations", json!(100)),
+        ],
+    ));
+    assert_eq!(filled["errors"], json!({}));
+    let once_each = ("/workload/keys", json!("sequential"));
+    let read = done(&job(&fake, std::slice::from_ref(&once_each)));
+    assert_eq!(read["missing_rows"], 10);
+    let read = done(&job(&fake, &[once_each, ("/seed", json!(8))]));
+    assert_eq!(read["wrong_rows"], 990);
+}
+
+/// Even arrivals each 10 ms for 3 s; nothing is answered from 1.000 s to 2.000 s.
+fn stalled(slots: u32) -> (Value, Vec<f64>) {
+    let fake = Fake::start(Manners {
+        // Between two arrivals: the stall counts from the coming of the first request, which is not the run's start.
+        stall: Some((Duration::from_millis(995), Duration::from_millis(2_000))),
+        ..Manners::default()
+    });
+    let run = done(&job(
+        &fake,
+        &[
+            ("/workload/operations", json!({"write": 1.0})),
+            (
+                "/load",
+                json!({"rate_per_s": 100.0, "arrivals": "even", "max_in_flight": slots}),
+            ),
+            ("/stop", json!({"duration_s": 3.0})),
+        ],
+    ));
+    assert_eq!(run["operations"]["write"]["count"], 300);
+    assert_eq!(run["unsent"], 0);
+    // Arrivals at 1.00, 1.01, ... 1.99 s are answered at 2.00 s.
+    let exact = (0..100).map(|arrival| f64::from(1_000 - 10 * arrival));
+    (run, exact.collect())
+}
+
+#[test]
+fn a_stall_is_in_the_response_of_every_arrival_that_met_it() {
+    let (run, exact) = stalled(1_000);
+    for packed in [&run["response"]["write"], &run["service"]["write"]] {
+        let got = milliseconds(packed);
+        assert_eq!(got.len(), 300);
+        for (got, exact) in got.iter().zip(&exact) {
+            // The clocks start a connection's way apart: the stall begins with the first request's coming.
+            let bounds = exact * ROUNDING - 1.0..exact + BUSY_MS;
+            assert!(bounds.contains(got), "{got} ms instead of {exact}");
+        }
+        assert!(got[100] < BUSY_MS, "{} ms before the stall", got[100]);
+    }
+}
+
+#[test]
+fn with_one_in_flight_the_queue_is_in_the_response_and_not_in_the_service_time() {
+    let (run, exact) = stalled(1);
+    let response = milliseconds(&run["response"]["write"]);
+    for (got, exact) in response.iter().zip(&exact) {
+        let bounds = exact * ROUNDING - 1.0..exact + BUSY_MS;
+        assert!(bounds.contains(got), "{got} ms instead of {exact}");
+    }
+    // Only the one that was under way knows of the stall: this is what a closed loop would have seen.
+    let service = milliseconds(&run["service"]["write"]);
+    assert!(
+        (999.0 * ROUNDING..1_000.0 + BUSY_MS).contains(&service[0]),
+        "{}",
+        service[0]
+    );
+    assert!(service[1] < BUSY_MS, "{} ms", service[1]);
+    let lateness = milliseconds(&run["lateness"]);
+    for (got, exact) in lateness.iter().zip(&exact[1..]) {
+        let bounds = exact * ROUNDING - 1.0..exact + BUSY_MS;
+        assert!(bounds.contains(got), "{got} ms late instead of {exact}");
+    }
+}
+
+#[test]
+fn what_is_due_and_cannot_be_sent_is_counted() {
+    let fake = Fake::start(Manners {
+        stall: Some((Duration::from_millis(200), Duration::from_millis(1_500))),
+        ..Manners::default()
+    });
+    let run = done(&job(
+        &fake,
+        &[
+            ("/workload/operations", json!({"write": 1.0})),
+            (
+                "/load",
+                json!({"rate_per_s": 100.0, "arrivals": "even", "max_in_flight": 8}),
+            ),
+            ("/stop", json!({"duration_s": 1.0})),
+        ],
+    ));
+    let sent = run["operations"]["write"]["count"].as_u64().unwrap();
+    let unsent = run["unsent"].as_u64().unwrap();
+    assert_eq!(sent + unsent, 100, "each arrival is sent or counted");
+    // 20 before the stall and 8 in it; a busy machine may shift one or two.
+    assert!((26..=31).contains(&sent), "{sent}");
+}
+
+#[test]
+fn two_generators_write_each_row_once_and_merge_exactly() {
+    let fake = Fake::start(Manners {
+        watch: true,
+        ..Manners::default()
+    });
+    let mut whole = 0;
+    for index in 0..3 {
+        let part = done(&job(
+            &fake,
+            &[
+                ("/workload/keys", json!("sequential")),
+                ("/workload/operations", json!({"write": 1.0})),
+                ("/stop/operations", json!(100)),
+                ("/generator", json!({"index": index, "count": 3})),
+            ],
+        ));
+        whole += histogram(&part["response"]["write"]).len();
+    }
+    assert_eq!(whole, 100);
+    let mut written = fake.manners(|manners| std::mem::take(&mut manners.seen));
+    written.sort_unstable();
+    assert_eq!(written, (0..100).map(|key| (key, true)).collect::<Vec<_>>());
+    let read = done(&job(&fake, &[]));
+    assert_eq!(read["errors"], json!({}));
+}
+
+#[test]
+fn the_same_seed_asks_for_the_same_rows_in_the_same_order() {
+    let asked = |seed: u64| {
+        let fake = Fake::start(Manners {
+            watch: true,
+            ..Manners::default()
+        });
+        done(&job(
+            &fake,
+            &[
+                ("/seed", json!(seed)),
+                ("/workload/operations", json!({"read": 0.5, "write": 0.5})),
+                ("/workload/keys", json!("zipfian")),
+                ("/load/threads", json!(1)),
+            ],
+        ));
+        fake.manners(|manners| std::mem::take(&mut manners.seen))
+    };
+    let first = asked(1);
+    assert_eq!(first.len(), 1_000);
+    assert_eq!(first.iter().filter(|(_, write)| *write).count(), 500);
+    assert_eq!(first, asked(1));
+    assert_ne!(first, asked(2));
+}
+
+#[test]
+fn latest_reads_only_what_was_acknowledged() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    let run = done(&job(
+        &fake,
+        &[
+            ("/workload/keys", json!("latest")),
+            ("/workload/operations", json!({"read": 0.5, "write": 0.5})),
+            ("/load/threads", json!(32)),
+            ("/stop/operations", json!(10_000)),
+        ],
+    ));
+    assert_eq!(run["errors"], json!({}));
+    assert_eq!(fake.keys(), (0..5_100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_database_that_dies_is_counted_and_given_up() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    let asked = job(
+        &fake,
+        &[
+            ("/stop", json!({"duration_s": 50.0, "give_up_s": 0.6})),
+            ("/target/request_timeout_ms", json!(300)),
+            ("/interval_ms", json!(100)),
+        ],
+    );
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        fake.die();
+    });
+    let (events, ended) = run(&asked);
+    killer.join().unwrap();
+    let problem = ended.unwrap_err().as_one();
+    assert!(
+        problem.rule.contains("no operation has succeeded"),
+        "{problem}"
+    );
+    let last = events.last().unwrap();
+    assert_eq!(last["event"], "progress");
+    assert!(last["operations"].as_u64() > Some(0));
+    assert!(last["errors"].as_u64() > Some(0));
+}
+
+#[test]
+fn errors_are_counted_by_kind_and_some_successes_keep_a_run_alive() {
+    let fake = Fake::start(Manners {
+        refuse: Some((0x1001, "too much")),
+        ..Manners::default()
+    });
+    let run = done(&job(&fake, &[("/stop", json!({"operations": 20}))]));
+    assert_eq!(run["errors"], json!({"overloaded": 20}));
+    assert_eq!(run["operations"]["read"]["failed"], 20);
+    assert!(run["last_error"].as_str().unwrap().contains("too much"));
+    assert_eq!(run["response"], json!({}));
+}
+
+#[test]
+fn nobody_there_is_said_with_a_way_out() {
+    let fake = Fake::start(Manners::default());
+    let asked = job(&fake, &[]);
+    drop(fake);
+    let (events, ended) = run(&asked);
+    assert!(events.is_empty());
+    let problem = ended.unwrap_err().as_one();
+    assert_eq!(problem.place, "target.contact_points");
+}
+
+#[test]
+fn all_that_is_wrong_with_a_job_is_said_at_once() {
+    let fake = Fake::start(Manners::default());
+    let wrong = job(
+        &fake,
+        &[
+            ("/workload/rows", json!(0)),
+            ("/workload/operations", json!({})),
+            ("/load/threads", json!(0)),
+            ("/target/table", json!("x; DROP TABLE y")),
+            ("/stop", json!({})),
+        ],
+    );
+    let problems = Job::parse(&wrong.to_string()).unwrap_err().problems;
+    let places: Vec<&str> = problems
+        .iter()
+        .map(|problem| problem.place.as_str())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "stop",
+            "target.table",
+            "workload.rows",
+            "workload.operations",
+            "load.threads"
+        ]
+    );
+    let unknown = job(&fake, &[("/workload/colums", json!(3))]);
+    let problem = Job::parse(&unknown.to_string()).unwrap_err().as_one();
+    assert!(problem.rule.contains("colums"), "{problem}");
+}
