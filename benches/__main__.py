@@ -10,10 +10,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benches import accuracy, rates, zero_delay
+from benches import accuracy, client, rates, zero_delay
 from benches.summary import Row, markdown, processor, show, store
 
-BENCHES = {"zero-delay": zero_delay.bench, "accuracy": accuracy.bench, "rates": rates.bench}
+BENCHES = {
+    "zero-delay": zero_delay.bench,
+    "accuracy": accuracy.bench,
+    "rates": rates.bench,
+    "load": client.bench,
+}
 
 SIZES = {"small": (1, 1), "large": (5, 5), "full": (5, 10)}
 """Repeats and seconds a run. Small only shows that the benches still work."""

@@ -9,7 +9,7 @@
 //! arrivals keys mix  pure: when, where and what the next operation is, from named random streams
 //! workloads          what an operation is: rows, verified on read
 //! clients            how it reaches the database: the seam between workloads and protocols
-//! pacing slots       the two loops: who starts the next operation, and when
+//! pacing slots       the two loops: who starts the next operation, and when; deadline: what took too long
 //! record output      histograms of an interval and of the run; JSON lines
 //! run query          the two commands
 //! ```
@@ -17,6 +17,7 @@
 pub mod arrivals;
 pub mod clients;
 mod clock;
+mod deadline;
 mod error;
 pub mod job;
 pub mod keys;

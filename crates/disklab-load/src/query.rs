@@ -60,7 +60,12 @@ async fn answer(
         Some(session) => session,
         None => {
             let points = resolve(&options.contact_points);
-            let opening = connect(&points, None, options.consistency.into(), options.timeout);
+            let opening = connect(
+                &points,
+                None,
+                options.consistency.into(),
+                Some(options.timeout),
+            );
             let opened = tokio::time::timeout(options.timeout, opening).await;
             let opened = opened.map_err(|_| {
                 let points = options.contact_points.join(", ");

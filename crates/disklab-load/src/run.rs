@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::arrivals::Arrivals;
 use crate::clients::cql::CqlRows;
 use crate::clock::{Clock, cpu_time, unix_nanos};
+use crate::deadline::Deadline;
 use crate::error::{LoadError, Problem};
 use crate::job::{Job, Load, Protocol, Workload as Asked};
 use crate::output::{End, Said, Writer, say};
@@ -31,8 +32,12 @@ const RECORDS: usize = 4;
 /// After a signal, operations in flight get so long to end.
 const LAST_WAIT: StdDuration = StdDuration::from_secs(1);
 
-/// How often the run looks whether anything succeeds.
-const WATCH: StdDuration = StdDuration::from_millis(250);
+/// How often the run looks for operations that take too long, and whether anything succeeds: often enough for a
+/// time-out to be a twentieth too long at most, and not so often that it costs anything.
+fn watch_interval(job: &Job) -> StdDuration {
+    let twentieth = StdDuration::from_nanos(job.request_timeout().as_nanos() / 20);
+    twentieth.clamp(StdDuration::from_millis(1), StdDuration::from_millis(250))
+}
 
 /// How many polls the runtime does before it looks at sockets and timers again: tokio's 61 would let an arrival wait
 /// for as many completions.
@@ -167,8 +172,8 @@ async fn measure<W: Workload + 'static>(
     let started_unix_ns = unix_nanos();
     let shared = share(job, workload)?;
     let mut slots = JoinSet::new();
-    for _ in 0..job.slots() {
-        slots.spawn_local(shared.clone().slot());
+    for number in 0..job.slots() as usize {
+        slots.spawn_local(shared.clone().slot(number));
     }
     let stopped = until_stopped(job, &shared, &mut voice, &mut slots, signals).await;
     shared.pacing.stop();
@@ -226,6 +231,8 @@ fn share<W: Workload>(job: &Job, workload: W) -> Result<Rc<Shared<W>>, LoadError
     let kinds = workload.kinds().len();
     Ok(Rc::new(Shared {
         workload,
+        deadlines: (0..job.slots()).map(|_| Deadline::default()).collect(),
+        timeout: job.request_timeout(),
         pacing: Pacing::new(job, clock, arrivals).map_err(|error| system("timer", &error))?,
         clock,
         open_loop,
@@ -247,7 +254,7 @@ async fn until_stopped<W: Workload>(
     let mut intervals = tokio::time::interval(StdDuration::from_millis(job.interval_ms));
     // The first tick comes at once.
     intervals.tick().await;
-    let mut watch = tokio::time::interval(WATCH);
+    let mut watch = tokio::time::interval(watch_interval(job));
     let pacing = shared.pacing.pace();
     tokio::pin!(pacing);
     loop {
@@ -259,6 +266,7 @@ async fn until_stopped<W: Workload>(
             Err(error) = &mut pacing => return Stopped::Broken(error),
             _ = intervals.tick() => voice.interval(shared),
             _ = watch.tick() => {
+                shared.expire();
                 let fruitless = shared.fruitless();
                 if fruitless >= job.give_up() {
                     return Stopped::Fruitless(fruitless);

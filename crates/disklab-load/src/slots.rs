@@ -6,6 +6,7 @@ use std::rc::Rc;
 use disklab_units::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::deadline::Deadline;
 use crate::pacing::Pacing;
 use crate::record::Record;
 use crate::workloads::{Failure, Workload};
@@ -20,6 +21,10 @@ pub struct Shared<W> {
     pub workload: W,
     /// When they start.
     pub pacing: Pacing,
+    /// When each slot's operation began.
+    pub deadlines: Vec<Deadline>,
+    /// The longest that an operation may take.
+    pub timeout: Duration,
     /// The clock of the run.
     pub clock: Clock,
     /// Whether intended starts are decided beforehand.
@@ -38,7 +43,7 @@ pub struct Shared<W> {
 
 impl<W: Workload> Shared<W> {
     /// Does operations one after another until the run ends.
-    pub async fn slot(self: Rc<Shared<W>>) {
+    pub async fn slot(self: Rc<Shared<W>>, number: usize) {
         while let Some(intended) = self.pacing.next().await {
             let step = self.workload.draw();
             let kind = self.workload.kind(step);
@@ -48,7 +53,9 @@ impl<W: Workload> Shared<W> {
                 intended
             };
             self.in_flight.set(self.in_flight.get() + 1);
-            let outcome = self.workload.perform(step).await;
+            let operation = self.workload.perform(step);
+            let outcome = self.deadlines[number].guard(sent, operation).await;
+            let outcome = outcome.unwrap_or_else(|| Err(self.timed_out()));
             let end = self.clock.now();
             self.in_flight.set(self.in_flight.get() - 1);
             self.last_end.set(end);
@@ -57,6 +64,22 @@ impl<W: Workload> Shared<W> {
             if failed && !self.open_loop {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
             }
+        }
+    }
+
+    /// Gives up what has taken too long.
+    pub fn expire(&self) {
+        let spans = self.clock.now().saturating_since(Instant::EPOCH);
+        let limit = Instant::EPOCH.saturating_add(spans.saturating_sub(self.timeout));
+        for deadline in &self.deadlines {
+            deadline.expire(limit);
+        }
+    }
+
+    fn timed_out(&self) -> Failure {
+        Failure {
+            kind: "client_timeout",
+            text: format!("no answer within {}", self.timeout),
         }
     }
 

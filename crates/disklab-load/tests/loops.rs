@@ -340,6 +340,32 @@ fn a_database_that_dies_is_counted_and_given_up() {
 }
 
 #[test]
+fn an_operation_without_an_answer_times_out() {
+    let fake = Fake::start(Manners {
+        stall: Some((Duration::ZERO, Duration::from_millis(900))),
+        ..Manners::default()
+    });
+    let run = done(&job(
+        &fake,
+        &[
+            ("/workload/operations", json!({"write": 1.0})),
+            ("/target/request_timeout_ms", json!(200)),
+            ("/stop", json!({"duration_s": 2.0})),
+        ],
+    ));
+    // Four threads, each with a time-out at about 0.2, 0.4, 0.6 and 0.8 s and a pause after each.
+    let timeouts = run["errors"]["client_timeout"].as_u64().unwrap();
+    assert!((4..=16).contains(&timeouts), "{timeouts}");
+    assert_eq!(run["operations"]["write"]["failed"], timeouts);
+    assert!(
+        run["operations"]["write"]["count"].as_u64() > Some(0),
+        "it goes on afterwards"
+    );
+    // What timed out is in no histogram.
+    assert!(milliseconds(&run["response"]["write"])[0] < 200.0 + BUSY_MS);
+}
+
+#[test]
 fn errors_are_counted_by_kind_and_some_successes_keep_a_run_alive() {
     let fake = Fake::start(Manners {
         refuse: Some((0x1001, "too much")),

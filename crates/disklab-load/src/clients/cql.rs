@@ -47,12 +47,12 @@ pub async fn connect(
     contact_points: &[SocketAddr],
     keyspace: Option<&str>,
     consistency: Level,
-    request_timeout: Duration,
+    request_timeout: Option<Duration>,
 ) -> Result<Session, NewSessionError> {
     let profile = ExecutionProfile::builder()
         .consistency(consistency)
         .serial_consistency(None)
-        .request_timeout(Some(request_timeout))
+        .request_timeout(request_timeout)
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
         .build();
@@ -86,12 +86,12 @@ impl CqlRows {
     /// Connects and prepares; the table must be there.
     pub async fn open(job: &Job, rows: &Rows) -> Result<CqlRows, LoadError> {
         let target = &job.target;
-        let timeout = Duration::from_nanos(job.request_timeout().as_nanos());
         let session = connect(
             &resolve(&target.contact_points),
             Some(&target.keyspace),
             target.consistency.into(),
-            timeout,
+            // The loops have time-outs of their own: see deadline.rs.
+            None,
         )
         .await
         .map_err(|error| unreachable(target, &error))?;

@@ -1,0 +1,208 @@
+"""The load engine: operations a second of its own processor time, lateness of arrivals, memory.
+
+The peer is latte (crates.io: latte-cli), which has the same driver; `cargo install latte-cli` puts it
+on the PATH. Processor time is all of the client's, from start to end, as the kernel counts it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from disklab.databases import NodePlace, Request, Sizes, provision
+from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.engine.load import (
+    ClosedLoop,
+    LoadDone,
+    LoadJob,
+    LoadProgress,
+    LoadRun,
+    OpenLoop,
+    RowsWorkload,
+    Stop,
+    Target,
+)
+from disklab.hosts.addresses import free_addresses
+from disklab.results.histogram import decode
+
+from benches.peers import available
+from benches.summary import Row, interleave, summarise
+
+ROOT = Path(__file__).parent.parent
+ROWS, COLUMNS, COLUMN_BYTES = 20_000, 5, 818
+THREADS = 128
+OPEN_RATE = 20_000
+MOST_LATE_US = 200.0
+"""What is asked of the open loop at that rate, on an idle machine."""
+GIB = 1 << 30
+
+LATTE = """
+use latte::*;
+pub async fn prepare(db) {
+  db.prepare("get", "SELECT c0, c1, c2, c3, c4 FROM disklab.rows WHERE key = :key").await?;
+}
+pub async fn run(db, i) {
+  db.execute_prepared("get", [hash(i) % %ROWS%]).await?;
+}
+"""
+
+
+def job(points: list[str], read: bool, load: ClosedLoop | OpenLoop, stop: Stop) -> LoadJob:
+    """Return a job on the benchmark's rows."""
+    return LoadJob(
+        seed=1,
+        target=Target(contact_points=tuple(points), consistency="LOCAL_ONE"),
+        workload=RowsWorkload(
+            rows=ROWS,
+            columns=COLUMNS,
+            column_bytes=COLUMN_BYTES,
+            keys="uniform" if read else "sequential",
+            operations={"read": 1.0} if read else {"write": 1.0},
+        ),
+        load=load,
+        stop=stop,
+    )
+
+
+def run(asked: LoadJob) -> LoadDone:
+    """Run a job in which nothing may fail."""
+    with LoadRun(asked) as load:
+        for event in load:
+            if isinstance(event, LoadDone):
+                assert event.errors == {}, event.last_error
+                return event
+    raise AssertionError("a run ends with its result or raises")
+
+
+def fill(points: list[str]) -> None:
+    """Write every row."""
+    run(job(points, False, ClosedLoop(threads=THREADS), Stop(operations=ROWS)))
+
+
+@contextmanager
+def cassandra() -> Iterator[list[str]]:
+    """Yield the contact points of a filled Cassandra of ours, on plain directories."""
+    with tempfile.TemporaryDirectory(prefix="disklab-bench-") as folder:
+        data = Path(folder, "data")
+        data.mkdir()
+        place = NodePlace(
+            name=f"bench-{os.getpid()}",
+            address=free_addresses(1, (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT))[0],
+            volumes={"data": data},
+            run_dir=Path(folder, "run"),
+            log_dir=Path(folder, "log"),
+        )
+        # Heap and caches for all of the rows: this is about the client.
+        database = provision(
+            Request("cassandra", Sizes(4 * GIB), table={"compression": "none"}), [place]
+        )
+        try:
+            database.start()
+            points = database.target["contact_points"]
+            assert isinstance(points, list)
+            fill(points)
+            yield points
+        finally:
+            database.stop()
+
+
+@contextmanager
+def fake() -> Iterator[list[str]]:
+    """Yield the contact points of the tests' small database, filled. It answers at once."""
+    build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "disklab-load"]
+    subprocess.run([*build, "--example", "fake_cassandra"], check=True, cwd=ROOT)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    program = target / "release" / "examples" / "fake_cassandra"
+    # It ends when its standard input does: with this process at the latest.
+    with subprocess.Popen(
+        [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        points = [process.stdout.readline().strip()]
+        fill(points)
+        yield points
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def reads_per_cpu_s(points: list[str], seconds: float) -> float:
+    """Return operations per second of the engine's processor time."""
+    done = run(job(points, True, ClosedLoop(threads=THREADS), Stop(duration_s=seconds)))
+    return done.operations["read"].count / (done.cpu_ns / 1e9)
+
+
+def latte_reads_per_cpu_s(points: list[str], operations: int) -> float:
+    """Return the same figure of latte, on one thread with as many requests in flight."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "read.rn")
+        script.write_text(LATTE.replace("%ROWS%", str(ROWS)))
+        command = ["latte", "run", str(script), *points, "--duration", str(operations)]
+        command += ["--warmup", "1", "--threads", "1", "--concurrency", str(THREADS)]
+        command += ["--consistency", "LOCAL_ONE", "--quiet", "--drop-sampling-log"]
+        before = os.times()
+        subprocess.run(
+            [*command, "--output", str(Path(folder, "report.json"))],
+            check=True, capture_output=True, cwd=folder,
+        )  # fmt: skip
+        after = os.times()
+    user = after.children_user - before.children_user
+    return operations / (user + after.children_system - before.children_system)
+
+
+def lateness_us(points: list[str], seconds: float) -> float:
+    """Return by how much the 99th of a hundred arrivals was sent too late, in microseconds."""
+    load = OpenLoop(rate_per_s=OPEN_RATE)
+    done = run(job(points, True, load, Stop(duration_s=seconds)))
+    assert done.lateness is not None
+    return decode(done.lateness).percentile(99) / 1e3
+
+
+def resident_mib(points: list[str], operations: int) -> float:
+    """Return the most memory that a run of so many operations had resident."""
+    most = 0.0
+    asked = job(points, True, ClosedLoop(threads=THREADS), Stop(operations=operations))
+    with LoadRun(asked) as load:
+        for event in load:
+            if isinstance(event, LoadProgress):
+                most = max(most, _resident_mib(load.pid))
+    return most
+
+
+def _resident_mib(pid: int) -> float:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    lines = dict(line.split(":", 1) for line in status.splitlines())
+    return int(lines.get("VmHWM", "0 kB").split()[0]) / 1024
+
+
+def bench(repeats: int, seconds: int) -> list[Row]:
+    """Return rows of every figure."""
+    case = f"4 KB reads, {THREADS} in flight, Cassandra"
+    unit = "reads a CPU second"
+    rows: list[Row] = []
+    with cassandra() as points:
+        # Ours first: its run also lets the server's compiler see the reads.
+        run(job(points, True, ClosedLoop(threads=THREADS), Stop(duration_s=2.0 * seconds)))
+        contenders = [("disklab", lambda: reads_per_cpu_s(points, seconds))]
+        if available("latte"):
+            contenders.append(("latte", lambda: latte_reads_per_cpu_s(points, 15_000 * seconds)))
+        for name, values in interleave(repeats, contenders).items():
+            rows.append(summarise("client", case, name, unit, values))
+    with fake() as points:
+        case = f"4 KB reads, {OPEN_RATE:,}/s open loop, fake server"
+        late = [lateness_us(points, seconds) for _ in range(repeats)]
+        row = summarise("client", case, "disklab", "us late at p99", late)
+        rows.append(replace(row, asked=MOST_LATE_US))
+        # Full size: a million and ten million.
+        for operations in (20_000 * repeats * seconds // 2, 200_000 * repeats * seconds // 2):
+            case = f"memory after {operations:,} operations"
+            used = [resident_mib(points, operations)]
+            rows.append(summarise("client", case, "disklab", "MiB", used))
+    return rows

@@ -1,0 +1,170 @@
+"""The load engine against a real Cassandra: verified rows, both loops, statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from disklab.engine import CqlQuery, LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun, run_load
+from disklab.engine.load import ClosedLoop, Generator, OpenLoop, RowsWorkload, Stop, Target
+from disklab.engine.query import QueryError
+from disklab.errors import EngineError, UserError
+from disklab.results.histogram import decode
+
+from tests.databases.conftest import OnDisk
+
+pytestmark = pytest.mark.machine
+
+ROWS = 2_000
+TABLE = "load_test"
+
+
+@pytest.fixture(scope="module")
+def query(cassandra: OnDisk) -> CqlQuery:
+    points = cassandra.database.target["contact_points"]
+    assert isinstance(points, list)
+    return CqlQuery(points)
+
+
+@pytest.fixture(scope="module")
+def target(cassandra: OnDisk, query: CqlQuery) -> Mapping[str, object]:
+    """A table of this module's own, filled by two generators."""
+    known = {**cassandra.database.target, "table": TABLE, "consistency": "ONE"}
+    query.ask(
+        f"CREATE TABLE {known['keyspace']}.{TABLE} "
+        "(key bigint PRIMARY KEY, c0 blob, c1 blob, c2 blob)"
+    )
+    for index in range(2):
+        done = last(job(known, {"write": 1.0}, keys="sequential", generator=(index, 2)))
+        assert done.errors == {}
+        assert done.operations["write"].count == ROWS // 2
+    return known
+
+
+def job(  # noqa: PLR0913 - each is a part of a job
+    target: Mapping[str, object],
+    operations: dict[str, float],
+    *,
+    keys: str = "uniform",
+    load: ClosedLoop | OpenLoop | None = None,
+    stop: Stop | None = None,
+    generator: tuple[int, int] = (0, 1),
+) -> LoadJob:
+    return LoadJob(
+        seed=5,
+        target=Target.model_validate(target),
+        workload=RowsWorkload.model_validate(
+            {
+                "rows": ROWS,
+                "columns": 3,
+                "column_bytes": 301,
+                "keys": keys,
+                "operations": operations,
+            }
+        ),
+        load=load or ClosedLoop(threads=16),
+        stop=stop or Stop(operations=ROWS),
+        generator=Generator(index=generator[0], count=generator[1]),
+        interval_ms=200,
+    )
+
+
+def last(asked: LoadJob) -> LoadDone:
+    *_, done = run_load(asked)
+    assert isinstance(done, LoadDone)
+    return done
+
+
+def test_every_row_is_read_back_and_every_interval_adds_up(target: Mapping[str, object]) -> None:
+    ready, *intervals, done = run_load(job(target, {"read": 1.0}, keys="sequential"))
+    assert isinstance(ready, LoadReady)
+    assert ready.nodes == 1
+    assert isinstance(done, LoadDone)
+    assert done.errors == {}
+    whole = decode(done.response["read"])
+    assert whole.total == ROWS == done.operations["read"].count
+    parts = 0
+    for interval in intervals:
+        assert isinstance(interval, LoadProgress)
+        for packed in interval.histograms.values():
+            parts += decode(packed).total
+    assert parts == ROWS
+
+
+def test_an_altered_and_a_lost_row_are_failures(
+    target: Mapping[str, object], query: CqlQuery
+) -> None:
+    table = f"{target['keyspace']}.{TABLE}"
+    query.ask(f"UPDATE {table} SET c1 = 0xdeadbeef WHERE key = 17")
+    query.ask(f"DELETE FROM {table} WHERE key = 71")
+    try:
+        done = last(job(target, {"read": 1.0}, keys="sequential"))
+        assert done.errors == {"wrong_row": 1, "missing_row": 1}
+        assert (done.wrong_rows, done.missing_rows) == (1, 1)
+        assert done.operations["read"].count == ROWS - 2
+    finally:
+        assert last(job(target, {"write": 1.0}, keys="sequential")).errors == {}
+    assert last(job(target, {"read": 1.0}, keys="sequential")).errors == {}
+
+
+@pytest.mark.parametrize("keys", ["uniform", "zipfian"])
+def test_an_open_loop_keeps_its_rate_and_its_mixture(
+    target: Mapping[str, object], keys: str
+) -> None:
+    offered = OpenLoop(rate_per_s=500, arrivals="even")
+    mixed = {"read": 0.5, "write": 0.5}
+    done = last(job(target, mixed, keys=keys, load=offered, stop=Stop(duration_s=2.0)))
+    assert done.errors == {}
+    # Exactly the arrivals of two seconds, and a whole deck of a thousand kinds.
+    assert done.operations["read"].count + done.operations["write"].count + done.unsent == 1_000
+    assert done.unsent == 0
+    assert done.operations["read"].count == 500
+    assert done.lateness is not None
+    assert decode(done.lateness).total == 1_000
+
+
+def test_a_run_that_is_stopped_says_what_it_has(target: Mapping[str, object]) -> None:
+    endless = job(target, {"read": 1.0}, stop=Stop(duration_s=60.0))
+    with LoadRun(endless) as run:
+        for event in run:
+            if isinstance(event, LoadProgress):
+                run.stop()
+    assert isinstance(event, LoadDone)
+    assert event.interrupted
+    assert event.operations["read"].count > 0
+    assert event.elapsed_s < 30
+
+
+def test_a_run_that_is_left_early_leaves_no_process(target: Mapping[str, object]) -> None:
+    with LoadRun(job(target, {"read": 1.0}, stop=Stop(duration_s=60.0))) as run:
+        next(iter(run))
+        process = run._process
+    assert process.poll() is not None
+
+
+def test_what_cannot_be_is_said_in_four_parts(target: Mapping[str, object]) -> None:
+    with pytest.raises(UserError, match=r"target\.table: disklab\.nowhere"):
+        last(job({**target, "table": "nowhere"}, {"read": 1.0}))
+    with pytest.raises(UserError) as refused:
+        last(job(target, {"read": -1.0}, load=ClosedLoop(threads=0)))
+    assert "workload.operations" in str(refused.value)
+    assert "load.threads" in str(refused.value)
+
+
+def test_an_engine_that_is_killed_is_an_error(target: Mapping[str, object]) -> None:
+    with LoadRun(job(target, {"read": 1.0}, stop=Stop(duration_s=60.0))) as run:
+        events = iter(run)
+        assert isinstance(next(events), LoadReady)
+        run._process.kill()
+        with pytest.raises(EngineError, match="without a result"):
+            list(events)
+
+
+def test_statements_are_answered_by_rows_or_reasons(query: CqlQuery) -> None:
+    (row,) = query.ask("SELECT key, release_version, tokens FROM system.local")
+    assert row["key"] == "local"
+    assert row["release_version"].count(".") == 2
+    assert isinstance(row["tokens"], list)
+    with pytest.raises(QueryError, match="syntax error"):
+        query.ask("SELECT nonsense")
+    assert query.ask("SELECT * FROM system.peers") == []

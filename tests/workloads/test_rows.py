@@ -1,0 +1,78 @@
+"""A trial becomes jobs of the load engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.engine.load import ClosedLoop, OpenLoop
+from disklab.spec import TrialSpec
+from disklab.workloads.rows import fill_job, measure_job
+
+TARGET = {"protocol": "cql", "contact_points": ["127.0.0.1:9042"], "keyspace": "k", "table": "t"}
+
+EXPERIMENT = """
+title: A load
+cluster: {{nodes: 2, vm: azure/Standard_DS14_v2, volumes: {{data: {{disks: azure/P30}}}}}}
+database: {{engine: cassandra, consistency: QUORUM}}
+dataset: {{rows: 10k, row: 5 x 818B}}
+workload: {{operations: {{read: 75%, write: 25%}}, keys: zipfian, load: {load}, stop: {stop}}}
+rehearse: {{nodes: 1, scale: 1/10}}
+"""
+
+
+def trial(tmp_path: Path, load: str, stop: str = "{operations: 4k}") -> TrialSpec:
+    file = tmp_path / "load.yaml"
+    file.write_text(EXPERIMENT.format(load=load, stop=stop))
+    (only,) = spec.load(file).trials("rehearse")
+    return only.here
+
+
+def test_the_fill_writes_each_row_once_in_order(tmp_path: Path) -> None:
+    job = fill_job(trial(tmp_path, "{threads: 64}"), TARGET, 500, seed=9)
+    assert job.workload.operations == {"write": 1.0}
+    assert job.workload.keys == "sequential"
+    assert (job.workload.rows, job.stop.operations) == (500, 500)
+    assert (job.workload.columns, job.workload.column_bytes) == (5, 818)
+    assert job.target.consistency == "QUORUM"
+    assert job.target.table == "t"
+
+
+def test_a_closed_loop_has_the_threads_of_the_share(tmp_path: Path) -> None:
+    job = measure_job(trial(tmp_path, "{threads: 64}"), TARGET, 500, seed=9)
+    assert job.load == ClosedLoop(threads=32)
+    assert job.stop.operations == 200
+    assert job.workload.operations == {"read": 0.75, "write": 0.25}
+    assert job.workload.keys == "zipfian"
+
+
+def test_an_open_loop_has_the_rate_of_the_share(tmp_path: Path) -> None:
+    asked = trial(tmp_path, "{rate: 4000/s, arrivals: even}", "{duration: 30s}")
+    job = measure_job(asked, TARGET, 500, seed=9)
+    assert job.load == OpenLoop(rate_per_s=2000.0, arrivals="even")
+    assert job.stop.duration_s == 30.0
+
+
+def test_each_repeat_draws_other_keys_of_the_same_rows(tmp_path: Path) -> None:
+    asked = trial(tmp_path, "{threads: 64}")
+    fill = fill_job(asked, TARGET, 500, seed=9)
+    repeats = [measure_job(asked, TARGET, 500, seed=9, repeat=repeat) for repeat in range(3)]
+    assert len({job.seed for job in repeats}) == 3
+    assert {job.workload.content_seed for job in repeats} == {fill.workload.content_seed}
+
+
+def test_a_procedure_may_raise_the_threads(tmp_path: Path) -> None:
+    asked = trial(tmp_path, "{threads: 64}")
+    job = measure_job(asked, TARGET, 500, seed=9, threads=7, duration_s=3.0)
+    assert job.load == ClosedLoop(threads=7)
+    assert (job.stop.operations, job.stop.duration_s) == (None, 3.0)
+
+
+def test_a_workload_without_rows_is_a_bug(tmp_path: Path) -> None:
+    asked = trial(tmp_path, "{threads: 64}")
+    without = asked.model_copy(
+        update={"workload": asked.workload.model_copy(update={"operations": None})}
+    )
+    with pytest.raises(ValueError, match="no rows"):
+        measure_job(without, TARGET, 500, seed=9)
