@@ -2,6 +2,7 @@
 
 mod check;
 mod load;
+mod simulate;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ enum Command {
     Load,
     /// Asks a database: a CQL statement a line (JSON strings) on standard input, one JSON answer a line.
     Query(load::Query),
+    /// Simulates cells of a matrix in virtual time: one job a line on standard input, one JSON line each.
+    Simulate(simulate::Simulate),
     /// Lists the ublk devices that a host made (JSON lines), by the mark that the kernel keeps for them.
     UblkDevices(NamedHost),
     /// Removes what a killed host left of its ublk devices and lists it (JSON lines).
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Check => return check_profiles(),
         Command::Load => return load::load(),
         Command::Query(query) => return load::query(query),
+        Command::Simulate(arguments) => return simulate_cells(&arguments),
         Command::UblkDevices(named) => {
             ublk::owned_devices(&named.run_dir, &named.host).map(|devices| print(&devices))
         }
@@ -118,6 +122,18 @@ fn main() -> ExitCode {
 
 fn check_profiles() -> ExitCode {
     match check::check(std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(REFUSED),
+        Err(error) => {
+            eprintln!("disklab-engine: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn simulate_cells(arguments: &simulate::Simulate) -> ExitCode {
+    let answers = std::io::stdout();
+    match simulate::simulate(arguments, std::io::stdin().lock(), answers) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(REFUSED),
         Err(error) => {

@@ -1,0 +1,203 @@
+//! `disklab-engine simulate`: cells of a matrix in virtual time, on all cores.
+
+use std::io::{self, BufRead, Write};
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use disklab_disk::Refusal;
+use disklab_sim::job::{Fidelity, Job};
+use serde_json::{Value, json};
+
+/// Arguments of the subcommand.
+#[derive(Args)]
+pub struct Simulate {
+    /// How many cells at a time; all cores by default.
+    #[arg(long)]
+    jobs: Option<NonZero<usize>>,
+    /// Overrides the fidelity of every job.
+    #[arg(long, value_enum)]
+    fidelity: Option<FidelityChoice>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FidelityChoice {
+    Full,
+    Quick,
+}
+
+/// Jobs read ahead for each worker: reading never holds a worker up, and never fills the memory.
+const READ_AHEAD: usize = 4;
+
+/// Reads one job a line, prints one JSON line as each is done, in the order of completion, and a
+/// last line. Returns whether every job was accepted.
+pub fn simulate(
+    arguments: &Simulate,
+    jobs: impl BufRead,
+    answers: impl Write + Send,
+) -> io::Result<bool> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let workers = arguments.jobs.map_or(cores, NonZero::get);
+    let (sender, receiver) = sync_channel::<String>(workers * READ_AHEAD);
+    let receiver = Mutex::new(receiver);
+    let output = Mutex::new(Output::new(answers));
+    let clock = Instant::now();
+    let read = std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| work(arguments.fidelity, &receiver, &output));
+        }
+        let mut read = Ok(());
+        for line in jobs.lines() {
+            match line {
+                Ok(line) if line.trim().is_empty() => {}
+                Ok(line) => {
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    read = Err(error);
+                    break;
+                }
+            }
+        }
+        drop(sender);
+        read
+    });
+    let mut output = output.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (cells, refused) = (output.cells, output.refused);
+    output.print(&json!({
+        "event": "done",
+        "cells": cells,
+        "refused": refused,
+        "wall_s": clock.elapsed().as_secs_f64(),
+    }));
+    read.and(output.failure.map_or(Ok(refused == 0), Err))
+}
+
+fn work<W: Write>(
+    fidelity: Option<FidelityChoice>,
+    receiver: &Mutex<Receiver<String>>,
+    output: &Mutex<Output<W>>,
+) {
+    loop {
+        let line = receiver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv();
+        let Ok(line) = line else { return };
+        let (answer, accepted) = answer(&line, fidelity);
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.cells += 1;
+        output.refused += u64::from(!accepted);
+        output.print(&answer);
+        if output.failure.is_some() {
+            return;
+        }
+    }
+}
+
+/// The answer to one job, and whether it was accepted.
+fn answer(line: &str, fidelity: Option<FidelityChoice>) -> (Value, bool) {
+    let mut job: Job = match serde_json::from_str(line) {
+        Ok(job) => job,
+        Err(error) => {
+            let reason = json!({
+                "place": "job",
+                "value": format!("column {}", error.column()),
+                "rule": error.to_string(),
+                "way_out": "give a job as in crates/disklab-sim/src/job.rs",
+            });
+            // The number may be there although something else is wrong.
+            let cell = serde_json::from_str::<Value>(line)
+                .ok()
+                .and_then(|value| value.get("cell").cloned());
+            return (
+                json!({"event": "refused", "cell": cell, "reasons": [reason]}),
+                false,
+            );
+        }
+    };
+    match fidelity {
+        Some(FidelityChoice::Full) => job.fidelity = Fidelity::Full,
+        Some(FidelityChoice::Quick) => job.fidelity = Fidelity::Quick,
+        None => {}
+    }
+    match disklab_sim::simulate(&job) {
+        Ok(report) => {
+            let mut answer = json!(report);
+            answer["event"] = json!("cell");
+            (answer, true)
+        }
+        Err(refusal) => {
+            let reasons = reasons(&refusal);
+            (
+                json!({"event": "refused", "cell": job.cell, "reasons": reasons}),
+                false,
+            )
+        }
+    }
+}
+
+fn reasons(refusal: &Refusal) -> Vec<Value> {
+    let parts = refusal.reasons.iter().map(|reason| {
+        json!({
+            "place": reason.place,
+            "value": reason.value,
+            "rule": reason.rule,
+            "way_out": reason.way_out,
+        })
+    });
+    parts.collect()
+}
+
+struct Output<W> {
+    answers: W,
+    cells: u64,
+    refused: u64,
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> Output<W> {
+    fn new(answers: W) -> Output<W> {
+        Output {
+            answers,
+            cells: 0,
+            refused: 0,
+            failure: None,
+        }
+    }
+
+    fn print(&mut self, line: &Value) {
+        let written = writeln!(self.answers, "{line}").and_then(|()| self.answers.flush());
+        if let Err(error) = written {
+            self.failure = Some(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_job_is_refused_with_its_number() {
+        let arguments = Simulate {
+            jobs: NonZero::new(2),
+            fidelity: None,
+        };
+        let jobs =
+            "nonsense\n\n{\"cell\": 7, \"seed\": 1, \"speed\": 2}\n{\"cell\": 8, \"seed\": 1}\n";
+        let mut answers = Vec::new();
+        let all = simulate(&arguments, jobs.as_bytes(), &mut answers).expect("no I/O here");
+        assert!(!all);
+        let text = String::from_utf8(answers).expect("JSON is UTF-8");
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.contains("unknown field `speed`"), "{text}");
+        assert!(text.contains("exactly one of the two"), "{text}");
+        let last: Value = serde_json::from_str(text.lines().last().unwrap_or("")).expect("JSON");
+        assert_eq!((&last["cells"], &last["refused"]), (&json!(3), &json!(3)));
+    }
+}

@@ -1,0 +1,262 @@
+//! The rules of a job: every broken one is named at once.
+
+use std::fmt::Display;
+
+use disklab_disk::profile::HostProfile;
+use disklab_disk::{Reason, Refusal};
+
+use crate::cluster::{MOST_REPLICAS, Ring};
+use crate::database::cassandra::{layout, stored_row_bytes};
+use crate::filelayout::PAGE_BYTES;
+use crate::job::{DatabaseJob, DeviceJob, Job, Load, Mechanism, Stop};
+
+/// Most nodes: their numbers fit a byte, with room.
+const MOST_NODES: u32 = 64;
+/// Most operations under way at a time.
+const MOST_UNDER_WAY: u32 = 1 << 20;
+
+#[derive(Default)]
+struct Rules {
+    reasons: Vec<Reason>,
+}
+
+impl Rules {
+    fn must(&mut self, holds: bool, place: &str, value: impl Display, rule: &str, way_out: &str) {
+        if !holds {
+            self.reasons.push(Reason {
+                place: place.to_owned(),
+                value: value.to_string(),
+                rule: rule.to_owned(),
+                way_out: way_out.to_owned(),
+            });
+        }
+    }
+}
+
+/// Checks everything that the disk model does not check itself.
+pub fn check(job: &Job) -> Result<(), Refusal> {
+    let mut rules = Rules::default();
+    match (&job.database, &job.device) {
+        (Some(database), None) => check_database(&mut rules, database, job.seed),
+        (None, Some(device)) => check_device(&mut rules, device),
+        _ => rules.must(
+            false,
+            "job",
+            job.cell,
+            "a cell is either a database or a device",
+            "give exactly one of the two",
+        ),
+    }
+    if rules.reasons.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal {
+        reasons: rules.reasons,
+    })
+}
+
+fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
+    let nodes = job.cluster.nodes;
+    rules.must(
+        (1..=MOST_NODES).contains(&nodes),
+        "cluster.nodes",
+        nodes,
+        &format!("a simulated cluster has 1 to {MOST_NODES} nodes"),
+        "choose another number",
+    );
+    let replicas = job.database.replication_factor;
+    let most = nodes.min(MOST_REPLICAS as u32);
+    rules.must(
+        (1..=most).contains(&replicas),
+        "database.replication_factor",
+        replicas,
+        &format!("a row has at most {MOST_REPLICAS} copies, each on another of {nodes} nodes"),
+        "add nodes or lower it",
+    );
+    check_ownership(rules, job);
+    check_load(rules, job);
+    let positive = [
+        ("cluster.cores", u64::from(job.cluster.cores)),
+        ("client.cores", u64::from(job.client.cores)),
+        ("client.nodes", u64::from(job.client.nodes)),
+        ("dataset.rows", job.dataset.rows),
+        ("dataset.columns", u64::from(job.dataset.columns)),
+        (
+            "database.concurrent_reads",
+            u64::from(job.database.concurrent_reads),
+        ),
+        (
+            "database.concurrent_writes",
+            u64::from(job.database.concurrent_writes),
+        ),
+    ];
+    for (place, value) in positive {
+        rules.must(
+            value > 0,
+            place,
+            value,
+            "it is at least one",
+            "give a positive number",
+        );
+    }
+    let host = &job.cluster.host;
+    check_volume(rules, "cluster.data_volume", &job.cluster.data_volume, host);
+    if let Some(commitlog) = &job.cluster.commitlog_volume {
+        check_volume(rules, "cluster.commitlog_volume", commitlog, host);
+    }
+    if rules.reasons.is_empty() {
+        check_room(rules, job, seed);
+    }
+}
+
+fn check_ownership(rules: &mut Rules, job: &DatabaseJob) {
+    let Some(shares) = &job.cluster.ownership_ppm else {
+        return;
+    };
+    rules.must(
+        shares.len() == job.cluster.nodes as usize && shares.iter().all(|&share| share > 0),
+        "cluster.ownership_ppm",
+        format!("{shares:?}"),
+        "every node has a positive share",
+        "give one number for each node, or leave it out",
+    );
+}
+
+fn check_load(rules: &mut Rules, job: &DatabaseJob) {
+    let under_way = match job.workload.load {
+        Load::Closed { threads } => threads,
+        Load::Open {
+            max_in_flight,
+            rate_per_ks,
+            ..
+        } => {
+            rules.must(
+                rate_per_ks > 0,
+                "workload.load.rate_per_ks",
+                rate_per_ks,
+                "an open loop has a rate",
+                "give a positive one",
+            );
+            max_in_flight
+        }
+    };
+    rules.must(
+        (1..=MOST_UNDER_WAY).contains(&under_way),
+        "workload.load",
+        under_way,
+        &format!("1 to {MOST_UNDER_WAY} operations are under way at a time"),
+        "choose another number of threads",
+    );
+    rules.must(
+        job.workload.read_ppm <= 1_000_000,
+        "workload.read_ppm",
+        job.workload.read_ppm,
+        "a share is at most 1000000 parts per million",
+        "use 1000000 for reads only",
+    );
+    let Stop {
+        operations,
+        duration_ns,
+    } = job.workload.stop;
+    rules.must(
+        operations.is_some_and(|n| n > 0)
+            || duration_ns.is_some_and(|n| n > job.workload.warm_up_ns),
+        "workload.stop",
+        format!("{operations:?} operations, {duration_ns:?} ns"),
+        "a run ends after some operations, or some time after its warm-up",
+        "give one of the two",
+    );
+}
+
+fn check_volume(rules: &mut Rules, place: &str, name: &str, host: &HostProfile) {
+    let known = host.volumes.iter().any(|volume| volume.name == name);
+    let names: Vec<&str> = host.volumes.iter().map(|v| v.name.as_str()).collect();
+    rules.must(
+        known,
+        place,
+        name,
+        "the host has no such volume",
+        &format!("its volumes are {}", names.join(", ")),
+    );
+}
+
+/// The fullest node's table fits its data volume.
+fn check_room(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
+    let replicas = job.database.replication_factor as usize;
+    let ring = Ring::new(&job.cluster, replicas, false, seed);
+    let stored = job.dataset.stored_row_bytes.map_or_else(
+        || stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
+        u64::from,
+    );
+    let nodes = 0..job.cluster.nodes as usize;
+    let rows = nodes.map(|node| ring.rows_of(node, job.dataset.rows)).max();
+    let table = layout(job, rows.unwrap_or(0), stored).all_pages() * PAGE_BYTES;
+    let volumes = &job.cluster.host.volumes;
+    let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
+    let size = volume.map_or(0, |volume| volume.size_bytes);
+    rules.must(
+        table <= size,
+        "dataset.rows",
+        job.dataset.rows,
+        &format!(
+            "the fullest node has {} GB of rows and index, its data volume only {} GB",
+            table / 1_000_000_000,
+            size / 1_000_000_000
+        ),
+        "choose fewer rows, more nodes or larger disks",
+    );
+}
+
+fn check_device(rules: &mut Rules, job: &DeviceJob) {
+    check_volume(rules, "device.volume", &job.volume, &job.host);
+    let fio = &job.fio;
+    let size = job.host.volumes.iter().find(|v| v.name == job.volume);
+    let size = size.map_or(0, |volume| volume.size_bytes);
+    let each = size / u64::from(fio.jobs.max(1));
+    let positive = [
+        ("fio.jobs", u64::from(fio.jobs)),
+        ("fio.depth", u64::from(fio.depth)),
+        ("fio.runtime_ns", fio.runtime_ns),
+        ("fio.block_bytes", u64::from(fio.block_bytes)),
+    ];
+    for (place, value) in positive {
+        rules.must(
+            value > 0,
+            place,
+            value,
+            "it is at least one",
+            "give a positive number",
+        );
+    }
+    rules.must(
+        u64::from(fio.block_bytes) <= fio.size_bytes.min(each),
+        "fio.block_bytes",
+        fio.block_bytes,
+        "a block fits each job's part of the volume",
+        "choose a larger file or smaller blocks",
+    );
+    let under_way = u64::from(fio.jobs) * u64::from(fio.depth);
+    rules.must(
+        under_way <= u64::from(MOST_UNDER_WAY),
+        "fio.depth",
+        under_way,
+        &format!("at most {MOST_UNDER_WAY} I/Os are under way at a time"),
+        "use fewer jobs or a smaller depth",
+    );
+}
+
+/// Every mechanism, for the documentation of ablations.
+pub const MECHANISMS: [Mechanism; 12] = [
+    Mechanism::UnevenOwnership,
+    Mechanism::ReadAround,
+    Mechanism::IndexPages,
+    Mechanism::ThrottleWindows,
+    Mechanism::ChunkBorders,
+    Mechanism::Pauses,
+    Mechanism::ClientCpu,
+    Mechanism::ServerCpu,
+    Mechanism::Slots,
+    Mechanism::PageCacheHits,
+    Mechanism::RemoteTail,
+    Mechanism::BackgroundIo,
+];

@@ -1,0 +1,165 @@
+//! Who owns what: the ring, its replicas, and how many answers a request waits for.
+
+use disklab_disk::Stream;
+
+use crate::chance::{below, exponential};
+use crate::job::{Cluster, Consistency};
+
+/// Most replicas of a row that the simulator keeps.
+pub const MOST_REPLICAS: usize = 8;
+
+/// Tokens of the ring: fine enough that a node's share comes out to a thousandth.
+const SLOTS: usize = 4096;
+
+const MILLION: u64 = 1_000_000;
+
+/// The ring: which nodes hold a token's rows.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    slots: Vec<[u8; MOST_REPLICAS]>,
+    replicas: usize,
+    shares_ppm: Vec<u64>,
+}
+
+impl Ring {
+    /// The ring of a cluster; `even` gives every node the same share.
+    ///
+    /// The primary owner of a token follows the shares. The other replicas are other nodes in random
+    /// order, as with many virtual nodes, where the next owners around the ring have no pattern.
+    pub fn new(cluster: &Cluster, replicas: usize, even: bool, seed: u64) -> Ring {
+        let nodes = cluster.nodes as usize;
+        let mut stream = Stream::new(seed, "ring");
+        let shares = match &cluster.ownership_ppm {
+            _ if even => vec![1; nodes],
+            Some(shares) => shares.iter().map(|&ppm| u64::from(ppm)).collect(),
+            None => drawn_shares(nodes, cluster.tokens_per_node, &mut stream),
+        };
+        let total: u64 = shares.iter().sum();
+        let mut slots = Vec::with_capacity(SLOTS);
+        let mut owed = vec![0_i128; nodes];
+        for _ in 0..SLOTS {
+            // Whoever is furthest behind his share owns the next token.
+            for (owed, &share) in owed.iter_mut().zip(&shares) {
+                *owed += i128::from(share);
+            }
+            let furthest = (0..nodes).max_by_key(|&n| (owed[n], usize::MAX - n));
+            let primary = furthest.unwrap_or(0);
+            owed[primary] -= i128::from(total);
+            slots.push(placed(primary, nodes, replicas, &mut stream));
+        }
+        let mut counts = vec![0_u64; nodes];
+        for slot in &slots {
+            for &node in &slot[..replicas] {
+                counts[usize::from(node)] += 1;
+            }
+        }
+        let shares_ppm = counts.iter().map(|c| c * MILLION / SLOTS as u64).collect();
+        Ring {
+            slots,
+            replicas,
+            shares_ppm,
+        }
+    }
+
+    /// The replicas of a key, the primary owner first.
+    #[inline]
+    pub fn replicas(&self, key_hash: u64) -> &[u8] {
+        let slot = (u128::from(key_hash) * SLOTS as u128) >> 64;
+        &self.slots[slot as usize][..self.replicas]
+    }
+
+    /// Rows that a node stores of so many, copies included.
+    pub fn rows_of(&self, node: usize, rows: u64) -> u64 {
+        (u128::from(rows) * u128::from(self.shares_ppm[node]) / u128::from(MILLION)) as u64
+    }
+}
+
+/// Shares as random tokens make them: the distances between neighbours on a ring are exponential.
+fn drawn_shares(nodes: usize, tokens: u32, stream: &mut Stream) -> Vec<u64> {
+    let mut share = |_| {
+        (0..tokens.max(1))
+            .map(|_| exponential(stream, MILLION))
+            .sum()
+    };
+    (0..nodes).map(&mut share).collect()
+}
+
+fn placed(
+    primary: usize,
+    nodes: usize,
+    replicas: usize,
+    stream: &mut Stream,
+) -> [u8; MOST_REPLICAS] {
+    let mut others: Vec<u8> = (0..nodes as u8)
+        .filter(|&n| usize::from(n) != primary)
+        .collect();
+    let mut slot = [0; MOST_REPLICAS];
+    slot[0] = primary as u8;
+    for place in slot.iter_mut().take(replicas).skip(1) {
+        let at = below(stream, others.len() as u64) as usize;
+        *place = others.swap_remove(at);
+    }
+    slot
+}
+
+/// How many of `replicas` must answer.
+pub fn answers_needed(consistency: Consistency, replicas: usize) -> usize {
+    match consistency {
+        Consistency::One | Consistency::LocalOne => 1,
+        Consistency::Two => 2.min(replicas),
+        Consistency::Three => 3.min(replicas),
+        Consistency::Quorum | Consistency::LocalQuorum => replicas / 2 + 1,
+        Consistency::All => replicas,
+    }
+}
+
+/// A number without pattern for a key, or for a key on a node.
+#[inline]
+pub fn hash(key: u64, salt: u64) -> u64 {
+    let value = (key ^ salt.rotate_left(32)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(replicas: usize, shares: Option<Vec<u32>>) -> Ring {
+        let cluster = crate::tests::cluster(6, shares);
+        Ring::new(&cluster, replicas, false, 1)
+    }
+
+    #[test]
+    fn nodes_own_their_shares() {
+        let shares = vec![154_000, 155_000, 184_000, 158_000, 182_000, 166_000];
+        let ring = ring(1, Some(shares.clone()));
+        let mut seen = [0_u32; 6];
+        for key in 0..1_000_000 {
+            seen[usize::from(ring.replicas(hash(key, 0))[0])] += 1;
+        }
+        for (seen, share) in seen.iter().zip(shares) {
+            assert!(seen.abs_diff(share) < 2_500, "{seen} of {share}");
+        }
+    }
+
+    #[test]
+    fn replicas_are_different_nodes() {
+        let ring = ring(5, None);
+        for key in 0..10_000 {
+            let mut nodes = ring.replicas(hash(key, 0)).to_vec();
+            nodes.sort_unstable();
+            nodes.dedup();
+            assert_eq!(nodes.len(), 5);
+        }
+        let rows: u64 = (0..6).map(|node| ring.rows_of(node, 1_000_000)).sum();
+        assert!((4_990_000..=5_000_000).contains(&rows), "{rows}");
+    }
+
+    #[test]
+    fn a_quorum_is_more_than_half() {
+        let needed = |replicas| answers_needed(Consistency::LocalQuorum, replicas);
+        assert_eq!([1, 2, 3, 4, 5].map(needed), [1, 2, 2, 3, 3]);
+    }
+}

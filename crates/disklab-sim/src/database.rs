@@ -1,0 +1,3 @@
+//! Databases: how a request passes through the cluster's parts.
+
+pub mod cassandra;

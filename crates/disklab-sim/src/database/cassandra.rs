@@ -1,0 +1,856 @@
+//! Apache Cassandra: coordinator, replicas, read and write stages, over the cluster's parts.
+//!
+//! A read: client CPU, network, coordinator CPU, then on each contacted replica a read slot, CPU and
+//! the pages of index and data, one after the other; the answers; the network; the client. A write
+//! goes to all replicas and is answered by as many as the consistency level asks for; each appends
+//! to commit log and memtable.
+
+use disklab_disk::{Completion, Refusal, Stream, VolumeCounters};
+use disklab_units::Instant;
+
+use crate::background::{Background, Wishes};
+use crate::chance::{exponential, work};
+use crate::client::{Clients, Kind};
+use crate::cluster::{MOST_REPLICAS, Ring, answers_needed, hash};
+use crate::engine::{Code, Queue, Slab};
+use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
+use crate::job::{Access, CacheState, DatabaseJob, Load, Mechanism, Parameters};
+use crate::network::Link;
+use crate::node::{Node, Pauses};
+use crate::record::Recorder;
+use crate::station::{Servers, Slots};
+use crate::storage::{File, NOBODY, PendingIos, Purpose, Reading, ReadingRules, Storage, Touched};
+
+/// Bytes of a message without rows: a request, a digest, an acknowledgement with its headers.
+/// **Source:** CQL and internode frames of single-row statements are 60 to 150 bytes long.
+const MESSAGE_BYTES: u64 = 100;
+
+/// Page cache of a node when the mechanism is off: what is needed for pages on their way.
+const NO_PAGE_CACHE_PAGES: u64 = 16_384;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// An operation reaches its coordinator.
+    Arrive(u32),
+    /// A request of a replica is ready for its slot.
+    Enter(u32),
+    /// A replica has done the CPU work of a request.
+    Work(u32),
+    /// An I/O has ended.
+    Io(u32),
+    /// A replica's answer reaches the coordinator.
+    Answer(u32),
+    /// An operation is back at its client.
+    Done(u32),
+    /// A node's disk model is due.
+    Due(u32),
+    /// An open loop's next operation arrives.
+    Offer,
+    /// A node's commit log is synced.
+    Tick(u32),
+    /// A node's background streams may write.
+    Pump(u32),
+    /// The warm-up is over.
+    Measure,
+}
+
+impl Code for Event {
+    #[inline]
+    fn encode(self) -> u32 {
+        let (kind, number) = match self {
+            Event::Arrive(n) => (0, n),
+            Event::Enter(n) => (1, n),
+            Event::Work(n) => (2, n),
+            Event::Io(n) => (3, n),
+            Event::Answer(n) => (4, n),
+            Event::Done(n) => (5, n),
+            Event::Due(n) => (6, n),
+            Event::Offer => (7, 0),
+            Event::Tick(n) => (8, n),
+            Event::Pump(n) => (9, n),
+            Event::Measure => (10, 0),
+        };
+        debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
+        kind << 28 | number
+    }
+
+    #[inline]
+    fn decode(code: u32) -> Event {
+        let number = code & ((1 << 28) - 1);
+        match code >> 28 {
+            0 => Event::Arrive(number),
+            1 => Event::Enter(number),
+            2 => Event::Work(number),
+            3 => Event::Io(number),
+            4 => Event::Answer(number),
+            5 => Event::Done(number),
+            6 => Event::Due(number),
+            7 => Event::Offer,
+            8 => Event::Tick(number),
+            9 => Event::Pump(number),
+            _ => Event::Measure,
+        }
+    }
+}
+
+/// An operation under way.
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    kind: Kind,
+    coordinator: u16,
+    thread: u32,
+    intended: u64,
+    key: u64,
+    /// Answers that it still waits for.
+    needed: u8,
+    /// Requests under way on its behalf, and itself until it is done.
+    holds: u8,
+}
+
+/// A request at one replica.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    operation: u32,
+    node: u16,
+    kind: Kind,
+    /// Whether the replica is the coordinator itself.
+    local: bool,
+    /// CPU work of the replica, in nanoseconds.
+    cpu_ns: u64,
+    file: File,
+    page: u64,
+    pages: Pages,
+    row: u64,
+    /// When it began to wait for an I/O.
+    since: u64,
+    /// The next request that waits for the same I/O.
+    next: u32,
+}
+
+/// Sizes and rules that do not change during a run.
+#[derive(Clone, Debug)]
+struct Rules {
+    parameters: Parameters,
+    one_way_ns: u64,
+    read_repair_ppm: u32,
+    needed: u8,
+    row_bytes: u64,
+    stored_row_bytes: u64,
+    reads_index: bool,
+    remote_tail_ppm: u32,
+    token_aware: bool,
+    load: Load,
+    operations: u64,
+    duration_ns: u64,
+    warm_up_ns: u64,
+}
+
+/// A cluster in virtual time.
+pub struct Cassandra {
+    queue: Queue<Event>,
+    rules: Rules,
+    clients: Clients,
+    ring: Ring,
+    nodes: Vec<Node>,
+    operations: Slab<Operation>,
+    requests: Slab<Request>,
+    ios: PendingIos,
+    recorder: Recorder,
+    /// Writes that wait for the commit log or a memtable, by node.
+    held_writes: Vec<Vec<u32>>,
+    /// Open-loop operations that wait because too many are under way: their intended starts.
+    unsent: std::collections::VecDeque<u64>,
+    issued: u64,
+    chances: Stream,
+    times: Stream,
+    next_offer: u64,
+    decided: Vec<Completion>,
+    /// Counters of each node's volumes when measuring began.
+    before: Vec<Vec<VolumeCounters>>,
+}
+
+/// Bytes of a row in a table file: its values, and the overhead of partition, row and cells.
+/// **Source:** the 2019 study's rows of 5 columns of 818 bytes take 4255 bytes: 165 more than their
+/// values, which 15 for the partition and 30 for each cell make up.
+pub fn stored_row_bytes(columns: u32, column_bytes: u32) -> u64 {
+    15 + u64::from(columns) * (30 + u64::from(column_bytes))
+}
+
+impl Cassandra {
+    /// Builds the cluster and its data. Refuses what the disk model refuses; the job is checked.
+    pub fn new(job: &DatabaseJob, seed: u64, off: &[Mechanism]) -> Result<Cassandra, Refusal> {
+        let has_not = |mechanism| off.contains(&mechanism);
+        let replicas = job.database.replication_factor as usize;
+        assert!(replicas <= MOST_REPLICAS, "the job was checked");
+        let even = has_not(Mechanism::UnevenOwnership);
+        let ring = Ring::new(&job.cluster, replicas, even, seed);
+        let stored = match job.dataset.stored_row_bytes {
+            Some(bytes) => u64::from(bytes),
+            None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
+        };
+        let nodes = (0..job.cluster.nodes as usize)
+            .map(|number| node(job, seed, off, number, &ring, stored))
+            .collect::<Result<Vec<Node>, Refusal>>()?;
+        let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
+        let rules = Rules {
+            parameters: job.parameters.clone(),
+            one_way_ns: job.network.one_way_ns,
+            read_repair_ppm: if replicas > 1 {
+                job.database.read_repair_ppm
+            } else {
+                0
+            },
+            needed: answers_needed(job.database.consistency, replicas) as u8,
+            row_bytes,
+            stored_row_bytes: stored,
+            reads_index: !has_not(Mechanism::IndexPages),
+            remote_tail_ppm: if has_not(Mechanism::RemoteTail) {
+                0
+            } else {
+                job.parameters.remote_tail_ppm
+            },
+            token_aware: job.client.token_aware,
+            load: job.workload.load.clone(),
+            operations: job.workload.stop.operations.unwrap_or(u64::MAX),
+            duration_ns: job.workload.stop.duration_ns.unwrap_or(u64::MAX),
+            warm_up_ns: job.workload.warm_up_ns,
+        };
+        let endless = has_not(Mechanism::ClientCpu);
+        Ok(Cassandra {
+            queue: Queue::default(),
+            clients: Clients::new(
+                &job.client,
+                &job.workload,
+                job.dataset.rows,
+                &job.parameters,
+                seed,
+                endless,
+            ),
+            ring,
+            held_writes: vec![Vec::new(); nodes.len()],
+            nodes,
+            operations: Slab::default(),
+            requests: Slab::default(),
+            ios: PendingIos::default(),
+            recorder: Recorder::new(),
+            unsent: std::collections::VecDeque::new(),
+            issued: 0,
+            chances: Stream::new(seed, "chances"),
+            times: Stream::new(seed, "server cpu"),
+            next_offer: 0,
+            decided: Vec::new(),
+            before: Vec::new(),
+            rules,
+        })
+    }
+
+    /// Runs to the end.
+    pub fn run(&mut self) {
+        if self.rules.warm_up_ns > 0 {
+            self.queue.push(self.rules.warm_up_ns, Event::Measure);
+        }
+        match self.rules.load {
+            Load::Closed { threads } => {
+                for thread in 0..threads {
+                    self.start(0, thread);
+                }
+            }
+            Load::Open { .. } => self.queue.push(0, Event::Offer),
+        }
+        while let Some(event) = self.queue.pop() {
+            let now = self.queue.now();
+            if now >= self.rules.duration_ns {
+                break;
+            }
+            self.happen(now, event);
+            if self.issued >= self.rules.operations && self.recorder.under_way() == 0 {
+                break;
+            }
+        }
+        self.recorder.end(self.queue.now());
+        assert!(
+            self.recorder.littles_law_holds(),
+            "Little's law does not hold: some operation was lost or counted twice"
+        );
+    }
+
+    #[inline]
+    fn happen(&mut self, now: u64, event: Event) {
+        match event {
+            Event::Arrive(operation) => self.coordinate(now, operation),
+            Event::Enter(request) => self.enter(now, request),
+            Event::Work(request) => self.work_done(now, request),
+            Event::Io(io) => self.io_ended(now, io),
+            Event::Answer(request) => self.answered(now, request),
+            Event::Done(operation) => self.done(now, operation),
+            Event::Due(node) => self.disk_is_due(now, node as usize),
+            Event::Offer => self.offer(now),
+            Event::Tick(node) => {
+                let wishes = self.nodes[node as usize].background.tick(now);
+                self.grant(node, wishes);
+            }
+            Event::Pump(node) => self.pump(now, node as usize),
+            Event::Measure => self.measure(now),
+        }
+    }
+
+    /// A thread starts its next operation, unless the run has had all of them.
+    fn start(&mut self, now: u64, thread: u32) {
+        if self.issued < self.rules.operations {
+            self.recorder.started(now);
+            self.issue(now, thread, now);
+        }
+    }
+
+    /// Sends an operation that counts since `intended`.
+    fn issue(&mut self, now: u64, thread: u32, intended: u64) {
+        self.issued += 1;
+        let (kind, key) = self.clients.next();
+        let bytes = MESSAGE_BYTES
+            + if kind == Kind::Write {
+                self.rules.row_bytes
+            } else {
+                0
+            };
+        let left = self.clients.send(now, thread, kind, bytes);
+        let replicas = self.ring.replicas(hash(key, 0));
+        let coordinator = if self.rules.token_aware {
+            // Any of the replicas, in turn.
+            replicas[self.issued as usize % replicas.len()]
+        } else {
+            (self.issued % self.nodes.len() as u64) as u8
+        };
+        let operation = self.operations.add(Operation {
+            kind,
+            coordinator: u16::from(coordinator),
+            thread,
+            intended,
+            key,
+            needed: 0,
+            holds: 1,
+        });
+        let at = left + self.rules.one_way_ns;
+        self.queue.push(at, Event::Arrive(operation));
+    }
+
+    /// An open loop's operation is due.
+    fn offer(&mut self, now: u64) {
+        let Load::Open { max_in_flight, .. } = self.rules.load else {
+            return;
+        };
+        if self.issued + self.unsent.len() as u64 >= self.rules.operations {
+            return;
+        }
+        self.recorder.started(now);
+        if self.operations.in_use() < max_in_flight as usize {
+            let thread = self.issued as u32;
+            self.issue(now, thread, now);
+        } else {
+            self.unsent.push_back(now);
+        }
+        self.next_offer += self.clients.next_distance(&self.rules.load);
+        self.queue.push(self.next_offer, Event::Offer);
+    }
+
+    /// The coordinator sends requests to the replicas.
+    fn coordinate(&mut self, now: u64, number: u32) {
+        let operation = self.operations[number];
+        let at = usize::from(operation.coordinator);
+        self.nodes[at].take_request(now);
+        let mut replicas = [0_u8; MOST_REPLICAS];
+        let all = self.ring.replicas(hash(operation.key, 0));
+        let count = all.len();
+        replicas[..count].copy_from_slice(all);
+        let replicas = &mut replicas[..count];
+        // The coordinator's own copy first; the others in an order of their own.
+        if let Some(own) = replicas.iter().position(|&n| usize::from(n) == at) {
+            replicas.swap(0, own);
+        }
+        if count > 2 {
+            let turn = number as usize % (count - 1);
+            replicas[1..].rotate_left(turn);
+        }
+        let needed = self.rules.needed;
+        let repairs = self.rules.read_repair_ppm > 0
+            && operation.kind == Kind::Read
+            && self.chances.chance(self.rules.read_repair_ppm);
+        let contacted = if operation.kind == Kind::Write || repairs {
+            count
+        } else {
+            usize::from(needed)
+        };
+        let entry = &mut self.operations[number];
+        entry.needed = needed;
+        entry.holds += contacted as u8;
+        self.contact(now, number, &replicas[..contacted]);
+    }
+
+    fn contact(&mut self, now: u64, number: u32, replicas: &[u8]) {
+        let operation = self.operations[number];
+        let at = usize::from(operation.coordinator);
+        let parameters = &self.rules.parameters;
+        let cpu_ns = match operation.kind {
+            Kind::Read => parameters.read_cpu_ns,
+            Kind::Write => parameters.write_cpu_ns,
+        };
+        let (coordinator_ns, message_ns) =
+            (parameters.coordinator_cpu_ns, parameters.message_cpu_ns);
+        if let [only] = replicas
+            && usize::from(*only) == at
+        {
+            // Nobody else is asked: coordinator and replica work go together.
+            let request = self.add_request(number, *only, true, coordinator_ns + cpu_ns);
+            return self.enter(now, request);
+        }
+        let remote = replicas.iter().filter(|&&n| usize::from(n) != at).count() as u64;
+        let span = work(&mut self.times, coordinator_ns + remote * message_ns);
+        let ready = self.nodes[at].cores.serve(now, span);
+        for &replica in replicas {
+            if usize::from(replica) == at {
+                let request = self.add_request(number, replica, true, cpu_ns);
+                self.queue.push(ready, Event::Enter(request));
+            } else {
+                let request = self.add_request(number, replica, false, cpu_ns + message_ns);
+                let bytes = MESSAGE_BYTES
+                    + if operation.kind == Kind::Write {
+                        self.rules.row_bytes
+                    } else {
+                        0
+                    };
+                let left = self.nodes[at].link.send(now, ready, bytes);
+                let at = left + self.rules.one_way_ns + self.lateness();
+                self.queue.push(at, Event::Enter(request));
+            }
+        }
+    }
+
+    /// By how much a message between nodes is late.
+    fn lateness(&mut self) -> u64 {
+        if self.rules.remote_tail_ppm == 0 || !self.chances.chance(self.rules.remote_tail_ppm) {
+            return 0;
+        }
+        exponential(&mut self.times, self.rules.parameters.remote_tail_ns)
+    }
+
+    fn add_request(&mut self, operation: u32, node: u8, local: bool, cpu_ns: u64) -> u32 {
+        let entry = self.operations[operation];
+        let rows = self.nodes[usize::from(node)].rows;
+        let spread = hash(entry.key, u64::from(node) + 1);
+        self.requests.add(Request {
+            operation,
+            node: u16::from(node),
+            kind: entry.kind,
+            local,
+            cpu_ns,
+            file: File::Index,
+            page: 0,
+            pages: Pages { first: 0, last: 0 },
+            row: ((u128::from(spread) * u128::from(rows)) >> 64) as u64,
+            since: 0,
+            next: NOBODY,
+        })
+    }
+
+    /// A request comes to its replica and wants a slot.
+    fn enter(&mut self, now: u64, number: u32) {
+        let request = self.requests[number];
+        let node = &mut self.nodes[usize::from(request.node)];
+        if !request.local {
+            node.take_request(now);
+        }
+        let slots = match request.kind {
+            Kind::Read => &mut node.read_slots,
+            Kind::Write => &mut node.write_slots,
+        };
+        if slots.enter(now, number) {
+            self.begin_work(now, number);
+        }
+    }
+
+    fn begin_work(&mut self, now: u64, number: u32) {
+        let request = self.requests[number];
+        let span = work(&mut self.times, request.cpu_ns);
+        let node = &mut self.nodes[usize::from(request.node)];
+        let at = node.cores.serve(now, span);
+        self.queue.push(at, Event::Work(number));
+    }
+
+    fn work_done(&mut self, now: u64, number: u32) {
+        let request = self.requests[number];
+        match request.kind {
+            Kind::Read => {
+                let layout = self.nodes[usize::from(request.node)].storage.layout();
+                let (file, pages) = if self.rules.reads_index {
+                    (File::Index, layout.index_of(request.row))
+                } else {
+                    (File::Data, layout.data_of(request.row))
+                };
+                let entry = &mut self.requests[number];
+                (entry.file, entry.page, entry.pages) = (file, pages.first, pages);
+                self.read_on(now, number);
+            }
+            Kind::Write => self.append(now, number),
+        }
+    }
+
+    /// Touches a read's pages until one has to be waited for, or the last was there.
+    fn read_on(&mut self, now: u64, number: u32) {
+        let mut request = self.requests[number];
+        let index = usize::from(request.node);
+        loop {
+            if request.page > request.pages.last {
+                self.nodes[index]
+                    .storage
+                    .read_ended(request.file, request.pages.last);
+                if request.file == File::Data {
+                    return self.finish(now, number);
+                }
+                request.file = File::Data;
+                request.pages = self.nodes[index].storage.layout().data_of(request.row);
+                request.page = request.pages.first;
+            }
+            let storage = &mut self.nodes[index].storage;
+            match storage.touch(
+                now,
+                request.file,
+                request.page,
+                request.pages,
+                &mut self.ios,
+            ) {
+                Touched::Ready => request.page += 1,
+                Touched::Awaits(io) => {
+                    if let Purpose::Pages { waiter, .. } = &mut self.ios[io].purpose {
+                        request.next = std::mem::replace(waiter, number);
+                    }
+                    request.since = now;
+                    self.requests[number] = request;
+                    return self.take_decisions(now, index);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, now: u64, number: u32) {
+        let index = usize::from(self.requests[number].node);
+        if self.nodes[index].background.blocks_writes() {
+            self.held_writes[index].push(number);
+            return;
+        }
+        let bytes = self.rules.stored_row_bytes;
+        let wishes = self.nodes[index].background.append(now, bytes);
+        self.grant(index as u32, wishes);
+        self.finish(now, number);
+    }
+
+    fn grant(&mut self, node: u32, wishes: Wishes) {
+        if let Some(at) = wishes.tick_at {
+            self.queue.push(at, Event::Tick(node));
+        }
+        if let Some(at) = wishes.pump_at {
+            self.queue.push(at, Event::Pump(node));
+        }
+    }
+
+    fn pump(&mut self, now: u64, index: usize) {
+        let Node {
+            background,
+            storage,
+            ..
+        } = &mut self.nodes[index];
+        let wishes = background.pump(now, storage, index as u16, &mut self.ios);
+        self.grant(index as u32, wishes);
+        self.take_decisions(now, index);
+        if !self.nodes[index].background.blocks_writes() {
+            for request in std::mem::take(&mut self.held_writes[index]) {
+                self.queue.push(now, Event::Work(request));
+            }
+        }
+    }
+
+    /// Schedules what the disk model of a node has decided, and its next step.
+    fn take_decisions(&mut self, now: u64, index: usize) {
+        let node = &mut self.nodes[index];
+        std::mem::swap(&mut self.decided, &mut node.storage.decided);
+        for completion in self.decided.drain(..) {
+            let io = completion.tag as u32;
+            self.queue.push(completion.at.as_nanos(), Event::Io(io));
+        }
+        if let Some(next) = node.storage.host().next_event() {
+            let next = next.as_nanos();
+            if next < node.due || node.due < now {
+                node.due = next;
+                self.queue.push(next, Event::Due(index as u32));
+            }
+        }
+    }
+
+    fn disk_is_due(&mut self, now: u64, index: usize) {
+        if self.nodes[index].due != now {
+            return;
+        }
+        self.nodes[index].due = u64::MAX;
+        self.nodes[index].storage.advance(now);
+        self.take_decisions(now, index);
+    }
+
+    fn io_ended(&mut self, now: u64, number: u32) {
+        let io = self.ios[number];
+        let index = usize::from(io.node);
+        self.ios.release(number);
+        match io.purpose {
+            Purpose::Stream(stream) => {
+                self.nodes[index].background.written(stream);
+                self.pump(now, index);
+            }
+            Purpose::Pages { from, to, waiter } => {
+                self.nodes[index].storage.arrived(number, from, to);
+                let mut next = waiter;
+                while next != NOBODY {
+                    let request = &mut self.requests[next];
+                    let this = next;
+                    next = std::mem::replace(&mut request.next, NOBODY);
+                    self.nodes[index]
+                        .storage
+                        .waited_for(request.file, request.page);
+                    request.page += 1;
+                    self.recorder.waited_for_disk(now - request.since);
+                    self.read_on(now, this);
+                }
+            }
+        }
+    }
+
+    /// A replica has done its part: it frees the slot and answers.
+    fn finish(&mut self, now: u64, number: u32) {
+        let request = self.requests[number];
+        let node = &mut self.nodes[usize::from(request.node)];
+        let slots = match request.kind {
+            Kind::Read => &mut node.read_slots,
+            Kind::Write => &mut node.write_slots,
+        };
+        let next = slots.leave(now);
+        // What becomes ready in a pause goes on after it.
+        let ready = now.max(node.pauses.until());
+        if request.local {
+            self.requests.release(number);
+            self.count_answer(now, ready, request.operation);
+        } else {
+            let left = node.link.send(now, ready, MESSAGE_BYTES);
+            let at = left + self.rules.one_way_ns + self.lateness();
+            self.queue.push(at, Event::Answer(number));
+        }
+        if let Some(next) = next {
+            self.begin_work(now, next);
+        }
+    }
+
+    fn answered(&mut self, now: u64, number: u32) {
+        let operation = self.requests[number].operation;
+        self.requests.release(number);
+        let at = usize::from(self.operations[operation].coordinator);
+        let span = self.rules.parameters.message_cpu_ns;
+        let ready = self.nodes[at].cores.serve(now, span);
+        self.count_answer(now, ready, operation);
+    }
+
+    /// Counts an answer that the coordinator has at `ready`; the last one needed ends its wait.
+    fn count_answer(&mut self, now: u64, ready: u64, number: u32) {
+        let operation = &mut self.operations[number];
+        let last = operation.needed == 1;
+        operation.needed = operation.needed.saturating_sub(1);
+        let (kind, at) = (operation.kind, usize::from(operation.coordinator));
+        self.let_go(number);
+        if last {
+            let bytes = MESSAGE_BYTES
+                + if kind == Kind::Read {
+                    self.rules.row_bytes
+                } else {
+                    0
+                };
+            let left = self.nodes[at].link.send(now, ready, bytes);
+            let back = left + self.rules.one_way_ns + self.rules.parameters.overhead_ns;
+            self.queue.push(back, Event::Done(number));
+        }
+    }
+
+    /// One hold on an operation less; the last one forgets it.
+    fn let_go(&mut self, number: u32) {
+        let operation = &mut self.operations[number];
+        operation.holds -= 1;
+        if operation.holds == 0 {
+            self.operations.release(number);
+        }
+    }
+
+    fn done(&mut self, now: u64, number: u32) {
+        let Operation {
+            kind,
+            thread,
+            intended,
+            ..
+        } = self.operations[number];
+        self.recorder.ended(now, kind, intended);
+        self.let_go(number);
+        match self.rules.load {
+            Load::Closed { .. } => self.start(now, thread),
+            Load::Open { .. } => {
+                if let Some(intended) = self.unsent.pop_front() {
+                    self.issue(now, thread, intended);
+                }
+            }
+        }
+    }
+
+    /// Counts anew: the warm-up is over.
+    fn measure(&mut self, now: u64) {
+        self.recorder.measure(now);
+        self.clients.reset();
+        let at = Instant::from_nanos(now);
+        let counters = |node: &Node| {
+            let host = node.storage.host();
+            host.volumes()
+                .map(|(id, _)| host.counters(at, id))
+                .collect()
+        };
+        self.before = self.nodes.iter().map(counters).collect();
+        for node in &mut self.nodes {
+            node.cores.reset();
+            node.read_slots.reset(now);
+            node.write_slots.reset(now);
+            node.link.reset();
+            node.storage.reset();
+            node.pauses.reset();
+        }
+    }
+
+    /// What was recorded.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// The nodes.
+    pub fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
+    /// The clients.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// Counters of a node's volumes when measuring began, in order of attachment; none when that was
+    /// the start.
+    pub fn before(&self, node: usize) -> Vec<VolumeCounters> {
+        self.before.get(node).cloned().unwrap_or_default()
+    }
+
+    /// Events scheduled.
+    pub fn events(&self) -> u64 {
+        self.queue.scheduled()
+    }
+
+    /// Operations that an open loop could not send in time and never sent.
+    pub fn unsent(&self) -> u64 {
+        self.unsent.len() as u64
+    }
+}
+
+/// Builds a node with its part of the data, its caches in the state asked for.
+fn node(
+    job: &DatabaseJob,
+    seed: u64,
+    off: &[Mechanism],
+    number: usize,
+    ring: &Ring,
+    stored_row_bytes: u64,
+) -> Result<Node, Refusal> {
+    let has_not = |mechanism| off.contains(&mechanism);
+    let mut host = job.cluster.host.clone();
+    host.seed = hash(seed, number as u64 + 1);
+    let windows = if has_not(Mechanism::ThrottleWindows) {
+        Some(0)
+    } else {
+        job.parameters.throttle_window_ns
+    };
+    if let Some(window_ns) = windows {
+        crate::storage::set_windows(&mut host, window_ns);
+    }
+    let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
+    let rows = ring.rows_of(number, job.dataset.rows).max(1);
+    let layout = layout(job, rows, stored_row_bytes);
+    let cluster = &job.cluster;
+    let mut storage = Storage::new(
+        number as u16,
+        host,
+        &cluster.data_volume,
+        layout,
+        rules(job, off),
+    )?;
+    if !job.before.empty {
+        if job.before.host_cache != CacheState::Cold {
+            storage.warm_host_cache(cache_bytes);
+        }
+        if job.before.page_cache != CacheState::Cold {
+            storage.warm_page_cache(cluster.page_cache_bytes / PAGE_BYTES, false);
+        }
+    }
+    let commitlog = cluster
+        .commitlog_volume
+        .as_ref()
+        .unwrap_or(&cluster.data_volume);
+    let log = storage.host().volume_named(commitlog);
+    let log = log.expect("the job was checked: the volume exists");
+    let idle = has_not(Mechanism::BackgroundIo);
+    let slots = |count| {
+        Slots::new(if has_not(Mechanism::Slots) {
+            u32::MAX
+        } else {
+            count
+        })
+    };
+    Ok(Node {
+        cores: Servers::new(cluster.cores, has_not(Mechanism::ServerCpu)),
+        read_slots: slots(job.database.concurrent_reads),
+        write_slots: slots(job.database.concurrent_writes),
+        link: Link::new(cluster.network_bytes_per_s),
+        background: Background::new(&job.database, &storage, log, idle),
+        pauses: Pauses::new(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
+        storage,
+        due: u64::MAX,
+        rows,
+    })
+}
+
+/// The table of a node with so many rows.
+pub fn layout(job: &DatabaseJob, rows: u64, stored_row_bytes: u64) -> FileLayout {
+    let chunk = job.database.chunk_bytes.map(|plain| {
+        let stored = u64::from(plain) * u64::from(job.database.compressed_permille) / 1000;
+        (u64::from(plain), stored.max(1))
+    });
+    FileLayout::new(rows, stored_row_bytes, chunk)
+}
+
+fn rules(job: &DatabaseJob, off: &[Mechanism]) -> ReadingRules {
+    let has_not = |mechanism| off.contains(&mechanism);
+    let (data, index) = match job.database.access {
+        Access::Mmap => (Reading::Mapped, Reading::Mapped),
+        Access::MmapIndexOnly => (Reading::Buffered, Reading::Mapped),
+        Access::Standard => (Reading::Buffered, Reading::Buffered),
+    };
+    ReadingRules {
+        data,
+        index,
+        read_ahead_pages: if has_not(Mechanism::ReadAround) {
+            0
+        } else {
+            job.cluster.read_ahead_bytes / PAGE_BYTES
+        },
+        cache_pages: if has_not(Mechanism::PageCacheHits) {
+            NO_PAGE_CACHE_PAGES
+        } else {
+            job.cluster.page_cache_bytes / PAGE_BYTES
+        },
+        cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
+    }
+}

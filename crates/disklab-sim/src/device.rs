@@ -1,0 +1,212 @@
+//! One device under fio: jobs that keep so many direct I/Os under way.
+
+use disklab_disk::{Completion, Host, Io, Op, Refusal, Stream, VolumeId};
+use disklab_units::{Bytes, Instant};
+
+use crate::chance::below;
+use crate::client::Kind;
+use crate::engine::{Code, Queue};
+use crate::job::{CacheState, DeviceJob, Mechanism, Pattern};
+use crate::record::Recorder;
+use crate::station::Servers;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A slot of a job's queue submits an I/O.
+    Submit(u32),
+    /// The I/O of a slot has ended.
+    Ended(u32),
+    /// The disk model is due.
+    Due,
+}
+
+impl Code for Event {
+    fn encode(self) -> u32 {
+        match self {
+            Event::Submit(n) => n << 2,
+            Event::Ended(n) => n << 2 | 1,
+            Event::Due => 2,
+        }
+    }
+
+    fn decode(code: u32) -> Event {
+        match code & 3 {
+            0 => Event::Submit(code >> 2),
+            1 => Event::Ended(code >> 2),
+            _ => Event::Due,
+        }
+    }
+}
+
+/// A device under load in virtual time.
+pub struct Device {
+    queue: Queue<Event>,
+    host: Host,
+    volume: VolumeId,
+    op: Op,
+    random: bool,
+    block: u64,
+    blocks: u64,
+    depth: u32,
+    submit_ns: u64,
+    runtime_ns: u64,
+    /// Each job's own thread, which submits one I/O after the other.
+    threads: Vec<Servers>,
+    cursors: Vec<u64>,
+    places: Stream,
+    starts: Vec<u64>,
+    recorder: Recorder,
+    decided: Vec<Completion>,
+    due: u64,
+}
+
+impl Device {
+    /// Builds the device. Refuses what the disk model refuses; the job is checked.
+    pub fn new(job: &DeviceJob, seed: u64, off: &[Mechanism]) -> Result<Device, Refusal> {
+        let mut profile = job.host.clone();
+        profile.seed = crate::cluster::hash(seed, 1);
+        if off.contains(&Mechanism::ThrottleWindows) {
+            crate::storage::set_windows(&mut profile, 0);
+        }
+        let mut host = Host::new(profile, Instant::EPOCH)?;
+        let volume = host.volume_named(&job.volume);
+        let volume = volume.expect("the job was checked: the volume exists");
+        let size = host.volume(volume).map_or(0, |v| v.size_bytes);
+        let fio = &job.fio;
+        if job.host_cache != CacheState::Cold {
+            let files = fio.size_bytes.saturating_mul(u64::from(fio.jobs)).min(size);
+            host.warm(volume, Bytes::ZERO, Bytes::new(files));
+        }
+        let jobs = fio.jobs as usize;
+        // Files of several jobs share a device that is too small for all.
+        let file = fio.size_bytes.min(size / u64::from(fio.jobs));
+        Ok(Device {
+            queue: Queue::default(),
+            host,
+            volume,
+            op: match fio.rw {
+                Pattern::Randread | Pattern::Read => Op::Read,
+                Pattern::Randwrite | Pattern::Write => Op::Write,
+            },
+            random: matches!(fio.rw, Pattern::Randread | Pattern::Randwrite),
+            block: u64::from(fio.block_bytes),
+            blocks: (file / u64::from(fio.block_bytes)).max(1),
+            depth: fio.depth,
+            submit_ns: fio.submit_ns,
+            runtime_ns: fio.runtime_ns,
+            threads: vec![Servers::new(1, false); jobs],
+            cursors: vec![0; jobs],
+            places: Stream::new(seed, "fio places"),
+            starts: vec![0; jobs * fio.depth as usize],
+            recorder: Recorder::new(),
+            decided: Vec::new(),
+            due: u64::MAX,
+        })
+    }
+
+    /// Runs to the end.
+    pub fn run(&mut self) {
+        for slot in 0..self.starts.len() as u32 {
+            self.next(0, slot);
+        }
+        while let Some(event) = self.queue.pop() {
+            let now = self.queue.now();
+            if now >= self.runtime_ns {
+                break;
+            }
+            match event {
+                Event::Submit(slot) => self.submit(now, slot),
+                Event::Ended(slot) => {
+                    let start = self.starts[slot as usize];
+                    self.recorder.ended(now, self.kind(), start);
+                    self.next(now, slot);
+                }
+                Event::Due => {
+                    if self.due == now {
+                        self.due = u64::MAX;
+                        let at = Instant::from_nanos(now);
+                        self.host.advance(at, &mut self.decided);
+                        self.take_decisions(now);
+                    }
+                }
+            }
+        }
+        self.recorder.end(self.queue.now());
+        assert!(
+            self.recorder.littles_law_holds(),
+            "Little's law does not hold: some I/O was lost or counted twice"
+        );
+    }
+
+    /// Whether it reads or writes.
+    pub fn kind(&self) -> Kind {
+        match self.op {
+            Op::Read => Kind::Read,
+            Op::Write | Op::Flush | Op::Discard => Kind::Write,
+        }
+    }
+
+    /// A slot gets its turn with the job's thread.
+    fn next(&mut self, now: u64, slot: u32) {
+        let job = (slot / self.depth) as usize;
+        let at = self.threads[job].serve(now, self.submit_ns);
+        self.queue.push(at, Event::Submit(slot));
+    }
+
+    fn submit(&mut self, now: u64, slot: u32) {
+        let job = (slot / self.depth) as usize;
+        let block = if self.random {
+            below(&mut self.places, self.blocks)
+        } else {
+            self.cursors[job] = (self.cursors[job] + 1) % self.blocks;
+            self.cursors[job]
+        };
+        let io = Io {
+            tag: u64::from(slot),
+            volume: self.volume,
+            op: self.op,
+            offset: Bytes::new((job as u64 * self.blocks + block) * self.block),
+            len: self.block as u32,
+        };
+        self.starts[slot as usize] = now;
+        self.recorder.started(now);
+        self.host
+            .submit(Instant::from_nanos(now), io, &mut self.decided);
+        self.take_decisions(now);
+    }
+
+    fn take_decisions(&mut self, now: u64) {
+        for completion in self.decided.drain(..) {
+            let event = Event::Ended(completion.tag as u32);
+            self.queue.push(completion.at.as_nanos(), event);
+        }
+        if let Some(next) = self.host.next_event() {
+            let next = next.as_nanos();
+            if next < self.due || self.due < now {
+                self.due = next;
+                self.queue.push(next, Event::Due);
+            }
+        }
+    }
+
+    /// What was recorded.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// The disk model and the volume.
+    pub fn host(&self) -> (&Host, VolumeId) {
+        (&self.host, self.volume)
+    }
+
+    /// Jobs' threads: how many, and their busy time.
+    pub fn thread_usage(&self) -> (u64, u64) {
+        let busy = self.threads.iter().map(|thread| thread.usage().busy_ns);
+        (self.threads.len() as u64, busy.sum())
+    }
+
+    /// Events scheduled.
+    pub fn events(&self) -> u64 {
+        self.queue.scheduled()
+    }
+}

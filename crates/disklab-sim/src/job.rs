@@ -1,0 +1,445 @@
+//! One cell of a matrix as the simulator takes it: everything resolved, every number with its unit.
+//!
+//! The JSON form is the contract between `disklab predict` and `disklab-engine simulate` (see
+//! ARCHITECTURE.md). Unknown fields are refused.
+
+use disklab_disk::profile::HostProfile;
+use serde::{Deserialize, Serialize};
+
+/// One cell: a database under load, or a device under fio. Exactly one of the two is given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The caller's number for it; comes back in the answer.
+    pub cell: u64,
+    /// Start of every random stream.
+    pub seed: u64,
+    /// How much of the cell is simulated.
+    #[serde(default)]
+    pub fidelity: Fidelity,
+    /// Mechanisms that are switched off, to see what each is worth.
+    #[serde(default)]
+    pub ablate: Vec<Mechanism>,
+    /// A database cluster under load.
+    #[serde(default)]
+    pub database: Option<DatabaseJob>,
+    /// One device under fio.
+    #[serde(default)]
+    pub device: Option<DeviceJob>,
+}
+
+/// How much of a cell is simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fidelity {
+    /// All rows, all operations.
+    #[default]
+    Full,
+    /// Rows, operations, memory and host cache scaled down together, at most to a fiftieth and not
+    /// below 60 000 operations. Keeps ops/s; p95 and p99 come out somewhat high, because throttle
+    /// windows and pauses do not scale (`error_note` in the answer).
+    Quick,
+}
+
+/// A mechanism that can be left out of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// Every node owns the same share of the ring.
+    UnevenOwnership,
+    /// A miss reads its own page only.
+    ReadAround,
+    /// Index pages are in memory from the start.
+    IndexPages,
+    /// Limits refill continuously.
+    ThrottleWindows,
+    /// An I/O ends as one, not chunk by chunk.
+    ChunkBorders,
+    /// No node ever pauses.
+    Pauses,
+    /// The client has a core for every thread.
+    ClientCpu,
+    /// The nodes have a core for every request.
+    ServerCpu,
+    /// Every request finds a read or write slot.
+    Slots,
+    /// Nothing that was read stays in the page cache.
+    PageCacheHits,
+    /// Messages between nodes never take longer than usual.
+    RemoteTail,
+    /// Flush, compaction and commit log cost nothing.
+    BackgroundIo,
+}
+
+/// A cluster, its clients and their load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseJob {
+    /// The database's nodes.
+    pub cluster: Cluster,
+    /// Who sends the load.
+    pub client: Client,
+    /// What lies between them.
+    pub network: Network,
+    /// The database and its settings.
+    pub database: Database,
+    /// The data.
+    pub dataset: Dataset,
+    /// The load.
+    pub workload: Workload,
+    /// State of the caches at the start.
+    #[serde(default)]
+    pub before: Before,
+    /// What cannot be looked up and is fitted to measurements.
+    pub parameters: Parameters,
+}
+
+/// The nodes, all alike.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// How many; 1 to 64.
+    pub nodes: u32,
+    /// VM budgets, host cache and volumes of a node. Its `seed` is replaced for each node.
+    pub host: HostProfile,
+    /// vCPUs of a node.
+    pub cores: u32,
+    /// Memory that the page cache can use.
+    pub page_cache_bytes: u64,
+    /// Network bandwidth of a node; `null`: no limit.
+    pub network_bytes_per_s: Option<u64>,
+    /// Name of the volume with the data.
+    pub data_volume: String,
+    /// Name of the volume with the commit log; `null`: the data volume.
+    #[serde(default)]
+    pub commitlog_volume: Option<String>,
+    /// `read_ahead_kb` of the data volume, in bytes.
+    pub read_ahead_bytes: u64,
+    /// Share of the ring that each node owns, in parts per million; absent: drawn as virtual nodes
+    /// would draw it.
+    #[serde(default)]
+    pub ownership_ppm: Option<Vec<u32>>,
+    /// Virtual nodes of a node (`num_tokens`), when the ownership is drawn.
+    #[serde(default = "default_tokens")]
+    pub tokens_per_node: u32,
+}
+
+fn default_tokens() -> u32 {
+    256
+}
+
+/// The load generators, all alike.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// How many machines.
+    pub nodes: u32,
+    /// vCPUs of each.
+    pub cores: u32,
+    /// Network bandwidth of each; `null`: no limit.
+    pub network_bytes_per_s: Option<u64>,
+    /// Whether a request goes straight to a node that has the data.
+    #[serde(default = "yes")]
+    pub token_aware: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The network between any two machines.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Delay from one machine to another, without waiting, in nanoseconds.
+    pub one_way_ns: u64,
+}
+
+/// Which database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Apache Cassandra.
+    Cassandra,
+}
+
+/// How many replicas must answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Consistency {
+    /// One.
+    One,
+    /// Two.
+    Two,
+    /// Three.
+    Three,
+    /// More than half of them.
+    Quorum,
+    /// The same: the cluster is in one data centre.
+    LocalQuorum,
+    /// One of this data centre.
+    LocalOne,
+    /// All of them.
+    All,
+}
+
+/// How table files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Data and index are mapped: page faults read them.
+    #[default]
+    Mmap,
+    /// Only the index is mapped, the data are read with pread.
+    MmapIndexOnly,
+    /// Both are read with pread.
+    Standard,
+}
+
+/// The database and the settings that matter here.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// Which one.
+    pub engine: Engine,
+    /// Copies of each row; at most the number of nodes.
+    pub replication_factor: u32,
+    /// How many of them a request waits for.
+    pub consistency: Consistency,
+    /// `concurrent_reads`: reads that a node works on at a time.
+    pub concurrent_reads: u32,
+    /// `concurrent_writes`: writes that a node works on at a time.
+    pub concurrent_writes: u32,
+    /// `disk_access_mode`.
+    #[serde(default)]
+    pub access: Access,
+    /// `chunk_length_in_kb` of a compressed table, in bytes; absent: not compressed.
+    #[serde(default)]
+    pub chunk_bytes: Option<u32>,
+    /// Compressed size in permille of the plain size.
+    #[serde(default = "whole")]
+    pub compressed_permille: u32,
+    /// `commitlog_sync_period_in_ms`, in nanoseconds.
+    #[serde(default = "ten_seconds")]
+    pub commitlog_sync_period_ns: u64,
+    /// Bytes of rows that a memtable takes before it is flushed.
+    #[serde(default = "default_memtable")]
+    pub memtable_bytes: u64,
+    /// `compaction_throughput_mb_per_sec`, in bytes per second; zero: no limit.
+    #[serde(default = "default_compaction")]
+    pub compaction_bytes_per_s: u64,
+    /// `dclocal_read_repair_chance` in parts per million: reads that go to every replica.
+    #[serde(default)]
+    pub read_repair_ppm: u32,
+}
+
+fn whole() -> u32 {
+    1000
+}
+
+fn ten_seconds() -> u64 {
+    10_000_000_000
+}
+
+/// A ninth of an 8 GiB heap's quarter for memtables is flushed at a time (Cassandra 3.11:
+/// `memtable_cleanup_threshold` 0.11, `memtable_heap_space_in_mb` a quarter of the heap), rounded.
+fn default_memtable() -> u64 {
+    256 << 20
+}
+
+/// Cassandra 3.11's default of 16 MB/s.
+fn default_compaction() -> u64 {
+    16 << 20
+}
+
+/// The rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dataset {
+    /// How many there are, without copies; the keys of all operations.
+    pub rows: u64,
+    /// Columns of a row.
+    pub columns: u32,
+    /// Bytes of each column's value.
+    pub column_bytes: u32,
+    /// Bytes of a row in a table file; absent: the database's own overhead is added to the values.
+    #[serde(default)]
+    pub stored_row_bytes: Option<u32>,
+}
+
+/// Which keys are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Keys {
+    /// Each as likely as the others.
+    Uniform,
+    /// One after the other.
+    Sequential,
+}
+
+/// The load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Share of reads in parts per million; the others are writes.
+    pub read_ppm: u32,
+    /// Which keys.
+    pub keys: Keys,
+    /// Closed or open loop.
+    pub load: Load,
+    /// Ends the run.
+    pub stop: Stop,
+    /// Operations and time before this are not counted, in nanoseconds.
+    #[serde(default)]
+    pub warm_up_ns: u64,
+}
+
+/// How operations arrive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Load {
+    /// Closed loop: each thread has one operation under way.
+    Closed {
+        /// How many.
+        threads: u32,
+    },
+    /// Open loop: operations arrive whatever happens.
+    Open {
+        /// Offered rate, in operations per 1000 seconds.
+        rate_per_ks: u64,
+        /// How they arrive.
+        arrivals: Arrivals,
+        /// Operations under way at most; later ones wait, and their wait counts.
+        max_in_flight: u32,
+    },
+}
+
+/// How an open loop's operations are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// Independent of each other.
+    Poisson,
+    /// At equal distances.
+    Even,
+}
+
+/// When a run ends: whichever comes first. At least one is given.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// After so many operations.
+    #[serde(default)]
+    pub operations: Option<u64>,
+    /// After so much virtual time, in nanoseconds.
+    #[serde(default)]
+    pub duration_ns: Option<u64>,
+}
+
+/// What a cache holds at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheState {
+    /// Nothing.
+    #[default]
+    Cold,
+    /// What the fill wrote through it last, up to its capacity.
+    Written,
+    /// What fits of the data, read before.
+    Warm,
+}
+
+/// State at the start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Before {
+    /// Of the nodes' page caches.
+    #[serde(default)]
+    pub page_cache: CacheState,
+    /// Of the hosts' caches.
+    #[serde(default)]
+    pub host_cache: CacheState,
+    /// Whether the table is empty.
+    #[serde(default)]
+    pub empty: bool,
+}
+
+/// What is fitted: times that no page states. All in nanoseconds unless the name says otherwise.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// Time of every operation that no queue explains: thread hand-overs, system calls, wake-ups.
+    pub overhead_ns: u64,
+    /// Refill window of every VM and disk limit; `null`: as the host profile says.
+    pub throttle_window_ns: Option<u64>,
+    /// CPU of the client for a read.
+    pub client_read_cpu_ns: u64,
+    /// CPU of the client for a write.
+    pub client_write_cpu_ns: u64,
+    /// CPU of the coordinator for any request.
+    pub coordinator_cpu_ns: u64,
+    /// CPU of the coordinator for each further replica that it talks to, and of that replica for
+    /// the message.
+    pub message_cpu_ns: u64,
+    /// CPU of a replica for a read.
+    pub read_cpu_ns: u64,
+    /// CPU of a replica for a write, flush and compaction included.
+    pub write_cpu_ns: u64,
+    /// Mean length of a pause (garbage collection); zero: none.
+    pub pause_ns: u64,
+    /// Requests of a node between two pauses.
+    pub pause_every_requests: u64,
+    /// Share of messages between nodes that are late, in parts per million.
+    pub remote_tail_ppm: u32,
+    /// Mean by which they are late.
+    pub remote_tail_ns: u64,
+}
+
+/// One device under fio.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceJob {
+    /// The host with the volume.
+    pub host: HostProfile,
+    /// Name of the volume.
+    pub volume: String,
+    /// The load.
+    pub fio: Fio,
+    /// Whether the host cache holds the file at the start.
+    #[serde(default)]
+    pub host_cache: CacheState,
+}
+
+/// A load as fio's options name it, with `direct=1`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fio {
+    /// `rw`.
+    pub rw: Pattern,
+    /// `bs`.
+    pub block_bytes: u32,
+    /// `numjobs`.
+    pub jobs: u32,
+    /// `iodepth`.
+    pub depth: u32,
+    /// `size` of each job's file.
+    pub size_bytes: u64,
+    /// `runtime`, in nanoseconds.
+    pub runtime_ns: u64,
+    /// Time of a job's own thread for each I/O: it submits and reaps them one after the other.
+    pub submit_ns: u64,
+}
+
+/// fio's `rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Reads in order.
+    Read,
+    /// Writes in order.
+    Write,
+}

@@ -1,0 +1,30 @@
+//! The simulator: clients, cluster, caches and disks in virtual time.
+//!
+//! One event queue in whole nanoseconds, named random streams, and the disk model of
+//! `disklab-disk` beneath. The same job gives the same figures on every machine.
+
+mod background;
+pub mod chance;
+mod check;
+mod client;
+mod cluster;
+pub mod database;
+mod device;
+pub mod engine;
+mod filelayout;
+pub mod job;
+mod network;
+mod node;
+mod pagecache;
+mod readahead;
+mod record;
+mod report;
+mod simulate;
+pub mod station;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+pub use check::{MECHANISMS, check};
+pub use report::{CreditReport, Latencies, OperationReport, Report, Resource, Telemetry};
+pub use simulate::simulate;

@@ -1,0 +1,163 @@
+//! What is measured of a run: latencies, counts, and Little's law as its proof.
+
+use hdrhistogram::Histogram;
+
+use crate::client::Kind;
+
+/// Range and precision of every histogram: nanoseconds, three digits, one microsecond to one hour, as
+/// the load generator records.
+const LOWEST_NS: u64 = 1_000;
+const HIGHEST_NS: u64 = 3_600_000_000_000;
+const DIGITS: u8 = 3;
+
+/// An empty histogram of nanoseconds.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS).expect("the bounds are valid")
+}
+
+/// Latencies and counts of a run.
+pub struct Recorder {
+    latencies: [Histogram<u64>; 2],
+    latency_sums: [u128; 2],
+    measured_from: u64,
+    measured_to: u64,
+    last_end: u64,
+    disk_waits: u128,
+    /// For Little's law, over the whole run: operations under way, the integral of their number
+    /// over time, the sum of the times of those that ended, and of the starts of those under way.
+    under_way: u64,
+    area: u128,
+    changed_at: u64,
+    times: u128,
+    starts: u128,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder::new()
+    }
+}
+
+impl Recorder {
+    /// Nothing recorded.
+    pub fn new() -> Recorder {
+        Recorder {
+            latencies: [histogram(), histogram()],
+            latency_sums: [0; 2],
+            measured_from: 0,
+            measured_to: 0,
+            last_end: 0,
+            disk_waits: 0,
+            under_way: 0,
+            area: 0,
+            changed_at: 0,
+            times: 0,
+            starts: 0,
+        }
+    }
+
+    #[inline]
+    fn integrate(&mut self, now: u64) {
+        self.area += u128::from(self.under_way) * u128::from(now - self.changed_at);
+        self.changed_at = now;
+    }
+
+    /// An operation starts.
+    #[inline]
+    pub fn started(&mut self, now: u64) {
+        self.integrate(now);
+        self.under_way += 1;
+        self.starts += u128::from(now);
+    }
+
+    /// An operation that started at `start` ends.
+    #[inline]
+    pub fn ended(&mut self, now: u64, kind: Kind, start: u64) {
+        self.integrate(now);
+        self.under_way -= 1;
+        self.starts -= u128::from(start);
+        let time = now - start;
+        self.times += u128::from(time);
+        self.latencies[kind as usize].saturating_record(time);
+        self.latency_sums[kind as usize] += u128::from(time);
+        self.last_end = now;
+    }
+
+    /// A request waited so long for an I/O.
+    #[inline]
+    pub fn waited_for_disk(&mut self, span_ns: u64) {
+        self.disk_waits += u128::from(span_ns);
+    }
+
+    /// The warm-up is over: what ended before does not count.
+    pub fn measure(&mut self, now: u64) {
+        self.measured_from = now;
+        self.latencies = [histogram(), histogram()];
+        self.latency_sums = [0; 2];
+        self.disk_waits = 0;
+    }
+
+    /// The run is over.
+    pub fn end(&mut self, now: u64) {
+        self.integrate(now);
+        // A run that ends with its last operation is as long as that took; background events that
+        // follow do not stretch it.
+        self.measured_to = if self.under_way == 0 {
+            self.last_end
+        } else {
+            now
+        };
+    }
+
+    /// Operations under way.
+    pub fn under_way(&self) -> u64 {
+        self.under_way
+    }
+
+    /// Whether the number of operations under way, integrated over time, is the sum of their times:
+    /// exactly, in integers. An operation that was lost, or ended twice, breaks it.
+    pub fn littles_law_holds(&self) -> bool {
+        let unfinished = u128::from(self.under_way) * u128::from(self.changed_at) - self.starts;
+        self.area == self.times + unfinished
+    }
+
+    /// Mean number of operations under way over the whole run.
+    pub fn mean_under_way(&self) -> f64 {
+        self.area as f64 / (self.changed_at.max(1)) as f64
+    }
+
+    /// Measured time in nanoseconds.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.measured_to.saturating_sub(self.measured_from).max(1)
+    }
+
+    /// When measuring began.
+    pub fn measured_from(&self) -> u64 {
+        self.measured_from
+    }
+
+    /// When measuring ended.
+    pub fn measured_to(&self) -> u64 {
+        self.measured_to
+    }
+
+    /// Latencies of one kind of operation.
+    pub fn latencies(&self, kind: Kind) -> &Histogram<u64> {
+        &self.latencies[kind as usize]
+    }
+
+    /// Sum of those latencies.
+    pub fn latency_sum(&self, kind: Kind) -> u128 {
+        self.latency_sums[kind as usize]
+    }
+
+    /// Operations measured.
+    pub fn operations(&self) -> u64 {
+        self.latencies.iter().map(|h| h.len()).sum()
+    }
+
+    /// Time that requests waited for I/Os, added up.
+    pub fn disk_waits(&self) -> u128 {
+        self.disk_waits
+    }
+}

@@ -1,0 +1,323 @@
+//! What is said about a cell: rates, latencies, and why they are what they are.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use disklab_disk::VolumeCounters;
+use disklab_disk::profile::{Scope, Unit};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The answer to one job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The job's number.
+    pub cell: u64,
+    /// Operations (or I/Os of a device) per second.
+    pub ops_per_s: f64,
+    /// Of all operations.
+    pub latency_ms: Latencies,
+    /// By kind of operation.
+    pub per_operation: BTreeMap<String, OperationReport>,
+    /// The busiest resource.
+    pub bottleneck: Resource,
+    /// Every resource, the busiest first.
+    pub resources: Vec<Resource>,
+    /// What the caches and the disks had to do.
+    pub telemetry: Telemetry,
+    /// Burst credits, and how long they last at this load.
+    pub credits: Vec<CreditReport>,
+    /// Threads or arrivals, by Little's law: what was under way on average.
+    pub mean_in_flight: f64,
+    /// Measured virtual time in seconds.
+    pub elapsed_s: f64,
+    /// Share of rows and operations that was simulated.
+    pub scale: f64,
+    /// What the scale does to the figures; absent at full scale.
+    pub error_note: Option<String>,
+    /// Open-loop operations that never could be sent.
+    pub unsent: u64,
+    /// Events of the simulation.
+    pub events: u64,
+    /// I/Os that the disk model decided.
+    pub disk_ios: u64,
+    /// Time that the simulation took on this machine, in seconds.
+    pub wall_s: f64,
+}
+
+/// Latencies in milliseconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Latencies {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95 %.
+    pub p95: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    #[serde(rename = "p99.9")]
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// One kind of operation.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperationReport {
+    /// How many.
+    pub operations: u64,
+    /// Per second.
+    pub ops_per_s: f64,
+    /// How long they took.
+    pub latency_ms: Latencies,
+    /// The whole distribution in nanoseconds: HDR histogram, V2, base64.
+    pub response: String,
+}
+
+/// Something that operations share.
+#[derive(Clone, Debug, Serialize)]
+pub struct Resource {
+    /// What it is: `client CPU`, `node CPU`, `read slots`, `vm cached MB/s`, `disk IOPS`, ...
+    pub resource: String,
+    /// The busiest one: `node 2`, `node 2 disk 1`; empty when there is only one.
+    pub place: String,
+    /// Its use, as a share of what it can give.
+    pub utilisation: f64,
+    /// Mean use over all of its kind.
+    pub mean_utilisation: f64,
+    /// Time that an operation waits for it on average, over all of its kind, in milliseconds.
+    pub wait_ms_per_operation: f64,
+}
+
+/// What happened below the operations.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Telemetry {
+    /// Share of touched pages that the page cache had.
+    pub page_cache_hit_ratio: Option<f64>,
+    /// Share of I/Os that the host cache served whole.
+    pub host_cache_hit_ratio: Option<f64>,
+    /// Reads of the data disks for each operation.
+    pub read_ios_per_operation: f64,
+    /// Bytes of them.
+    pub read_bytes_per_operation: f64,
+    /// Writes of all disks for each operation.
+    pub write_ios_per_operation: f64,
+    /// Bytes of them.
+    pub write_bytes_per_operation: f64,
+    /// Time that requests waited for disks, for each operation, in milliseconds.
+    pub disk_wait_ms_per_operation: f64,
+    /// Share of time that a node stood still, on average.
+    pub pause_ratio: f64,
+    /// Bytes that compaction still owes, on the node with the most.
+    pub pending_compaction_bytes: u64,
+}
+
+/// A credit bucket.
+#[derive(Clone, Debug, Serialize)]
+pub struct CreditReport {
+    /// `node 2 disk 0 IOPS`.
+    pub place: String,
+    /// Credits left, in its units.
+    pub left: u64,
+    /// A full bucket.
+    pub capacity: u64,
+    /// Seconds until it is empty at this load; absent: it does not shrink.
+    pub lasts_s: Option<f64>,
+}
+
+/// Where nothing is used more than this, nothing shared holds the load up: it is the latency of each
+/// operation, times the number of threads, that sets the rate.
+const BOUND: f64 = 0.85;
+
+impl Resource {
+    /// No resource is the limit.
+    pub fn none() -> Resource {
+        Resource {
+            resource: "latency".to_owned(),
+            place: String::new(),
+            utilisation: 0.0,
+            mean_utilisation: 0.0,
+            wait_ms_per_operation: 0.0,
+        }
+    }
+}
+
+impl Report {
+    /// Names the bottleneck: the busiest resource, if it is busy; else `latency`, with the use of
+    /// the busiest one.
+    ///
+    /// A slot is held while a request waits for something else. It is the bottleneck only when
+    /// nothing else is.
+    pub fn name_bottleneck(&mut self) {
+        let is_slot = |resource: &&Resource| resource.resource.ends_with("slots");
+        let mut order = self.resources.iter().filter(|r| !is_slot(r));
+        let slots = || self.resources.iter().find(is_slot);
+        let busiest = order.next();
+        self.bottleneck = match (busiest, slots()) {
+            (Some(busiest), _) if busiest.utilisation >= BOUND => busiest.clone(),
+            (_, Some(slots)) if slots.utilisation >= BOUND => slots.clone(),
+            (Some(busiest), _) => Resource {
+                utilisation: busiest.utilisation,
+                ..Resource::none()
+            },
+            (None, _) => Resource::none(),
+        };
+    }
+}
+
+const NANOS: f64 = 1e9;
+const MILLI_NANOS: f64 = 1e6;
+
+/// Percentiles of a histogram, with the exact mean.
+pub fn latencies(histogram: &Histogram<u64>, sum: u128) -> Latencies {
+    if histogram.is_empty() {
+        return Latencies::default();
+    }
+    let at = |share| histogram.value_at_quantile(share) as f64 / MILLI_NANOS;
+    Latencies {
+        mean: sum as f64 / histogram.len() as f64 / MILLI_NANOS,
+        p50: at(0.5),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: histogram.max() as f64 / MILLI_NANOS,
+    }
+}
+
+/// One kind of operation over a span of time.
+pub fn operation(histogram: &Histogram<u64>, sum: u128, elapsed_ns: u64) -> OperationReport {
+    OperationReport {
+        operations: histogram.len(),
+        ops_per_s: histogram.len() as f64 * NANOS / elapsed_ns as f64,
+        latency_ms: latencies(histogram, sum),
+        response: encode(histogram),
+    }
+}
+
+/// A histogram in HDR's V2 form, base64.
+pub fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    V2Serializer::new()
+        .serialize(histogram, &mut bytes)
+        .expect("memory takes every histogram");
+    STANDARD.encode(bytes)
+}
+
+/// Uses of like resources, of which the busiest is named.
+#[derive(Debug, Default)]
+pub struct Uses {
+    all: BTreeMap<String, Vec<(String, f64, u128)>>,
+}
+
+impl Uses {
+    /// Adds a use: a kind, a place, a share, and the time that requests waited for it in all.
+    pub fn add(&mut self, kind: &str, place: String, utilisation: f64, waited_ns: u128) {
+        let entry = self.all.entry(kind.to_owned()).or_default();
+        entry.push((place, utilisation, waited_ns));
+    }
+
+    /// Adds the limits of a volume, as counted since `before`.
+    pub fn add_limits(
+        &mut self,
+        node: &str,
+        volume: &str,
+        now: &VolumeCounters,
+        before: Option<&VolumeCounters>,
+        elapsed_ns: u64,
+    ) {
+        for (index, limit) in now.limits.iter().enumerate() {
+            let earlier = before.and_then(|before| before.limits.get(index));
+            let granted = limit.granted - earlier.map_or(0, |e| e.granted);
+            let waited = limit.delayed_ns - earlier.map_or(0, |e| e.delayed_ns);
+            let unit = match limit.unit {
+                Unit::Ios => "IOPS",
+                Unit::Bytes => "MB/s",
+            };
+            let scope = match limit.scope {
+                Scope::All => "",
+                Scope::Read => "read ",
+                Scope::Write => "write ",
+            };
+            let is_disk = limit.place.starts_with("disk");
+            let kind = if is_disk {
+                format!("{volume} disk {scope}{unit}")
+            } else {
+                format!("{} {scope}{unit}", limit.place)
+            };
+            let place = if is_disk {
+                format!("{node} {}", limit.place)
+            } else {
+                node.to_owned()
+            };
+            let share = granted as f64 * NANOS / limit.per_s as f64 / elapsed_ns as f64;
+            let entry = self.all.entry(kind).or_default();
+            // A VM's budget is listed by each volume that draws on it.
+            match entry.iter_mut().find(|(known, ..)| *known == place) {
+                Some((_, utilisation, all_waited)) => {
+                    *utilisation += share;
+                    *all_waited += u128::from(waited);
+                }
+                None => entry.push((place, share, u128::from(waited))),
+            }
+        }
+    }
+
+    /// The resources, the busiest first.
+    pub fn resources(self, operations: u64) -> Vec<Resource> {
+        let mut resources: Vec<Resource> = self
+            .all
+            .into_iter()
+            .map(|(resource, uses)| {
+                let busiest = uses.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+                let (place, utilisation) = busiest
+                    .map_or((String::new(), 0.0), |(place, share, _)| {
+                        (place.clone(), *share)
+                    });
+                let waited: u128 = uses.iter().map(|(.., waited)| waited).sum();
+                let sum: f64 = uses.iter().map(|(_, share, _)| share).sum();
+                Resource {
+                    resource,
+                    place,
+                    utilisation,
+                    mean_utilisation: sum / uses.len() as f64,
+                    wait_ms_per_operation: waited as f64 / MILLI_NANOS / operations.max(1) as f64,
+                }
+            })
+            .collect();
+        resources.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
+        resources
+    }
+}
+
+/// The credit buckets of a volume, as they moved since `before`.
+pub fn credits(
+    node: &str,
+    now: &VolumeCounters,
+    before: Option<&VolumeCounters>,
+    elapsed_ns: u64,
+) -> Vec<CreditReport> {
+    let mut found = Vec::new();
+    for (index, limit) in now.limits.iter().enumerate() {
+        let Some(credits) = limit.credits else {
+            continue;
+        };
+        let start = before
+            .and_then(|before| before.limits.get(index)?.credits)
+            .map_or(credits.capacity, |credits| credits.left);
+        let spent_per_s = start.saturating_sub(credits.left) as f64 * NANOS / elapsed_ns as f64;
+        let unit = match limit.unit {
+            Unit::Ios => "IOPS",
+            Unit::Bytes => "MB/s",
+        };
+        found.push(CreditReport {
+            place: format!("{node} {} {unit}", limit.place),
+            left: credits.left,
+            capacity: credits.capacity,
+            lasts_s: (spent_per_s > 0.0).then(|| credits.left as f64 / spent_per_s),
+        });
+    }
+    found
+}

@@ -1,0 +1,377 @@
+//! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
+
+use disklab_disk::profile::{HostProfile, Unit};
+use disklab_disk::{Completion, Host, Io, Op, Refusal, VolumeId};
+use disklab_units::{Bytes, Instant};
+
+use crate::engine::Slab;
+use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
+use crate::pagecache::PageCache;
+use crate::readahead::{ReadAhead, Window};
+
+/// Nobody: the end of a list of waiting requests.
+pub const NOBODY: u32 = u32::MAX;
+
+/// Largest I/O that the file system sends down. **Source:** a bio of Linux 3.10 to 5.0 carries at
+/// most 256 pages (`BIO_MAX_PAGES`).
+const MOST_BIO_PAGES: u64 = 256;
+
+/// Why an I/O is under way.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose {
+    /// It reads pages into the page cache; requests wait for it, the first one named.
+    Pages {
+        /// First page.
+        from: u64,
+        /// Page after the last.
+        to: u64,
+        /// First of the waiting requests; each knows the next.
+        waiter: u32,
+    },
+    /// It belongs to a background stream of the node.
+    Stream(u8),
+}
+
+/// An I/O under way.
+#[derive(Clone, Copy, Debug)]
+pub struct PendingIo {
+    /// Whose.
+    pub node: u16,
+    /// Why.
+    pub purpose: Purpose,
+}
+
+/// I/Os under way, on all nodes.
+pub type PendingIos = Slab<PendingIo>;
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// By page faults on a mapping.
+    Mapped,
+    /// By pread.
+    Buffered,
+}
+
+/// What became of a touched page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// It is there.
+    Ready,
+    /// It is on its way with this I/O.
+    Awaits(u32),
+}
+
+/// What the page cache did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageCounters {
+    /// Pages touched that were there.
+    pub hits: u64,
+    /// Pages touched that had to be read, or were on their way.
+    pub misses: u64,
+    /// I/Os sent to read pages.
+    pub read_ios: u64,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+}
+
+/// One of the table's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// The rows.
+    Data,
+    /// The index.
+    Index,
+}
+
+/// Disks and caches of one node.
+pub struct Storage {
+    number: u16,
+    host: Host,
+    data: VolumeId,
+    layout: FileLayout,
+    /// Page cache of the data volume.
+    cache: PageCache,
+    files: [(ReadAhead, Reading); 2],
+    chunk_pages: u64,
+    /// Ranges on their way, for requests that touch them meanwhile.
+    on_the_way: Vec<(u64, u64, u32)>,
+    /// Decisions of the disk model that the caller has not seen.
+    pub decided: Vec<Completion>,
+    counters: PageCounters,
+}
+
+/// How a node reads its table.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadingRules {
+    /// Of the data file.
+    pub data: Reading,
+    /// Of the index file.
+    pub index: Reading,
+    /// `read_ahead_kb` in pages.
+    pub read_ahead_pages: u64,
+    /// Memory for the page cache, in pages.
+    pub cache_pages: u64,
+    /// Whether an I/O that crosses chunks of the stripe is cut there.
+    pub cuts_at_chunks: bool,
+}
+
+impl Storage {
+    /// The storage of node `number`. Refuses what the disk model refuses.
+    pub fn new(
+        number: u16,
+        profile: HostProfile,
+        data: &str,
+        layout: FileLayout,
+        rules: ReadingRules,
+    ) -> Result<Storage, Refusal> {
+        let chunk = profile
+            .volumes
+            .iter()
+            .find(|volume| volume.name == data)
+            .and_then(|volume| volume.chunk_bytes);
+        let host = Host::new(profile, Instant::EPOCH)?;
+        let data = host
+            .volume_named(data)
+            .expect("the job was checked: the volume exists");
+        let pages = host.volume(data).map_or(0, |v| v.size_bytes / PAGE_BYTES);
+        let file = |first, end, reading| {
+            let most = rules.read_ahead_pages;
+            (ReadAhead::new(first, end, most), reading)
+        };
+        let (data_end, end) = (layout.data_pages(), layout.all_pages());
+        Ok(Storage {
+            number,
+            host,
+            data,
+            layout,
+            cache: PageCache::new(pages.max(end), rules.cache_pages),
+            files: [
+                file(0, data_end, rules.data),
+                file(data_end, end, rules.index),
+            ],
+            chunk_pages: match chunk {
+                Some(bytes) if rules.cuts_at_chunks => u64::from(bytes) / PAGE_BYTES,
+                _ => u64::MAX,
+            },
+            on_the_way: Vec::new(),
+            decided: Vec::new(),
+            counters: PageCounters::default(),
+        })
+    }
+
+    /// The disk model.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The volume with the table.
+    pub fn data_volume(&self) -> VolumeId {
+        self.data
+    }
+
+    /// The table's files.
+    pub fn layout(&self) -> &FileLayout {
+        &self.layout
+    }
+
+    /// What the page cache did.
+    pub fn counters(&self) -> PageCounters {
+        self.counters
+    }
+
+    /// Counts anew from here.
+    pub fn reset(&mut self) {
+        self.counters = PageCounters::default();
+    }
+
+    /// Bytes in the page cache.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.held() * PAGE_BYTES
+    }
+
+    /// Fills the host cache with the table, the part written last when not all of it fits.
+    pub fn warm_host_cache(&mut self, capacity_bytes: u64) {
+        let end = self.layout.all_pages() * PAGE_BYTES;
+        let start = end.saturating_sub(capacity_bytes) / PAGE_BYTES * PAGE_BYTES;
+        let bytes = Bytes::new(end - start);
+        self.host.warm(self.data, Bytes::new(start), bytes);
+    }
+
+    /// Fills the page cache with the table's pages, those of the index first.
+    pub fn warm_page_cache(&mut self, pages: u64, index_only: bool) {
+        let (data, all) = (self.layout.data_pages(), self.layout.all_pages());
+        self.cache.insert(data, all);
+        if !index_only {
+            let most = pages.saturating_sub(all - data).min(data);
+            self.cache.insert(0, most);
+        }
+    }
+
+    /// A request reads a page of `pages`; more of them will follow in order.
+    #[inline]
+    pub fn touch(
+        &mut self,
+        now: u64,
+        file: File,
+        page: u64,
+        pages: Pages,
+        ios: &mut PendingIos,
+    ) -> Touched {
+        if self.cache.is_mapped(page) {
+            // No fault: only the accessed bit of the page table tells.
+            self.counters.hits += 1;
+            self.cache.touch(page);
+            return Touched::Ready;
+        }
+        let mapped = self.files[file as usize].1 == Reading::Mapped;
+        if self.cache.is_present(page) {
+            return self.touch_present(now, file, page, pages, mapped, ios);
+        }
+        self.counters.misses += 1;
+        let ahead = &mut self.files[file as usize].0;
+        let window = if mapped {
+            ahead.fault_missed(page)
+        } else {
+            let cache = &self.cache;
+            let wanted = pages.last - page + 1;
+            ahead.read_missed(page, wanted, |most| cache.history(page, most))
+        };
+        let io = self.read(now, window, page, ios);
+        Touched::Awaits(io.expect("the page is absent and inside its window"))
+    }
+
+    fn touch_present(
+        &mut self,
+        now: u64,
+        file: File,
+        page: u64,
+        pages: Pages,
+        mapped: bool,
+        ios: &mut PendingIos,
+    ) -> Touched {
+        let ahead = &mut self.files[file as usize].0;
+        if mapped {
+            ahead.fault_hit();
+        }
+        if self.cache.take_mark(page) {
+            let most = ahead.most();
+            let hole = self.cache.next_hole(page + 1, page + 2 + most);
+            let wanted = if mapped { most } else { pages.last - page + 1 };
+            if let Some(window) = ahead.mark_touched(page, wanted, hole) {
+                self.read(now, window, u64::MAX, ios);
+            }
+        }
+        if self.cache.is_locked(page) {
+            self.counters.misses += 1;
+            let mut ways = self.on_the_way.iter();
+            let way = ways.find(|way| way.0 <= page && page < way.1);
+            return Touched::Awaits(way.expect("a locked page is on its way").2);
+        }
+        self.counters.hits += 1;
+        if mapped {
+            self.cache.map(page);
+        }
+        self.cache.touch(page);
+        Touched::Ready
+    }
+
+    /// A page that a request waited for has come, and the request goes on with it.
+    #[inline]
+    pub fn waited_for(&mut self, file: File, page: u64) {
+        if self.files[file as usize].1 == Reading::Mapped {
+            self.cache.map(page);
+        }
+    }
+
+    /// Notes the end of a request's reading of a file.
+    pub fn read_ended(&mut self, file: File, page: u64) {
+        if self.files[file as usize].1 == Reading::Buffered {
+            self.files[file as usize].0.read_ended(page);
+        }
+    }
+
+    /// Reads the absent pages of a window; returns the I/O that brings `wanted`.
+    fn read(&mut self, now: u64, window: Window, wanted: u64, ios: &mut PendingIos) -> Option<u32> {
+        let mut found = None;
+        let mut at = window.start;
+        while let Some((from, to)) = self.cache.absent_run(at, window.end) {
+            at = to;
+            if let Some(mark) = window.mark
+                && (from..to).contains(&mark)
+            {
+                self.cache.mark(mark);
+            }
+            let mut start = from;
+            while start < to {
+                let chunk_end = (start / self.chunk_pages + 1).saturating_mul(self.chunk_pages);
+                let end = to.min(chunk_end).min(start + MOST_BIO_PAGES);
+                let io = self.send_read(now, start, end, ios);
+                if (start..end).contains(&wanted) {
+                    found = Some(io);
+                }
+                start = end;
+            }
+        }
+        found
+    }
+
+    fn send_read(&mut self, now: u64, from: u64, to: u64, ios: &mut PendingIos) -> u32 {
+        let purpose = Purpose::Pages {
+            from,
+            to,
+            waiter: NOBODY,
+        };
+        let number = ios.add(PendingIo {
+            node: self.number,
+            purpose,
+        });
+        self.cache.expect(from, to);
+        self.on_the_way.push((from, to, number));
+        let len = ((to - from) * PAGE_BYTES) as u32;
+        self.counters.read_ios += 1;
+        self.counters.read_bytes += u64::from(len);
+        self.submit(now, self.data, Op::Read, from * PAGE_BYTES, len, number);
+        number
+    }
+
+    /// Sends an I/O to a volume; its end comes in [`Storage::decided`].
+    pub fn submit(&mut self, now: u64, volume: VolumeId, op: Op, at: u64, len: u32, tag: u32) {
+        let io = Io {
+            tag: u64::from(tag),
+            volume,
+            op,
+            offset: Bytes::new(at),
+            len,
+        };
+        self.host
+            .submit(Instant::from_nanos(now), io, &mut self.decided);
+    }
+
+    /// Lets the disk model do what is due.
+    pub fn advance(&mut self, now: u64) {
+        self.host
+            .advance(Instant::from_nanos(now), &mut self.decided);
+    }
+
+    /// The pages of an I/O have come.
+    #[inline]
+    pub fn arrived(&mut self, number: u32, from: u64, to: u64) {
+        if let Some(at) = self.on_the_way.iter().position(|way| way.2 == number) {
+            self.on_the_way.swap_remove(at);
+        }
+        self.cache.arrive(from, to);
+    }
+}
+
+/// Replaces the refill windows of every limit of a host: VM budgets and disks.
+pub fn set_windows(profile: &mut HostProfile, window_ns: u64) {
+    let disks = profile.volumes.iter_mut().flat_map(|v| &mut v.disks);
+    let disk_limits = disks.flat_map(|disk| &mut disk.limits);
+    let vm_limits = profile.cached.iter_mut().chain(&mut profile.uncached);
+    for limit in vm_limits.chain(disk_limits) {
+        if limit.unit == Unit::Bytes || window_ns == 0 {
+            limit.window_ns = window_ns;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Pieces that the unit tests share.
+
+use disklab_disk::profile::{
+    Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,
+    VolumeProfile,
+};
+
+use crate::job::Cluster;
+
+/// A host with one unlimited disk of constant latency.
+pub fn host(latency_ns: u64) -> HostProfile {
+    let latency = Latency {
+        read: Distribution::constant(latency_ns),
+        write: Distribution::constant(latency_ns),
+        flush: Distribution::constant(0),
+    };
+    HostProfile {
+        version: PROFILE_VERSION,
+        name: "test".to_owned(),
+        seed: 1,
+        cached: Vec::new(),
+        uncached: Vec::new(),
+        cache: None,
+        volumes: vec![VolumeProfile {
+            name: "data".to_owned(),
+            size_bytes: 1 << 40,
+            caching: Caching::None,
+            chunk_bytes: None,
+            disks: vec![DiskProfile {
+                name: "disk".to_owned(),
+                medium: Medium::Remote,
+                limits: Vec::new(),
+                latency,
+            }],
+        }],
+    }
+}
+
+/// A cluster of such hosts.
+pub fn cluster(nodes: u32, ownership_ppm: Option<Vec<u32>>) -> Cluster {
+    Cluster {
+        nodes,
+        host: host(1_000_000),
+        cores: 16,
+        page_cache_bytes: 1 << 30,
+        network_bytes_per_s: None,
+        data_volume: "data".to_owned(),
+        commitlog_volume: None,
+        read_ahead_bytes: 0,
+        ownership_ppm,
+        tokens_per_node: 256,
+    }
+}
