@@ -35,5 +35,4 @@ pub use counters::{
 pub use fault::{Change, Fault};
 pub use host::Host;
 pub use io::{Completion, Destaged, Io, Op, Outcome, VolumeId};
-pub use random::Stream;
 pub use refusal::{Reason, Refusal};

@@ -1,6 +1,6 @@
 //! Random times in integer arithmetic: the same on every machine, whatever its logarithm.
 
-use disklab_disk::Stream;
+use disklab_units::random::Stream;
 
 /// ln 2 in units of 2^-32.
 const LN_2: u64 = 2_977_044_472;

@@ -1,6 +1,6 @@
 //! The load generators: threads or arrivals, keys, and the CPU that each operation costs them.
 
-use disklab_disk::Stream;
+use disklab_units::random::Stream;
 
 use crate::chance::{below, exponential, work};
 use crate::job::{Arrivals, Client, Keys, Load, Parameters, Workload};

@@ -1,6 +1,6 @@
 //! Who owns what: the ring, its replicas, and how many answers a request waits for.
 
-use disklab_disk::Stream;
+use disklab_units::random::Stream;
 
 use crate::chance::{below, exponential};
 use crate::job::{Cluster, Consistency};

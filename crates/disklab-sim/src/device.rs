@@ -1,6 +1,7 @@
 //! One device under fio: jobs that keep so many direct I/Os under way.
 
-use disklab_disk::{Completion, Host, Io, Op, Refusal, Stream, VolumeId};
+use disklab_disk::{Completion, Host, Io, Op, Refusal, VolumeId};
+use disklab_units::random::Stream;
 use disklab_units::{Bytes, Instant};
 
 use crate::chance::below;

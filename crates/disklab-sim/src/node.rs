@@ -1,6 +1,6 @@
 //! One node: its cores, slots, pauses, network and storage.
 
-use disklab_disk::Stream;
+use disklab_units::random::Stream;
 
 use crate::background::Background;
 use crate::chance::{exponential, work};

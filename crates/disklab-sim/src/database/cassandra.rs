@@ -5,8 +5,9 @@
 //! goes to all replicas and is answered by as many as the consistency level asks for; each appends
 //! to commit log and memtable.
 
-use disklab_disk::{Completion, Refusal, Stream, VolumeCounters};
+use disklab_disk::{Completion, Refusal, VolumeCounters};
 use disklab_units::Instant;
+use disklab_units::random::Stream;
 
 use crate::background::{Background, Wishes};
 use crate::chance::{exponential, work};
