@@ -172,7 +172,7 @@ mod tests {
         servers.pause(21, 100);
         assert_eq!(servers.serve(22, 1), 122);
         assert_eq!(servers.serve(22, 1), 123);
-assert_eq!(servers.serve(22, 10), 133);
+        assert_eq!(servers.serve(22, 10), 133);
         assert_eq!(servers.serve(22, 1), 126, "after what was interrupted");
     }
 
