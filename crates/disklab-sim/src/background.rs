@@ -43,7 +43,6 @@ struct WriteStream {
     left: u64,
     under_way: u32,
     cursor: u64,
-    written: u64,
 }
 
 /// Background work of one node.
@@ -167,7 +166,6 @@ impl Background {
     pub fn written(&mut self, stream: u8) {
         let stream = &mut self.streams[usize::from(stream)];
         stream.under_way -= 1;
-        stream.written += u64::from(WRITE_BYTES);
         let log = &self.streams[StreamKind::CommitLog as usize];
         if log.left == 0 {
             self.sync_is_late = false;
@@ -213,11 +211,6 @@ impl Background {
             }
         }
         wishes
-    }
-
-    /// Bytes that each stream has written: commit log, flush, compaction.
-    pub fn written_bytes(&self) -> [u64; 3] {
-        [0, 1, 2].map(|index| self.streams[index].written)
     }
 
     /// Bytes that compaction still owes.

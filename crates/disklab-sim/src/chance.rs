@@ -27,12 +27,6 @@ const fn ln_table() -> [u64; 256] {
     table
 }
 
-/// A number below `bound`, each equally likely (to one part in 2^64 / bound).
-#[inline]
-pub fn below(stream: &mut Stream, bound: u64) -> u64 {
-    ((u128::from(stream.draw()) * u128::from(bound)) >> 64) as u64
-}
-
 /// A time with exponential distribution.
 #[inline]
 pub fn exponential(stream: &mut Stream, mean_ns: u64) -> u64 {

@@ -6,7 +6,7 @@ use disklab_disk::profile::HostProfile;
 use disklab_disk::{Reason, Refusal};
 
 use crate::cluster::{MOST_REPLICAS, Ring};
-use crate::database::cassandra::{layout, stored_row_bytes};
+use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
 use crate::job::{DatabaseJob, DeviceJob, Job, Load, Mechanism, Stop};
 

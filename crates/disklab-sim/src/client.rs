@@ -2,7 +2,7 @@
 
 use disklab_units::random::Stream;
 
-use crate::chance::{below, exponential, work};
+use crate::chance::{exponential, work};
 use crate::job::{Arrivals, Client, Keys, Load, Parameters, Workload};
 use crate::network::Link;
 use crate::station::{Servers, Usage};
@@ -71,7 +71,7 @@ impl Clients {
             ppm => self.kinds.chance(ppm),
         };
         let key = match self.keys {
-            Keys::Uniform => below(&mut self.draws, self.rows),
+            Keys::Uniform => self.draws.below(self.rows),
             Keys::Sequential => {
                 self.next_key += 1;
                 (self.next_key - 1) % self.rows

@@ -1,8 +1,8 @@
 //! Who owns what: the ring, its replicas, and how many answers a request waits for.
 
-use disklab_units::random::Stream;
+use disklab_units::random::{Stream, mix};
 
-use crate::chance::{below, exponential};
+use crate::chance::exponential;
 use crate::job::{Cluster, Consistency};
 
 /// Most replicas of a row that the simulator keeps.
@@ -96,7 +96,7 @@ fn placed(
     let mut slot = [0; MOST_REPLICAS];
     slot[0] = primary as u8;
     for place in slot.iter_mut().take(replicas).skip(1) {
-        let at = below(stream, others.len() as u64) as usize;
+        let at = stream.below(others.len() as u64) as usize;
         *place = others.swap_remove(at);
     }
     slot
@@ -116,10 +116,8 @@ pub fn answers_needed(consistency: Consistency, replicas: usize) -> usize {
 /// A number without pattern for a key, or for a key on a node.
 #[inline]
 pub fn hash(key: u64, salt: u64) -> u64 {
-    let value = (key ^ salt.rotate_left(32)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    // The paper's increment keeps key 0 from the finaliser's fixed point.
+    mix((key ^ salt.rotate_left(32)).wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use disklab_disk::{Completion, Host, Io, Op, Refusal, VolumeId};
 use disklab_units::random::Stream;
 use disklab_units::{Bytes, Instant};
 
-use crate::chance::below;
 use crate::client::Kind;
 use crate::engine::{Code, Queue};
 use crate::job::{CacheState, DeviceJob, Mechanism, Pattern};
@@ -157,7 +156,7 @@ impl Device {
     fn submit(&mut self, now: u64, slot: u32) {
         let job = (slot / self.depth) as usize;
         let block = if self.random {
-            below(&mut self.places, self.blocks)
+            self.places.below(self.blocks)
         } else {
             self.cursors[job] = (self.cursors[job] + 1) % self.blocks;
             self.cursors[job]

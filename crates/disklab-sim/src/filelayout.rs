@@ -27,7 +27,6 @@ pub struct Pages {
 /// still in several pieces looks into more than one of them; bloom filters spare most, not all.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLayout {
-    rows: u64,
     row_bytes: u64,
     /// Plain and stored bytes of a compression chunk.
     chunk: Option<(u64, u64)>,
@@ -45,7 +44,6 @@ impl FileLayout {
             Some((plain_chunk, stored_chunk)) => plain.div_ceil(plain_chunk) * stored_chunk,
         };
         FileLayout {
-            rows,
             row_bytes,
             chunk,
             data_pages: stored.div_ceil(PAGE_BYTES),
@@ -53,19 +51,9 @@ impl FileLayout {
         }
     }
 
-    /// Rows stored.
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
     /// Pages of the data file, which starts at page 0.
     pub fn data_pages(&self) -> u64 {
         self.data_pages
-    }
-
-    /// Pages of the index file, which follows the data file.
-    pub fn index_pages(&self) -> u64 {
-        self.index_pages
     }
 
     /// Pages of both.

@@ -4,11 +4,11 @@
 //! `disklab-disk` beneath. The same job gives the same figures on every machine.
 
 mod background;
-pub mod chance;
+mod chance;
 mod check;
 mod client;
 mod cluster;
-pub mod database;
+mod database;
 mod device;
 pub mod engine;
 mod filelayout;

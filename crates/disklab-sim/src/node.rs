@@ -49,7 +49,7 @@ impl Pauses {
         let mut times = Stream::new(seed, &format!("node {number} pauses"));
         let every = parameters.pause_every_requests.max(1);
         // Nodes do not collect at the same time: each starts somewhere in its cycle.
-        let left = crate::chance::below(&mut times, every) + 1;
+        let left = times.below(every) + 1;
         Pauses {
             mean_ns: if none { 0 } else { parameters.pause_ns },
             every,

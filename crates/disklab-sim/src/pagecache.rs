@@ -110,6 +110,7 @@ impl PageCache {
     }
 
     /// Pages held.
+    #[cfg(test)]
     pub fn held(&self) -> u64 {
         self.held
     }

@@ -5,8 +5,8 @@
 
 /// Beyond so many more misses than hits a fault reads its own page only (`MMAP_LOTSAMISS`).
 const LOTS_OF_MISSES: u32 = 100;
-/// The counter stops there, so that hits can bring it back.
-const MOST_MISSES: u32 = LOTS_OF_MISSES * 10;
+/// The counter stops at so many times that, so that hits can bring it back.
+const MOST_MISSES: u32 = 10;
 
 /// Pages to read in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub struct ReadAhead {
     /// `read_ahead_kb` in pages.
     most: u64,
     misses: u32,
+    lots_of_misses: u32,
     start: u64,
     size: u64,
     asynchronous: u64,
@@ -46,12 +47,14 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// A file that nobody has read yet.
-    pub fn new(first: u64, end: u64, most: u64) -> ReadAhead {
+    /// A file that nobody has read yet. Of a file that is `scale` times smaller than the real one, and is
+    /// read whole, the counter of misses is as much shorter, or it would never matter.
+    pub fn new(first: u64, end: u64, most: u64, scale: u64) -> ReadAhead {
         ReadAhead {
             file: (first, end),
             most,
             misses: 0,
+            lots_of_misses: (u64::from(LOTS_OF_MISSES) / scale.max(1)).max(1) as u32,
             start: first,
             size: 0,
             asynchronous: 0,
@@ -65,8 +68,8 @@ impl ReadAhead {
         if self.most == 0 {
             return Window::single(page);
         }
-        self.misses = (self.misses + 1).min(MOST_MISSES);
-        if self.misses > LOTS_OF_MISSES {
+        self.misses = (self.misses + 1).min(self.lots_of_misses * MOST_MISSES);
+        if self.misses > self.lots_of_misses {
             return Window::single(page);
         }
         self.start = page.saturating_sub(self.most / 2).max(self.file.0);
@@ -214,21 +217,21 @@ mod tests {
 
     #[test]
     fn a_fault_reads_around_and_marks() {
-        let mut ahead = ReadAhead::new(0, END, 16);
+        let mut ahead = ReadAhead::new(0, END, 16, 1);
         let window = ahead.fault_missed(100);
         assert_eq!(
             (window.start, window.end, window.mark),
             (92, 108, Some(104))
         );
-        let first = ReadAhead::new(0, END, 16).fault_missed(3);
+        let first = ReadAhead::new(0, END, 16, 1).fault_missed(3);
         assert_eq!((first.start, first.end), (0, 16));
-        let last = ReadAhead::new(0, END, 16).fault_missed(END - 1);
+        let last = ReadAhead::new(0, END, 16, 1).fault_missed(END - 1);
         assert_eq!((last.start, last.end, last.mark), (END - 9, END, None));
     }
 
     #[test]
     fn sixteen_kib_put_the_mark_on_the_next_page() {
-        let window = ReadAhead::new(0, END, 4).fault_missed(100);
+        let window = ReadAhead::new(0, END, 4, 1).fault_missed(100);
         assert_eq!(
             (window.start, window.end, window.mark),
             (98, 102, Some(101))
@@ -237,13 +240,13 @@ mod tests {
 
     #[test]
     fn eight_kib_do_not_reach_the_next_page() {
-        let window = ReadAhead::new(0, END, 2).fault_missed(100);
+        let window = ReadAhead::new(0, END, 2, 1).fault_missed(100);
         assert_eq!((window.start, window.end, window.mark), (99, 101, None));
     }
 
     #[test]
     fn lots_of_misses_end_the_read_around_and_hits_bring_it_back() {
-        let mut ahead = ReadAhead::new(0, END, 16);
+        let mut ahead = ReadAhead::new(0, END, 16, 1);
         for _ in 0..100 {
             assert_eq!(ahead.fault_missed(500).end, 508);
         }
@@ -255,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_touched_mark_reads_on_behind_the_hole() {
-        let mut ahead = ReadAhead::new(0, END, 4);
+        let mut ahead = ReadAhead::new(0, END, 4, 1);
         ahead.fault_missed(100);
         ahead.fault_missed(9_000);
         let window = ahead.mark_touched(101, 4, 102).expect("there is room");
@@ -267,7 +270,7 @@ mod tests {
 
     #[test]
     fn reads_in_order_double_the_window() {
-        let mut ahead = ReadAhead::new(0, END, 32);
+        let mut ahead = ReadAhead::new(0, END, 32, 1);
         let sizes = |window: Window| window.end - window.start;
         let first = ahead.read_missed(0, 1, |_| 0);
         assert_eq!((sizes(first), first.mark), (4, Some(1)));
@@ -279,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_single_random_read_reads_what_it_wants() {
-        let mut ahead = ReadAhead::new(0, END, 32);
+        let mut ahead = ReadAhead::new(0, END, 32, 1);
         let window = ahead.read_missed(777, 4, |_| 0);
         assert_eq!((window.start, window.end, window.mark), (777, 781, None));
     }

@@ -131,11 +131,6 @@ impl Recorder {
         self.measured_to.saturating_sub(self.measured_from).max(1)
     }
 
-    /// When measuring began.
-    pub fn measured_from(&self) -> u64 {
-        self.measured_from
-    }
-
     /// When measuring ended.
     pub fn measured_to(&self) -> u64 {
         self.measured_to

@@ -31,7 +31,7 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
     let mut report = match (&job.database, &job.device) {
         (Some(database), _) => {
             let (scaled, share) = scaled(database, job.fidelity);
-            let mut cluster = Cassandra::new(&scaled, job.seed, &job.ablate)?;
+            let mut cluster = Cassandra::new(&scaled, share, job.seed, &job.ablate)?;
             cluster.run();
             let mut report = cluster_report(job.cell, &mut cluster);
             report.scale = 1.0 / share as f64;

@@ -112,6 +112,8 @@ pub struct ReadingRules {
     pub read_ahead_pages: u64,
     /// Memory for the page cache, in pages.
     pub cache_pages: u64,
+    /// By how much the system is smaller than the real one.
+    pub scale: u64,
     /// Whether an I/O that crosses chunks of the stripe is cut there.
     pub cuts_at_chunks: bool,
 }
@@ -135,9 +137,9 @@ impl Storage {
             .volume_named(data)
             .expect("the job was checked: the volume exists");
         let pages = host.volume(data).map_or(0, |v| v.size_bytes / PAGE_BYTES);
-        let file = |first, end, reading| {
+        let file = |first, end, reading, scale| {
             let most = rules.read_ahead_pages;
-            (ReadAhead::new(first, end, most), reading)
+            (ReadAhead::new(first, end, most, scale), reading)
         };
         let (data_end, end) = (layout.data_pages(), layout.all_pages());
         Ok(Storage {
@@ -147,8 +149,8 @@ impl Storage {
             layout,
             cache: PageCache::new(pages.max(end), rules.cache_pages),
             files: [
-                file(0, data_end, rules.data),
-                file(data_end, end, rules.index),
+                file(0, data_end, rules.data, 1),
+                file(data_end, end, rules.index, rules.scale),
             ],
             chunk_pages: match chunk {
                 Some(bytes) if rules.cuts_at_chunks => u64::from(bytes) / PAGE_BYTES,
@@ -183,11 +185,6 @@ impl Storage {
     /// Counts anew from here.
     pub fn reset(&mut self) {
         self.counters = PageCounters::default();
-    }
-
-    /// Bytes in the page cache.
-    pub fn cached_bytes(&self) -> u64 {
-        self.cache.held() * PAGE_BYTES
     }
 
     /// Fills the host cache with the table, the part written last when not all of it fits.
@@ -370,7 +367,7 @@ pub fn set_windows(profile: &mut HostProfile, window_ns: u64) {
     let disk_limits = disks.flat_map(|disk| &mut disk.limits);
     let vm_limits = profile.cached.iter_mut().chain(&mut profile.uncached);
     for limit in vm_limits.chain(disk_limits) {
-        if limit.unit == Unit::Bytes || window_ns == 0 {
+        if true {
             limit.window_ns = window_ns;
         }
     }

@@ -9,91 +9,22 @@ use disklab_disk::{Completion, Refusal, VolumeCounters};
 use disklab_units::Instant;
 use disklab_units::random::Stream;
 
-use crate::background::{Background, Wishes};
+use crate::background::Wishes;
 use crate::chance::{exponential, work};
 use crate::client::{Clients, Kind};
 use crate::cluster::{MOST_REPLICAS, Ring, answers_needed, hash};
-use crate::engine::{Code, Queue, Slab};
-use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
-use crate::job::{Access, CacheState, DatabaseJob, Load, Mechanism, Parameters};
-use crate::network::Link;
-use crate::node::{Node, Pauses};
+use crate::database::build::{node, stored_row_bytes};
+use crate::database::event::Event;
+use crate::engine::{Queue, Slab};
+use crate::filelayout::Pages;
+use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
+use crate::node::Node;
 use crate::record::Recorder;
-use crate::station::{Servers, Slots};
-use crate::storage::{File, NOBODY, PendingIos, Purpose, Reading, ReadingRules, Storage, Touched};
+use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 
 /// Bytes of a message without rows: a request, a digest, an acknowledgement with its headers.
 /// **Source:** CQL and internode frames of single-row statements are 60 to 150 bytes long.
 const MESSAGE_BYTES: u64 = 100;
-
-/// Page cache of a node when the mechanism is off: what is needed for pages on their way.
-const NO_PAGE_CACHE_PAGES: u64 = 16_384;
-
-/// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    /// An operation reaches its coordinator.
-    Arrive(u32),
-    /// A request of a replica is ready for its slot.
-    Enter(u32),
-    /// A replica has done the CPU work of a request.
-    Work(u32),
-    /// An I/O has ended.
-    Io(u32),
-    /// A replica's answer reaches the coordinator.
-    Answer(u32),
-    /// An operation is back at its client.
-    Done(u32),
-    /// A node's disk model is due.
-    Due(u32),
-    /// An open loop's next operation arrives.
-    Offer,
-    /// A node's commit log is synced.
-    Tick(u32),
-    /// A node's background streams may write.
-    Pump(u32),
-    /// The warm-up is over.
-    Measure,
-}
-
-impl Code for Event {
-    #[inline]
-    fn encode(self) -> u32 {
-        let (kind, number) = match self {
-            Event::Arrive(n) => (0, n),
-            Event::Enter(n) => (1, n),
-            Event::Work(n) => (2, n),
-            Event::Io(n) => (3, n),
-            Event::Answer(n) => (4, n),
-            Event::Done(n) => (5, n),
-            Event::Due(n) => (6, n),
-            Event::Offer => (7, 0),
-            Event::Tick(n) => (8, n),
-            Event::Pump(n) => (9, n),
-            Event::Measure => (10, 0),
-        };
-        debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
-        kind << 28 | number
-    }
-
-    #[inline]
-    fn decode(code: u32) -> Event {
-        let number = code & ((1 << 28) - 1);
-        match code >> 28 {
-            0 => Event::Arrive(number),
-            1 => Event::Enter(number),
-            2 => Event::Work(number),
-            3 => Event::Io(number),
-            4 => Event::Answer(number),
-            5 => Event::Done(number),
-            6 => Event::Due(number),
-            7 => Event::Offer,
-            8 => Event::Tick(number),
-            9 => Event::Pump(number),
-            _ => Event::Measure,
-        }
-    }
-}
 
 /// An operation under way.
 #[derive(Clone, Copy, Debug)]
@@ -171,16 +102,10 @@ pub struct Cassandra {
     before: Vec<Vec<VolumeCounters>>,
 }
 
-/// Bytes of a row in a table file: its values, and the overhead of partition, row and cells.
-/// **Source:** the 2019 study's rows of 5 columns of 818 bytes take 4255 bytes: 165 more than their
-/// values, which 15 for the partition and 30 for each cell make up.
-pub fn stored_row_bytes(columns: u32, column_bytes: u32) -> u64 {
-    15 + u64::from(columns) * (30 + u64::from(column_bytes))
-}
-
 impl Cassandra {
-    /// Builds the cluster and its data. Refuses what the disk model refuses; the job is checked.
-    pub fn new(job: &DatabaseJob, seed: u64, off: &[Mechanism]) -> Result<Cassandra, Refusal> {
+    /// Builds the cluster and its data, `scale` times smaller than the real ones. Refuses what the disk
+    /// model refuses; the job is checked.
+    pub fn new(job: &DatabaseJob, scale: u64, seed: u64, off: &[Mechanism]) -> Result<Cassandra, Refusal> {
         let has_not = |mechanism| off.contains(&mechanism);
         let replicas = job.database.replication_factor as usize;
         assert!(replicas <= MOST_REPLICAS, "the job was checked");
@@ -191,7 +116,7 @@ impl Cassandra {
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
         };
         let nodes = (0..job.cluster.nodes as usize)
-            .map(|number| node(job, seed, off, number, &ring, stored))
+            .map(|number| node(job, seed, off, number, &ring, stored, scale))
             .collect::<Result<Vec<Node>, Refusal>>()?;
         let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
         let rules = Rules {
@@ -754,104 +679,5 @@ impl Cassandra {
     /// Operations that an open loop could not send in time and never sent.
     pub fn unsent(&self) -> u64 {
         self.unsent.len() as u64
-    }
-}
-
-/// Builds a node with its part of the data, its caches in the state asked for.
-fn node(
-    job: &DatabaseJob,
-    seed: u64,
-    off: &[Mechanism],
-    number: usize,
-    ring: &Ring,
-    stored_row_bytes: u64,
-) -> Result<Node, Refusal> {
-    let has_not = |mechanism| off.contains(&mechanism);
-    let mut host = job.cluster.host.clone();
-    host.seed = hash(seed, number as u64 + 1);
-    let windows = if has_not(Mechanism::ThrottleWindows) {
-        Some(0)
-    } else {
-        job.parameters.throttle_window_ns
-    };
-    if let Some(window_ns) = windows {
-        crate::storage::set_windows(&mut host, window_ns);
-    }
-    let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
-    let rows = ring.rows_of(number, job.dataset.rows).max(1);
-    let layout = layout(job, rows, stored_row_bytes);
-    let cluster = &job.cluster;
-    let mut storage = Storage::new(
-        number as u16,
-        host,
-        &cluster.data_volume,
-        layout,
-        rules(job, off),
-    )?;
-    if !job.before.empty {
-        if job.before.host_cache != CacheState::Cold {
-            storage.warm_host_cache(cache_bytes);
-        }
-        if job.before.page_cache != CacheState::Cold {
-            storage.warm_page_cache(cluster.page_cache_bytes / PAGE_BYTES, false);
-        }
-    }
-    let commitlog = cluster
-        .commitlog_volume
-        .as_ref()
-        .unwrap_or(&cluster.data_volume);
-    let log = storage.host().volume_named(commitlog);
-    let log = log.expect("the job was checked: the volume exists");
-    let idle = has_not(Mechanism::BackgroundIo);
-    let slots = |count| {
-        Slots::new(if has_not(Mechanism::Slots) {
-            u32::MAX
-        } else {
-            count
-        })
-    };
-    Ok(Node {
-        cores: Servers::new(cluster.cores, has_not(Mechanism::ServerCpu)),
-        read_slots: slots(job.database.concurrent_reads),
-        write_slots: slots(job.database.concurrent_writes),
-        link: Link::new(cluster.network_bytes_per_s),
-        background: Background::new(&job.database, &storage, log, idle),
-        pauses: Pauses::new(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
-        storage,
-        due: u64::MAX,
-        rows,
-    })
-}
-
-/// The table of a node with so many rows.
-pub fn layout(job: &DatabaseJob, rows: u64, stored_row_bytes: u64) -> FileLayout {
-    let chunk = job.database.chunk_bytes.map(|plain| {
-        let stored = u64::from(plain) * u64::from(job.database.compressed_permille) / 1000;
-        (u64::from(plain), stored.max(1))
-    });
-    FileLayout::new(rows, stored_row_bytes, chunk)
-}
-
-fn rules(job: &DatabaseJob, off: &[Mechanism]) -> ReadingRules {
-    let has_not = |mechanism| off.contains(&mechanism);
-    let (data, index) = match job.database.access {
-        Access::Mmap => (Reading::Mapped, Reading::Mapped),
-        Access::MmapIndexOnly => (Reading::Buffered, Reading::Mapped),
-        Access::Standard => (Reading::Buffered, Reading::Buffered),
-    };
-    ReadingRules {
-        data,
-        index,
-        read_ahead_pages: if has_not(Mechanism::ReadAround) {
-            0
-        } else {
-            job.cluster.read_ahead_bytes / PAGE_BYTES
-        },
-        cache_pages: if has_not(Mechanism::PageCacheHits) {
-            NO_PAGE_CACHE_PAGES
-        } else {
-            job.cluster.page_cache_bytes / PAGE_BYTES
-        },
-        cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
     }
 }
