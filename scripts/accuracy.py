@@ -23,14 +23,15 @@ from disklab.catalog.resolve import HostRequest, VolumeRequest, resolve
 ROOT = Path(__file__).parents[1]
 ENGINE = Path(os.environ.get("ENGINE", ROOT / "target" / "release" / "disklab-engine"))
 REFERENCE = ROOT / "python" / "disklab" / "reference" / "published.yaml"
-CALIBRATION = ROOT / "crates" / "disklab-sim" / "calibration" / "cassandra-3.11.json"
+CALIBRATION = ROOT / "python" / "disklab" / "data" / "calibration" / "cassandra.yaml"
 Json = dict[str, Any]
 
 # nodetool's owned shares of the study's six nodes.
 OWNERSHIP_PPM = [154_000, 155_000, 184_000, 158_000, 182_000, 166_000]
 NANOS = 1_000_000_000
 GIB = 1 << 30
-# Of 112 GiB: 31 GiB heap (the largest with compressed pointers; the study ran G1), 3 GiB beside it.
+# Of 112 GiB: 8 GiB heap (the most that cassandra-env.sh of 3.11 chooses by itself), 2 GiB file
+# cache (the study's), 4 GiB for everything else.
 PAGE_CACHE_BYTES = 98 * GIB
 
 
@@ -278,7 +279,9 @@ def main() -> None:
     arguments = parser.parse_args()
     parameters: Json = {
         name: entry["value"]
-        for name, entry in json.loads(CALIBRATION.read_text(encoding="utf-8"))["parameters"].items()
+        for name, entry in yaml.safe_load(CALIBRATION.read_text(encoding="utf-8"))[
+            "parameters"
+        ].items()
     }
     for change in arguments.set:
         name, value = change.split("=")

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use disklab_disk::VolumeCounters;
 use disklab_disk::profile::{Scope, Unit};
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2Serializer};
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -73,7 +73,8 @@ pub struct OperationReport {
     pub ops_per_s: f64,
     /// How long they took.
     pub latency_ms: Latencies,
-    /// The whole distribution in nanoseconds: HDR histogram, V2, base64.
+    /// The whole distribution in nanoseconds: HDR histogram, V2, deflated,
+    /// base64.
     pub response: String,
 }
 
@@ -197,10 +198,10 @@ pub fn operation(histogram: &Histogram<u64>, sum: u128, elapsed_ns: u64) -> Oper
     }
 }
 
-/// A histogram in HDR's V2 form, base64.
+/// A histogram in HDR's V2 form, deflated, base64.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
-    V2Serializer::new()
+    V2DeflateSerializer::new()
         .serialize(histogram, &mut bytes)
         .expect("memory takes every histogram");
     STANDARD.encode(bytes)
@@ -253,6 +254,8 @@ impl Uses {
                 node.to_owned()
             };
             let share = granted as f64 * NANOS / limit.per_s as f64 / elapsed_ns as f64;
+            // A device has neither node nor volume to name.
+            let (kind, place) = (kind.trim().to_owned(), place.trim().to_owned());
             let entry = self.all.entry(kind).or_default();
             // A VM's budget is listed by each volume that draws on it.
             match entry.iter_mut().find(|(known, ..)| *known == place) {
@@ -313,7 +316,7 @@ pub fn credits(
             Unit::Bytes => "MB/s",
         };
         found.push(CreditReport {
-            place: format!("{node} {} {unit}", limit.place),
+            place: format!("{node} {} {unit}", limit.place).trim().to_owned(),
             left: credits.left,
             capacity: credits.capacity,
             lasts_s: (spent_per_s > 0.0).then(|| credits.left as f64 / spent_per_s),

@@ -1,6 +1,6 @@
 //! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
 
-use disklab_disk::profile::{HostProfile, Unit};
+use disklab_disk::profile::HostProfile;
 use disklab_disk::{Completion, Host, Io, Op, Refusal, VolumeId};
 use disklab_units::{Bytes, Instant};
 
@@ -367,8 +367,6 @@ pub fn set_windows(profile: &mut HostProfile, window_ns: u64) {
     let disk_limits = disks.flat_map(|disk| &mut disk.limits);
     let vm_limits = profile.cached.iter_mut().chain(&mut profile.uncached);
     for limit in vm_limits.chain(disk_limits) {
-        if true {
-            limit.window_ns = window_ns;
-        }
+        limit.window_ns = window_ns;
     }
 }

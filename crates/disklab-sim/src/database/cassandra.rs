@@ -105,7 +105,12 @@ pub struct Cassandra {
 impl Cassandra {
     /// Builds the cluster and its data, `scale` times smaller than the real ones. Refuses what the disk
     /// model refuses; the job is checked.
-    pub fn new(job: &DatabaseJob, scale: u64, seed: u64, off: &[Mechanism]) -> Result<Cassandra, Refusal> {
+    pub fn new(
+        job: &DatabaseJob,
+        scale: u64,
+        seed: u64,
+        off: &[Mechanism],
+    ) -> Result<Cassandra, Refusal> {
         let has_not = |mechanism| off.contains(&mechanism);
         let replicas = job.database.replication_factor as usize;
         assert!(replicas <= MOST_REPLICAS, "the job was checked");

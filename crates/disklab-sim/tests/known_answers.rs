@@ -1,0 +1,228 @@
+//! Queues whose answers are known in closed form, against whole simulations.
+//!
+//! A device under fio, a database whose cores are the only resource, and a disk with limits are queues
+//! that textbooks solve. Each answer is checked over several seeds: the mean of the runs lies within
+//! four standard errors of the exact one, or within the bound that the model's own grain gives.
+
+mod jobs;
+
+use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
+use disklab_sim::job::{Arrivals, Fidelity, Job, Load, Pattern};
+use disklab_sim::{Report, simulate};
+
+const SEEDS: u64 = 12;
+
+fn runs(job: impl Fn(u64) -> Job) -> Vec<Report> {
+    let run =
+        |seed| simulate(&job(seed)).unwrap_or_else(|refusal| panic!("seed {seed}: {refusal}"));
+    (1..=SEEDS).map(run).collect()
+}
+
+/// The mean of the runs lies within four standard errors of the exact answer, which are small.
+fn agrees(what: &str, seen: &[f64], exact: f64) {
+    let count = seen.len() as f64;
+    let mean = seen.iter().sum::<f64>() / count;
+    let square = seen.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
+    let error = (square / (count - 1.0) / count).sqrt();
+    assert!(
+        error < 0.03 * exact,
+        "{what}: too noisy to say anything: {seen:?}"
+    );
+    assert!(
+        (mean - exact).abs() < 4.0 * error + 0.002 * exact,
+        "{what}: mean {mean} of {seen:?}, exact {exact}"
+    );
+}
+
+fn means(reports: &[Report]) -> Vec<f64> {
+    reports
+        .iter()
+        .map(|report| report.latency_ms.mean)
+        .collect()
+}
+
+/// Quantiles of an exponential distribution, fine enough that its mean is right to a thousandth.
+fn exponential(mean_ns: f64) -> Distribution {
+    let mut points = Vec::new();
+    for i in 0..200_u32 {
+        // Points crowd towards 1, where the curve is steep.
+        let share = 1.0 - (1.0 - f64::from(i) / 200.0).powi(4);
+        // The table's grain is a millionth.
+        if share < 0.999_99 {
+            let ns = -(1.0 - share).ln() * mean_ns;
+            points.push(((share * 1e6) as u32, ns as u64));
+        }
+    }
+    // The mean of what lies beyond the last point is one mean more than that.
+    points.push((1_000_000, (13.5 * mean_ns) as u64));
+    Distribution {
+        quantiles_ppm_ns: points,
+        per_kib_ns: 0,
+    }
+}
+
+/// Erlang's C: the share of arrivals that wait at `c` servers under `load` erlangs.
+fn erlang_c(c: u32, load: f64) -> f64 {
+    let (mut term, mut sum) = (1.0, 0.0);
+    for k in 0..c {
+        sum += term;
+        term *= load / f64::from(k + 1);
+    }
+    let last = term * f64::from(c) / (f64::from(c) - load);
+    last / (sum + last)
+}
+
+/// Read slots with exponential disk time are the servers of an M/M/c queue.
+fn slots_queue(servers: u32, rate_per_s: u64, mean_ns: f64, seed: u64) -> Job {
+    let mut job = jobs::reads(1, 120_000, seed);
+    let database = jobs::database(&mut job);
+    database.database.concurrent_reads = servers;
+    database.workload.load = Load::Open {
+        rate_per_ks: rate_per_s * 1000,
+        arrivals: Arrivals::Poisson,
+        max_in_flight: 100_000,
+    };
+    jobs::disk(database).latency.read = exponential(mean_ns);
+    job
+}
+
+#[test]
+fn m_m_1() {
+    // 0.7 erlangs: 1/(mu - lambda) = 1 ms / 0.3.
+    let reports = runs(|seed| slots_queue(1, 700, 1e6, seed));
+    agrees("M/M/1", &means(&reports), 1.0 / 0.3);
+}
+
+#[test]
+fn m_m_c() {
+    for (servers, rate) in [(4, 3_000), (16, 13_600)] {
+        let reports = runs(|seed| slots_queue(servers, rate, 1e6, seed));
+        let load = rate as f64 / 1000.0;
+        let exact = 1.0 + erlang_c(servers, load) / (f64::from(servers) - load);
+        agrees(&format!("M/M/{servers}"), &means(&reports), exact);
+    }
+}
+
+#[test]
+fn m_d_1() {
+    let reports = runs(|seed| {
+        let mut job = slots_queue(1, 800, 1e6, seed);
+        jobs::disk(jobs::database(&mut job)).latency.read = Distribution::constant(1_000_000);
+        job
+    });
+    // Pollaczek-Khinchine: 1 + rho / (2 (1 - rho)).
+    agrees("M/D/1", &means(&reports), 1.0 + 0.8 / 0.4);
+}
+
+/// A closed network of a delay and one queue, by exact mean value analysis.
+fn closed_network(threads: u32, delay_ms: f64, service_ms: f64) -> f64 {
+    let (mut queue, mut rate) = (0.0, 0.0);
+    for n in 1..=threads {
+        let response = service_ms * (1.0 + queue);
+        rate = f64::from(n) / (delay_ms + response);
+        queue = rate * response;
+    }
+    rate * 1000.0
+}
+
+#[test]
+fn closed_network_by_mean_value_analysis() {
+    for threads in [1, 4, 12] {
+        let reports = runs(|seed| {
+            let mut job = jobs::reads(threads, 40_000, seed);
+            let database = jobs::database(&mut job);
+            database.database.concurrent_reads = 1;
+            // The overhead is a delay without a queue: a think time.
+            database.parameters.overhead_ns = 4_000_000;
+            jobs::disk(database).latency.read = exponential(1e6);
+            job
+        });
+        let rates: Vec<f64> = reports.iter().map(|report| report.ops_per_s).collect();
+        agrees(
+            &format!("{threads} threads"),
+            &rates,
+            closed_network(threads, 4.0, 1.0),
+        );
+    }
+}
+
+fn limit(unit: Unit, per_s: u64, window_ns: u64) -> Limit {
+    Limit {
+        scope: Scope::All,
+        unit,
+        per_s,
+        io_unit_bytes: None,
+        window_ns,
+        burst: None,
+    }
+}
+
+#[test]
+fn a_token_bucket_gives_its_rate_and_little_tells_the_latency() {
+    for window_ns in [0, 50_000_000] {
+        let mut job = jobs::fio(Pattern::Randread, 1, 64, 20_000_000_000);
+        let device = job.device.as_mut().expect("a device");
+        device.host.volumes[0].disks[0].limits = vec![limit(Unit::Ios, 5_000, window_ns)];
+        let report = simulate(&job).expect("valid");
+        assert!(
+            (report.ops_per_s / 5_000.0 - 1.0).abs() < 0.01,
+            "{}",
+            report.ops_per_s
+        );
+        let exact = 64.0 / report.ops_per_s * 1000.0;
+        assert!((report.latency_ms.mean / exact - 1.0).abs() < 0.01);
+        assert_eq!(report.bottleneck.resource, "disk IOPS");
+    }
+}
+
+#[test]
+fn burst_credits_last_as_long_as_they_say() {
+    let mut job = jobs::fio(Pattern::Randwrite, 1, 64, 30_000_000_000);
+    let device = job.device.as_mut().expect("a device");
+    let mut burst = limit(Unit::Ios, 1_000, 0);
+    burst.burst = Some(disklab_disk::profile::Burst {
+        per_s: 3_000,
+        credits: Some(20_000),
+        start: None,
+    });
+    device.host.volumes[0].disks[0].limits = vec![burst];
+    let report = simulate(&job).expect("valid");
+    // Ten seconds at 3000, then twenty at 1000.
+    assert!(
+        (report.ops_per_s / (50_000.0 / 30.0) - 1.0).abs() < 0.01,
+        "{}",
+        report.ops_per_s
+    );
+    assert_eq!(report.credits[0].left, 0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures_and_another_seed_others() {
+    let run = |seed| {
+        let mut job = jobs::reads(32, 20_000, seed);
+        jobs::database(&mut job).cluster.nodes = 3;
+        let mut report = simulate(&job).expect("valid");
+        report.wall_s = 0.0;
+        format!("{report:?}")
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+}
+
+#[test]
+fn a_quick_run_has_the_rate_of_the_full_one() {
+    let run = |fidelity| {
+        let mut job = jobs::reads(32, 600_000, 1);
+        job.fidelity = fidelity;
+        let database = jobs::database(&mut job);
+        database.cluster.read_ahead_bytes = 64 << 10;
+        database.dataset.rows = 30_000_000;
+        simulate(&job).expect("valid")
+    };
+    let (full, quick) = (run(Fidelity::Full), run(Fidelity::Quick));
+    assert_eq!((full.scale, quick.scale), (1.0, 0.1));
+    assert!(
+        (quick.ops_per_s / full.ops_per_s - 1.0).abs() < 0.03,
+        "{quick:?}\n{full:?}"
+    );
+}
