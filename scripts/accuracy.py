@@ -195,7 +195,51 @@ def cliff(parameters: Json) -> list[Cell]:
     ]
 
 
+def devices(_parameters: Json) -> list[Cell]:
+    """Return the study of local disks under fio."""
+    study = published()["azure_local_disks_fio"]
+    catalog = load_catalog()
+    places = {
+        "E8as_v4_temp": ("azure/Standard_E8as_v4", "local", "None"),
+        "E8ds_v4_temp": ("azure/Standard_E8ds_v4", "local", "None"),
+        "E8ds_v4_os_readwrite_cache": ("azure/Standard_E8ds_v4", "azure/P4", "ReadWrite"),
+        "E8ds_v4_os_P4_uncached": ("azure/Standard_E8ds_v4", "azure/P4", "None"),
+        "E8ds_v4_ephemeral_os": ("azure/Standard_E8ds_v4", "ephemeral-os", "None"),
+        "L8s_v2_nvme": ("azure/Standard_L8s_v2", "nvme", "None"),
+    }
+    cells = []
+    for name, (vm, disks, caching) in places.items():
+        request = VolumeRequest(disks=disks, caching=caching)  # type: ignore[arg-type]
+        found = resolve(catalog, HostRequest(vm=vm), request)
+        clat = study[name]["clat_us"]
+        if isinstance(clat, list):
+            clat = {f"p{n}": value for n, value in zip(study["percentiles"], clat, strict=True)}
+        sync = {key: clat[key] / 1000 for key in ("p50", "p95", "p99")}
+        is_nvme = "nvme" in name
+        loads = {
+            "sync": (sync, 1, 1, 8192),
+            "async": (
+                {"ops": study[name]["async_iops"]},
+                *((16, 512, 4096) if is_nvme else (4, 256, 8192)),
+            ),
+        }
+        for load, (row, jobs, depth, block) in loads.items():
+            fio = {
+                "rw": "randwrite",
+                "block_bytes": block,
+                "jobs": jobs,
+                "depth": depth,
+                "size_bytes": 5 * GIB,
+                "runtime_ns": 60 * NANOS,
+                "submit_ns": 4000,
+            }
+            job = {"host": json.loads(found.host.model_dump_json()), "volume": "data", "fio": fio}
+            cells.append(Cell(f"fio {load}", f"{name} {load}", row, job))
+    return cells
+
+
 STUDIES = {
+    "devices": devices,
     "threads": threads_sweep,
     "readahead": read_ahead_sweep,
     "local": local_or_attached,
@@ -209,7 +253,8 @@ def simulate(cells: list[Cell], arguments: argparse.Namespace) -> None:
     for number, cell in enumerate(cells):
         job = {"cell": number, "seed": arguments.seed, "ablate": arguments.ablate}
         job["fidelity"] = "quick" if arguments.quick else "full"
-        lines.append(json.dumps({**job, "database": cell.job}))
+        kind = "device" if "fio" in cell.job else "database"
+        lines.append(json.dumps({**job, kind: cell.job}))
     run = subprocess.run(
         [str(ENGINE), "simulate", "--jobs", str(arguments.jobs)],
         input="\n".join(lines), text=True, stdout=subprocess.PIPE, check=False,

@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use disklab_disk::VolumeCounters;
-use disklab_disk::profile::{Scope, Unit};
+use disklab_disk::profile::{HostProfile, Limit, Scope, Unit};
+use disklab_disk::{LimitCounters, VolumeCounters};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
@@ -208,12 +208,47 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
 }
 
 /// Uses of like resources, of which the busiest is named.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Uses {
     all: BTreeMap<String, Vec<(String, f64, u128)>>,
+    /// The limits of the host that burst.
+    bursting: Vec<Limit>,
 }
 
 impl Uses {
+    /// Nothing used yet of hosts with this profile.
+    pub fn new(profile: &HostProfile) -> Uses {
+        let disks = profile.volumes.iter().flat_map(|volume| &volume.disks);
+        let limits = disks.flat_map(|disk| &disk.limits);
+        let all = limits.chain(&profile.cached).chain(&profile.uncached);
+        Uses {
+            all: BTreeMap::new(),
+            bursting: all.filter(|limit| limit.burst.is_some()).cloned().collect(),
+        }
+    }
+
+    /// Units that a limit could have granted in a span: its baseline and the credits at the start,
+    /// but no more than its top rate.
+    fn could_grant(&self, limit: &LimitCounters, credits: Option<u64>, elapsed_ns: u64) -> f64 {
+        let seconds = elapsed_ns as f64 / NANOS;
+        let baseline = limit.per_s as f64 * seconds;
+        let same = |other: &&Limit| {
+            other.per_s == limit.per_s && other.unit == limit.unit && other.scope == limit.scope
+        };
+        let burst = self
+            .bursting
+            .iter()
+            .find(same)
+            .and_then(|l| l.burst.as_ref());
+        match (burst, credits) {
+            (None, _) => baseline,
+            (Some(burst), None) => burst.per_s as f64 * seconds,
+            (Some(burst), Some(credits)) => {
+                (baseline + credits as f64).min(burst.per_s as f64 * seconds)
+            }
+        }
+    }
+
     /// Adds a use: a kind, a place, a share, and the time that requests waited for it in all.
     pub fn add(&mut self, kind: &str, place: String, utilisation: f64, waited_ns: u128) {
         let entry = self.all.entry(kind.to_owned()).or_default();
@@ -253,7 +288,10 @@ impl Uses {
             } else {
                 node.to_owned()
             };
-            let share = granted as f64 * NANOS / limit.per_s as f64 / elapsed_ns as f64;
+            let credits = earlier.map_or(limit.credits.map(|c| c.capacity), |earlier| {
+                earlier.credits.map(|credits| credits.left)
+            });
+            let share = granted as f64 / self.could_grant(limit, credits, elapsed_ns);
             // A device has neither node nor volume to name.
             let (kind, place) = (kind.trim().to_owned(), place.trim().to_owned());
             let entry = self.all.entry(kind).or_default();

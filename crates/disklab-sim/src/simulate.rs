@@ -21,6 +21,9 @@ const QUICK_OPERATIONS: u64 = 60_000;
 /// Smallest share of a quick run: index and page cache still have thousands of pages.
 const QUICK_MOST: u64 = 50;
 
+/// Pauses of each node that a quick run keeps at least.
+const QUICK_PAUSES: u64 = 3;
+
 /// What findings of the 2019 study's prototype say about scaling rows and operations together.
 const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a fifth too high";
 
@@ -33,15 +36,15 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
             let (scaled, share) = scaled(database, job.fidelity);
             let mut cluster = Cassandra::new(&scaled, share, job.seed, &job.ablate)?;
             cluster.run();
-            let mut report = cluster_report(job.cell, &mut cluster);
+            let mut report = cluster_report(job.cell, &scaled.cluster.host, &mut cluster);
             report.scale = 1.0 / share as f64;
             report.error_note = (share > 1).then(|| QUICK_NOTE.to_owned());
             report
         }
-        (None, Some(device)) => {
-            let mut device = Device::new(device, job.seed, &job.ablate)?;
+        (None, Some(given)) => {
+            let mut device = Device::new(given, job.seed, &job.ablate)?;
             device.run();
-            device_report(job.cell, &device)
+            device_report(job.cell, &given.host, &device)
         }
         (None, None) => unreachable!("the job was checked"),
     };
@@ -53,7 +56,8 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
 fn scaled(job: &DatabaseJob, fidelity: Fidelity) -> (DatabaseJob, u64) {
     let mut job = job.clone();
     let operations = job.workload.stop.operations.unwrap_or(u64::MAX);
-    let share = (operations / QUICK_OPERATIONS).clamp(1, QUICK_MOST);
+    let least = QUICK_OPERATIONS.max(operations_of_pauses(&job));
+    let share = (operations / least).clamp(1, QUICK_MOST);
     if fidelity == Fidelity::Full || share == 1 {
         return (job, 1);
     }
@@ -66,6 +70,18 @@ fn scaled(job: &DatabaseJob, fidelity: Fidelity) -> (DatabaseJob, u64) {
     job.workload.stop.duration_ns = job.workload.stop.duration_ns.map(fewer);
     shrink_host(&mut job.cluster.host, share);
     (job, share)
+}
+
+/// Operations in which every node pauses some times: pauses do not scale, and a run without its share of
+/// them would be too fast.
+fn operations_of_pauses(job: &DatabaseJob) -> u64 {
+    let parameters = &job.parameters;
+    if parameters.pause_ns == 0 {
+        return 0;
+    }
+    let replicas = u64::from(job.database.replication_factor);
+    let requests = QUICK_PAUSES * parameters.pause_every_requests;
+    requests.saturating_mul(u64::from(job.cluster.nodes)) / replicas.max(1)
 }
 
 fn shrink_host(host: &mut HostProfile, share: u64) {
@@ -121,7 +137,7 @@ fn empty_report(cell: u64, recorder: &Recorder, names: &[(Kind, &str)]) -> Repor
     }
 }
 
-fn cluster_report(cell: u64, cluster: &mut Cassandra) -> Report {
+fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) -> Report {
     let recorder = cluster.recorder();
     let mut report = empty_report(
         cell,
@@ -133,7 +149,7 @@ fn cluster_report(cell: u64, cluster: &mut Cassandra) -> Report {
     let disk_wait = recorder.disk_waits() as f64 / 1e6 / operations.max(1) as f64;
     report.events = cluster.events();
     report.unsent = cluster.unsent();
-    let mut uses = Uses::default();
+    let mut uses = Uses::new(host);
     client_uses(cluster, &mut uses, elapsed_ns);
     let mut sums = Sums::default();
     let count = cluster.nodes_mut().len();
@@ -276,7 +292,7 @@ fn node_uses(
     }
 }
 
-fn device_report(cell: u64, device: &Device) -> Report {
+fn device_report(cell: u64, host: &HostProfile, device: &Device) -> Report {
     let recorder = device.recorder();
     let mut report = empty_report(
         cell,
@@ -284,9 +300,9 @@ fn device_report(cell: u64, device: &Device) -> Report {
         &[(Kind::Read, "read"), (Kind::Write, "write")],
     );
     let elapsed_ns = recorder.elapsed_ns();
-    let (host, volume) = device.host();
-    let counters = host.counters(Instant::from_nanos(recorder.measured_to()), volume);
-    let mut uses = Uses::default();
+    let mut uses = Uses::new(host);
+    let (model, volume) = device.host();
+    let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);
     uses.add_limits("", "", &counters, None, elapsed_ns);
     let (threads, busy_ns) = device.thread_usage();
     let share = busy_ns as f64 / elapsed_ns as f64 / threads as f64;

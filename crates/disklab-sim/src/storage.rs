@@ -90,7 +90,7 @@ pub struct Storage {
     host: Host,
     data: VolumeId,
     layout: FileLayout,
-    /// Page cache of the data volume.
+    /// Page cache of the table.
     cache: PageCache,
     files: [(ReadAhead, Reading); 2],
     chunk_pages: u64,
@@ -136,7 +136,6 @@ impl Storage {
         let data = host
             .volume_named(data)
             .expect("the job was checked: the volume exists");
-        let pages = host.volume(data).map_or(0, |v| v.size_bytes / PAGE_BYTES);
         let file = |first, end, reading, scale| {
             let most = rules.read_ahead_pages;
             (ReadAhead::new(first, end, most, scale), reading)
@@ -147,7 +146,7 @@ impl Storage {
             host,
             data,
             layout,
-            cache: PageCache::new(pages.max(end), rules.cache_pages),
+            cache: PageCache::new(end, rules.cache_pages),
             files: [
                 file(0, data_end, rules.data, 1),
                 file(data_end, end, rules.index, rules.scale),

@@ -24,7 +24,7 @@ pub fn host() -> HostProfile {
         cache: None,
         volumes: vec![VolumeProfile {
             name: "data".to_owned(),
-            size_bytes: 16 << 40,
+            size_bytes: 1 << 40,
             caching: Caching::None,
             chunk_bytes: None,
             disks: vec![DiskProfile {
@@ -56,7 +56,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             nodes: 1,
             host: host(),
             cores: 64,
-            page_cache_bytes: 64 << 20,
+            page_cache_bytes: 4 << 20,
             network_bytes_per_s: None,
             data_volume: "data".to_owned(),
             commitlog_volume: None,
@@ -86,7 +86,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             read_repair_ppm: 0,
         },
         dataset: Dataset {
-            rows: 1_000_000_000,
+            rows: 50_000_000,
             columns: 1,
             column_bytes: 4000,
             stored_row_bytes: Some(4096),
