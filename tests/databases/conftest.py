@@ -1,4 +1,4 @@
-"""A real Cassandra on an emulated disk, started once for all tests that need one."""
+"""A real Cassandra on an emulated disk, started once for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OnDisk:
     database: Database
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def disk_lab() -> Iterator[Lab]:
     root = Path(tempfile.mkdtemp(prefix="disklab-test-")).resolve()
     lab = Lab(root)
@@ -70,7 +70,7 @@ def request(scale: Fraction = Fraction(1, 100)) -> Request:
     return Request("cassandra", Sizes(112 * GIB, scale), table={"compression": "none"})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cassandra(disk_lab: Lab) -> Iterator[OnDisk]:
     """A running node with an empty table, in a memory group, on an emulated azure/P30 of 2 GiB."""
     place = node_on(disk_lab, "cassandra", "2GiB")

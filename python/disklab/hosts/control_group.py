@@ -104,7 +104,8 @@ class ControlGroup:
                 if root.version == 2:
                     _enable(root.memory)
                     _enable(folder.parent)
-                folder.mkdir(exist_ok=True)
+                # With its parent: another disklab may have removed the empty one just now.
+                folder.mkdir(parents=True, exist_ok=True)
             group.set_limit(limit_bytes)
             group._keep_out_of_swap()
         except OSError as error:
