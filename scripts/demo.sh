@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# The main job in about two minutes: a cloud disk on this machine, changed live, broken, mended; then one P30
-# probed with and without ReadOnly host caching, side by side. Leaves nothing behind but the chart.
+# What disklab does, in about five minutes: a cloud disk on this machine, changed live, broken, mended; one P30
+# probed with and without ReadOnly host caching, side by side; then the main job, a real Cassandra on local and
+# attached disks. Leaves nothing behind but the chart and the run with its report.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 chart=target/demo/p30-caching.html
+runs=target/demo/runs
 
 # Directories of the demo's own: it meets no disk of yours, and what it removes is its own.
 folder=$(mktemp -d)
@@ -64,3 +66,7 @@ say "One P30 with and without ReadOnly host caching, side by side"
 mkdir -p "$(dirname "$chart")"
 rm -f "$chart"
 show probe --disk azure/P30 --vm azure/Standard_DS14_v2 --caching None --caching ReadOnly --quick --chart "$chart"
+
+say "Local or attached disks for Cassandra? A real one answers: reads and writes, three kinds of disk"
+show rehearse experiments/cassandra-local-or-attached-quick.yaml --quick --out "$runs"
+say "The chart of the probe: $chart. The report of the rehearsal is named above."

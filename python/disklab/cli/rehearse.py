@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
-from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
+from disklab import spec
+from disklab.cli.amounts import scale_of
 from disklab.cli.experiment import Only, choices
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
+from disklab.results import DEFAULT_OUT
 
 Experiment = Annotated[
     Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
@@ -42,12 +44,15 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     resume: Annotated[
         str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where runs are kept: disklab-runs/.", metavar="DIR")
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
 ) -> None:
-    """Run a real database on emulated disks, trial by trial."""
+    """Run a real database under real load on emulated disks, and report what it says.
+
+    Examples: [bold]disklab rehearse experiments/cassandra-local-or-attached.yaml --quick[/bold],
+    [bold]disklab rehearse FILE --only workload=read --repeat 5[/bold],
+    [bold]disklab rehearse --resume RUN[/bold]
+    """
     # Loaded here because it brings NumPy and polars: no other command is to wait for them.
     from disklab.cli.rehearsing import run_it  # noqa: PLC0415
     from disklab.procedures import preparation  # noqa: PLC0415
@@ -59,7 +64,6 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     # `kill` ends it as Ctrl-C does: what was made is taken away.
     signal.signal(signal.SIGTERM, _interrupt)
-    folder = out or Path("disklab-runs")
     given = {
         "EXPERIMENT": experiment,
         "--scale": scale,
@@ -71,21 +75,22 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     }
     if resume is not None:
         _refuse_with_resume({name: value for name, value in given.items() if value is not None})
-        prepared = preparation.resume(resume, folder, say)
+        prepared = preparation.resume(resume, out, say)
     elif experiment is None:
         way_out = "name a file, such as experiments/cassandra-local-or-attached.yaml"
         raise UserError(Problem("EXPERIMENT", "(nothing)", "there is nothing to rehearse", way_out))
     else:
         repeats = repeat if repeat is not None else 1 if quick else preparation.DEFAULT_REPEATS
+        described = spec.load(experiment)
         options = preparation.Options(
-            scale=None if scale is None else _scale(scale),
+            scale=scale_of(scale),
             nodes=nodes,
             repeats=repeats,
             seed=1 if seed is None else seed,
             quick=quick,
             only=choices(only),
         )
-        prepared = preparation.prepare(experiment, options, folder, say)
+        prepared = preparation.prepare(described, options, out, say)
     sys.exit(run_it(prepared, console, as_json=json))
 
 
@@ -100,14 +105,3 @@ def _refuse_with_resume(given: dict[str, object]) -> None:
     ]
     if problems:
         raise UserError(*problems)
-
-
-def _scale(text: str) -> Fraction:
-    try:
-        scale = Fraction(text.replace(" ", ""))
-    except (ValueError, ZeroDivisionError):
-        scale = Fraction(0)
-    if not 0 < scale <= 1:
-        rule = "a scale shrinks: a fraction above 0 and at most 1"
-        raise UserError(Problem("--scale", text, rule, "write for example 1/100"))
-    return scale

@@ -1,26 +1,46 @@
-"""A rehearsal on the terminal: the plan, progress while it runs, and where the results are."""
+"""A rehearsal on the terminal: the plan, progress while it runs, and its answer."""
 
 from __future__ import annotations
 
 from rich.console import Console
+from rich.text import Text
 
-from disklab.cli.output import print_json
+from disklab.cli.output import console, print_json
 from disklab.cli.run_progress import RunView
+from disklab.errors import UserError
 from disklab.events import Emit, Event, TrialFinished, fan_out
 from disklab.procedures.preparation import Prepared
 from disklab.procedures.rehearsal import rehearse
+from disklab.report import files
+from disklab.report.report import Report
+from disklab.report.terminal import show
+from disklab.results import Run
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
-def run_it(prepared: Prepared, console: Console, *, as_json: bool) -> int:
-    """Rehearse and show it; return the exit code. 1: no trial has figures that can be used."""
-    with RunView(console) as view:
+def run_it(prepared: Prepared, notes: Console, *, as_json: bool) -> int:
+    """Rehearse, show it, report it; return the exit code. 1: no trial has usable figures."""
+    with RunView(notes) as view:
         listeners: list[Emit] = [view, *([_print_result] if as_json else [])]
         run = rehearse(prepared, fan_out(*listeners))
     if view.interrupted:
         return INTERRUPTED
+    answer(run, notes, as_json=as_json)
     return 0 if any(result.usable for result in run.results()) else 1
+
+
+def answer(run: Run, notes: Console, *, as_json: bool) -> None:
+    """Write the page, beside what was published of the experiment, and show the table."""
+    try:
+        published = files.references([run], wanted=True)
+    except UserError:
+        published = []  # nothing was published of it
+    report = Report.of([run, *published])
+    # With JSON, standard output belongs to the results.
+    show(report, notes if as_json else console())
+    page = files.write_page(report, run.folder / "report.html")
+    notes.print(Text(f"report: {page}"))
 
 
 def _print_result(event: Event) -> None:

@@ -108,6 +108,15 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
         return removed, Kept(healthy, [str(path) for path in places.data_files()])
 
 
+def clean_orphans(places: Places) -> list[Removed]:
+    """Remove the hosts and databases of rehearsals that are gone; leave everything else alone."""
+    removed: list[Removed] = []
+    for host in places.hosts():
+        if host.is_orphan():
+            removed += clean(places, Scope(host=host.name))[0]
+    return removed
+
+
 def _database(places: Places, host: str, *, dry_run: bool) -> Iterator[Removed]:
     """Remove what is left of the database node on a host, before its disks go."""
     run_dir = places.database(host)

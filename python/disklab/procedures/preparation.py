@@ -34,7 +34,7 @@ from disklab.results import (
     pricing,
     utc_now,
 )
-from disklab.spec import Experiment, Trial, load, parse
+from disklab.spec import Experiment, Trial, parse
 
 DEFAULT_REPEATS = 3
 """The fewest with which a median tells an outlier from a trend."""
@@ -52,8 +52,7 @@ class Options:
     repeats: int = DEFAULT_REPEATS
     seed: int = 1
     quick: bool = False
-    only: dict[str, list[str]] = field(default_factory=dict)
-    keep: bool = False
+    only: dict[str, list[str | int | float]] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
         """Return the options for `run.json`."""
@@ -101,9 +100,11 @@ class Prepared:
         return f"rehearsal-{os.getpid()}"
 
 
-def prepare(file: Path, options: Options, out: Path, say: Progress) -> Prepared:
+def prepare(experiment: Experiment, options: Options, out: Path, say: Progress) -> Prepared:
     """Check everything and make the run's folder. Raises UserError with all problems."""
-    experiment = load(file)
+    problems = list(_option_problems(options))
+    if problems:
+        raise UserError(*problems)
     trials, turns = _plan(experiment, options, frozenset())
     catalog = load_catalog()
     _check(trials, turns, catalog, options, say)
@@ -133,7 +134,7 @@ def _plan(
 ) -> tuple[list[Trial], list[Turn]]:
     chosen = experiment
     if options.only:
-        chosen = experiment.only({name: list(levels) for name, levels in options.only.items()})
+        chosen = experiment.only(options.only)
     trials = chosen.trials("rehearse", scale=options.scale, nodes=options.nodes)
     effort = QUICK if options.quick else FULL
     return trials, order(trials, options.repeats, options.seed, effort, finished)
@@ -165,9 +166,6 @@ def _check(
     if not turns:
         first = next(trial for trial in trials if trial.refused is not None)
         raise UserError(*_refusals(first))
-    if options.repeats < 1:
-        rule = "every trial runs at least once"
-        problems.append(Problem("--repeat", str(options.repeats), rule, "give 1 or more"))
     kinds = {
         volume.filesystem
         for turn in turns
@@ -183,6 +181,19 @@ def _check(
     problems += _space_problems(turns, Places.usual())
     if problems:
         raise UserError(*dict.fromkeys(problems))
+
+
+def _option_problems(options: Options) -> Iterator[Problem]:
+    """Yield what is wrong with the options by themselves."""
+    if options.repeats < 1:
+        rule = "every trial runs at least once"
+        yield Problem("--repeat", str(options.repeats), rule, "give 1 or more")
+    if options.nodes is not None and options.nodes < 1:
+        rule = "a cluster has at least one node"
+        yield Problem("--nodes", str(options.nodes), rule, "give 1 or more")
+    if options.scale is not None and not 0 < options.scale <= 1:
+        rule = "a scale shrinks: it lies above 0 and is at most 1"
+        yield Problem("--scale", str(options.scale), rule, "write for example 1/100")
 
 
 def _refusals(trial: Trial) -> Iterator[Problem]:

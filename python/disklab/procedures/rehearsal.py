@@ -19,6 +19,7 @@ from disklab.events import (
     TrialStarted,
     Warned,
 )
+from disklab.hosts.cleaning import clean_orphans
 from disklab.procedures import closed_loop, fixed, outcome, variable
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, build
@@ -94,6 +95,7 @@ def rehearse(prepared: Prepared, emit: Emit) -> Run:
     run = prepared.run
     frame = Frame(prepared.experiment.title, run.info.id, prepared.catalog)
     turns = prepared.turns
+    clean_orphans(prepared.site.places)
     with run.writing(), ExitStack() as undo:
         _note_refused(prepared, frame, emit)
         emit(_started(prepared))
