@@ -18,7 +18,7 @@ from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
-from disklab.procedures import expectation
+from disklab.procedures import device, expectation
 from disklab.procedures.build import Site, request_of
 from disklab.procedures.effort import FULL, QUICK
 from disklab.procedures.outcome import share_record
@@ -107,7 +107,7 @@ def prepare(experiment: Experiment, options: Options, out: Path, say: Progress) 
         raise UserError(*problems)
     trials, turns = _plan(experiment, options, frozenset())
     catalog = load_catalog()
-    _check(trials, turns, catalog, options, say)
+    _check(trials, turns, catalog, say)
     run = _create(experiment, trials, turns, options, out, catalog)
     return _prepared(experiment, trials, turns, options, run, catalog)
 
@@ -125,7 +125,7 @@ def resume(name: str, out: Path, say: Progress) -> Prepared:
     trials, turns = _plan(experiment, options, frozenset(run.finished()))
     catalog = load_catalog()
     if turns:
-        _check(trials, turns, catalog, options, say)
+        _check(trials, turns, catalog, say)
     return _prepared(experiment, trials, turns, options, run, catalog)
 
 
@@ -158,7 +158,6 @@ def _check(
     trials: Sequence[Trial],
     turns: Sequence[Turn],
     catalog: Catalog,
-    options: Options,
     say: Progress,
 ) -> None:
     """Raise everything that stands in the way on this machine."""
@@ -177,7 +176,8 @@ def _check(
             way_out = f"install it: {requirements.how_to_get(program)}"
             rule = "the program is not installed"
             problems.append(Problem("this machine", program, rule, way_out))
-    problems += _database_problems(turns, catalog, say)
+    problems += _unknown_workloads(turns)
+    problems += _engine_problems(turns, catalog, say)
     problems += _space_problems(turns, Places.usual())
     if problems:
         raise UserError(*dict.fromkeys(problems))
@@ -204,8 +204,8 @@ def _refusals(trial: Trial) -> Iterator[Problem]:
     yield from why.more
 
 
-def _database_problems(turns: Sequence[Turn], catalog: Catalog, say: Progress) -> list[Problem]:
-    """Return what the database lacks: Java, memory, a provider, settings that it knows.
+def _engine_problems(turns: Sequence[Turn], catalog: Catalog, say: Progress) -> list[Problem]:
+    """Return what fio or the database lacks: Java, memory, a provider, settings that it knows.
 
     Nothing is started, but what has to be fetched is fetched.
     """
@@ -215,10 +215,23 @@ def _database_problems(turns: Sequence[Turn], catalog: Catalog, say: Progress) -
         if turn.bed not in seen:
             seen.add(turn.bed)
             try:
-                provision(request_of(turn.trial, catalog), planned_places(turn), say)
+                if turn.trial.spec.device is not None:
+                    device.check(turn)
+                    continue
+                if turn.spec.workload.kind == "rows":
+                    provision(request_of(turn.trial, catalog), planned_places(turn), say)
             except UserError as error:
                 problems += error.problems
     return problems
+
+
+def _unknown_workloads(turns: Sequence[Turn]) -> Iterator[Problem]:
+    """Yield workloads that no load engine of this release can make."""
+    kinds = {turn.spec.workload.kind for turn in turns}
+    for kind in sorted(kinds - {"rows", "fio"}):
+        rule = "the load engine makes reads and writes of rows; this workload is not there yet"
+        way_out = "`disklab predict` answers it, or write workload.operations"
+        yield Problem("workload", kind, rule, way_out)
 
 
 def planned_places(turn: Turn) -> list[NodePlace]:

@@ -20,7 +20,7 @@ from disklab.events import (
     Warned,
 )
 from disklab.hosts.cleaning import clean_orphans
-from disklab.procedures import closed_loop, fixed, outcome, variable
+from disklab.procedures import closed_loop, device, fixed, outcome, variable
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, build
 from disklab.procedures.outcome import Frame
@@ -133,6 +133,8 @@ def rehearse(prepared: Prepared, emit: Emit) -> Run:
 def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialResult:
     """Run one turn. A failure of the turn is its result; the bed it broke is taken away."""
     started = utc_now()
+    if turn.trial.spec.device is not None:
+        return _device_turn(turn, frame, started, emit)
     notes: Notes | None = None
     phases: list[Phase] = []
     with ExitStack() as undo:
@@ -164,6 +166,15 @@ def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialRe
         except DisklabError as error:
             emit(Warned(f"{error}; `disklab clean` finds what is left", *turn.key))
         return result
+
+
+def _device_turn(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
+    """Run a turn that has no database. Its disk is made for it and goes with it."""
+    try:
+        return device.run(turn, frame, started, emit)
+    except DisklabError as error:
+        emit(Warned(str(error).partition("\n")[0], *turn.key))
+        return outcome.failed(frame, turn, None, error, started)
 
 
 def _note_refused(prepared: Prepared, frame: Frame, emit: Emit) -> None:

@@ -1,0 +1,104 @@
+"""A device experiment: fio on one emulated volume, no database. The probe does the measuring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from disklab.events import Emit, PhaseStarted, Progress
+from disklab.probe import fio
+from disklab.probe.cells import MIB, Plan
+from disklab.probe.emulated import made_for_probe
+from disklab.probe.experiment import trial_of
+from disklab.probe.record import record
+from disklab.probe.run import CellResult, Event, StepProgress, StepStarted, probe
+from disklab.procedures import outcome
+from disklab.procedures.outcome import Frame
+from disklab.procedures.turn import Turn
+from disklab.results import Bottleneck, LimitWait, Operation, TrialResult
+from disklab.results import Telemetry as TelemetryRecord
+
+# Large enough that neither a host cache block nor the file system's journal matters, small enough
+# to be written in seconds at the 25 MB/s of the slowest disk (METHODOLOGY: fill before reading).
+REGION_BYTES = 256 * MIB
+ENGINE = "libaio"
+
+
+@dataclass(frozen=True)
+class DeviceTurn:
+    """What fio is to do for a turn."""
+
+    turn: Turn
+
+    @property
+    def plan(self) -> Plan:
+        """One cell, as long as the effort allows."""
+        asked = trial_of(self.turn.trial)
+        duration_s = min(asked.duration_s, self.turn.effort.longest_run_s)
+        return Plan((asked.cell,), duration_s, REGION_BYTES, ENGINE)
+
+
+def check(turn: Turn) -> None:
+    """Raise UserError when fio or the memory for its buffers is missing."""
+    fio.find_fio(ENGINE)
+    fio.check_memory(DeviceTurn(turn).plan)
+
+
+def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
+    """Make the disk, fill the region, measure, remove the disk; return the result."""
+    asked, plan = trial_of(turn.trial), DeviceTurn(turn).plan
+    name = ", ".join(asked.levels.values()) or frame.title
+    phase = "build"
+
+    def tell(event: Event) -> None:
+        nonlocal phase
+        if isinstance(event, StepStarted):
+            phase = "fill" if event.what.startswith("writing") else "measure"
+            emit(PhaseStarted(phase, event.what))
+        elif isinstance(event, StepProgress):
+            emit(Progress(phase, event.elapsed_s, 0, None, 0.0))
+
+    emit(PhaseStarted("build", f"{asked.disk.disks} on {asked.disk.vm}, {asked.filesystem}"))
+    with made_for_probe(asked.disk, name, plan, asked.filesystem) as subject:
+        (cell,) = probe(fio.find_fio(plan.engine), subject, plan, tell)
+    return result_of(turn, frame, started, cell)
+
+
+def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> TrialResult:
+    """Return a measured cell as a result."""
+    told = record(cell, turn.trial.index, frame.title)
+    side = "write" if cell.cell.direction.writes else "read"
+    waits = [
+        LimitWait(limit=wait.limit, delayed_ios=wait.delayed_ios, delayed_ms=wait.delayed_ns / 1e6)
+        for wait in (cell.telemetry.waits if cell.telemetry else ())
+    ]
+    bound = told["bottleneck"]
+    return outcome.base(frame, turn.trial, turn.repeat).model_copy(
+        update={
+            "status": "invalid" if cell.invalid else "ok",
+            "valid": not cell.invalid,
+            "warnings": list(cell.warnings),
+            "invalid_reasons": list(cell.invalid),
+            "ops_per_s": cell.measurement.iops,
+            "loop": told["loop"],
+            "latency_ms": told["latency_ms"],
+            "per_operation": {
+                side: Operation(
+                    operations=cell.measurement.ios,
+                    ops_per_s=cell.measurement.iops,
+                    latency_ms=told["latency_ms"],
+                    service_ms=told["latency_ms"],
+                )
+            },
+            "bottleneck": Bottleneck(resource=bound["resource"]) if bound else None,
+            "host_cache_hit_ratio": cell.telemetry.hit_ratio if cell.telemetry else None,
+            "telemetry": TelemetryRecord(
+                limits=waits, late_ratio=cell.telemetry.late_ratio if cell.telemetry else None
+            ),
+            "started": started,
+            "duration_s": cell.measurement.runtime_s,
+            "mb_per_s": told["mb_per_s"],
+            "promise": told["promise"],
+            "verdict": told["verdict"],
+            "fio": told["fio"],
+        }
+    )
