@@ -52,7 +52,7 @@ class Options:
     repeats: int = DEFAULT_REPEATS
     seed: int = 1
     quick: bool = False
-    only: dict[str, list[str | int | float]] = field(default_factory=dict)
+    only: dict[str, list[str]] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
         """Return the options for `run.json`."""
