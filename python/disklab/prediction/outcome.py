@@ -96,11 +96,12 @@ def loop_of(trial: Trial) -> dict[str, Any]:
 
 def telemetry_of(resources: list[Answer], told: Answer, answer: Answer) -> Telemetry:
     """Return what the cell had to do: limits with the longest wait first, and what was counted."""
+    operations = sum(int(one["operations"]) for one in answer["per_operation"].values())
     limits = [
         LimitWait(
             limit=one["resource"],
             volume=one["place"],
-            delayed_ms=one["wait_ms_per_operation"],
+            delayed_ms=one["wait_ms_per_operation"] * operations,
             utilisation=one["utilisation"],
         )
         for one in sorted(resources, key=lambda one: -float(one["wait_ms_per_operation"]))

@@ -217,9 +217,12 @@ def _along(
         [pair.judgement for pair in line],
     )
     text = f"{where}{names[1]} against {names[0]}: " + "; ".join(parts)
+    levels = [sweep.phrase(level) for level in sweep.levels]
     for one in crossed:
         verb = "rises above" if one.rises else "falls below"
-        text += f". {wording.capital(names[1])} {verb} {names[0]} from {one.first} on"
+        near = levels.index(one.first) - levels.index(one.last) == 1
+        where = f"from {one.first} on" if near else f"between {one.last} and {one.first}"
+        text += f". {wording.capital(names[1])} {verb} {names[0]} {where}"
     outcomes = {pair.judgement.outcome for pair in line}
     return Finding(
         text=text,

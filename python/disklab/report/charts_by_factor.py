@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log10
 from typing import Any
 
 import altair as alt
@@ -17,6 +18,7 @@ from disklab.results import Level
 
 LINE_HEIGHT, ROW_HEIGHT, LEAST_HEIGHT = 220, 34, 60
 LATENCIES = ("p50", "p95", "p99")
+MOST_LINES = 7
 LOG_FROM = 20.0
 """Highest over lowest from which on a linear axis hides the low ones."""
 
@@ -93,7 +95,8 @@ def rate_section(subjects: Sequence[Subject]) -> Section:
                 chart=chart,
                 height=height,
                 figures=figures(matrix, drawn, [path], [unit]),
-                key=key(matrix, drawn),
+                key=key(matrix),
+                dashed=dashes(drawn),
             )
         )
     lead = "Median of the repeats; small marks are single repeats." if panels else ""
@@ -118,6 +121,7 @@ def latency_section(subjects: Sequence[Subject]) -> Section:
                     chart=chart,
                     height=height,
                     figures=figures(matrix, drawn, paths, list(LATENCIES)),
+                    dashed=dashes(drawn),
                 )
             )
     lead = "Response time, which in a closed loop is the time of the operation."
@@ -140,7 +144,8 @@ def latency_lines(
                 chart=lines(matrix, sweep, having, path, "ms"),
                 height=LINE_HEIGHT - 40,
                 figures=figures(matrix, having, [path], [name]),
-                key=key(matrix, having),
+                key=key(matrix),
+                dashed=dashes(having),
             )
 
 
@@ -156,7 +161,7 @@ def lines(matrix: Matrix, sweep: Factor, drawn: Sequence[Shown], path: str, unit
         color=colour(matrix),
     )
     line = base.mark_line(point={"size": 40}).encode(
-        y=alt.Y("median:Q", title=unit, scale=alt.Scale(type="log") if log else alt.Scale()),
+        y=alt.Y("median:Q", title=unit, **(log_axis(top) if log else {})),
         strokeDash=alt.StrokeDash("run:N", sort=runs, legend=None),
         tooltip=[
             alt.Tooltip("series:N"), alt.Tooltip("at:O", title=sweep.title),
@@ -164,7 +169,22 @@ def lines(matrix: Matrix, sweep: Factor, drawn: Sequence[Shown], path: str, unit
         ],
     )  # fmt: skip
     marks = base.mark_point(size=14, opacity=0.6).encode(y="value:Q")
-    return marks + line + labels(matrix, drawn, path, order)
+    # Beside a second run's lines, and in the narrow latency charts, names would cross lines.
+    named = len(runs) == 1 and path.startswith("ops")
+    return marks + line + labels(matrix, drawn, path, order) if named else marks + line
+
+
+def log_axis(shown: Sequence[float]) -> dict[str, Any]:
+    """Return scale and axis of a logarithmic direction: few lines, at 1, 2 and 5 of each decade."""
+    low, high = min(shown) * 0.8, max(shown) * 1.2
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    values = [m * 10.0**d for d in decades for m in (1, 2, 5) if low <= m * 10.0**d <= high]
+    if len(values) > MOST_LINES:
+        values = [value for value in values if log10(value).is_integer()]
+    return {
+        "scale": alt.Scale(type="log", nice=False, domain=[low, high]),
+        "axis": alt.Axis(values=values, format="~r"),
+    }
 
 
 def labels(matrix: Matrix, drawn: Sequence[Shown], path: str, order: Sequence[str]) -> Any:
@@ -232,7 +252,7 @@ def bars(matrix: Matrix, drawn: Sequence[Shown], path: str, unit: str) -> tuple[
 
 def latency_rows(matrix: Matrix, drawn: Sequence[Shown]) -> tuple[Any, int]:
     """Return a row a level, from p50 over p95 to p99, on a logarithmic axis."""
-    data = []
+    data: list[dict[str, Any]] = []
     for one in drawn:
         entry = {name: one.cell.median(f"{name}_ms") for name in LATENCIES}
         if entry["p50"] is None and entry["p99"] is None:
@@ -245,14 +265,14 @@ def latency_rows(matrix: Matrix, drawn: Sequence[Shown]) -> tuple[Any, int]:
     )
     if len(runs) > 1:
         base = base.encode(yOffset=alt.YOffset("run:N", sort=runs), opacity=faint(runs))
-    x = alt.Scale(type="log", nice=True)
+    ends = [float(entry[name]) for entry in data for name in ("p50", "p99") if entry[name]]
     tooltip = [
         alt.Tooltip("series:N"),
         *(alt.Tooltip(f"{name}:Q", title=f"{name} ms", format=".3~r") for name in LATENCIES),
         alt.Tooltip("run:N"),
     ]
     rule = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("p50:Q", scale=x, title="ms", axis=alt.Axis(tickCount=5)), x2="p99:Q"
+        x=alt.X("p50:Q", title="ms", **log_axis(ends)), x2="p99:Q"
     )
     filled = base.mark_point(size=70, opacity=1).encode(x="p50:Q", tooltip=tooltip)
     middle = base.mark_tick(thickness=2, size=12).encode(x="p95:Q", tooltip=tooltip)
@@ -326,6 +346,11 @@ def figures(
     return Figures((*head, *names, "repeats"), rows(lines_))
 
 
-def key(matrix: Matrix, drawn: Sequence[Shown]) -> tuple[str, ...]:
+def key(matrix: Matrix) -> tuple[str, ...]:
     """Return the series for the key above lines; rows carry their names themselves."""
-    return tuple(series_of(matrix)) if matrix.sweep is not None and drawn else ()
+    return tuple(series_of(matrix)) if matrix.sweep is not None else ()
+
+
+def dashes(drawn: Sequence[Shown]) -> tuple[str, ...]:
+    """Return the runs whose lines are dashed; of rows, those that are fainter."""
+    return tuple(dict.fromkeys(one.run for one in drawn if one.run != drawn[0].run))

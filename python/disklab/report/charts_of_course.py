@@ -11,7 +11,7 @@ import altair as alt
 
 from disklab.report import wording
 from disklab.report.cells import Cell, Matrix
-from disklab.report.charts_by_factor import place, series_of
+from disklab.report.charts_by_factor import log_axis, place, series_of
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
 from disklab.results import Histogram, merged
@@ -87,10 +87,9 @@ def over_time(matrix: Matrix, data: list[dict[str, Any]]) -> Any:
         color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
     )
     seen = [entry[name] for entry in data for name in ("p50", "p99")]
-    scale = alt.Scale(type="log", nice=False, domain=[min(seen) * 0.8, max(seen) * 1.2])
     tooltip = [alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("p50:Q"), alt.Tooltip("p99:Q")]
     middle = base.mark_line(strokeWidth=2).encode(
-        y=alt.Y("p50:Q", scale=scale, title="ms", axis=alt.Axis(tickCount=4)), tooltip=tooltip
+        y=alt.Y("p50:Q", title="ms", **log_axis(seen)), tooltip=tooltip
     )
     high = base.mark_line(strokeWidth=1, opacity=0.75).encode(y="p99:Q", tooltip=tooltip)
     return middle + high
@@ -151,14 +150,13 @@ def percentile_curves(matrix: Matrix, data: list[dict[str, Any]]) -> Any:
     """Return a curve a series; equal steps for 90 %, 99 %, 99.9 %."""
     label = "datum.value == 2 ? '50 %' : format(100 * (1 - 1 / datum.value), '~r') + ' %'"
     seen = [entry["ms"] for entry in data]
-    scale = alt.Scale(type="log", nice=False, domain=[min(seen) * 0.8, max(seen) * 1.2])
     axis = alt.Axis(values=[2, 10, 100, 1_000, 10_000, 100_000], labelExpr=label)
     return (
         alt.Chart(alt.InlineData(values=data))
         .mark_line(interpolate="monotone")
         .encode(
             x=alt.X("x:Q", scale=alt.Scale(type="log"), title=None, axis=axis),
-            y=alt.Y("ms:Q", scale=scale, title="ms", axis=alt.Axis(tickCount=4)),
+            y=alt.Y("ms:Q", title="ms", **log_axis(seen)),
             color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
             tooltip=[
                 alt.Tooltip("s:N"),

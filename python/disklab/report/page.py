@@ -157,7 +157,8 @@ def section(one: Section) -> str:
     if not one.panels:
         return ""
     keys = [panel.key for panel in one.panels if panel.key]
-    legend = key_of(keys[0]) if keys else ""
+    others = [panel.dashed for panel in one.panels if panel.dashed]
+    legend = key_of(keys[0] if keys else (), others[0] if others else ())
     shown = "".join(figure(panel) for panel in one.panels[: one.shown])
     rest = one.panels[one.shown :]
     css = "panels three" if one.name == "latency" and keys else "panels"
@@ -176,14 +177,17 @@ def section(one: Section) -> str:
     )
 
 
-def key_of(series: Sequence[str]) -> str:
+def key_of(series: Sequence[str], others: Sequence[str]) -> str:
     """Return the colours' key: one for all charts of a section."""
     count = len(theme.LIGHT["series"])
     entries = (
         text("li", name, style=f"--swatch:var(--series{number % count})")
         for number, name in enumerate(series)
     )
-    return tag("ul", *entries, class_="key", aria_label="Key")
+    what = "dashed" if series else "fainter"
+    more = (text("li", f"{name} ({what})", class_=what) for name in others)
+    inner = [*entries, *more]
+    return tag("ul", *inner, class_="key", aria_label="Key") if inner else ""
 
 
 def figure(panel: Panel) -> str:

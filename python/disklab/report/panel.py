@@ -30,6 +30,8 @@ class Panel:
     figures: Figures
     key: tuple[str, ...] = ()
     """Series in the order of their colours, where lines carry no labels of their own."""
+    dashed: tuple[str, ...] = ()
+    """Other runs: their lines are dashed, their rows fainter."""
 
     def spec(self, **size: Any) -> dict[str, Any]:
         """Return the Vega-Lite specification."""

@@ -40,17 +40,22 @@ class Report:
 
     @cached_property
     def said(self) -> list[Said]:
-        """Every sentence, the most important first: between runs, then of each run."""
-        between = [
-            ("", one) for comparison in self.comparisons for one in findings_between(comparison)
-        ]
+        """Every sentence, the most important first.
+
+        What changed between runs of one mode comes before everything; how far runs of different
+        modes are from each other comes after the first one's own verdict.
+        """
         several = len(self.subjects) > 1
-        own = [
-            (answer.subject.label if several else "", finding)
+        first, *others = [
+            [(answer.subject.label if several else "", finding) for finding in answer.findings]
             for answer in self.answers
-            for finding in answer.findings
         ]
-        return between + own
+        changes: list[Said] = []
+        errors: list[Said] = []
+        for comparison in self.comparisons:
+            into = changes if comparison.is_history else errors
+            into += [("", finding) for finding in findings_between(comparison)]
+        return [*changes, *first, *errors, *(said for told in others for said in told)]
 
     @property
     def headline(self) -> list[Said]:

@@ -66,7 +66,7 @@ def limits(subject: Subject) -> Figures:
         )
     heads = (
         "cell", "bound by", "used", "waited at (ms per operation)", "share of time waiting",
-        "host cache hits", "credits left", "CPU: client / database / emulator",
+        "host cache hits", "credits left", "CPU",
     )  # fmt: skip
     return Figures(heads, rows(lines))
 
@@ -88,11 +88,12 @@ def waits(cell: Cell) -> str:
 def cpu(cell: Cell) -> str:
     """Return the shares of the machine that client, database and emulator used."""
     shares = []
-    for process in ("client", "server", "emulator"):
+    for process, name in (("client", "client"), ("server", "database"), ("emulator", "emulator")):
         found = [result.telemetry.cpu_ratio.get(process) for result in cell.usable]
         share = median([value for value in found if value is not None])
-        shares.append("?" if share is None else wording.percent(share))
-    return "" if set(shares) == {"?"} else " / ".join(shares)
+        if share is not None:
+            shares.append(f"{name} {wording.percent(share)}")
+    return ", ".join(shares)
 
 
 def prices(subject: Subject) -> Figures | None:
@@ -235,6 +236,9 @@ def side_by_side(comparison: Comparison) -> Figures:
         line += [wording.rate(old.median(path)), wording.rate(new.median(path))]
         line.append(change(one.judgements.get(Quantity.OPS)))
         for quantity in (Quantity.P50, Quantity.P99):
+            if quantity not in one.judgements:
+                line += ["", "", ""]
+                continue
             line += [
                 wording.latency(old.median(quantity.value)),
                 wording.latency(new.median(quantity.value)),

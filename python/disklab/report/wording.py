@@ -11,7 +11,7 @@ MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
 TIMES_FROM, TIMES_TO = 2.0, 3.0
 """From a doubling on a factor reads better than a percentage; also for a range that ends there."""
-SMALL_CHANGE = 0.1
+SMALL_CHANGE = 0.095  # rounds to less than ten per cent
 
 
 def significant(value: float, digits: int = 3) -> str:
