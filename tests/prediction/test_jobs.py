@@ -174,8 +174,10 @@ def test_settings_without_effect_are_named() -> None:
 
 
 def test_memory_of_other_vms_leaves_a_page_cache() -> None:
-    assert page_cache_bytes(112, cassandra()) == 78 << 30
-    assert page_cache_bytes(32, cassandra()) == 4 << 30
+    beside = cassandra().fact("memory_beside_page_cache_bytes")
+    assert page_cache_bytes(112, cassandra()) == (112 << 30) - beside
+    # A small VM has a small heap: some page cache is always left.
+    assert page_cache_bytes(8, cassandra()) == 1 << 30
 
 
 def test_a_broken_calibration_file_is_told_in_full(tmp_path: Path) -> None:
