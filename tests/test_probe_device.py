@@ -15,6 +15,8 @@ from disklab.errors import UserError
 from disklab.probe.cells import KIB, MIB, Direction, Plan, Profile, cells
 from disklab.probe.target import open_region
 
+from .foreign import loop_device, run
+
 pytestmark = pytest.mark.machine
 DISKLAB = Path(sys.executable).with_name("disklab")
 
@@ -29,19 +31,8 @@ def backing(tmp_path: Path) -> Path:
 @pytest.fixture
 def device(backing: Path) -> Iterator[Path]:
     """A loop device of this test's own, which disklab knows nothing about."""
-    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        pytest.skip("needs root and /dev/loop-control")
-    made = Path(run("losetup", "-f", "--show", str(backing)))
-    try:
+    with loop_device(backing) as made:
         yield made
-    finally:
-        proof = Path(f"/sys/block/{made.name}/loop/backing_file").read_text().strip()
-        assert proof == str(backing)
-        run("losetup", "-d", str(made))
-
-
-def run(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def digest(file: Path) -> str:

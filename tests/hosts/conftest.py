@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.foreign import loop_device
+
 DISKLAB = Path(sys.executable).with_name("disklab")
 
 
@@ -132,14 +134,5 @@ def foreign(lab: Lab) -> Iterator[Path]:
     """A loop device that disklab did not make."""
     file = lab.root / "foreign.img"
     file.write_bytes(os.urandom(1 << 20))
-    made = Path(_output("losetup", "-f", "--show", str(file)))
-    try:
+    with loop_device(file) as made:
         yield made
-    finally:
-        shown = Path(f"/sys/block/{made.name}/loop/backing_file").read_text().strip()
-        assert shown == str(file)
-        _output("losetup", "-d", str(made))
-
-
-def _output(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

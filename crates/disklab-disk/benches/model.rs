@@ -6,34 +6,22 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
-use disklab_disk::profile::{
-    CacheProfile, Caching, DiskProfile, Distribution, HostProfile, Latency, Limit, Medium,
-    PROFILE_VERSION, Scope, Unit, VolumeProfile,
-};
+use disklab_disk::profile::{CacheProfile, Caching, Distribution, HostProfile, Latency};
 use disklab_disk::{Completion, Host, Io, Op, VolumeId};
 use disklab_units::{Bytes, Instant};
+use driver::{GIB, MS, cached, ds14_v2, host_cache, p30, volume};
+
+#[path = "../tests/driver/mod.rs"]
+mod driver;
 
 fn main() {
     divan::main();
 }
 
-const GIB: u64 = 1 << 30;
-
 /// I/Os of one sample: a tenth of a second of work, or nearly none in a test.
 fn ios() -> u64 {
     let measures = std::env::args().any(|argument| argument == "--bench");
     if measures { 1_000_000 } else { 1_000 }
-}
-
-fn limit(unit: Unit, per_s: u64, window_ns: u64) -> Limit {
-    Limit {
-        scope: Scope::All,
-        unit,
-        per_s,
-        io_unit_bytes: (unit == Unit::Ios).then_some(256 << 10),
-        window_ns,
-        burst: None,
-    }
 }
 
 /// A body and a tail, as the catalogue has them for a P30.
@@ -65,40 +53,16 @@ fn latency(us: u64) -> Latency {
 
 /// A P30 on a DS14_v2; `window_ns` for all limits.
 fn profile(disks: usize, caching: Caching, cache_gib: u64, window_ns: u64) -> HostProfile {
-    let disk = DiskProfile {
-        name: "azure/P30".to_owned(),
-        medium: Medium::Remote,
-        limits: vec![
-            limit(Unit::Ios, 5_000, window_ns),
-            limit(Unit::Bytes, 200_000_000, window_ns),
-        ],
-        latency: latency(3_300),
-    };
-    HostProfile {
-        version: PROFILE_VERSION,
-        name: "azure/Standard_DS14_v2".to_owned(),
-        seed: 1,
-        cached: vec![
-            limit(Unit::Ios, 64_000, window_ns),
-            limit(Unit::Bytes, 512 << 20, window_ns),
-        ],
-        uncached: vec![
-            limit(Unit::Ios, 51_200, window_ns),
-            limit(Unit::Bytes, 768_000_000, window_ns),
-        ],
-        cache: Some(CacheProfile {
-            capacity_bytes: cache_gib * GIB,
-            block_bytes: 64 << 10,
-            latency: latency(200),
-        }),
-        volumes: vec![VolumeProfile {
-            name: "data".to_owned(),
-            size_bytes: 1024 * GIB,
-            caching,
-            chunk_bytes: (disks > 1).then_some(64 << 10),
-            disks: vec![disk; disks],
-        }],
-    }
+    let mut disk = p30(window_ns);
+    disk.latency = latency(3_300);
+    let mut data = cached(volume("data", vec![disk; disks]), caching);
+    data.size_bytes = 1024 * GIB;
+    let mut profile = ds14_v2(window_ns, vec![data]);
+    profile.cache = Some(CacheProfile {
+        latency: latency(200),
+        ..host_cache(cache_gib * GIB)
+    });
+    profile
 }
 
 /// Where the I/Os go: places of `len` bytes below `span`, in an order without a pattern.
@@ -139,7 +103,7 @@ struct Driven {
 impl Driven {
     fn new(profile: HostProfile) -> Driven {
         Driven {
-            host: Host::new(profile, Instant::EPOCH).unwrap_or_else(|refusal| panic!("{refusal}")),
+            host: driver::host(profile),
             now: 0,
             count: 0,
             out: Vec::with_capacity(1 << 16),
@@ -182,8 +146,6 @@ fn bench(bencher: Bencher, profile: &HostProfile, load: Load, prepare: impl Fn(&
         })
         .bench_local_refs(|driven| driven.run(load, ios));
 }
-
-const MS: u64 = 1_000_000;
 
 /// One I/O in 250 us: 80 % of a P30.
 const BELOW: Load = Load {

@@ -57,16 +57,7 @@ impl Host {
         if down || !fits {
             self.end_whole(io, at, true, out);
         } else if volume.is_single() && matches!(io.op, Op::Read | Op::Write) {
-            let part = Part {
-                owner: Owner::Whole(io.tag),
-                offset: io.offset.get(),
-                len: io.len,
-                disk_len: io.len,
-                lane: volume.lanes[0],
-                route: route_of(io.op),
-                step: 0,
-                fails: false,
-            };
+            let part = Part::whole(&io, volume.lanes[0], false);
             if volume.profile.caching == Caching::None {
                 self.pass(part, at, out);
             } else {
@@ -120,16 +111,7 @@ impl Host {
     fn start_transfer(&mut self, io: Io, fails: bool, at: u64, out: &mut Vec<Completion>) {
         let volume = self.volumes[io.volume.0 as usize].as_deref();
         let Some(volume) = volume else { return };
-        let mut part = Part {
-            owner: Owner::Whole(io.tag),
-            offset: io.offset.get(),
-            len: io.len,
-            disk_len: io.len,
-            lane: volume.lanes[0],
-            route: route_of(io.op),
-            step: 0,
-            fails,
-        };
+        let mut part = Part::whole(&io, volume.lanes[0], fails);
         // An empty I/O has no place in a stripe; it counts on the first disk.
         let Some(stripe) = volume.stripe.filter(|_| io.len > 0) else {
             self.start_part(part, at, out);
@@ -310,14 +292,6 @@ impl Host {
         for io in held {
             self.start(io, at, out);
         }
-    }
-}
-
-fn route_of(op: Op) -> Route {
-    if op == Op::Read {
-        Route::Read
-    } else {
-        Route::Write
     }
 }
 

@@ -1,5 +1,7 @@
 //! One member disk's share of an I/O on its way through the gates.
 
+use crate::io::{Io, Op};
+
 /// Who waits for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -48,4 +50,25 @@ pub struct Part {
     pub step: u8,
     /// Whether it ends as an injected error.
     pub fails: bool,
+}
+
+impl Part {
+    /// All of a read or write, as if it lay on one disk.
+    #[inline]
+    pub fn whole(io: &Io, lane: u32, fails: bool) -> Part {
+        Part {
+            owner: Owner::Whole(io.tag),
+            offset: io.offset.get(),
+            len: io.len,
+            disk_len: io.len,
+            lane,
+            route: if io.op == Op::Read {
+                Route::Read
+            } else {
+                Route::Write
+            },
+            step: 0,
+            fails,
+        }
+    }
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// One broken rule. The parts are those of an error on the control socket.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
     /// Where: a path into the profile, such as `volumes.data.disks[0].limits[1].per_s`.
     pub place: String,

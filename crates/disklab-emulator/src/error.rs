@@ -3,21 +3,14 @@
 use std::fmt;
 use std::io;
 
-use disklab_disk::Refusal;
+use disklab_disk::{Reason, Refusal};
 use serde::Serialize;
 
-/// Something that a user can mend, or a limit of this machine. Nothing has changed.
+/// Something that a user can mend, or a limit of this machine: its place is an argument, a field of a
+/// request or a path, its rule perhaps what the kernel said. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct EmulatorError {
-    /// Where: an argument, a field of a request, a path.
-    pub place: String,
-    /// What stands there.
-    pub value: String,
-    /// The rule that it breaks, or what the kernel said.
-    pub rule: String,
-    /// What to do instead.
-    pub way_out: String,
-}
+#[serde(transparent)]
+pub struct EmulatorError(Reason);
 
 impl EmulatorError {
     /// An error from its four parts.
@@ -27,12 +20,12 @@ impl EmulatorError {
         rule: impl Into<String>,
         way_out: impl Into<String>,
     ) -> EmulatorError {
-        EmulatorError {
+        EmulatorError(Reason {
             place: place.into(),
             value: value.into(),
             rule: rule.into(),
             way_out: way_out.into(),
-        }
+        })
     }
 
     /// What the kernel refused.
@@ -55,26 +48,19 @@ impl From<Refusal> for EmulatorError {
     /// The first reason in full; the others follow in the rule.
     fn from(refusal: Refusal) -> EmulatorError {
         let mut reasons = refusal.reasons.into_iter();
-        let Some(first) = reasons.next() else {
+        let Some(mut first) = reasons.next() else {
             return EmulatorError::new("profile", "", "refused without a reason", "report this");
         };
-        let mut rule = first.rule;
         for other in reasons {
-            rule.push_str(&format!("; also {other}"));
+            first.rule.push_str(&format!("; also {other}"));
         }
-        EmulatorError::new(first.place, first.value, rule, first.way_out)
+        EmulatorError(first)
     }
 }
 
 impl fmt::Display for EmulatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EmulatorError {
-            place,
-            value,
-            rule,
-            way_out,
-        } = self;
-        write!(f, "{place}: {value}: {rule}; {way_out}")
+        self.0.fmt(f)
     }
 }
 

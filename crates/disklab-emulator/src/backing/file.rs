@@ -180,7 +180,7 @@ mod tests {
         let smaller = FileBacking::open(&path, 4096, true, false)
             .err()
             .expect("refused");
-        assert!(smaller.rule.contains("cannot shrink"), "{smaller}");
+        assert!(smaller.to_string().contains("cannot shrink"), "{smaller}");
         let (_, found) = FileBacking::open(&path, 16_384, true, false).expect("grown");
         assert!(found.has_data());
         found.restore();
