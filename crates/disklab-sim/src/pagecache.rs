@@ -2,73 +2,41 @@
 
 use std::collections::VecDeque;
 
-/// One bit for each page.
-#[derive(Clone, Debug)]
-struct Bits {
-    words: Vec<u64>,
+/// What is known of 64 pages, a bit each. The bits of a page lie in one line of the processor's cache: a
+/// touched page of a large table costs one access to memory, where five bitmaps cost five.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    /// In the cache, perhaps still on its way from the disk.
+    present: u64,
+    /// On its way.
+    locked: u64,
+    /// Used again since it last stood at the end of the queue.
+    used: u64,
+    /// Linux's PG_readahead: reading on starts when it is touched.
+    marked: u64,
+    /// In the page table of the process: touching it is no fault, and Linux hears nothing of it.
+    mapped: u64,
 }
 
-impl Bits {
-    fn new(count: u64) -> Bits {
-        let words = usize::try_from(count.div_ceil(64) + 1).expect("fits memory");
-        // Zeroed memory is taken from the system only where somebody writes.
-        Bits {
-            words: vec![0; words],
+/// The groups that a range of pages touches, each with a mask of the pages in it.
+#[inline]
+fn groups(from: u64, to: u64) -> impl Iterator<Item = (usize, u64)> {
+    let mut at = from;
+    std::iter::from_fn(move || {
+        if at >= to {
+            return None;
         }
-    }
+        let (index, end) = (at >> 6, (at | 63) + 1);
+        let high = end.min(to) - (at & !63);
+        let mask = (u64::MAX >> (64 - high)) & (u64::MAX << (at & 63));
+        at = end;
+        Some((index as usize, mask))
+    })
+}
 
-    #[inline]
-    fn get(&self, at: u64) -> bool {
-        self.words[(at >> 6) as usize] >> (at & 63) & 1 == 1
-    }
-
-    #[inline]
-    fn set(&mut self, at: u64) {
-        self.words[(at >> 6) as usize] |= 1 << (at & 63);
-    }
-
-    #[inline]
-    fn clear(&mut self, at: u64) {
-        self.words[(at >> 6) as usize] &= !(1 << (at & 63));
-    }
-
-    /// Applies a mask to each word of a range.
-    #[inline]
-    fn each_word(&mut self, from: u64, to: u64, mut change: impl FnMut(&mut u64, u64)) {
-        let mut at = from;
-        while at < to {
-            let end = (at | 63) + 1;
-            let high = end.min(to) - (at & !63);
-            let mask = (u64::MAX >> (64 - high)) & (u64::MAX << (at & 63));
-            change(&mut self.words[(at >> 6) as usize], mask);
-            at = end;
-        }
-    }
-
-    #[inline]
-    fn fill(&mut self, from: u64, to: u64) {
-        self.each_word(from, to, |word, mask| *word |= mask);
-    }
-
-    #[inline]
-    fn wipe(&mut self, from: u64, to: u64) {
-        self.each_word(from, to, |word, mask| *word &= !mask);
-    }
-
-    /// The first page from `from` on, below `to`, whose bit is `value`; else `to`.
-    #[inline]
-    fn find(&self, from: u64, to: u64, value: bool) -> u64 {
-        let mut at = from;
-        while at < to {
-            let word = self.words[(at >> 6) as usize];
-            let word = if value { word } else { !word } >> (at & 63);
-            if word != 0 {
-                return (at + u64::from(word.trailing_zeros())).min(to);
-            }
-            at = (at | 63) + 1;
-        }
-        to
-    }
+#[inline]
+fn bit(page: u64) -> u64 {
+    1 << (page & 63)
 }
 
 /// What a page cache holds.
@@ -79,16 +47,7 @@ impl Bits {
 /// and no balance with other memory.
 #[derive(Clone, Debug)]
 pub struct PageCache {
-    /// In the cache, perhaps still on its way from the disk.
-    present: Bits,
-    /// On its way.
-    locked: Bits,
-    /// Used again since it last stood at the end of the queue.
-    used: Bits,
-    /// Linux's PG_readahead: reading on starts when it is touched.
-    marked: Bits,
-    /// In the page table of the process: touching it is no fault, and Linux hears nothing of it.
-    mapped: Bits,
+    groups: Vec<Group>,
     queue: VecDeque<(u64, u32)>,
     held: u64,
     capacity: u64,
@@ -97,12 +56,9 @@ pub struct PageCache {
 impl PageCache {
     /// An empty cache for a volume of `pages` pages, holding `capacity` pages at most.
     pub fn new(pages: u64, capacity: u64) -> PageCache {
+        let groups = usize::try_from(pages / 64 + 1).expect("fits memory");
         PageCache {
-            present: Bits::new(pages),
-            locked: Bits::new(pages),
-            used: Bits::new(pages),
-            marked: Bits::new(pages),
-            mapped: Bits::new(pages),
+            groups: vec![Group::default(); groups],
             queue: VecDeque::new(),
             held: 0,
             capacity: capacity.max(1024),
@@ -115,102 +71,138 @@ impl PageCache {
         self.held
     }
 
+    #[inline]
+    fn group(&self, page: u64) -> &Group {
+        &self.groups[(page >> 6) as usize]
+    }
+
+    #[inline]
+    fn group_mut(&mut self, page: u64) -> &mut Group {
+        &mut self.groups[(page >> 6) as usize]
+    }
+
     /// Whether a page is there or on its way.
     #[inline]
     pub fn is_present(&self, page: u64) -> bool {
-        self.present.get(page)
+        self.group(page).present & bit(page) != 0
     }
 
     /// Whether a page is on its way.
     #[inline]
     pub fn is_locked(&self, page: u64) -> bool {
-        self.locked.get(page)
+        self.group(page).locked & bit(page) != 0
     }
 
     /// Notes a use of a page that is present.
     #[inline]
     pub fn touch(&mut self, page: u64) {
-        self.used.set(page);
+        self.group_mut(page).used |= bit(page);
     }
 
     /// Whether the process has a page in its page table.
     #[inline]
     pub fn is_mapped(&self, page: u64) -> bool {
-        self.mapped.get(page)
+        self.group(page).mapped & bit(page) != 0
     }
 
     /// Puts a page into the page table of the process.
     #[inline]
     pub fn map(&mut self, page: u64) {
-        self.mapped.set(page);
+        self.group_mut(page).mapped |= bit(page);
     }
 
     /// Marks a page, so that touching it starts reading on.
     pub fn mark(&mut self, page: u64) {
-        self.marked.set(page);
+        self.group_mut(page).marked |= bit(page);
     }
 
     /// Takes the mark off a page; whether it had one.
     #[inline]
     pub fn take_mark(&mut self, page: u64) -> bool {
-        let marked = self.marked.get(page);
-        if marked {
-            self.marked.clear(page);
-        }
+        let group = self.group_mut(page);
+        let marked = group.marked & bit(page) != 0;
+        group.marked &= !bit(page);
         marked
+    }
+
+    /// The first page from `from` on, below `to`, that is present, or that is absent; else `to`.
+    #[inline]
+    fn find(&self, from: u64, to: u64, present: bool) -> u64 {
+        for (index, mask) in groups(from, to) {
+            let word = self.groups[index].present;
+            let found = mask & if present { word } else { !word };
+            if found != 0 {
+                return index as u64 * 64 + u64::from(found.trailing_zeros());
+            }
+        }
+        to
     }
 
     /// The next run of absent pages in `from..to`.
     #[inline]
     pub fn absent_run(&self, from: u64, to: u64) -> Option<(u64, u64)> {
-        let start = self.present.find(from, to, false);
-        (start < to).then(|| (start, self.present.find(start, to, true)))
+        let start = self.find(from, to, false);
+        (start < to).then(|| (start, self.find(start, to, true)))
     }
 
     /// The first absent page in `from..to`, or `to`.
     pub fn next_hole(&self, from: u64, to: u64) -> u64 {
-        self.present.find(from, to, false)
+        let known = self.groups.len() as u64 * 64;
+        self.find(from, to.min(known), false)
     }
 
     /// How many of the pages right before `page` are present, `most` at most.
     pub fn history(&self, page: u64, most: u64) -> u64 {
         (1..=most.min(page))
-            .find(|back| !self.present.get(page - back))
+            .find(|back| !self.is_present(page - back))
             .map_or(most.min(page), |back| back - 1)
     }
 
     /// Puts absent pages in; they are on their way until [`PageCache::arrive`].
     #[inline]
     pub fn expect(&mut self, from: u64, to: u64) {
-        self.locked.fill(from, to);
+        for (index, mask) in groups(from, to) {
+            self.groups[index].locked |= mask;
+        }
         self.insert(from, to);
     }
 
     /// The pages have come.
     #[inline]
     pub fn arrive(&mut self, from: u64, to: u64) {
-        self.locked.wipe(from, to);
+        for (index, mask) in groups(from, to) {
+            self.groups[index].locked &= !mask;
+        }
     }
 
     /// Forgets pages at once, as if nobody had read them.
     pub fn forget(&mut self, from: u64, to: u64) {
         let mut gone = 0;
-        self.present.each_word(from, to, |word, mask| {
-            gone += u64::from((*word & mask).count_ones());
-            *word &= !mask;
-        });
-        self.marked.wipe(from, to);
-        self.mapped.wipe(from, to);
+        for (index, mask) in groups(from, to) {
+            let group = &mut self.groups[index];
+            gone += u64::from((group.present & mask).count_ones());
+            group.present &= !mask;
+            group.marked &= !mask;
+            group.mapped &= !mask;
+        }
         self.held -= gone;
     }
 
     /// Puts pages in that are absent.
     pub fn insert(&mut self, from: u64, to: u64) {
-        self.present.fill(from, to);
-        self.used.wipe(from, to);
+        for (index, mask) in groups(from, to) {
+            let group = &mut self.groups[index];
+            group.present |= mask;
+            group.used &= !mask;
+        }
         self.held += to - from;
         self.queue.push_back((from, (to - from) as u32));
         self.evict();
+    }
+
+    fn is_kept(&self, page: u64) -> bool {
+        let group = self.group(page);
+        (group.used | group.locked) & bit(page) != 0
     }
 
     fn evict(&mut self) {
@@ -224,12 +216,14 @@ impl PageCache {
             let end = start + u64::from(count);
             let mut at = start;
             while at < end {
-                let keeps = self.used.get(at) || self.locked.get(at);
+                let keeps = self.is_kept(at);
                 let run_end = (at + 1..end)
-                    .find(|&page| (self.used.get(page) || self.locked.get(page)) != keeps)
+                    .find(|&page| self.is_kept(page) != keeps)
                     .unwrap_or(end);
                 if keeps {
-                    self.used.wipe(at, run_end);
+                    for (index, mask) in groups(at, run_end) {
+                        self.groups[index].used &= !mask;
+                    }
                     self.queue.push_back((at, (run_end - at) as u32));
                 } else {
                     self.forget(at, run_end);
