@@ -22,7 +22,7 @@ const QUICK_OPERATIONS: u64 = 60_000;
 const QUICK_MOST: u64 = 50;
 
 /// Pauses of each node that a quick run keeps at least.
-const QUICK_PAUSES: u64 = 3;
+const QUICK_PAUSES: u64 = 1;
 
 /// What findings of the 2019 study's prototype say about scaling rows and operations together.
 const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a fifth too high";
