@@ -117,3 +117,4 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
     assert lab.mounts() == []
     assert marked_processes(lab.run_dir) == []
     assert os.listdir(lab.data_dir) == []
+    assert os.listdir(lab.run_dir / "databases") == []

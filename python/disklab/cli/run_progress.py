@@ -34,6 +34,7 @@ class RunView:
         self.console = console
         self.interrupted = False
         self._left: list[PlannedTrial] = []
+        self._told: set[str] = set()
         self._planned_done_s = 0.0
         self._done_s = 0.0
         self._begun = time.monotonic()
@@ -79,7 +80,10 @@ class RunView:
             case Progress():
                 self._load = load_text(event)
             case Warned():
-                self._say(Text.assemble(("  warning: ", "yellow"), event.text))
+                # What holds for a bed is noted with each of its trials; it is told once.
+                if event.text not in self._told:
+                    self._told.add(event.text)
+                    self._say(Text.assemble(("  warning: ", "yellow"), event.text))
             case TrialFinished():
                 self._finish(event)
             case RunFinished():

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from disklab.catalog import Caching, Catalog, VolumeRequest
-from disklab.engine import EngineProcess, View
+from disklab.engine import Control, EngineProcess, Envelope, View
 from disklab.errors import DisklabError
 from disklab.hosts import running
 from disklab.hosts.attach import Attached, AttachRequest, attach
@@ -119,6 +119,12 @@ class EmulatedNode:
         process = EngineProcess.recorded(self._place.pid)
         assert process is not None, "a running host has written its number"
         return process.pid
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """What this machine can do through the whole path, as the host measured it."""
+        with Control(self._place.socket) as control:
+            return control.hello().envelope
 
     @property
     def volumes(self) -> dict[str, Path]:

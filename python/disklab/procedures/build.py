@@ -14,6 +14,7 @@ from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import ControlGroup, GroupRoot
+from disklab.hosts.left_databases import remove_database
 from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
 from disklab.hosts.places import Places
 from disklab.procedures.bed import Bed, empty_cache
@@ -55,6 +56,8 @@ def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed
             say(f"host {number + 1} of {spec.cluster.nodes}: {volumes_in_words(wish)}")
             node = EmulatedNode.build(site.catalog, wish, site.places, say)
             undo.callback(node.remove)
+            # After the database has stopped: its configuration, and what did not stop.
+            undo.callback(_remove_database, site.places.database(node.name))
             nodes.append(node)
         addresses = free_addresses(len(nodes), PORTS)
         request = request_of(trial, site.catalog)
@@ -176,6 +179,12 @@ def first_state(spec: TrialSpec) -> BedState:
         read_ahead_bytes=volume.read_ahead_bytes,
         host_cache=empty_cache(volume.caching),
     )
+
+
+def _remove_database(run_dir: Path) -> None:
+    """Remove the run directory of a node, with what is left of its process and group."""
+    for _ in remove_database(run_dir):
+        pass
 
 
 def _group(name: str, undo: ExitStack) -> ControlGroup | None:

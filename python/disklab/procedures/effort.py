@@ -35,13 +35,14 @@ FULL = Effort(
     steady_run_s=20.0,
     longest_run_s=60.0,
 )
-# For a first look: a p99 of thirty operations, and a compiler that has seen the main paths.
+# For a first look: a p99 of thirty operations. With half of this warm-up, reads still cost the
+# server five times their CPU (busy machine, 2026-11).
 QUICK = Effort(
     least_operations=3_000,
     least_load_s=1.5,
     most_passes=10,
     most_series_s=20.0,
-    warm_up_operations=40_000,
+    warm_up_operations=80_000,
     steady_run_s=8.0,
     longest_run_s=15.0,
 )

@@ -154,7 +154,10 @@ def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialRe
                 series = PROCEDURES[turn.procedure](turn, bed, notes)
                 result = outcome.measured(frame, turn, notes, series, started)
             notes.seconds.whole(series.whole())
-            return result
+            # The bed is measured first: what this machine can do at all (METHODOLOGY.md 10).
+            envelope = bed.nodes[0].envelope
+            told = None if envelope is None else envelope.model_dump()
+            return result.model_copy(update={"envelope": told})
         except DisklabError as error:
             emit(Warned(str(error).partition("\n")[0], *turn.key))
             failure: DisklabError = error

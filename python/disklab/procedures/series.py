@@ -68,6 +68,9 @@ class Series:
 
     def add(self, done: LoadDone) -> None:
         """Add a pass."""
+        if self.passes == 0:
+            # What lies before the first pass (a fill) is not repeated.
+            self._begun = time.monotonic()
         self.passes += 1
         self.elapsed_s += done.elapsed_s
         self.cpu_ns += done.cpu_ns
