@@ -6,6 +6,11 @@ import os
 
 import pytest
 from disklab.hosts import requirements
+from hypothesis import settings
+
+# A busy machine is slow, not wrong: no example fails for the time that it took.
+settings.register_profile("disklab", deadline=None)
+settings.load_profile("disklab")
 
 IN_CI = os.environ.get("CI") == "true"
 

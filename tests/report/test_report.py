@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from disklab.cli.app import app
+from disklab.report.page import page
 from disklab.report.report import Report
 from disklab.results import Run, reference_runs
 from typer.testing import CliRunner
@@ -92,8 +93,9 @@ def test_refused_failed_and_missing_cells_are_told(tmp_path: Path) -> None:
 
 def test_an_invalid_run_says_why_there_is_no_verdict(tmp_path: Path) -> None:
     late = {"status": "invalid", "valid": False, "invalid_reasons": ["the emulator was late"]}
-    trials = [synthetic.Made({"disks": name}, 1000, more=late) for name in ("a", "b")]
+    trials = [synthetic.Made({"disks": name}, 1040, spread=0, more=late) for name in ("a", "b")]
     report = Report.of([synthetic.make_run(tmp_path, trials, title="T", seconds=3)])
+    assert ">1,040<" in page(report), "an invalid cell's figures are shown, with the reason"
     ((_, finding),) = report.headline
     assert finding.text == "No verdict on b against a"
     assert finding.reason == "b invalid: the emulator was late; a invalid: the emulator was late"

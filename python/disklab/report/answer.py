@@ -100,7 +100,9 @@ def _no_comparison(matrix: Matrix, main: Factor, baseline: Level, level: Level) 
 def _alone(cell: Cell) -> Finding:
     """Return what a single cell gave: there is nothing to compare it with."""
     if not cell.usable:
-        return Finding("No verdict: the one cell gave no figures", status_of(cell), "", None, ())
+        return Finding(
+            "No verdict: the one cell has no figures that count", status_of(cell), "", None, ()
+        )
     rate, tail = cell.median("ops_per_s"), cell.median("p99_ms")
     told = [f"{wording.rate(rate)} ops/s"] if rate is not None else []
     told += [f"p99 {wording.latency(tail)}"] if tail is not None else []

@@ -60,8 +60,11 @@ class Cell:
         """Whether it was never tried."""
         return all(result.status == "refused" for result in self.results)
 
-    def as_if_valid(self) -> Cell:
-        """Return the cell with its invalid repeats counted: for showing, never for a verdict."""
+    @property
+    def shown(self) -> Cell:
+        """The cell for a table: if no repeat is valid, with the invalid ones. Not for a verdict."""
+        if self.usable:
+            return self
         counted = tuple(
             result.model_copy(update={"status": "ok", "valid": True})
             for result in self.results

@@ -32,6 +32,7 @@ def page(report: Report) -> str:
         navigation(report),
         *(compared(one) for one in report.comparisons),
         *(section(one) for one in report.sections),
+        every_cell(report.subjects),
         where_time_went(first),
         price(report.subjects),
         warnings(report.subjects),
@@ -128,6 +129,7 @@ def navigation(report: Report) -> str:
     """Return links to the sections."""
     named = [(one.name, one.heading) for one in report.sections if one.panels]
     named += [
+        ("cells", "Every cell"),
         ("limits", "Where the time went"),
         ("price", "Price"),
         ("warnings", "Warnings"),
@@ -201,6 +203,24 @@ def figure(panel: Panel) -> str:
         place,
         data(spec),
         tag("details", text("summary", "Figures"), table(panel.figures, panel.title or "Figures")),
+    )
+
+
+def every_cell(subjects: Sequence[Subject]) -> str:
+    """Return the cells of every run; an invalid one's figures stand beside its reason."""
+    parts = []
+    for subject in subjects:
+        if subject.info.mode == "published" and len(subjects) > 1:
+            continue  # beside the other runs' cells, above
+        parts.append(text("h3", subject.label) if len(subjects) > 1 else "")
+        figures = tables.without_empty_columns(tables.summary(subject))
+        parts.append(table(figures, f"Every cell, {subject.label}"))
+        parts.append(items(tables.refusals(subject)))
+    lead = (
+        "Medians of the repeats that count; where none does, the invalid figures with the reason."
+    )
+    return tag(
+        "section", text("h2", "Every cell"), text("p", lead, class_="lead"), *parts, id="cells"
     )
 
 

@@ -31,7 +31,7 @@ def summary(subject: Subject) -> Figures:
         reason = why(cell)
         bound = "; ".join(reason.phrases()[:2])
         # The figures of an invalid cell are shown, with the word; no verdict rests on them.
-        shown = cell if cell.usable else cell.as_if_valid()
+        shown = cell.shown
         lines.append(
             [
                 *names,
@@ -48,7 +48,8 @@ def limits(subject: Subject) -> Figures:
     """Return where the time went in each usable cell."""
     matrix = subject.matrix
     lines = []
-    for cell in matrix.cells.values():
+    for shown in matrix.cells.values():
+        cell = shown.shown
         if not cell.usable:
             continue
         found = why(cell)
