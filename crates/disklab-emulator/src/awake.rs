@@ -15,14 +15,23 @@ use std::io::Write;
 const CPU_LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// Holds the CPUs awake from [`Awake::hold`] to [`Awake::release`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Awake {
     request: Option<File>,
-    /// The kernel has no such file or gives it to nobody; then CPUs sleep as they like.
+    /// Nobody wants it, or the kernel has no such file or gives it to nobody; then CPUs sleep as they like.
     refused: bool,
 }
 
 impl Awake {
+    /// Holds nothing yet, and with `never` nothing later: an idle CPU that is kept awake polls, which costs
+    /// power and takes speed from its sibling threads.
+    pub fn new(never: bool) -> Awake {
+        Awake {
+            request: None,
+            refused: never,
+        }
+    }
+
     /// Keeps the CPUs awake from now on.
     #[inline]
     pub fn hold(&mut self) {

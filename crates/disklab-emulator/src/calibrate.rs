@@ -10,6 +10,7 @@ use std::path::Path;
 use disklab_units::Duration;
 use serde::{Deserialize, Serialize};
 
+use crate::awake::Awake;
 use crate::clock;
 use crate::command::Tuning;
 use crate::overhead::Overhead;
@@ -39,9 +40,13 @@ const SPAN: Duration = Duration::from_millis(250);
 
 /// The overhead at a wait is taken from so many medians of this many reads each: a quarter of a second for all
 /// waits together. The lower quartile of the medians counts, because another program that has a CPU for a
-/// while only adds, and with too much subtracted a disk would be faster than promised.
-const PROBES: usize = 8;
-const PROBE_READS: u64 = 8;
+/// while only adds, and with too much subtracted a disk would be faster than promised. Few reads to a median, so
+/// that some of them fall between two slices of a busy CPU.
+const PROBES: usize = 16;
+const PROBE_READS: u64 = 4;
+/// The way through kernel and driver took 15 to 75 us on the slowest of the machines and transports seen. What
+/// was measured above this is other programs' time: on a machine with sixteen busy processes it came to 4 ms.
+pub const MOST_OVERHEAD: Duration = Duration::from_micros(100);
 
 /// How late a sleeper wakes up on this machine: looked at this many times for this long.
 const NAPS: usize = 200;
@@ -66,7 +71,9 @@ pub fn envelope(device: &Path) -> std::io::Result<Envelope> {
 }
 
 /// How far before a reply is due the driver should stop sleeping: nine of ten naps on this machine are no later.
-pub fn wake_lateness() -> Duration {
+/// The CPUs are held awake meanwhile, as they are while I/O is under way.
+pub fn wake_lateness(mut awake: Awake) -> Duration {
+    awake.hold();
     let mut late: Vec<Duration> = (0..NAPS)
         .map(|_| {
             let start = clock::now();
@@ -78,7 +85,8 @@ pub fn wake_lateness() -> Duration {
     late[NAPS * 9 / 10].min(MOST_SPIN)
 }
 
-/// Finds the overhead at one wait, with the volume's latency at that and nothing subtracted.
+/// Finds the overhead at one wait, with the volume's latency at that and nothing subtracted. As measured: whoever
+/// subtracts it takes at most [`MOST_OVERHEAD`].
 pub fn overhead(device: &Path, wait: Duration) -> std::io::Result<Duration> {
     let mut load = Load::open(device, VOLUME_BYTES)?;
     let mut medians = [Duration::ZERO; PROBES];

@@ -103,6 +103,7 @@ impl Driver {
         host: Host,
         inbox: Inbox,
         heartbeat: Heartbeat,
+        awake: Awake,
     ) -> Driver {
         Driver {
             ring,
@@ -114,7 +115,7 @@ impl Driver {
             due: DueHeap::default(),
             inbox,
             heartbeat,
-            awake: Awake::default(),
+            awake,
             tuning: Tuning::default(),
             preimages: None,
             transfers: 0,

@@ -9,6 +9,7 @@ use disklab_disk::Host;
 use disklab_disk::profile::{HostProfile, Medium, VolumeProfile};
 use serde::Serialize;
 
+use crate::awake::Awake;
 use crate::backing::BackingChoice;
 use crate::calibrate::Envelope;
 use crate::clock;
@@ -54,6 +55,8 @@ pub struct Options {
     pub transport: TransportChoice,
     /// Measure the machine at start.
     pub calibrate: Calibrate,
+    /// Leave idle CPUs alone: they are not kept awake while I/O is under way.
+    pub let_cpus_sleep: bool,
 }
 
 /// What to measure at start. The overhead is found anew in any case but `No`.
@@ -162,7 +165,8 @@ fn start(
         source,
     } = Front::open(&directory, options.transport)?;
     let kind = source.kind();
-    let driver = spawn_driver(source, host, inbox, heartbeat, signals.clone())?;
+    let awake = Awake::new(options.let_cpus_sleep);
+    let driver = spawn_driver(source, host, inbox, heartbeat, awake, signals.clone())?;
     let emulated = Emulated {
         options,
         directory,
@@ -214,6 +218,7 @@ fn spawn_driver(
     host: Host,
     inbox: Inbox,
     heartbeat: Heartbeat,
+    awake: Awake,
     signals: Signals,
 ) -> Result<DriverThread, EmulatorError> {
     let kind = source.kind();
@@ -230,7 +235,7 @@ fn spawn_driver(
                 return Ok(End::Gone);
             }
         };
-        let end = Driver::new(ring, transport, kind, host, inbox, heartbeat).run();
+        let end = Driver::new(ring, transport, kind, host, inbox, heartbeat, awake).run();
         signals.ring();
         end
     };

@@ -7,6 +7,9 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+/// The nice value that gets the CPU first.
+const HIGHEST_PRIORITY: libc::c_int = -20;
+
 /// Takes every step; returns what could not be done.
 pub fn protect() -> Vec<String> {
     let mut warnings = Vec::new();
@@ -31,6 +34,16 @@ pub fn protect() -> Vec<String> {
         warnings.push(
             "the out-of-memory killer may choose this process (no CAP_SYS_RESOURCE)".to_owned(),
         );
+    }
+    // A database that loads every CPU must not hold its own disk back: without this the driver was 0.9 ms late
+    // (p99) on a machine with sixteen busy processes, with it 0.04 ms. Not a real-time class: that starves the
+    // loop device's own workers, which pass every I/O on (65k IOPS instead of 174k).
+    // SAFETY: no memory involved. Concerns this thread; threads and the watchdog inherit it.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST_PRIORITY) } != 0 {
+        let error = io::Error::last_os_error();
+        warnings.push(format!(
+            "the process keeps its usual priority ({error}): on a busy machine its disks are late"
+        ));
     }
     // SAFETY: no memory involved. Timers of this thread fire when they should, not 50 us later; threads inherit it.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };

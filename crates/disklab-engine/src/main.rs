@@ -70,6 +70,10 @@ struct Emulate {
     /// Measures the machine even if an earlier start has: its figures are only as good as the machine was idle.
     #[arg(long, conflicts_with = "no_calibrate")]
     measure_anew: bool,
+    /// Does not keep idle CPUs awake (/dev/cpu_dma_latency) while I/O is under way: saves power, and
+    /// latencies below some milliseconds are less exact.
+    #[arg(long, env = "DISKLAB_LET_CPUS_SLEEP", value_parser = clap::builder::FalseyValueParser::new())]
+    let_cpus_sleep: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -155,6 +159,7 @@ fn become_host(emulate: Emulate) -> Result<bool, EmulatorError> {
             (false, false) => Calibrate::Stored,
             (false, true) => Calibrate::Anew,
         },
+        let_cpus_sleep: emulate.let_cpus_sleep,
     };
     disklab_emulator::run(options, profile)
 }

@@ -92,6 +92,7 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
     data_dir: Path,
     *,
     calibrate: bool = True,
+    measure_anew: bool = False,
     transport: str = "auto",
 ) -> tuple[Ready, list[str]]:
     """Start an emulated host of its own session; return its first event and its warnings.
@@ -105,6 +106,7 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
     command += ["--run-dir", str(run_dir), "--data-dir", str(data_dir)]
     command += ["--transport", transport]
     command += [] if calibrate else ["--no-calibrate"]
+    command += ["--measure-anew"] if measure_anew else []
     log_path = directory / "log"
     # Lines are read from the log: a pipe would break when this process ends before the host.
     with log_path.open("wb") as log, log_path.open("rb") as events:

@@ -32,7 +32,9 @@ impl MemoryBacking {
             )
         };
         let len = usize::try_from(size).map_err(|_| failed(&io::ErrorKind::OutOfMemory.into()))?;
-        let bytes = Mapping::new(len, true).map_err(|error| failed(&error))?;
+        // Huge pages only where they are all there from the start: the first touch of one clears 2 MiB, which took
+        // the driver some milliseconds on a virtual machine, and every I/O of the host waits for the driver.
+        let bytes = Mapping::new(len, preallocate).map_err(|error| failed(&error))?;
         if preallocate {
             // SAFETY: populates a mapping that we own.
             let done =

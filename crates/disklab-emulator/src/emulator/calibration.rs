@@ -5,11 +5,13 @@ use std::path::Path;
 
 use disklab_units::Duration;
 
+use crate::awake::Awake;
 use crate::backing::{Backing, MemoryBacking};
 use crate::calibrate;
 use crate::command::{Command, Timing, Tuning};
 use crate::emulator::{BLOCK_BYTES, Calibrate, Emulated};
 use crate::error::EmulatorError;
+use crate::event::Event;
 use crate::overhead::{Overhead, WAITS};
 use crate::transport::VolumeIndex;
 
@@ -63,7 +65,7 @@ impl Emulated {
             }
         };
         self.envelope = Some(envelope);
-        let spin = calibrate::wake_lateness();
+        let spin = calibrate::wake_lateness(Awake::new(self.options.let_cpus_sleep));
         let tune = |tuning| self.commands.ask(|answer| Command::Tune(tuning, answer));
         tune(calibrate::untuned(spin))?;
         let mut measured = WAITS;
@@ -72,7 +74,17 @@ impl Emulated {
                 .ask(|answer| Command::Pace(index, *wait, answer))?;
             *wait = calibrate::overhead(device, *wait).map_err(failed)?;
         }
-        let overhead = Overhead::new(measured);
+        let worst = measured.iter().max().copied().unwrap_or_default();
+        if worst > calibrate::MOST_OVERHEAD {
+            let text = format!(
+                "this machine is busy: its own part in a latency seems to be {} us, {} us are subtracted at \
+                 most, so short latencies may be longer than promised",
+                worst.as_nanos() / 1_000,
+                calibrate::MOST_OVERHEAD.as_nanos() / 1_000,
+            );
+            Event::Warning { text }.print();
+        }
+        let overhead = Overhead::new(measured.map(|one| one.min(calibrate::MOST_OVERHEAD)));
         tune(Tuning { overhead, spin })
     }
 }
