@@ -1,0 +1,174 @@
+"""`disklab predict` and `disklab calibrate` with the real simulator, at its quick fidelity."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from disklab.results import Run
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+ROOT = Path(__file__).parents[2]
+THREADS = "experiments/cassandra-disk-caching-threads.yaml"
+NONE_128 = ("--only", "cluster.volumes.data.caching=None", "--only", "workload.load.threads=128")
+
+
+def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(
+        [str(DISKLAB), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=ROOT,
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran
+
+
+def predicted(out: Path, *arguments: str, code: int = 0) -> list[Any]:
+    ran = run("predict", *arguments, "--json", "--out", str(out), code=code)
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_a_cell_is_predicted_stored_and_explained(tmp_path: Path) -> None:
+    (cell,) = predicted(tmp_path, THREADS, *NONE_128, "--fidelity", "quick")
+    assert (cell["mode"], cell["trial"], cell["repeat"], cell["status"]) == ("predict", 1, 0, "ok")
+    assert cell["factors"] == {"cluster.volumes.data.caching": "None", "workload.load.threads": 128}
+    # Little's law: 128 threads, each with one operation under way.
+    assert cell["ops_per_s"] * cell["latency_ms"]["mean"] / 1000 == pytest.approx(128, rel=0.02)
+    # Uncached reads of Premium SSD take 2.7 ms each, and a row in 64 KiB of read-ahead one or two.
+    assert 3 < cell["latency_ms"]["p50"] < 6
+    assert cell["bottleneck"]["resource"] == "latency"
+    told = cell["telemetry"]
+    assert 0.9 < told["read_ios_per_operation"] < 4
+    assert {limit["limit"] for limit in told["limits"]} >= {"client CPU", "data disk IOPS"}
+    assert cell["price_usd_per_month"] > 6 * 4 * 135
+    (folder,) = tmp_path.iterdir()
+    stored = Run.open(folder)
+    assert stored.finished() == {(1, 0)}
+    assert stored.info.environment["fidelity"] == "quick"
+    assert stored.info.command[:2] == ["disklab", "predict"]
+    whole = stored.course(1, 0).response("read")
+    assert whole is not None
+    assert whole.total == cell["per_operation"]["read"]["operations"]
+    assert stored.planned()[0].spec["dataset"]["rows"] == 150_000_000
+
+
+def test_the_same_seed_gives_the_same_figures_and_another_one_others(tmp_path: Path) -> None:
+    arguments = (THREADS, *NONE_128, "--fidelity", "quick")
+    first, second = predicted(tmp_path, *arguments, "--repeat", "2", "--seed", "7")
+    again = predicted(tmp_path, *arguments, "--repeat", "2", "--seed", "7", "--jobs", "1")
+    by_repeat = {cell["repeat"]: cell for cell in again}
+    for cell in (first, second):
+        same = by_repeat[cell["repeat"]]
+        assert same["latency_ms"] == cell["latency_ms"]
+        assert same["ops_per_s"] == cell["ops_per_s"]
+    assert first["latency_ms"] != second["latency_ms"]
+    assert first["ops_per_s"] == pytest.approx(second["ops_per_s"], rel=0.1)
+
+
+def test_against_the_reference_calibration_rows_are_marked_and_not_counted(tmp_path: Path) -> None:
+    arguments = (THREADS, "--only", "workload.load.threads=256", "--fidelity", "quick")
+    ran = run("predict", *arguments, "--against", "reference", "--out", str(tmp_path))
+    lines = ran.stdout.splitlines()
+    none = next(line for line in lines if line.startswith("None, 256"))
+    cached = next(line for line in lines if line.startswith("ReadOnly, 256"))
+    assert "51,000" in none
+    assert none.rstrip().endswith("calibration row")
+    assert "46,000" in cached
+    assert "calibration row" not in cached
+    assert "not counted: 1 x calibration row" in ran.stdout
+    assert any(line.startswith("ops/s: median error") and "1 cells" in line for line in lines)
+    *_, compared = predicted(tmp_path, *arguments, "--against", "reference")
+    errors = {cell["factors"]["cluster.volumes.data.caching"]: cell for cell in compared["cells"]}
+    assert errors["None"]["note"] == "calibration row"
+    cell = errors["ReadOnly"]
+    error = cell["predicted"]["ops/s"] / cell["published"]["ops/s"] - 1
+    assert cell["error"]["ops/s"] == pytest.approx(error)
+    assert compared["median_error"]["ops/s"] == pytest.approx(abs(error))
+
+
+def test_a_device_is_predicted_and_another_load_is_not_counted(tmp_path: Path) -> None:
+    file = "experiments/azure-local-disks.yaml"
+    *cells, compared = predicted(tmp_path, file, "--only", "device=NVMe", "--against", "reference")
+    sync = next(cell for cell in cells if cell["factors"]["workload.fio.profile"] == "sync")
+    assert sync["latency_ms"]["p50"] == pytest.approx(0.043, rel=0.15)
+    assert sync["latency_ms"]["p99"] == pytest.approx(0.121, rel=0.15)
+    notes = [cell["note"] for cell in compared["cells"]]
+    # Its percentiles are where the catalogue's service times come from.
+    assert notes == [
+        "calibration row: the catalogue's service times are these",
+        "published with 4k blocks, 16 jobs, depth 512",
+    ]
+    assert compared["median_error"] == {}
+
+
+def test_what_cannot_be_predicted_is_refused_with_the_reason(tmp_path: Path) -> None:
+    cells = predicted(
+        tmp_path, "experiments/yugabytedb-disk-types.yaml", "--only", "workload=TPC-C"
+    )
+    assert [cell["status"] for cell in cells] == ["refused"] * 3
+    assert cells[0]["reason"]["rule"] == "the simulator models Cassandra so far"
+    file = "experiments/cassandra-cache-cliff.yaml"
+    (cell,) = predicted(tmp_path, file, "--only", "dataset.rows=500M", "--only", "data disks=local")
+    assert "holds 224 GiB" in cell["reason"]["rule"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--fidelity", "quik"), "--fidelity: quik: is no fidelity; did you mean quick?"),
+        (("--against", "me"), "--against: me: is not known; write reference"),
+        (("--only", "thread=1"), "thread: is no factor of the experiment; did you mean threads?"),
+        (("--calibration", "no.yaml"), "--calibration: no.yaml: cannot be read: No such file"),
+    ],
+)
+def test_wrong_options_leave_no_run(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    ran = run("predict", THREADS, *arguments, "--out", str(tmp_path / "runs"), code=2)
+    assert message in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_calibration_finds_the_parameter_that_made_the_figures(tmp_path: Path) -> None:
+    """A known answer: figures simulated with 900 us of overhead are told as measured."""
+    package = ROOT / "python" / "disklab" / "data" / "calibration" / "cassandra.yaml"
+    truth = yaml.safe_load(package.read_text(encoding="utf-8"))
+    truth["parameters"]["overhead_ns"]["value"] = 900_000
+    file = tmp_path / "truth.yaml"
+    file.write_text(yaml.safe_dump(truth))
+    only = ("--only", "cluster.volumes.data.caching=None", "--only", "workload.load.threads=64,128")
+    quick = ("--fidelity", "quick")
+    predicted(tmp_path / "runs", THREADS, *only, *quick, "--calibration", str(file))
+    (folder,) = (tmp_path / "runs").iterdir()
+    made = tmp_path / "made.yaml"
+    fit = ("calibrate", THREADS, *only, *quick, "--fit", "overhead_ns", "--measured", str(folder))
+    told = json.loads(run(*fit, "--json", "--out", str(made)).stdout)
+    assert told["parameters"]["overhead_ns"] == pytest.approx(900_000, rel=0.1)
+    assert told["error_after"] < told["error_before"]
+    assert told["at_bound"] == []
+    # The new file marks its rows, and predicts with them.
+    again = yaml.safe_load(made.read_text(encoding="utf-8"))
+    assert len(again["calibration_rows"]) == 2
+    assert again["range"]["threads"] == [64, 128]
+    (cell,) = predicted(tmp_path / "runs", THREADS, *NONE_128, *quick, "--calibration", str(made))
+    measured = next(
+        one["measured"] for one in told["cells"] if one["factors"]["workload.load.threads"] == 128
+    )
+    assert cell["ops_per_s"] == pytest.approx(measured["ops/s"], rel=0.05)
+    # It is not overwritten, and too few cells or unknown parameters are refused.
+    assert (
+        "is there already, and is not overwritten" in run(*fit, "--out", str(made), code=2).stderr
+    )
+    few = ("calibrate", THREADS, *NONE_128, "--fit", "overhead_ns,read_cpu_ns")
+    assert "2 parameters cannot be fitted on 1 cells" in run(*few, code=2).stderr
+    wrong = ("calibrate", THREADS, *NONE_128, "--fit", "overhed_ns")
+    assert "did you mean overhead_ns?" in run(*wrong, code=2).stderr
