@@ -62,7 +62,7 @@ def predicted(name: str, options: Options) -> tuple[spec.Experiment, list[TrialR
     with tempfile.TemporaryDirectory() as folder:
         run = predict(experiment, with_out(options, Path(folder)), silent)
         results = run.results()
-    return experiment, results, compare(experiment, results, options)
+    return experiment, results, compare(experiment, results)
 
 
 def with_out(options: Options, folder: Path) -> Options:

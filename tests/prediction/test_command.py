@@ -92,6 +92,10 @@ def test_against_the_reference_calibration_rows_are_marked_and_not_counted(tmp_p
     error = cell["predicted"]["ops/s"] / cell["published"]["ops/s"] - 1
     assert cell["error"]["ops/s"] == pytest.approx(error)
     assert compared["median_error"]["ops/s"] == pytest.approx(abs(error))
+    folder = next(tmp_path.iterdir())
+    reported = run("report", str(folder), "--against", "reference")
+    assert "Predict against published, 1 cells" in reported.stdout
+    assert "not counted: 1 of 2" in " ".join(reported.stdout.split())
 
 
 def test_a_device_is_predicted_and_another_load_is_not_counted(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
 def measured_results(experiment: spec.Experiment, measured: str) -> list[TrialResult]:
     """Return the measured cells: the published study of the experiment, or a stored run's."""
-    from disklab.prediction.against import study_of  # noqa: PLC0415 - see `calibrate`
+    from disklab.prediction.counted import study_of  # noqa: PLC0415 - see `calibrate`
     from disklab.results import Run  # noqa: PLC0415
 
     if measured != "reference":

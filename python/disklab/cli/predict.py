@@ -84,7 +84,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if not json:
         print_results(found, results)
     if against:
-        print_comparison(compare(found, results, options), as_json=json)
+        print_comparison(compare(found, results), as_json=json)
     if not json:
         console().print(f"\n{run.folder}", markup=False)
 

@@ -8,35 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.prediction.calibration import Calibration, calibration_for
-from disklab.prediction.run import Options
-from disklab.results import ReferenceRun, TrialResult, reference_runs
+from disklab.prediction.counted import Levels, levels, study_of
+from disklab.results import TrialResult
 from disklab.spec import Experiment
 
 FIGURES = ("ops/s", "p50", "p95", "p99", "mean")
 """What is compared where it was published; latencies in ms."""
-
-Levels = tuple[tuple[str, str], ...]
-
-OTHER_LOADS: dict[tuple[str, Levels], str] = {
-    ("azure-local-disks", (("device", "NVMe"), ("workload.fio.profile", "async"))): (
-        "published with 4k blocks, 16 jobs, depth 512"
-    ),
-}
-"""Published cells whose load was not the experiment's: shown, and not counted.
-
-**Source:** tomaskubica.cz 2020-09, the fio job of the NVMe disk.
-"""
-
-
-CATALOGUED = {"azure-local-disks": ("workload.fio.profile", "sync")}
-"""Cells whose percentiles are the catalogue's own service times of those devices.
-
-That they come out again shows that nothing is lost on the way, and predicts nothing.
-"""
-
-FITTED = "calibration row"
-IN_CATALOGUE = "calibration row: the catalogue's service times are these"
 
 
 @dataclass(frozen=True)
@@ -129,49 +106,19 @@ class Comparison:
         }
 
 
-def compare(experiment: Experiment, results: Sequence[TrialResult], options: Options) -> Comparison:
+def compare(experiment: Experiment, results: Sequence[TrialResult]) -> Comparison:
     """Return a prediction beside the published study that has the same title."""
     reference = study_of(experiment)
     if reference is None:
         return Comparison(experiment.title, ())
-    stem = reference.info.id.removesuffix("-published")
     published = {levels(row.factors): row for row in reference.results() if row.usable}
     cells = []
     for key, repeats in by_cell(results).items():
         row = published.get(key)
-        if row is None:
-            continue
-        calibration = options.calibration or default_calibration(experiment)
-        fitted = calibration is not None and calibration.covers(stem, dict(row.factors))
-        note = FITTED if fitted else note_of(stem, key)
-        cells.append(ComparedCell(dict(row.factors), figures(row), median(repeats), note))
+        if row is not None:
+            note = repeats[0].not_counted
+            cells.append(ComparedCell(dict(row.factors), figures(row), median(repeats), note))
     return Comparison(experiment.title, tuple(cells))
-
-
-def note_of(stem: str, key: Levels) -> str:
-    """Return why a published cell does not count, beside the rows of a calibration."""
-    if CATALOGUED.get(stem) in key:
-        return IN_CATALOGUE
-    return OTHER_LOADS.get((stem, key), "")
-
-
-def study_of(experiment: Experiment) -> ReferenceRun | None:
-    """Return the published study of an experiment; None: nobody published one."""
-    for run in reference_runs():
-        if run.info.experiment.title == experiment.title:
-            return run
-    return None
-
-
-def default_calibration(experiment: Experiment) -> Calibration | None:
-    """Return the package's calibration of an experiment's database."""
-    database = experiment.cells[0].spec.database
-    return None if database is None else calibration_for(database.engine)
-
-
-def levels(factors: dict[str, Any]) -> Levels:
-    """Return the levels of a cell in a form that can be compared."""
-    return tuple(sorted((name, str(level)) for name, level in factors.items()))
 
 
 def by_cell(results: Sequence[TrialResult]) -> dict[Levels, list[TrialResult]]:

@@ -21,8 +21,9 @@ from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.suggest import did_you_mean
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem, UserError
-from disklab.prediction.against import figures, levels
+from disklab.prediction.against import figures
 from disklab.prediction.calibration import Calibration, CalibrationRow, Parameter, Range
+from disklab.prediction.counted import levels
 from disklab.prediction.jobs import Job, prepare
 from disklab.prediction.run import Options
 from disklab.results import TrialResult

@@ -15,6 +15,7 @@ from disklab.engine.simulation import simulate
 from disklab.errors import Problem
 from disklab.events import Emit, PlannedTrial, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.counted import study_of, why_not_counted
 from disklab.prediction.jobs import Job, Prepared, prepare
 from disklab.prediction.outcome import refused_result, result_of
 from disklab.prediction.search import Search, run_searches
@@ -22,6 +23,7 @@ from disklab.results import (
     DEFAULT_OUT,
     ExperimentNote,
     Reason,
+    ReferenceRun,
     Run,
     RunInfo,
     Share,
@@ -59,6 +61,7 @@ class _Cell:
     trial: Trial
     prepared: Prepared
     price_usd_per_month: float | None
+    not_counted: str = ""
 
 
 def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
@@ -67,8 +70,10 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
     Refused trials are results too. Raises EngineError when the engine dies; what is finished stays.
     """
     catalog = load_catalog()
+    study = study_of(experiment)
     cells = [
-        _prepared(trial, experiment, catalog, options) for trial in experiment.trials("predict")
+        _prepared(trial, experiment, catalog, options, study)
+        for trial in experiment.trials("predict")
     ]
     run = Run.create(
         options.out,
@@ -105,11 +110,19 @@ def calibration_of(trial: Trial, options: Options) -> Calibration | None:
     return options.calibration or calibration_for(trial.spec.database.engine)
 
 
-def _prepared(trial: Trial, experiment: Experiment, catalog: Catalog, options: Options) -> _Cell:
+def _prepared(
+    trial: Trial,
+    experiment: Experiment,
+    catalog: Catalog,
+    options: Options,
+    study: ReferenceRun | None,
+) -> _Cell:
     if trial.refused is not None:
         return _Cell(trial, Prepared(None), None)
-    prepared = prepare(trial, catalog, calibration_of(trial, options), str(experiment.path))
-    return _Cell(trial, prepared, cluster_price(catalog, trial.spec))
+    calibration = calibration_of(trial, options)
+    prepared = prepare(trial, catalog, calibration, str(experiment.path))
+    not_counted = why_not_counted(study, dict(trial.factors), calibration)
+    return _Cell(trial, prepared, cluster_price(catalog, trial.spec), not_counted)
 
 
 def _refusals(trial: Trial) -> list[Problem]:
@@ -183,7 +196,7 @@ def _outcome(
         warnings=list(cell.prepared.warnings),
         price_usd_per_month=cell.price_usd_per_month,
     )
-    return result, answer
+    return result.model_copy(update={"not_counted": cell.not_counted}), answer
 
 
 def _keep_histograms(run: Run, result: TrialResult, answer: dict[str, Any] | None) -> None:

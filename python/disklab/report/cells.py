@@ -56,6 +56,11 @@ class Cell:
         return tuple(result for result in self.results if result.usable)
 
     @property
+    def not_counted(self) -> str:
+        """Why its error against what was published proves nothing; empty: it does."""
+        return next((result.not_counted for result in self.results if result.not_counted), "")
+
+    @property
     def refused(self) -> bool:
         """Whether it was never tried."""
         return all(result.status == "refused" for result in self.results)

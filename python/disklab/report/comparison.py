@@ -25,6 +25,11 @@ class Matched:
         """The judgement of the deciding quantity: the second run over the first."""
         return self.judgements[self.deciding]
 
+    @property
+    def not_counted(self) -> str:
+        """Why its error is in no sum of errors; empty: it counts."""
+        return next((why for cell in self.cells if (why := cell.not_counted)), "")
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -37,6 +42,11 @@ class Comparison:
     matched: tuple[Matched, ...]
     unmatched: int
     """Cells of the second run that the first one lacks, or that have no figures there."""
+
+    @property
+    def counted(self) -> tuple[Matched, ...]:
+        """The cells whose errors and order prove something."""
+        return tuple(one for one in self.matched if not one.not_counted)
 
     @property
     def is_history(self) -> bool:

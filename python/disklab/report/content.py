@@ -107,6 +107,7 @@ def comparison(one: Comparison) -> dict[str, Any]:
             {
                 "factors": dict(matched.cells[1].factors),
                 "judgements": {q.value: judged(found) for q, found in matched.judgements.items()},
+                "not_counted": matched.not_counted,
             }
             for matched in one.matched
         ],

@@ -54,13 +54,12 @@ def changes(comparison: Comparison) -> Finding:
 def errors(comparison: Comparison) -> list[Finding]:
     """Return how far the second run's cells are from the first's, and whether the order agrees."""
     first, second = comparison.first.label, comparison.second.label
-    told = []
+    told, counted = [], comparison.counted
+    if not counted:
+        fitted = f"{second} was fitted on every cell that it shares with {first}: no error to tell"
+        return [said(fitted)]
     for quantity in (Quantity.OPS, Quantity.P50, Quantity.P99):
-        ratios = [
-            one.judgements[quantity].ratio
-            for one in comparison.matched
-            if quantity in one.judgements
-        ]
+        ratios = [one.judgements[quantity].ratio for one in counted if quantity in one.judgements]
         middle = median([abs(log(ratio)) for ratio in ratios])
         if middle is not None:
             worst = max(ratios, key=lambda ratio: abs(log(ratio)))
@@ -71,8 +70,10 @@ def errors(comparison: Comparison) -> list[Finding]:
                 f"{unit} off by {wording.off(exp(middle))} in the median, at most "
                 f"{wording.change_range(worst, worst)}"
             )
-    pairs, agree = ordering(comparison.matched)
-    text = f"{second} against {first}, {len(comparison.matched)} cells: " + "; ".join(told)
+    pairs, agree = ordering(counted)
+    text = f"{second} against {first}, {len(counted)} cells: " + "; ".join(told)
+    if left := len(comparison.matched) - len(counted):
+        text += f"; not counted: {left} of {len(comparison.matched)} (the table says why)"
     if pairs:
         text += f". {agree} of {pairs} published orderings are reproduced"
     return [said(text)]

@@ -245,11 +245,12 @@ def side_by_side(comparison: Comparison) -> Figures:
                 wording.latency(new.median(quantity.value)),
                 change(one.judgements.get(quantity)),
             ]
-        lines.append([*line, wording.judged(one.judgement) if comparison.is_history else ""])
+        verdict = wording.judged(one.judgement) if comparison.is_history else ""
+        lines.append([*line, verdict, one.not_counted])
     heads = ["cell"]
     for name in (unit, "p50", "p99"):
         heads += [f"{name} {first}", second, word]
-    figures = Figures((*heads, "verdict"), rows(lines))
+    figures = Figures((*heads, "verdict", "not counted"), rows(lines))
     return without_empty_columns(figures)
 
 

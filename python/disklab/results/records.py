@@ -191,6 +191,9 @@ class TrialResult(Record):
     share: Share | None = None
     citation: Citation | None = None
     """Only of mode `published`."""
+    not_counted: str = ""
+    """Of mode `predict`: why its error against what was published proves nothing (parameters were
+    fitted on that cell, or it was published with another load). Shown, and in no error figure."""
 
     @property
     def key(self) -> tuple[int, int]:
