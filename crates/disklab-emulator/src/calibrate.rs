@@ -38,15 +38,12 @@ pub const VOLUME_NAME: &str = ".calibrate";
 /// How long each of the envelope's three figures is measured. Together with making the volume: a second.
 const SPAN: Duration = Duration::from_millis(250);
 
-/// The overhead at a wait is taken from so many medians of this many reads each: a quarter of a second for all
-/// waits together. The lower quartile of the medians counts, because another program that has a CPU for a
-/// while only adds, and with too much subtracted a disk would be faster than promised. Few reads to a median, so
-/// that some of them fall between two slices of a busy CPU.
-const PROBES: usize = 16;
+/// The overhead at a wait is taken from medians of this many reads each, as many as fit into this time. The lower
+/// eighth of the medians counts, because another program that has a CPU for a while only adds, and with too much
+/// subtracted a disk would be faster than promised. Few reads to a median, so that some of them fall between two
+/// slices of a busy CPU.
 const PROBE_READS: u64 = 4;
-/// The way through kernel and driver took 15 to 75 us on the slowest of the machines and transports seen. What
-/// was measured above this is other programs' time: on a machine with sixteen busy processes it came to 4 ms.
-pub const MOST_OVERHEAD: Duration = Duration::from_micros(100);
+const PROBE_SPAN: Duration = Duration::from_millis(80);
 
 /// How late a sleeper wakes up on this machine: looked at this many times for this long.
 const NAPS: usize = 200;
@@ -85,17 +82,17 @@ pub fn wake_lateness(mut awake: Awake) -> Duration {
     late[NAPS * 9 / 10].min(MOST_SPIN)
 }
 
-/// Finds the overhead at one wait, with the volume's latency at that and nothing subtracted. As measured: whoever
-/// subtracts it takes at most [`MOST_OVERHEAD`].
+/// Finds the overhead at one wait, with the volume's latency at that and nothing subtracted.
 pub fn overhead(device: &Path, wait: Duration) -> std::io::Result<Duration> {
     let mut load = Load::open(device, VOLUME_BYTES)?;
-    let mut medians = [Duration::ZERO; PROBES];
-    for median in &mut medians {
+    let mut medians = Vec::new();
+    let end = clock::now() + PROBE_SPAN;
+    while medians.is_empty() || clock::now() < end {
         let sample = load.read(4096, 1, Duration::MAX, PROBE_READS)?;
-        *median = sample.quantile(500_000);
+        medians.push(sample.quantile(500_000));
     }
     medians.sort_unstable();
-    Ok(medians[PROBES / 4].saturating_sub(wait))
+    Ok(medians[medians.len() / 8].saturating_sub(wait))
 }
 
 /// The tuning to measure the overhead with.

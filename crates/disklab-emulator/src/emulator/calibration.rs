@@ -74,17 +74,15 @@ impl Emulated {
                 .ask(|answer| Command::Pace(index, *wait, answer))?;
             *wait = calibrate::overhead(device, *wait).map_err(failed)?;
         }
-        let worst = measured.iter().max().copied().unwrap_or_default();
-        if worst > calibrate::MOST_OVERHEAD {
+        let (overhead, left) = Overhead::believable(measured);
+        if left > Duration::ZERO {
             let text = format!(
-                "this machine is busy: its own part in a latency seems to be {} us, {} us are subtracted at \
-                 most, so short latencies may be longer than promised",
-                worst.as_nanos() / 1_000,
-                calibrate::MOST_OVERHEAD.as_nanos() / 1_000,
+                "this machine is busy: up to {} us of what it adds to a latency cannot be the emulator's own \
+                 part and are not subtracted, so short latencies may be longer than promised",
+                left.as_nanos() / 1_000,
             );
             Event::Warning { text }.print();
         }
-        let overhead = Overhead::new(measured.map(|one| one.min(calibrate::MOST_OVERHEAD)));
         tune(Tuning { overhead, spin })
     }
 }
