@@ -35,9 +35,10 @@ pub fn protect() -> Vec<String> {
             "the out-of-memory killer may choose this process (no CAP_SYS_RESOURCE)".to_owned(),
         );
     }
-    // A database that loads every CPU must not hold its own disk back: without this the driver was 0.9 ms late
-    // (p99) on a machine with sixteen busy processes, with it 0.04 ms. Not a real-time class: that starves the
-    // loop device's own workers, which pass every I/O on (65k IOPS instead of 174k).
+    // A database that loads every CPU must not hold its own disk back. How much this helps is not settled: the
+    // only comparison (2026-11-21, sixteen busy processes) had no clean counterpart, and with few busy processes
+    // depth 64 was slower with it. Not a real-time class: that starves the loop device's own workers, which pass
+    // every I/O on (65k IOPS instead of 174k).
     // SAFETY: no memory involved. Concerns this thread; threads and the watchdog inherit it.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST_PRIORITY) } != 0 {
         let error = io::Error::last_os_error();
