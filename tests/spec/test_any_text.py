@@ -47,7 +47,8 @@ WORDS = (
     "?",
     "-",
 )
-TEXTS_EACH = 25
+# Most twists make a mistake: among this many texts of each seed some are still experiments.
+TEXTS_EACH = 60
 
 
 def twisted(text: str, chance: random.Random) -> str:

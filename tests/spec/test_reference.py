@@ -16,6 +16,7 @@ TRIALS = {
     "cassandra-disk-caching-read-ahead": 32,
     "cassandra-disk-caching-threads": 8,
     "cassandra-local-or-attached": 18,
+    "cassandra-local-or-attached-quick": 6,
     "cassandra-vm-types": 48,
     "yugabytedb-disk-types": 15,
 }
