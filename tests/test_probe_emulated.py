@@ -166,3 +166,18 @@ def test_the_catalogues_errors_come_before_any_disk(places: dict[str, str], tmp_
     assert named.returncode == 2
     assert f"{file}:2: device.vm: " in named.stderr
     assert not (tmp_path / "run" / "hosts").exists()
+
+
+def test_slow_motion_reaches_a_disk_that_is_too_fast_for_this_machine(
+    places: dict[str, str], tmp_path: Path
+) -> None:
+    chosen = ["--only", "device=NVMe", "--only", "profile=sync", "--quick"]
+    slow = ["--time-dilation", "16", "--out", str(tmp_path / "runs"), "--json"]
+    experiment = "experiments/azure-local-disks.yaml"
+    (told,) = cells(disklab(places, "rehearse", experiment, *chosen, *slow))
+    assert told["status"] == "ok", told["invalid_reasons"]
+    assert told["share"]["time_dilation"] == 16
+    # Published: 43 us. At full speed the way through kernel and emulator alone takes half of it.
+    assert 0.038 <= told["latency_ms"]["p50"] <= 0.06
+    # One write after the other, each at least that long.
+    assert told["ops_per_s"] <= 1e3 / 0.038

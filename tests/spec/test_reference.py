@@ -120,6 +120,23 @@ def test_rehearsal_shares_keep_the_ratios_of_a_node() -> None:
     assert predicted.here.dataset == predicted.spec.dataset
 
 
+def test_time_is_dilated_as_far_as_the_machine_has_fewer_cpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = reference("cassandra-local-or-attached")
+    # DS14_v2 has 16 vCPUs.
+    for cpus, nodes, dilation in ((2, 1, 8), (2, 3, 24), (16, 1, 1), (64, 1, 1), (12, 1, 2)):
+        monkeypatch.setattr("os.cpu_count", lambda cpus=cpus: cpus)
+        (first, *_) = experiment.trials("rehearse", nodes=nodes)
+        assert first.share.time_dilation == dilation, (cpus, nodes)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert experiment.trials("rehearse", time_dilation=1)[0].share.time_dilation == 1
+    assert experiment.trials("predict")[0].share.time_dilation == 1
+    # What is described stays as it is described: the slower clock makes it slow.
+    one, eight = (experiment.trials("rehearse", time_dilation=factor)[1].here for factor in (1, 8))
+    assert one == eight
+
+
 def test_more_copies_than_rehearsed_nodes_are_refused_with_the_way_out() -> None:
     experiment = reference("cassandra-local-or-attached")
     refused = [one for one in experiment.trials("rehearse") if one.refused]

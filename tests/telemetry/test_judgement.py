@@ -22,7 +22,7 @@ class Told:
     name: str
     metrics: dict[str, float] = field(default_factory=dict)
 
-    def sample(self, elapsed_s: float) -> Iterator[tuple[str, float]]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
         yield from self.metrics.items()
 
 

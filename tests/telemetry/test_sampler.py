@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,16 +26,26 @@ class Steady:
     def __init__(self) -> None:
         self._growth = Growth()
 
-    def sample(self, elapsed_s: float) -> Iterator[tuple[str, float]]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
         grown = self._growth.of("count", time.monotonic() * 100)
         if grown is not None:
             yield "per_s", grown / elapsed_s
 
 
+def test_rows_and_rates_are_in_the_time_of_what_is_watched() -> None:
+    rows: list[Row] = []
+    with Sampler([Steady()], lambda *row: rows.append(row)) as sampler:
+        sampler.enter("measure", 4)
+        time.sleep(1.2)
+    # A hundred each second here are four hundred in each of its own.
+    assert sampler.mean("measure", "steady", "per_s") == pytest.approx(400, rel=0.2)
+    assert max(t_s for phase, t_s, *_ in rows if phase == "measure") < 1.2 / 2
+
+
 class Slow(Steady):
     name = "slow"
 
-    def sample(self, elapsed_s: float) -> Iterator[tuple[str, float]]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
         time.sleep(3)
         yield "asked", 1.0
 
@@ -41,7 +53,7 @@ class Slow(Steady):
 class Dying(Steady):
     name = "dying"
 
-    def sample(self, elapsed_s: float) -> Iterator[tuple[str, float]]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
         if elapsed_s:
             raise MachineError("node n1 was killed by SIGKILL")
         yield "alive", 1.0
@@ -143,3 +155,15 @@ def test_a_disks_counters(tmp_path: Path) -> None:
         "queue": 0.25,
         "utilisation": 0.45,
     }
+
+
+def test_children_that_came_and_went_between_two_looks_are_counted() -> None:
+    """As PostgreSQL's backends do, which are children of a process that is asked about."""
+    begun = time.monotonic()
+    source = ProcessCpu("server", lambda: [os.getpid()])
+    list(source.sample(0.0))
+    busy = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
+    subprocess.run([sys.executable, "-c", busy], check=True)
+    elapsed_s = time.monotonic() - begun
+    cores = dict(source.sample(elapsed_s))["cores"]
+    assert cores * elapsed_s >= 0.38

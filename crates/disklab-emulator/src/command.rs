@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use disklab_disk::profile::VolumeProfile;
 use disklab_disk::{CacheCounters, Change, Fault, Refusal, VolumeCounters};
-use disklab_units::Bytes;
+use disklab_units::{Bytes, Dilation};
 use serde::Serialize;
 
 use crate::backing::Backing;
@@ -65,6 +65,8 @@ pub enum Command {
     Pace(VolumeIndex, disklab_units::Duration, SyncSender<()>),
     /// Sets what is subtracted from every latency, and the last stretch that is spun, not slept.
     Tune(Tuning, SyncSender<()>),
+    /// Lets time run slower or faster.
+    Dilate(Dilation, SyncSender<()>),
     /// Leaves the loop.
     Stop,
 }

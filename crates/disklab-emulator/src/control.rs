@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use disklab_disk::profile::VolumeProfile;
 use disklab_disk::{Change, Fault};
+use disklab_units::Dilation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -60,6 +62,10 @@ enum Request {
     },
     DropCache {
         volume: String,
+    },
+    /// Seconds of this machine for each second of the host, from now on.
+    TimeDilation {
+        factor: NonZeroU32,
     },
     Shutdown,
 }
@@ -179,6 +185,9 @@ fn answer(request: Request, emulated: &mut Emulated) -> Result<Value, EmulatorEr
             Ok(json!({ "cache": emulated.warm(&volume, ranges.as_deref())? }))
         }
         Request::DropCache { volume } => Ok(json!({ "cache": emulated.drop_cache(&volume)? })),
+        Request::TimeDilation { factor } => {
+            emulated.dilate(Dilation::new(factor)).map(|()| json!({}))
+        }
         Request::Shutdown => emulated.shutdown().map(|()| json!({})),
     }
 }

@@ -12,13 +12,14 @@ mod volume;
 use std::io;
 use std::os::fd::RawFd;
 
-use disklab_disk::{Completion, Destaged, Host, Io, Outcome};
+use disklab_disk::{Completion, Destaged, Io, Outcome};
 use disklab_units::{Bytes, Duration, Instant};
 use io_uring::{opcode, types};
 
 use crate::awake::Awake;
 use crate::clock;
 use crate::command::{Inbox, Tuning};
+use crate::dilated::DilatedHost;
 use crate::due::DueHeap;
 use crate::preimage::Preimages;
 use crate::ring::{Done, Owner, Ring, label};
@@ -63,7 +64,7 @@ pub struct Driver {
     ring: Ring,
     transport: Box<dyn Transport>,
     kind: TransportKind,
-    host: Host,
+    host: DilatedHost,
     volumes: Vec<Option<Volume>>,
     slots: Vec<Option<InFlight>>,
     due: DueHeap,
@@ -100,7 +101,7 @@ impl Driver {
         ring: Ring,
         transport: Box<dyn Transport>,
         kind: TransportKind,
-        host: Host,
+        host: DilatedHost,
         inbox: Inbox,
         heartbeat: Heartbeat,
         awake: Awake,
@@ -307,7 +308,12 @@ impl Driver {
         if let Some(volume) = self.volumes[request.volume.0 as usize].as_mut() {
             let (arrived, due) = (in_flight.arrived, in_flight.due);
             let overhead = self.tuning.overhead.after(due.saturating_since(arrived));
-            volume.replied(due, arrived, now, overhead);
+            volume.replies += 1;
+            // One that had no wait cannot be late. It was sent `overhead` before it was due.
+            if due > arrived + overhead {
+                let late = (now + overhead).saturating_since(due);
+                volume.waited(self.host.lateness(late));
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use disklab_disk::Host;
 use disklab_disk::profile::{HostProfile, Medium, VolumeProfile};
+use disklab_units::Dilation;
 use serde::Serialize;
 
 use crate::awake::Awake;
@@ -16,6 +16,7 @@ use crate::clock;
 use crate::command::{self, Command, Commands, Inbox};
 use crate::control;
 use crate::device::{Device, Devices};
+use crate::dilated::DilatedHost;
 use crate::driver::{Driver, End};
 use crate::error::EmulatorError;
 use crate::event::Event;
@@ -84,6 +85,7 @@ pub struct Emulated {
     envelope: Option<Envelope>,
     volumes: Vec<Attached>,
     signals: Signals,
+    time_dilation: Dilation,
 }
 
 struct Attached {
@@ -101,6 +103,8 @@ pub struct Hello {
     host: String,
     pid: u32,
     transport: TransportKind,
+    /// Seconds of this machine for each second of the host.
+    time_dilation: Dilation,
     envelope: Option<Envelope>,
 }
 
@@ -150,7 +154,7 @@ fn start(
 ) -> Result<Up, EmulatorError> {
     let description = profile.clone();
     let volumes = std::mem::take(&mut profile.volumes);
-    let host = Host::new(profile, clock::now())?;
+    let host = DilatedHost::new(profile, clock::now())?;
     let (commands, inbox) = command::channel().map_err(|error| {
         EmulatorError::system(
             "control",
@@ -176,6 +180,7 @@ fn start(
         envelope: None,
         volumes: Vec::new(),
         signals,
+        time_dilation: Dilation::default(),
     };
     let up = Up {
         emulated: Arc::new(Mutex::new(emulated)),
@@ -215,7 +220,7 @@ impl Up {
 
 fn spawn_driver(
     source: Source,
-    host: Host,
+    host: DilatedHost,
     inbox: Inbox,
     heartbeat: Heartbeat,
     awake: Awake,
@@ -297,6 +302,7 @@ impl Emulated {
             host: self.options.host.clone(),
             pid: std::process::id(),
             transport: self.kind,
+            time_dilation: self.time_dilation,
             envelope: self.envelope,
         }
     }
@@ -328,6 +334,14 @@ impl Emulated {
                 "choose a run directory with a shorter path (sockets allow 107 bytes)",
             )
         })
+    }
+
+    /// Lets the time of the host run slower or faster from now on.
+    pub fn dilate(&mut self, dilation: Dilation) -> Result<(), EmulatorError> {
+        self.commands
+            .ask(|answer| Command::Dilate(dilation, answer))?;
+        self.time_dilation = dilation;
+        Ok(())
     }
 
     /// Starts the end, unless a volume is in use.

@@ -11,6 +11,7 @@ mod clock;
 mod command;
 mod control;
 mod device;
+mod dilated;
 pub mod driver;
 mod due;
 mod emulator;

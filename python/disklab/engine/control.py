@@ -105,6 +105,13 @@ class Control:
         answer = self._ask({"op": "drop-cache", "volume": volume})
         return CacheCounters.model_validate(answer["cache"])
 
+    def dilate(self, factor: int) -> None:
+        """Let the host's time run so much slower than this machine's from now on, its disks too.
+
+        Counters and lateness are in its own time.
+        """
+        self._ask({"op": "time-dilation", "factor": factor})
+
     def shutdown(self) -> None:
         """End the host; refused while a device of it is in use."""
         self._ask({"op": "shutdown"})

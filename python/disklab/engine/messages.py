@@ -23,6 +23,15 @@ class Envelope(Message):
     iops: int
     bytes_per_s: int
 
+    def dilated(self, factor: int) -> Envelope:
+        """Return it in the time of a host of which a second takes so many seconds here."""
+        return Envelope(
+            p50_ns=self.p50_ns // factor,
+            p99_ns=self.p99_ns // factor,
+            iops=self.iops * factor,
+            bytes_per_s=self.bytes_per_s * factor,
+        )
+
 
 class Ready(Message):
     """The first event of a host that came up."""
@@ -40,6 +49,8 @@ class Hello(Message):
     host: str
     pid: int
     transport: str
+    time_dilation: int = 1
+    """Seconds of this machine for each second of the host."""
     envelope: Envelope | None
 
 

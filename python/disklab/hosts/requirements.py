@@ -21,6 +21,8 @@ PACKAGES = {  # program: (Debian and Ubuntu, Fedora)
     "blkid": ("util-linux", "util-linux"),
     "fio": ("fio", "fio"),
     "mvn": ("maven", "maven"),
+    "sysbench": ("sysbench", "sysbench"),
+    "psql": ("postgresql-client", "postgresql"),
 }
 
 

@@ -88,6 +88,9 @@ class Plan:
     size_bytes: int
     """The region: written before reads are measured, and then the range of the random offsets."""
     engine: str = "libaio"
+    time_dilation: int = 1
+    """Seconds of this machine for each second of an emulated disk while a cell is measured: what is
+    too fast to be emulated here is not, in slow motion. `duration_s` is in the disk's time."""
 
 
 ENGINES = ("libaio", "io_uring")

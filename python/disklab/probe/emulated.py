@@ -59,7 +59,12 @@ def known_of(target: Target) -> Known:
     with Control(target.host.socket) as control:
         envelope = control.hello().envelope
     view = running.show(target)
-    return Known(Placement(host, view.profile), lambda: running.show(target), envelope)
+
+    def dilate(factor: int) -> None:
+        with Control(target.host.socket) as control:
+            control.dilate(factor)
+
+    return Known(Placement(host, view.profile), lambda: running.show(target), envelope, dilate)
 
 
 @contextmanager

@@ -116,8 +116,13 @@ class Job:
     def measure(self, cell: Cell, tick: Tick) -> Measurement:
         """Run one cell."""
         command = self.cell_command(cell)
-        ran = run(command, self.plan.duration_s + DRAIN_S, tick, cell.load.jobs)
-        return parse(ran, cell, command)
+        ran = run(command, self.machine_s + DRAIN_S, tick, cell.load.jobs)
+        return parse(ran, cell, command, self.plan.time_dilation)
+
+    @property
+    def machine_s(self) -> float:
+        """How long a cell takes by fio's own clock."""
+        return self.plan.duration_s * self.plan.time_dilation
 
     def fill(self, tick: Tick) -> None:
         """Write the whole region, so that no later read finds a hole (METHODOLOGY rule 3)."""
@@ -145,7 +150,7 @@ class Job:
             f"--numjobs={cell.load.jobs}",
             "--group_reporting",
             "--time_based",
-            f"--runtime={round(self.plan.duration_s * 1000)}ms",
+            f"--runtime={round(self.machine_s * 1000)}ms",
             "--allow_file_create=0",
             f"--buffer_pattern={PATTERN}",
             f"--iomem_align={HUGE_PAGE_BYTES}",
@@ -247,8 +252,8 @@ def read_report(
     return report
 
 
-def parse(ran: Ran, cell: Cell, command: Sequence[str]) -> Measurement:
-    """Return the cell's figures from fio's JSON report."""
+def parse(ran: Ran, cell: Cell, command: Sequence[str], slow: int = 1) -> Measurement:
+    """Return the cell's figures from fio's JSON report, in a time that is so much slower."""
     (job,) = ran.report["jobs"]  # --group_reporting merges the jobs' histograms into one
     side = job["write" if cell.direction.writes else "read"]
     latency = side["clat_ns"]
@@ -259,7 +264,7 @@ def parse(ran: Ran, cell: Cell, command: Sequence[str]) -> Measurement:
             "for this duration: give a longer --duration"
         )
     # fio gives the longest job's time; all of them together took longer by the spread.
-    runtime_s = side["runtime"] / 1000 + ran.spread_s
+    runtime_s = (side["runtime"] / 1000 + ran.spread_s) / slow
     return Measurement(
         cell=cell,
         ios=int(side["total_ios"]),
@@ -267,10 +272,10 @@ def parse(ran: Ran, cell: Cell, command: Sequence[str]) -> Measurement:
         bytes_per_s=side["io_bytes"] / runtime_s,
         runtime_s=runtime_s,
         latency=Latency(
-            mean_ns=float(latency["mean"]),
-            min_ns=int(latency["min"]),
-            max_ns=int(latency["max"]),
-            percentiles_ns={p: found[p] for p in PERCENTILES},
+            mean_ns=float(latency["mean"]) / slow,
+            min_ns=int(latency["min"]) // slow,
+            max_ns=int(latency["max"]) // slow,
+            percentiles_ns={p: found[p] // slow for p in PERCENTILES},
         ),
         fio_version=str(ran.report["fio version"]),
         command=tuple(command),

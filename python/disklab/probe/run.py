@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class Known:
     placed: Placement
     show: Show | None = None
     envelope: Envelope | None = None
+    dilate: Callable[[int], None] | None = None
+    """Lets the time of an emulated disk run slower by a factor; None: it is a real one."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
     """Measure one cell and hold it against what is known of the disk."""
     known, region = subject.known, subject.region
     before = known.show() if known and known.show else None
-    measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
+    with slow_motion(known, job.plan.time_dilation):
+        measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
     if known is None:
         return CellResult(subject.name, region.condition, measured)
     seen = verdict.telemetry(before, known.show(), cell) if before and known.show else None
@@ -133,15 +137,31 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
         pieces=seen.pieces if seen else 1.0,
     )
     owed = promise(placed, cell, job.plan, state)
+    envelope = known.envelope.dilated(job.plan.time_dilation) if known.envelope else None
     return CellResult(
         subject=subject.name,
         condition=region.condition,
         measurement=measured,
         promise=owed,
-        verdict=verdict.judge(measured, owed, seen, known.envelope),
+        verdict=verdict.judge(measured, owed, seen, envelope),
         telemetry=seen,
         invalid=verdict.invalid_reasons(measured, seen),
     )
+
+
+@contextmanager
+def slow_motion(known: Known | None, factor: int) -> Iterator[None]:
+    """Let the time of an emulated disk run slower inside the block."""
+    if factor == 1:
+        yield
+        return
+    assert known is not None, "only emulated disks are dilated"
+    assert known.dilate is not None, "only emulated disks are dilated"
+    known.dilate(factor)
+    try:
+        yield
+    finally:
+        known.dilate(1)
 
 
 def credits_left(shown: View) -> dict[tuple[str, str], float]:

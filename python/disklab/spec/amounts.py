@@ -165,9 +165,13 @@ def _within(least: int, most: int, example: str) -> tuple[BeforeValidator, WithJ
 
 
 _NODES, _NODES_SCHEMA = _within(1, 1000, "6")  # more than any published study has
+# Beyond it a cold start of a database alone would take hours.
+MOST_TIME_DILATION = 100
+_DILATION, _DILATION_SCHEMA = _within(1, MOST_TIME_DILATION, "8")
 _THREADS, _THREADS_SCHEMA = _within(1, 100_000, "128")
 _PENDING, _PENDING_SCHEMA = _within(0, 100_000, "20")
 
 Nodes = Annotated[int, _NODES, _NODES_SCHEMA]
 Threads = Annotated[int, _THREADS, _THREADS_SCHEMA]
+TimeDilation = Annotated[int, _DILATION, _DILATION_SCHEMA]
 Pending = Annotated[int, _PENDING, _PENDING_SCHEMA]

@@ -107,13 +107,21 @@ class Experiment:
         return "cluster" if self.cells[0].spec.cluster is not None else "device"
 
     def trials(
-        self, mode: Mode, *, scale: Fraction | None = None, nodes: int | None = None
+        self,
+        mode: Mode,
+        *,
+        scale: Fraction | None = None,
+        nodes: int | None = None,
+        time_dilation: int | None = None,
     ) -> list[Trial]:
         """Return the matrix in its order, the last factor fastest.
 
-        `scale` and `nodes` override the file's `rehearse`; other modes have the full system.
+        What is given overrides the file's `rehearse`; other modes have the full system.
         """
-        return [self._trial(cell, mode, scale, nodes) for cell in self.cells]
+        told = {"scale": scale, "nodes": nodes, "time_dilation": time_dilation}
+        given = {name: value for name, value in told.items() if value is not None}
+        wanted = self.rehearse.model_copy(update=given)
+        return [self._trial(cell, portion_of(cell.spec, mode, wanted)) for cell in self.cells]
 
     def select(self, **levels: str | int | float | Sequence[str | int | float]) -> Experiment:
         """Return the part of the matrix in which each factor named has one of the levels.
@@ -183,12 +191,16 @@ class Experiment:
                 known.setdefault(end, factor)
         return known
 
-    def _trial(self, cell: _Cell, mode: Mode, scale: Fraction | None, nodes: int | None) -> Trial:
-        portion = self._portion(cell.spec, mode, scale, nodes)
+    def _trial(self, cell: _Cell, portion: Portion) -> Trial:
         problems = [*cell.problems]
         database = cell.spec.database
-        if database is not None and portion.nodes < database.replication_factor <= (
-            cell.spec.cluster.nodes if cell.spec.cluster else 1
+        # A database that only stands in for the cluster's shows what one of its nodes does.
+        if (
+            database is not None
+            and not portion.stands_in
+            and portion.nodes
+            < database.replication_factor
+            <= (cell.spec.cluster.nodes if cell.spec.cluster else 1)
         ):
             copies = database.replication_factor
             rule = (
@@ -204,19 +216,22 @@ class Experiment:
         }
         return Trial(cell.index, labels, cell.spec, share, refusal_of(problems))
 
-    def _portion(
-        self, spec: TrialSpec, mode: Mode, scale: Fraction | None, nodes: int | None
-    ) -> Portion:
-        full = spec.cluster.nodes if spec.cluster else 1
-        if mode != "rehearse":
-            return Portion(nodes=full)
-        copies = spec.database.replication_factor if spec.database else 1
-        return Portion(
-            nodes=min(nodes or self.rehearse.nodes or copies, full),
-            scale=scale or self.rehearse.scale,
-            rate_scale=self.rehearse.rate_scale,
-            engine=self.rehearse.engine,
-        )
+
+def portion_of(spec: TrialSpec, mode: Mode, wanted: Rehearse) -> Portion:
+    """Return what a mode runs of a trial's system."""
+    full = spec.cluster.nodes if spec.cluster else 1
+    if mode != "rehearse":
+        return Portion(nodes=full)
+    copies = spec.database.replication_factor if spec.database else 1
+    engine = wanted.engine
+    return Portion(
+        nodes=min(wanted.nodes or copies, full),
+        scale=wanted.scale,
+        rate_scale=wanted.rate_scale,
+        time_dilation=wanted.time_dilation,
+        engine=engine,
+        stands_in=spec.database is not None and engine not in (None, spec.database.engine),
+    )
 
 
 def split_levels(text: str, labels: Sequence[str]) -> list[str]:

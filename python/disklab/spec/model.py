@@ -32,6 +32,7 @@ from disklab.spec.amounts import (
     Scale,
     Seconds,
     Threads,
+    TimeDilation,
     Unreadable,
 )
 from disklab.spec.payloads import RowText, row_shape
@@ -293,7 +294,8 @@ class Sysbench(Part):
         "oltp_update_index",
         "oltp_update_non_index",
     ] = Field(examples=["oltp_read"])
-    """Which statements a transaction has; oltp_read is ten point selects."""
+    """Which statements a transaction has; oltp_read is ten point selects, oltp_insert ten inserts
+    of one row; the others are sysbench's own."""
     tables: Count = Field(examples=[20])
     """Tables."""
     rows_per_table: Count = Field(examples=["15M"])
@@ -301,7 +303,8 @@ class Sysbench(Part):
     secondary_index: bool = Field(default=True, examples=[True])
     """Whether column k has an index."""
     threads: Threads = Field(examples=[60])
-    """Closed loop: connections that each run one transaction after another."""
+    """Connections that each run one transaction after another. With `workload.load.rate` they take
+    the transactions of an open loop as they are due."""
 
 
 class Tpcc(Part):
@@ -327,7 +330,7 @@ class Workload(Part):
     )
     """Rows: which keys are taken."""
     load: Load | None = Field(default=None, examples=[{"threads": 128}])
-    """Rows: how operations are offered."""
+    """Rows: how operations are offered. sysbench: a rate, where there is one."""
     sysbench: Sysbench | None = None
     """sysbench's OLTP scripts."""
     tpcc: Tpcc | None = None
@@ -455,6 +458,9 @@ class Rehearse(Part):
     """Shrinks rows, operations, caches, memory, volumes and burst credits together."""
     rate_scale: Scale = Field(default="1", validate_default=True, examples=["1/2"])
     """Shrinks offered rates on top, where they are too high for this machine."""
+    time_dilation: TimeDilation | None = Field(default=None, examples=[8])
+    """How many seconds of this machine a second of the described system takes. Without it: as many
+    as let this machine's CPUs do what those of the rehearsed nodes do. 1: no slow motion."""
     engine: Engine | None = Field(default=None, examples=["postgresql"])
     """A database that stands in for the cluster's, where that one cannot be had."""
 

@@ -43,9 +43,39 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
             way_out = "add dataset: {rows: 10M, row: 5 x 818B}"
             needs(("dataset",), "operations on rows need rows", way_out)
         found += load_problems(spec, site)
+    else:
+        found += benchmark_problems(spec, site)
     assert spec.cluster is not None
     found += feasible.contradictory_volumes(spec.cluster, site)
     return found
+
+
+def benchmark_problems(spec: TrialSpec, site: Site) -> list[Problem]:
+    """Return what sysbench and TPC-C, which bring tables and load along, leave no room for."""
+    kind = spec.workload.kind
+    found = []
+    if kind in ("sysbench", "tpcc") and spec.before.dataset == "empty":
+        rule = f"{kind} works on the rows of its own tables"
+        place = site.place(("before", "dataset"))
+        found.append(Problem(place, "empty", rule, "leave it out"))
+    if spec.workload.load is not None:
+        found += beside_problems(kind, spec.workload.load, site)
+    return found
+
+
+def beside_problems(kind: str, load: Load, site: Site) -> list[Problem]:
+    """Return what is wrong with a load beside a benchmark that has its own."""
+    if kind == "sysbench" and load.rate_per_s is not None:
+        if load.arrivals == "poisson":
+            return []
+        at = site.place(("workload", "load", "arrivals"))
+        rule = "sysbench draws its arrivals at random (Poisson)"
+        return [Problem(at, load.arrivals, rule, "leave arrivals out")]
+    given = "threads" if load.threads is not None else "rate"
+    own = {"sysbench": "sysbench.threads", "tpcc": "tpcc.connections and its think times"}
+    rule = f"the load of {kind} is {own.get(kind, 'its own')}"
+    place = site.place(("workload", "load", given))
+    return [Problem(place, site.text(("workload", "load", given)), rule, "leave it out")]
 
 
 def load_problems(spec: TrialSpec, site: Site) -> list[Problem]:
@@ -92,7 +122,10 @@ def decided(spec: TrialSpec) -> TrialSpec:
         if procedure.fixed is not None and work.load is None:
             update["load"] = Load.model_validate({"rate": f"{procedure.fixed.rate_per_s}/s"})
     elif procedure is None:
-        procedure = Procedure.model_validate({"closed_loop": {}})
+        # Of sysbench alone: its rate is an open loop.
+        rate = work.load.rate_per_s if work.load else None
+        given = {"closed_loop": {}} if rate is None else {"fixed": {"rate": f"{rate}/s"}}
+        procedure = Procedure.model_validate(given)
     client = spec.client
     if client.vm is None and spec.cluster is not None:
         client = client.model_copy(update={"vm": spec.cluster.vm})

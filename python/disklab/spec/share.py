@@ -1,11 +1,16 @@
 """What this machine does of the full system when it stands in for some of its nodes.
 
 Per-node ratios stay those of the full system: what a node holds, is asked and remembers shrinks
-together; rates and latencies of its disks stay real.
+together; rates and latencies of its disks stay real. Where this machine has fewer CPUs than the
+nodes it stands in for, their time is dilated: it runs slower here, disks and load with it, so that
+the machine's CPUs do in a second of theirs what they would do (Gupta et al., "To Infinity and
+Beyond: Time-Warped Network Emulation", NSDI 2006). All figures are in the described system's time.
 """
 
 from __future__ import annotations
 
+import math
+import os
 from fractions import Fraction
 
 from pydantic import Field
@@ -14,7 +19,7 @@ from disklab.catalog import Catalog, find_vm
 from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import HostRequest, Places, cache_bytes
 from disklab.spec.amounts import Scale
-from disklab.spec.model import Part, TrialSpec
+from disklab.spec.model import Part, TrialSpec, Workload
 
 MKFS_LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}
 """The smallest volume that a file system is made on.
@@ -28,6 +33,10 @@ MKFS_LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}
 MOST_HEAP_BYTES = 8 * GIB
 CHUNK_CACHE_BYTES = 2 * GIB
 SYSTEM_BYTES = GIB
+
+
+# Source: TPC-C 4.2.2: each warehouse has ten terminals.
+TERMINALS_PER_WAREHOUSE = 10
 
 
 class Figure(Part):
@@ -46,12 +55,21 @@ class Share(Part):
     """Rehearsed nodes / cluster nodes."""
     scale: Scale
     rate_scale: Scale
+    time_dilation: int = Field(default=1, ge=1)
+    """Seconds of this machine for each second of the described system."""
     engine: str | None = None
     """The database here; None: a device experiment."""
+    replication_factor: Figure | None = None
+    """Copies of each row. A database that stands in for the cluster's (`rehearse.engine`) on fewer
+    nodes than there are copies keeps one copy a node."""
     rows: Figure | None = None
+    """Of the data set; sysbench: of all its tables."""
+    warehouses: Figure | None = None
+    """TPC-C."""
     operations: Figure | None = None
     threads: Figure | None = None
-    """Of the closed loop; of `variable`, those of the first step."""
+    """Of the closed loop; of `variable`, those of the first step; sysbench's and TPC-C's
+    connections."""
     rate_per_s: Figure | None = None
     host_cache_bytes: Figure | None = None
     """Of each node; None: the VM has none, or its size is not known."""
@@ -63,7 +81,8 @@ class Share(Part):
     @property
     def is_full(self) -> bool:
         """Whether nothing is shrunk."""
-        return self.nodes_ratio == 1 and self.scale == 1 and self.rate_scale == 1
+        unscaled = self.scale == 1 and self.rate_scale == 1
+        return self.nodes_ratio == 1 and unscaled and self.time_dilation == 1
 
 
 class Portion(Part):
@@ -72,7 +91,11 @@ class Portion(Part):
     nodes: int
     scale: Scale = Fraction(1)
     rate_scale: Scale = Fraction(1)
+    time_dilation: int | None = 1
+    """None: as many as the CPUs of the nodes ask for."""
     engine: str | None = None
+    stands_in: bool = False
+    """Whether `engine` is not the cluster's own database."""
 
 
 def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[str, int]) -> Share:
@@ -89,20 +112,31 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
     vm_name = spec.cluster.vm if spec.cluster else spec.device.vm if spec.device else None
     vm = find_vm(catalog, vm_name, Places())
     cache = cache_bytes(vm, HostRequest(vm=vm_name)) if vm else None
+    nodes = min(portion.nodes, cluster_nodes)
+    dilation = portion.time_dilation
+    if dilation is None:
+        vcpus = Fraction(vm.facts.vcpu or 0 if vm else 0) * nodes
+        if spec.workload.tpcc is not None:
+            # Its terminals rest: fewer warehouses ask for less in a second, not sooner.
+            vcpus *= portion.scale
+        dilation = time_dilation(math.ceil(vcpus), os.cpu_count() or 1)
     page_cache = page_cache_bytes(vm.facts.mem_gib if vm else None)
     least = {
         name: MKFS_LEAST_BYTES[(volume.filesystem)]
         for name, volume in (spec.cluster.volumes.items() if spec.cluster else ())
     }
     return Share(
-        nodes=Figure(full=cluster_nodes, here=min(portion.nodes, cluster_nodes)),
+        nodes=Figure(full=cluster_nodes, here=nodes),
         nodes_ratio=float(nodes_ratio),
         scale=portion.scale,
         rate_scale=portion.rate_scale,
+        time_dilation=dilation,
         engine=portion.engine or (spec.database.engine if spec.database else None),
-        rows=whole(spec.dataset.rows if spec.dataset else None, both),
+        replication_factor=copies_of(spec, portion),
+        rows=rows_figure(spec, both),
+        warehouses=whole(spec.workload.tpcc.warehouses if spec.workload.tpcc else None, both),
         operations=whole(stop.operations if stop else None, both),
-        threads=whole(threads_of(spec), nodes_ratio),
+        threads=threads_figure(spec, nodes_ratio, both),
         rate_per_s=None
         if rate is None
         else Figure(full=rate, here=float(Fraction(rate) * nodes_ratio * portion.rate_scale)),
@@ -116,6 +150,45 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
             for name, size in volumes.items()
         },
     )
+
+
+def copies_of(spec: TrialSpec, portion: Portion) -> Figure | None:
+    """Return how many copies of a row there are; None: a device experiment."""
+    if spec.database is None:
+        return None
+    copies = spec.database.replication_factor
+    return Figure(full=copies, here=min(copies, portion.nodes) if portion.stands_in else copies)
+
+
+def rows_figure(spec: TrialSpec, by: Fraction) -> Figure | None:
+    """Return the rows of the data set; None: it has none that are counted (TPC-C, fio)."""
+    bench = spec.workload.sysbench
+    if bench is not None:
+        each = max(1, round(bench.rows_per_table * by))
+        return Figure(full=bench.tables * bench.rows_per_table, here=bench.tables * each)
+    if spec.dataset is None or spec.dataset.rows is None:
+        return None
+    return Figure(full=spec.dataset.rows, here=max(1, round(spec.dataset.rows * by)))
+
+
+def threads_figure(spec: TrialSpec, nodes_ratio: Fraction, both: Fraction) -> Figure | None:
+    """Return the threads of the load. TPC-C has no more connections than terminals."""
+    threads = threads_of(spec)
+    if threads is None:
+        return None
+    here = max(1, round(threads * nodes_ratio))
+    if spec.workload.tpcc is not None:
+        warehouses = max(1, round(spec.workload.tpcc.warehouses * both))
+        here = min(here, TERMINALS_PER_WAREHOUSE * warehouses)
+    return Figure(full=threads, here=here)
+
+
+def time_dilation(vcpus: int, cpus: int) -> int:
+    """Return how much slower this machine's `cpus` must let time run to be worth `vcpus`.
+
+    **Divergence:** a CPU here counts as one vCPU there, whatever the clock rates of both.
+    """
+    return max(1, math.ceil(vcpus / cpus))
 
 
 def threads_of(spec: TrialSpec) -> int | None:
@@ -139,10 +212,31 @@ def page_cache_bytes(memory_gib: float | None) -> int | None:
     return max(memory - heap - CHUNK_CACHE_BYTES - SYSTEM_BYTES, memory // 8)
 
 
+def _benchmark(work: Workload, share: Share) -> dict[str, object]:
+    """Return sysbench's or TPC-C's part of a workload with the figures of its share."""
+    update: dict[str, object] = {}
+    if work.sysbench is not None and share.rows is not None and share.threads is not None:
+        tables = work.sysbench.tables
+        update["sysbench"] = work.sysbench.model_copy(
+            update={
+                "rows_per_table": int(share.rows.here) // tables,
+                "threads": int(share.threads.here),
+            }
+        )
+    if work.tpcc is not None and share.warehouses is not None and share.threads is not None:
+        update["tpcc"] = work.tpcc.model_copy(
+            update={
+                "warehouses": int(share.warehouses.here),
+                "connections": int(share.threads.here),
+            }
+        )
+    return update
+
+
 def scaled_down(spec: TrialSpec, share: Share) -> TrialSpec:
     """Return a trial with the figures of its share."""
     work = spec.workload
-    update: dict[str, object] = {}
+    update: dict[str, object] = _benchmark(work, share)
     if work.load is not None:
         threads = int(share.threads.here) if share.threads and work.load.threads else None
         rate = float(share.rate_per_s.here) if share.rate_per_s else None
@@ -163,5 +257,8 @@ def scaled_down(spec: TrialSpec, share: Share) -> TrialSpec:
     if spec.cluster is not None:
         changed["cluster"] = spec.cluster.model_copy(update={"nodes": int(share.nodes.here)})
     if spec.database is not None and share.engine is not None:
-        changed["database"] = spec.database.model_copy(update={"engine": share.engine})
+        update = {"engine": share.engine}
+        if share.replication_factor is not None:
+            update["replication_factor"] = int(share.replication_factor.here)
+        changed["database"] = spec.database.model_copy(update=update)
     return spec.model_copy(update=changed)

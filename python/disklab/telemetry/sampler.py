@@ -51,6 +51,17 @@ class Course:
         self.last = value
 
 
+@dataclass(frozen=True)
+class Phase:
+    """What is going on, since when, and how slowly."""
+
+    name: str
+    began: float
+    """By the monotonic clock."""
+    slow: int = 1
+    """Seconds of this machine for each second of what is watched, in whose time the rows are."""
+
+
 class Sampler:
     """Watches while it is entered, as a context manager.
 
@@ -68,7 +79,7 @@ class Sampler:
         self._sink = sink
         self._on_failure = on_failure
         self._changed = threading.Condition()
-        self._phase, self._began = "build", time.monotonic()
+        self._phase = Phase("build", time.monotonic())
         self._ended = False
         self._courses: dict[tuple[str, str, str], Course] = {}
         self._threads = [
@@ -96,10 +107,10 @@ class Sampler:
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
-    def enter(self, phase: str) -> None:
+    def enter(self, phase: str, slow: int = 1) -> None:
         """Begin a phase. What happened until now is still counted for the one before."""
         with self._changed:
-            self._phase, self._began = phase, time.monotonic()
+            self._phase = Phase(phase, time.monotonic(), slow)
             self._changed.notify_all()
 
     def course(self, phase: str, source: str, metric: str) -> Course | None:
@@ -114,33 +125,34 @@ class Sampler:
         return None if course is None else course.mean
 
     def _watch(self, source: Source) -> None:
-        phase, began = self._phase, self._began
+        phase = self._phase
         last = time.monotonic()
         cpu = time.thread_time()
         # Remembers where the counters stand.
-        if not self._ask(source, phase, began, 0.0):
+        if not self._ask(source, phase, 0.0):
             return
         ended = False
         while not ended:
             due = last + INTERVAL_S
             with self._changed:
-                while not self._ended and self._began == began and time.monotonic() < due:
+                while not self._ended and self._phase is phase and time.monotonic() < due:
                     self._changed.wait(due - time.monotonic())
                 ended = self._ended
             now = time.monotonic()
-            if not self._ask(source, phase, began, now - last):
+            if not self._ask(source, phase, now - last):
                 return
             used, cpu = time.thread_time() - cpu, time.thread_time()
             if now > last:
-                row = (phase, now - began, OWN, f"cores {source.name}", used / (now - last))
+                t_s = (now - phase.began) / phase.slow
+                row = (phase.name, t_s, OWN, f"cores {source.name}", used / (now - last))
                 self._take(*row, elapsed_s=now - last)
             last = now
-            phase, began = self._phase, self._began
+            phase = self._phase
 
-    def _ask(self, source: Source, phase: str, began: float, elapsed_s: float) -> bool:
+    def _ask(self, source: Source, phase: Phase, elapsed_s: float) -> bool:
         """Ask a source once; returns whether to go on."""
         try:
-            seen = list(source.sample(elapsed_s))
+            seen = list(source.sample(elapsed_s / phase.slow, phase.slow))
         except DisklabError as error:
             self._fail(error)
             return False
@@ -148,9 +160,9 @@ class Sampler:
             # A device or a process that has just gone.
             self._fail(DisklabError(f"{source.name}: {error}"))
             return False
-        t_s = time.monotonic() - began
+        t_s = (time.monotonic() - phase.began) / phase.slow
         for metric, value in seen:
-            self._take(phase, t_s, source.name, metric, value, elapsed_s=elapsed_s)
+            self._take(phase.name, t_s, source.name, metric, value, elapsed_s=elapsed_s)
         return True
 
     def _take(  # noqa: PLR0913 - a row of the long form

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -30,10 +31,12 @@ class Source(Protocol):
         """What the rows are filed under, such as `cpu server` or `disk data`."""
         ...
 
-    def sample(self, elapsed_s: float) -> Iterable[Metric]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterable[Metric]:
         """Return what happened in the interval that has just ended.
 
-        The first call only remembers where counters stand; it returns what needs no interval.
+        The interval and the values are in the described system's time, of which a second takes
+        `slow` seconds here. The first call only remembers where counters stand; it returns
+        what needs no interval.
         """
         ...
 
@@ -52,28 +55,42 @@ class Growth:
 
 
 class ProcessCpu:
-    """CPU of some processes with all their threads: `cores`, `rss_bytes`."""
+    """CPU of some processes with threads and children: `cores` of this machine, `rss_bytes`."""
 
     def __init__(self, role: str, pids: Callable[[], Iterable[int]]) -> None:
         """Take `client`, `server` or `emulator`, and who that is now."""
         self.name = f"cpu {role}"
         self._pids = pids
         self._growth = Growth()
+        self._known: set[int] = set()
+        self._began_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S
 
-    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
         """Yield cores used (1.0: one core all the time) and resident memory."""
         cores = rss = 0.0
         seen = False
-        for pid in self._pids():
+        given = set(self._pids())
+        for pid in given:
             fields = process_fields(pid)
-            if fields is None:
+            # One whose parent is asked about is counted with it. Field 4 is the parent; the list
+            # begins with field 3 of proc(5).
+            if fields is None or int(fields[1]) in given:
                 continue
-            rss += int(fields[21]) * PAGE_BYTES
-            # Fields 14 and 15 of proc(5), user and system time; the list begins with field 3.
-            grown = self._growth.of(str(pid), int(fields[11]) + int(fields[12]))
+            if pid not in self._known:
+                self._known.add(pid)
+                # Field 22 is when it began. All of a younger one's time is new.
+                if int(fields[19]) > self._began_ticks:
+                    self._growth.of(str(pid), 0.0)
+            family = [fields, *map(process_fields, children_of(pid))]
+            rss += sum(int(one[21]) * PAGE_BYTES for one in family if one is not None)
+            # Fields 14 to 17: user and system time, its own and of those children that have ended;
+            # a database that serves each connection by a process would lose most of them else.
+            ticks = int(fields[13]) + int(fields[14])
+            ticks += sum(int(one[11]) + int(one[12]) for one in family if one is not None)
+            grown = self._growth.of(str(pid), ticks)
             if grown is not None:
                 seen = True
-                cores += grown / TICKS_PER_S / elapsed_s
+                cores += grown / TICKS_PER_S / (elapsed_s * slow)
         if seen:
             yield "cores", cores
         yield "rss_bytes", rss
@@ -87,7 +104,7 @@ class Machine:
     def __init__(self) -> None:
         self._growth = Growth()
 
-    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
         """Yield cores in use, cores that the hypervisor gave to others, and free memory."""
         line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
         # proc(5): user nice system idle iowait irq softirq steal; guest times are inside user.
@@ -96,7 +113,7 @@ class Machine:
         for name, ticks in (("busy", busy), ("iowait", times[4]), ("steal", times[7])):
             grown = self._growth.of(name, ticks)
             if grown is not None:
-                yield f"{name}_cores", grown / TICKS_PER_S / elapsed_s
+                yield f"{name}_cores", grown / TICKS_PER_S / (elapsed_s * slow)
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 yield "available_bytes", int(line.split()[1]) * 1024.0
@@ -117,7 +134,7 @@ class Disk:
         self._stat = Path("/sys/block") / device.resolve().name / "stat"
         self._growth = Growth()
 
-    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
         """Yield IOPS, bytes a second, mean queue and mean latency of what ended."""
         words = [int(word) for word in self._stat.read_text(encoding="ascii").split()]
         grown = {
@@ -125,7 +142,12 @@ class Disk:
             for name, place in self.FIELDS.items()
             if place < len(words)
         }
-        known = {name: value for name, value in grown.items() if value is not None}
+        # The kernel counts its own milliseconds.
+        known = {
+            name: value / slow if name.endswith("_ms") else value
+            for name, value in grown.items()
+            if value is not None
+        }
         if len(known) < len(grown):
             return
         for kind in ("read", "write", "flush"):
@@ -142,15 +164,15 @@ class Disk:
 class Emulator:
     """One volume as the emulator counts it: cache hits, limits, credits, its own lateness."""
 
-    def __init__(self, volume: str, control: Control) -> None:
-        """Take a connection of this source's own."""
-        self.name = f"emulator {volume}"
+    def __init__(self, volume: str, control: Control, suffix: str = "") -> None:
+        """Take a connection of this source's own; `suffix` tells nodes apart."""
+        self.name = f"emulator {volume}{suffix}"
         self._volume = volume
         self._control = control
         self._growth = Growth()
         self._before: View | None = None
 
-    def sample(self, elapsed_s: float) -> Iterator[Metric]:
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:  # noqa: ARG002 - its own
         """Yield what the model and the emulator did in the interval."""
         view = self._control.show(self._volume)
         before, self._before = self._before, view
@@ -179,7 +201,7 @@ class Emulator:
             yield "lateness_p99_ns", lateness.p99
 
     def _limit(self, limit: LimitCounters, elapsed_s: float) -> Iterator[Metric]:
-        name = f"{limit.place} {limit.unit}" + ("" if limit.scope == "all" else f" {limit.scope}")
+        name = limit_name(limit)
         if limit.credits is not None and limit.credits.capacity:
             yield f"credits_ratio {name}", limit.credits.left / limit.credits.capacity
         granted = self._growth.of(f"granted {name}", limit.granted)
@@ -192,6 +214,16 @@ class Emulator:
             yield f"waiting_ios {name}", delayed / 1e9 / elapsed_s
 
 
+def limit_name(limit: LimitCounters) -> str:
+    """Return what a limit's metrics are called: `disk 0 ios`, `vm cached bytes`."""
+    return f"{limit.place} {limit.unit}" + ("" if limit.scope == "all" else f" {limit.scope}")
+
+
+def node_suffix(number: int) -> str:
+    """Return what tells a node's volumes from those of the first one, which keep their names."""
+    return "" if number == 1 else f" n{number}"
+
+
 class Memory:
     """The memory group of a database node: `anonymous_bytes`, `page_cache_bytes`, ..."""
 
@@ -199,7 +231,7 @@ class Memory:
         self.name = f"memory {node}"
         self._group = group
 
-    def sample(self, elapsed_s: float) -> Iterator[Metric]:  # noqa: ARG002 - gauges only
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:  # noqa: ARG002 - gauges only
         """Yield what the group holds."""
         use = self._group.use()
         yield "anonymous_bytes", use.anonymous
@@ -218,18 +250,33 @@ class DatabaseWatch:
         self._database = database
         self._growth = Growth()
 
-    def sample(self, elapsed_s: float) -> Iterator[Metric]:  # noqa: ARG002 - see below
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:  # noqa: ARG002 - see below
         """Yield its gauges, and of its counters the growth in the interval, not the rate.
 
         Dropped messages and pauses are few: a number says more than a rate.
         """
         seen = self._database.observe()
         self.pids = seen.pids
-        yield from seen.metrics.items()
+        for name, value in seen.metrics.items():
+            yield name, of_system(name, value, slow)
         for name, value in seen.counters.items():
             grown = self._growth.of(name, value)
             if grown is not None:
-                yield name, grown
+                yield name, of_system(name, grown, slow)
+
+
+def of_system(name: str, value: float, slow: int) -> float:
+    """Return a database's value in the described system's time: it measures its pauses here."""
+    return value / slow if name.endswith("_s") else value
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started and that still run."""
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
 
 
 def process_fields(pid: int) -> list[str] | None:

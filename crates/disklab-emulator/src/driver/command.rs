@@ -63,6 +63,10 @@ impl Driver {
                     self.tuning = tuning;
                     let _ = answer.send(());
                 }
+                Command::Dilate(dilation, answer) => {
+                    self.host.set_dilation(clock::now(), dilation);
+                    let _ = answer.send(());
+                }
                 Command::Stop => self.stopping = true,
             }
         }

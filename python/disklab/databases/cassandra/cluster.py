@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from disklab.databases.cassandra import timing
 from disklab.databases.cassandra.configuration import (
     CQL_PORT,
     Installation,
@@ -66,6 +67,12 @@ class Cassandra:
         return (*self.plan.reasons, NO_GROUP.format(mib=self.plan.page_cache // MIB))
 
     @property
+    def versions(self) -> Mapping[str, str]:
+        """Cassandra's and Java's."""
+        used = self._installation
+        return {"Apache Cassandra": used.distribution.version, "Java": str(used.java.major)}
+
+    @property
     def target(self) -> Mapping[str, object]:
         """Where a load job finds the table."""
         return {
@@ -78,8 +85,10 @@ class Cassandra:
     def start(self) -> None:
         """Start the first node, then the others together; make keyspace and table."""
         known = self._installation.known
-        defaults = default_settings(self.plan, known)
-        settings = merged(self.request.settings, defaults, known)
+        defaults = {**timing.usual(known), **default_settings(self.plan, known)}
+        settings = timing.dilated(
+            merged(self.request.settings, defaults, known), self.request.sizes.time_dilation
+        )
         addresses = [node.files.place.address for node in self.nodes]
         try:
             for node in self.nodes:
@@ -111,7 +120,8 @@ class Cassandra:
                     for volume in node.files.place.volumes.values():
                         page_cache.sync(volume)
             if conditions.compacted:
-                self._wait_for_compactions(conditions.time_limit_s)
+                with self._unthrottled():
+                    self._wait_for_compactions(conditions.time_limit_s)
         self._fit_groups()
 
     def make_cold(self) -> Coldness:
@@ -192,6 +202,24 @@ class Cassandra:
         for node in self.nodes:
             node.kill()
 
+    @contextmanager
+    def _unthrottled(self) -> Iterator[None]:
+        """Let compactions run as fast as they can inside the block, where time was dilated.
+
+        They are throttled to less than the disks take while nothing is measured: what a fill leaves
+        would be waited for for minutes.
+        """
+        if self.request.sizes.time_dilation == 1:
+            yield
+            return
+        before = [node.jolokia.read((STORAGE, _THROUGHPUT))[0] for node in self.nodes]
+        for node in self.nodes:
+            node.jolokia.write(STORAGE, _THROUGHPUT, 0)
+        yield
+        for node, mib_per_s in zip(self.nodes, before, strict=True):
+            # Below one it is told as zero, which would lift the limit.
+            node.jolokia.write(STORAGE, _THROUGHPUT, max(1, mib_per_s))
+
     def _wait_for_compactions(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
         quiet_since: float | None = None
@@ -234,4 +262,5 @@ class Cassandra:
         return Coldness(way, sum(size for size, _ in found), sum(cached for _, cached in found))
 
 
+_THROUGHPUT = "CompactionThroughputMbPerSec"
 _FLUSH = "forceKeyspaceFlush(java.lang.String,[Ljava.lang.String;)"

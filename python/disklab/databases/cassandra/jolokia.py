@@ -35,6 +35,11 @@ class Jolokia:
         requests = [{"type": "read", "mbean": bean, "attribute": name} for bean, name in wanted]
         return self._ask(requests, READ_SECONDS)
 
+    def write(self, bean: str, attribute: str, value: object) -> None:
+        """Set an attribute."""
+        request = {"type": "write", "mbean": bean, "attribute": attribute, "value": value}
+        self._ask([request], READ_SECONDS)
+
     def call(self, bean: str, operation: str, *arguments: object) -> Any:
         """Call an operation and return what it returns."""
         request = {"type": "exec", "mbean": bean, "operation": operation}

@@ -42,6 +42,11 @@ class RunningCluster:
         return (f"{self._address} was used as it ran: settings, memory and page cache are its own",)
 
     @property
+    def versions(self) -> Mapping[str, str]:
+        """Nothing: it runs as somebody else chose."""
+        return {}
+
+    @property
     def target(self) -> Mapping[str, object]:
         """Where a load job finds the table."""
         return {
