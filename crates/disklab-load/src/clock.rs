@@ -1,18 +1,20 @@
 //! The clocks of a run.
 
-use disklab_units::{Duration, Instant};
+use disklab_units::{Dilation, Duration, Instant};
 
-/// The monotonic clock, counted from the start of the run.
+/// The described system's clock, counted from the start of the run: the monotonic clock, slowed by the dilation.
 #[derive(Clone, Copy)]
 pub struct Clock {
     start: std::time::Instant,
+    dilation: Dilation,
 }
 
 impl Clock {
     /// A clock that shows zero now.
-    pub fn start() -> Clock {
+    pub fn start(dilation: Dilation) -> Clock {
         Clock {
             start: std::time::Instant::now(),
+            dilation,
         }
     }
 
@@ -20,7 +22,13 @@ impl Clock {
     #[inline]
     pub fn now(&self) -> Instant {
         // 584 years fit.
-        Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
+        let machine = Instant::from_nanos(self.start.elapsed().as_nanos() as u64);
+        self.dilation.of_system(machine)
+    }
+
+    /// How long a timer of this machine must run for this span.
+    pub fn to_wait(self, span: Duration) -> Duration {
+        self.dilation.span_of_machine(span)
     }
 }
 

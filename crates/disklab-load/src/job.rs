@@ -2,12 +2,16 @@
 //!
 //! The figures are those of the whole load; each [`Generator`] takes its own part of them.
 
-use std::net::ToSocketAddrs;
+mod target;
+mod workload;
 
-use disklab_units::Duration;
+use disklab_units::{Dilation, Duration};
 use serde::Deserialize;
 
 use crate::error::{LoadError, Problem};
+
+pub use target::{Consistency, Cql, Postgresql, Target};
+pub use workload::{KeyOrder, Operations, Rows, Stage, Tpcc, Workload};
 
 /// A whole run.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,109 +34,10 @@ pub struct Job {
     /// Time between progress lines.
     #[serde(default = "a_second")]
     pub interval_ms: u64,
-}
-
-/// A database.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    /// How to speak to it.
-    pub protocol: Protocol,
-    /// `HOST:PORT` of some of its nodes.
-    pub contact_points: Vec<String>,
-    /// Keyspace of the table.
-    #[serde(default = "keyspace")]
-    pub keyspace: String,
-    /// The table.
-    #[serde(default = "table")]
-    pub table: String,
-    /// Consistency level, in CQL's own words.
+    /// Seconds of this machine for each second of the described system. Rates, durations and time-outs here and all
+    /// times in the output are the described system's, but for `interval_ms` and processor time.
     #[serde(default)]
-    pub consistency: Consistency,
-    /// An operation that takes longer has failed.
-    #[serde(default = "twelve_seconds")]
-    pub request_timeout_ms: u64,
-}
-
-/// How to speak to a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// Cassandra's native protocol.
-    Cql,
-}
-
-/// How many replicas must answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[allow(missing_docs)] // the words are CQL's
-pub enum Consistency {
-    Any,
-    One,
-    Two,
-    Three,
-    Quorum,
-    All,
-    #[default]
-    LocalQuorum,
-    EachQuorum,
-    LocalOne,
-}
-
-/// What the operations are.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Workload {
-    /// Whole rows of one table, by key.
-    Rows(Rows),
-}
-
-/// Whole rows of one table, by key.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rows {
-    /// Rows in the table (with `latest`: before the run).
-    pub rows: u64,
-    /// Value columns of a row: `c0`, `c1`, ...
-    pub columns: u32,
-    /// Size of each.
-    pub column_bytes: u32,
-    /// Which rows.
-    pub keys: KeyOrder,
-    /// Exponent of `zipfian` and `latest`.
-    #[serde(default = "ycsb_theta")]
-    pub theta: f64,
-    /// What is done with them.
-    pub operations: Operations,
-    /// Whether every byte of every row read is compared with what was written.
-    #[serde(default = "yes")]
-    pub verify: bool,
-    /// Seeds the content of the rows; the job's seed when left out. A fill and the runs that read it have the same one.
-    #[serde(default)]
-    pub content_seed: Option<u64>,
-}
-
-/// Which rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)] // see keys.rs
-pub enum KeyOrder {
-    Sequential,
-    Uniform,
-    Zipfian,
-    Latest,
-}
-
-/// Shares of the operations; they need not add up to one.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Operations {
-    /// Reads of a whole row by its key.
-    #[serde(default)]
-    pub read: f64,
-    /// Writes of a whole row by its key.
-    #[serde(default)]
-    pub write: f64,
+    pub time_dilation: Dilation,
 }
 
 /// Who starts the operations.
@@ -220,10 +125,11 @@ impl Generator {
 
 /// The most operations in flight of one generator: one connection has 32768 stream numbers.
 /// **Source:** Cassandra's native protocol version 4, section 2.3.
-const MOST_IN_FLIGHT: u32 = 32_768;
+const MOST_STREAMS: u32 = 32_768;
 
-/// The largest row: Cassandra refuses mutations larger than half a commit log segment (32 MiB).
-const LARGEST_ROW_BYTES: u64 = 16 << 20;
+/// The most connections of one generator: PostgreSQL's own limit is far below it on any machine with less than a
+/// terabyte, and the ports of one address are 28,000.
+const MOST_CONNECTIONS: u32 = 10_000;
 
 impl Job {
     /// Reads a job; all that is wrong with its values at once.
@@ -250,14 +156,26 @@ impl Job {
         self.generator.part(u64::from(whole)) as u32
     }
 
+    fn most_slots(&self) -> u32 {
+        match self.target {
+            Target::Cql(_) => MOST_STREAMS,
+            Target::Postgresql(_) => MOST_CONNECTIONS,
+        }
+    }
+
     /// The longest that an operation may take.
     pub fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.target.request_timeout_ms)
+        Duration::from_millis(self.target.request_timeout_ms())
+    }
+
+    /// The same by this machine's clock, which a database keeps.
+    pub fn request_timeout_here(&self) -> Duration {
+        self.time_dilation.span_of_machine(self.request_timeout())
     }
 
     /// How long nothing may succeed: as asked, but not before two operations in a row could have timed out.
     pub fn give_up(&self) -> Duration {
-        let two_timeouts = self.target.request_timeout_ms.saturating_mul(2_000_000);
+        let two_timeouts = self.target.request_timeout_ms().saturating_mul(2_000_000);
         let asked = (self.stop.give_up_s * 1e9) as u64;
         Duration::from_nanos(asked.max(two_timeouts))
     }
@@ -285,7 +203,9 @@ impl Job {
             "use 1000",
         );
         rule(
-            self.stop.operations.is_some() || self.stop.duration_s.is_some(),
+            self.stop.operations.is_some()
+                || self.stop.duration_s.is_some()
+                || self.workload.ends(),
             "stop",
             "{}".into(),
             "a run has an end",
@@ -308,9 +228,40 @@ impl Job {
             "use 30",
         );
         found.extend(self.target.problems());
-        let Workload::Rows(rows) = &self.workload;
-        found.extend(rows.problems());
+        found.extend(self.workload.problems());
+        if let Workload::Tpcc(_) = &self.workload {
+            found.extend(self.tpcc_problems());
+        }
         found.extend(self.load_problems());
+        found
+    }
+
+    fn tpcc_problems(&self) -> Vec<Problem> {
+        let mut found = Vec::new();
+        if let Target::Cql(_) = self.target {
+            found.push(Problem::new(
+                "target.protocol",
+                "cql",
+                "TPC-C is transactions in SQL",
+                "use a database that speaks PostgreSQL's protocol, or the workload rows",
+            ));
+        }
+        if let Load::Open(open) = self.load {
+            found.push(Problem::new(
+                "load.rate_per_s",
+                open.rate_per_s,
+                "TPC-C's rate is what its terminals make of their keying and think times",
+                "give threads, the number of connections; more warehouses make a higher rate",
+            ));
+        }
+        if self.generator.count != 1 {
+            found.push(Problem::new(
+                "generator.count",
+                self.generator.count,
+                "one process has all terminals of a TPC-C run",
+                "use one generator: a core does thousands of transactions a second",
+            ));
+        }
         found
     }
 
@@ -340,101 +291,19 @@ impl Job {
                 ),
                 "use more of them or fewer generators",
             ));
-        } else if self.generator.index < self.generator.count && self.slots() > MOST_IN_FLIGHT {
+        } else if self.generator.index < self.generator.count && self.slots() > self.most_slots() {
+            let why = match self.target {
+                Target::Cql(_) => "stream numbers of one connection",
+                Target::Postgresql(_) => "each is a connection and a process of the server",
+            };
             found.push(Problem::new(
                 place,
                 slots,
-                format!("a generator has at most {MOST_IN_FLIGHT} in flight: stream numbers of one connection"),
-                "use more generators",
-            ));
-        }
-        found
-    }
-}
-
-impl Target {
-    fn problems(&self) -> Vec<Problem> {
-        let mut found = Vec::new();
-        for (place, name) in [
-            ("target.keyspace", &self.keyspace),
-            ("target.table", &self.table),
-        ] {
-            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-            if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(plain) {
-                found.push(Problem::new(
-                    place,
-                    name,
-                    "a name is a small letter, then small letters, digits and _",
-                    "rename it",
-                ));
-            }
-        }
-        if self.contact_points.is_empty() {
-            found.push(Problem::new(
-                "target.contact_points",
-                "[]",
-                "one address at least",
-                "give HOST:PORT",
-            ));
-        }
-        for point in &self.contact_points {
-            if let Err(error) = point.to_socket_addrs() {
-                found.push(Problem::new(
-                    "target.contact_points",
-                    point,
-                    format!("no such address: {error}"),
-                    "give HOST:PORT, such as 127.0.0.1:9042",
-                ));
-            }
-        }
-        if self.request_timeout_ms == 0 {
-            found.push(Problem::new(
-                "target.request_timeout_ms",
-                0,
-                "no operation ends in no time",
-                "use 12000",
-            ));
-        }
-        found
-    }
-}
-
-impl Rows {
-    fn problems(&self) -> Vec<Problem> {
-        let mut found = Vec::new();
-        let bytes = u64::from(self.columns) * u64::from(self.column_bytes);
-        if self.rows == 0 || self.rows > i64::MAX as u64 / 2 {
-            found.push(Problem::new(
-                "workload.rows",
-                self.rows,
-                "a table has at least one row, and a key is a bigint",
-                "give the number of rows that the fill writes",
-            ));
-        }
-        if bytes == 0 || bytes > LARGEST_ROW_BYTES {
-            found.push(Problem::new(
-                "workload.columns x column_bytes",
-                format!("{} x {}", self.columns, self.column_bytes),
-                "a row has 1 byte to 16 MiB: half a commit log segment is Cassandra's limit",
-                "use smaller rows",
-            ));
-        }
-        let Operations { read, write } = self.operations;
-        let share = |ratio: f64| ratio.is_finite() && ratio >= 0.0;
-        if !share(read) || !share(write) || read + write <= 0.0 {
-            found.push(Problem::new(
-                "workload.operations",
-                format!("read {read}, write {write}"),
-                "shares are not negative, and one of them is above 0",
-                "use {\"read\": 1.0}",
-            ));
-        }
-        if !(self.theta > 0.0 && self.theta <= 10.0) {
-            found.push(Problem::new(
-                "workload.theta",
-                self.theta,
-                "the exponent of a zipfian distribution is above 0 and at most 10",
-                "use 0.99, or keys: uniform for no preference",
+                format!(
+                    "a generator has at most {} in flight: {why}",
+                    self.most_slots()
+                ),
+                "use fewer or more generators",
             ));
         }
         found
@@ -445,31 +314,9 @@ fn a_second() -> u64 {
     1_000
 }
 
-fn keyspace() -> String {
-    "disklab".into()
-}
-
-fn table() -> String {
-    "rows".into()
-}
-
-/// Cassandra's own time-outs end at 10 s (truncate aside), so that its answer comes first.
-fn twelve_seconds() -> u64 {
-    12_000
-}
-
-/// The exponent of the Yahoo! Cloud Serving Benchmark (SoCC 2010).
-fn ycsb_theta() -> f64 {
-    0.99
-}
-
 /// Longer than Cassandra's pauses for a full collection or a restart of a node, shorter than a user's patience.
 fn half_a_minute() -> f64 {
     30.0
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn four_thousand() -> u32 {

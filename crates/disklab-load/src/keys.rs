@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+pub use disklab_units::popularity::{Spread, Zipf};
 use disklab_units::random::Stream;
 
 /// A row's number, from zero.
@@ -75,109 +76,6 @@ impl Sequence {
         self.next = (self.next + 1) % self.count;
         key
     }
-}
-
-/// Zipf's distribution over `1..=n`: rank `k` has a weight of `k^-theta`.
-///
-/// **Source:** rejection-inversion, W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from
-/// monotone discrete distributions", ACM TOMACS 6(3), 1996. No table, about one draw a variate, exact for
-/// any `theta` > 0 and `n`.
-#[derive(Clone, Debug)]
-pub struct Zipf {
-    n: u64,
-    theta: f64,
-    area_from: f64,
-    area_to: f64,
-    squeeze: f64,
-}
-
-impl Zipf {
-    /// Ranks `1..=n`, exponent `theta` > 0.
-    pub fn new(n: u64, theta: f64) -> Zipf {
-        assert!(n > 0 && theta > 0.0);
-        let mut zipf = Zipf {
-            n,
-            theta,
-            area_from: 0.0,
-            area_to: 0.0,
-            squeeze: 0.0,
-        };
-        zipf.area_from = zipf.area(1.5) - 1.0;
-        zipf.area_to = zipf.area(n as f64 + 0.5);
-        zipf.squeeze = 2.0 - zipf.inverse(zipf.area(2.5) - zipf.weight(2.0));
-        zipf
-    }
-
-    /// The next rank.
-    #[inline]
-    pub fn draw(&self, stream: &mut Stream) -> u64 {
-        loop {
-            let area = self.area_to + stream.unit() * (self.area_from - self.area_to);
-            let x = self.inverse(area);
-            let rank = (x + 0.5).floor().clamp(1.0, self.n as f64);
-            if rank - x <= self.squeeze || area >= self.area(rank + 0.5) - self.weight(rank) {
-                return rank as u64;
-            }
-        }
-    }
-
-    // libm and not the platform's functions: the same bits on every machine.
-    fn weight(&self, x: f64) -> f64 {
-        libm::exp(-self.theta * libm::log(x))
-    }
-
-    /// The integral of the weight from 1 to `x`: (x^(1-theta) - 1) / (1-theta), or ln x.
-    fn area(&self, x: f64) -> f64 {
-        let exponent = 1.0 - self.theta;
-        let log = libm::log(x);
-        if (exponent * log).abs() < 1e-12 {
-            log
-        } else {
-            libm::expm1(exponent * log) / exponent
-        }
-    }
-
-    fn inverse(&self, area: f64) -> f64 {
-        let exponent = 1.0 - self.theta;
-        let grown = (exponent * area).max(-1.0);
-        if grown.abs() < 1e-12 {
-            libm::exp(area)
-        } else {
-            libm::exp(libm::log1p(grown) / exponent)
-        }
-    }
-}
-
-/// Scatters ranks over the rows, each rank on a row of its own, so that popular rows are no neighbours on disk.
-#[derive(Clone, Debug)]
-pub struct Spread {
-    rows: u64,
-    step: u64,
-}
-
-impl Spread {
-    /// Over `rows` rows, which is not zero.
-    pub fn new(rows: u64) -> Spread {
-        // A golden section's stride leaves no two near ranks near each other (Knuth 6.4); one that shares no
-        // divisor with the number of rows visits each row once.
-        let mut step = (rows as f64 * 0.618_033_988_749_894_9) as u64;
-        while gcd(step.max(1), rows) != 1 {
-            step += 1;
-        }
-        Spread {
-            rows,
-            step: step.max(1),
-        }
-    }
-
-    #[inline]
-    fn place(&self, rank: u64) -> Key {
-        (u128::from(rank) * u128::from(self.step) % u128::from(self.rows)) as u64
-    }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Writes beyond the first one that has not succeeded; more of them than this wait for it.
@@ -284,42 +182,6 @@ mod tests {
         assert!(statistic < 148.2, "{statistic}");
     }
 
-    #[test]
-    fn zipfian_ranks_have_their_exact_weights() {
-        for theta in [0.5, 0.99, 1.0, 2.0] {
-            let zipf = Zipf::new(20, theta);
-            let mut stream = stream();
-            let mut counts = [0; 20];
-            for _ in 0..200_000 {
-                counts[zipf.draw(&mut stream) as usize - 1] += 1;
-            }
-            let weight = |rank: usize| (rank as f64 + 1.0).powf(-theta);
-            let sum: f64 = (0..20).map(weight).sum();
-            // 19 degrees of freedom: above 43.8 once in a thousand seeds.
-            let statistic = chi_square(&counts, |rank| 200_000.0 * weight(rank) / sum);
-            assert!(statistic < 43.8, "theta {theta}: {statistic} {counts:?}");
-        }
-    }
-
-    #[test]
-    fn a_large_zipfian_table_needs_no_set_up() {
-        let zipf = Zipf::new(1 << 40, 0.99);
-        let mut stream = stream();
-        let first = (0..10_000).filter(|_| zipf.draw(&mut stream) == 1).count();
-        // The first weight's share is 1 / (sum of k^-0.99 for 2^40 of them): one in 32.5, by the integral.
-        assert!((230..390).contains(&first), "{first}");
-    }
-
-    #[test]
-    fn popular_rows_are_no_neighbours() {
-        let spread = Spread::new(1_000_000);
-        let near = |a: u64, b: u64| a.abs_diff(b) < 10_000;
-        let top: Vec<Key> = (0..20).map(|rank| spread.place(rank)).collect();
-        for (index, key) in top.iter().enumerate() {
-            assert!(top[..index].iter().all(|other| !near(*key, *other)));
-        }
-    }
-
     proptest! {
         #[test]
         fn parts_of_a_sequence_cover_each_row_once(rows in 1u64..5_000, count in 1u64..9) {
@@ -332,23 +194,6 @@ mod tests {
                 prop_assert_eq!(part.draw(), seen[seen.len() - length as usize]);
             }
             prop_assert_eq!(seen, (0..rows).collect::<Vec<_>>());
-        }
-
-        #[test]
-        fn every_rank_has_a_row_of_its_own(rows in 1u64..3_000) {
-            let spread = Spread::new(rows);
-            let mut seen: Vec<Key> = (0..rows).map(|rank| spread.place(rank)).collect();
-            seen.sort_unstable();
-            prop_assert_eq!(seen, (0..rows).collect::<Vec<_>>());
-        }
-
-        #[test]
-        fn zipfian_ranks_stay_in_range(n in 1u64..u64::MAX / 4, theta in 0.01f64..10.0, seed: u64) {
-            let zipf = Zipf::new(n, theta);
-            let mut stream = Stream::new(seed, "keys");
-            for _ in 0..50 {
-                prop_assert!((1..=n).contains(&zipf.draw(&mut stream)));
-            }
         }
 
         /// Writes end in any order and some fail: no row is read before it and all before it are written.

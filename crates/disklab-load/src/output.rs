@@ -8,7 +8,7 @@ use disklab_units::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use crate::record::{Interval, KindRecord, Latencies, Record};
-use crate::workloads::{MISSING_ROW, WRONG_ROW};
+use crate::workloads::{MISSING_ROW, Outcome, WRONG_ROW};
 
 /// What the loop tells the writer.
 pub enum Said {
@@ -19,7 +19,6 @@ pub enum Said {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug)]
 pub struct End {
     /// When its last operation ended.
     pub elapsed: Duration,
@@ -33,22 +32,26 @@ pub struct End {
     pub started_unix_ns: u64,
     /// Processor time of the process during the run.
     pub cpu: Duration,
+    /// What the workload says.
+    pub outcome: Option<Outcome>,
 }
 
 /// The writer of a run.
 pub struct Writer<W> {
     kinds: &'static [&'static str],
-    open_loop: bool,
+    paced: bool,
     whole: Record,
     out: W,
 }
 
 impl<W: Write> Writer<W> {
     /// A writer for a run whose workload has these kinds of operations.
-    pub fn new(kinds: &'static [&'static str], open_loop: bool, out: W) -> Writer<W> {
+    ///
+    /// `paced` says whether starts are decided beforehand, so that response and service times differ.
+    pub fn new(kinds: &'static [&'static str], paced: bool, out: W) -> Writer<W> {
         Writer {
             kinds,
-            open_loop,
+            paced,
             whole: Record::new(kinds.len()),
             out,
         }
@@ -68,7 +71,7 @@ impl<W: Write> Writer<W> {
                     let _ = used.try_send(record);
                 }
                 Said::Done(end) => {
-                    let line = self.done(&end);
+                    let line = self.done(end);
                     say(&mut self.out, &line);
                     return;
                 }
@@ -96,7 +99,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    fn done(&self, end: &End) -> Value {
+    fn done(&self, end: End) -> Value {
         let whole = &self.whole;
         let operations: Map<String, Value> = self
             .kinds
@@ -111,14 +114,14 @@ impl<W: Write> Writer<W> {
             .map(|(kind, count)| (kind.to_string(), json!(count)))
             .collect();
         let response = self.packed(whole, |kind| &kind.response);
-        json!({
+        let mut done = json!({
             "event": "done",
             "elapsed_s": seconds(end.elapsed),
             "ops_per_s": rate(whole.done(), end.elapsed),
             "operations": operations,
-            "service": if self.open_loop { self.packed(whole, |kind| &kind.service) } else { response.clone() },
+            "service": if self.paced { self.packed(whole, |kind| &kind.service) } else { response.clone() },
             "response": response,
-            "lateness": self.open_loop.then(|| whole.lateness.to_base64()),
+            "lateness": self.paced.then(|| whole.lateness.to_base64()),
             "unsent": end.unsent,
             "abandoned": end.abandoned,
             "errors": errors,
@@ -128,7 +131,12 @@ impl<W: Write> Writer<W> {
             "cpu_ns": end.cpu.as_nanos(),
             "started_unix_ns": end.started_unix_ns,
             "interrupted": end.interrupted,
-        })
+        });
+        if let Some(outcome) = end.outcome {
+            let (key, value) = outcome(whole, end.elapsed);
+            done[key] = value;
+        }
+        done
     }
 
     fn packed(&self, record: &Record, which: impl Fn(&KindRecord) -> &Latencies) -> Value {

@@ -1,6 +1,8 @@
 //! Who starts the next operation, and when.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,10 +14,98 @@ use tokio::io::unix::AsyncFd;
 
 use crate::arrivals::Arrivals;
 use crate::clock::Clock;
-use crate::job::{Job, Load};
+use crate::job::Job;
 
 /// An arrival shortly before the end is still sent by a timer that is late by less than this.
 const LATE_AT_THE_END: Duration = Duration::from_millis(10);
+
+/// When an operation is to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// When it should; it may be later by now.
+    pub intended: Instant,
+    /// For whom, where terminals rest between operations.
+    pub terminal: Option<usize>,
+}
+
+/// Intended starts, in order.
+pub enum Schedule {
+    /// Decided beforehand, whatever the database does.
+    Arrivals(Arrivals),
+    /// Those of terminals, each of which starts anew when it has rested.
+    Terminals(Terminals),
+}
+
+/// Terminals that rest. One whose operation is under way is not among them.
+#[derive(Debug)]
+pub struct Terminals {
+    resting: BinaryHeap<Reverse<(Instant, usize)>>,
+}
+
+impl Terminals {
+    /// Terminals that start for the first time so long after the beginning.
+    pub fn new(first: &[Duration]) -> Terminals {
+        let starts = first.iter().enumerate();
+        Terminals {
+            resting: starts
+                .map(|(terminal, wait)| Reverse((Instant::EPOCH.saturating_add(*wait), terminal)))
+                .collect(),
+        }
+    }
+}
+
+impl Schedule {
+    /// The next intended start; the end of time while every terminal is busy.
+    fn peek(&self) -> Instant {
+        match self {
+            Schedule::Arrivals(arrivals) => arrivals.peek(),
+            Schedule::Terminals(terminals) => terminals
+                .resting
+                .peek()
+                .map_or(Instant::MAX, |Reverse((start, _))| *start),
+        }
+    }
+
+    /// Takes the next start; there is one.
+    fn take(&mut self) -> Start {
+        match self {
+            Schedule::Arrivals(arrivals) => Start {
+                intended: arrivals.take(),
+                terminal: None,
+            },
+            Schedule::Terminals(terminals) => {
+                let first = terminals.resting.pop();
+                let Reverse((intended, terminal)) = first.expect("peek has seen it");
+                Start {
+                    intended,
+                    terminal: Some(terminal),
+                }
+            }
+        }
+    }
+
+    /// Whether no start before `end` will come.
+    fn over(&self, end: Instant, now: Instant) -> bool {
+        match self {
+            Schedule::Arrivals(arrivals) => {
+                arrivals.peek() >= end || now >= end.saturating_add(LATE_AT_THE_END)
+            }
+            // A terminal whose operation ends may be there again at once.
+            Schedule::Terminals(_) => now >= end,
+        }
+    }
+
+    /// Takes every start before `end`; returns how many.
+    fn skip_until(&mut self, end: Instant) -> u64 {
+        match self {
+            Schedule::Arrivals(arrivals) => arrivals.skip_until(end),
+            Schedule::Terminals(terminals) => {
+                let waiting = terminals.resting.drain();
+                waiting.filter(|Reverse((start, _))| *start < end).count() as u64
+            }
+        }
+    }
+}
 
 /// Hands out starts of operations until the run's end.
 pub struct Pacing {
@@ -23,82 +113,104 @@ pub struct Pacing {
     /// Operations that are still to be started; none: as many as the time allows.
     left: Cell<Option<u64>>,
     end: Cell<Instant>,
-    open: Option<OpenLoop>,
+    paced: Option<Paced>,
 }
 
-struct OpenLoop {
-    arrivals: RefCell<Arrivals>,
+struct Paced {
+    schedule: RefCell<Schedule>,
     timer: AsyncFd<OwnedFd>,
-    /// Slots that wait for the next arrival. The last to come is the first to go: its memory is warm.
+    /// Slots that wait for the next start. The last to come is the first to go: its memory is warm.
     idle: RefCell<Vec<Waker>>,
 }
 
 impl Pacing {
-    /// The pacing of a job whose clock has just been started. `arrivals` is used in the open loop.
-    pub fn new(job: &Job, clock: Clock, arrivals: Option<Arrivals>) -> io::Result<Pacing> {
+    /// The pacing of a job of so many operations whose clock has just been started. Without a schedule an operation
+    /// starts when a slot is free.
+    pub fn new(
+        job: &Job,
+        operations: Option<u64>,
+        clock: Clock,
+        schedule: Option<Schedule>,
+    ) -> io::Result<Pacing> {
         let end = job.stop.duration_s.map_or(Instant::MAX, |s| {
             Instant::EPOCH.saturating_add(Duration::from_nanos((s * 1e9) as u64))
         });
-        let open = match (job.load, arrivals) {
-            (Load::Open(_), Some(arrivals)) => {
+        let paced = match schedule {
+            Some(schedule) => {
                 // SAFETY: the AsyncFd owns the descriptor, and nobody reopens or replaces it.
                 let timer =
                     unsafe { AsyncFd::register_with_interest(timer()?, Interest::READABLE) };
-                let open = OpenLoop {
+                let paced = Paced {
                     timer: timer?,
                     idle: RefCell::default(),
-                    arrivals: RefCell::new(arrivals),
+                    schedule: RefCell::new(schedule),
                 };
-                open.set_timer(&clock);
-                Some(open)
+                paced.set_timer(&clock, end);
+                Some(paced)
             }
-            _ => None,
+            None => None,
         };
         Ok(Pacing {
             clock,
-            left: Cell::new(job.stop.operations.map(|all| job.generator.part(all))),
+            left: Cell::new(operations),
             end: Cell::new(end),
-            open,
+            paced,
         })
     }
 
-    /// Waits until an operation is to start; returns its intended start. None: the run is over.
-    pub async fn next(&self) -> Option<Instant> {
-        match &self.open {
+    /// Waits until an operation is to start. None: the run is over.
+    pub async fn next(&self) -> Option<Start> {
+        match &self.paced {
             None => self.take_at_once(),
-            Some(open) => poll_fn(|context| self.poll_arrival(open, context)).await,
+            Some(paced) => poll_fn(|context| self.poll_start(paced, context)).await,
         }
     }
 
-    fn take_at_once(&self) -> Option<Instant> {
-        let now = self.clock.now();
-        (now < self.end.get() && self.count_down()).then_some(now)
+    /// A terminal's operation has ended; its next one is to start then.
+    pub fn rested(&self, terminal: usize, start: Instant) {
+        let Some(paced) = &self.paced else { return };
+        if let Schedule::Terminals(terminals) = &mut *paced.schedule.borrow_mut() {
+            let first = terminals.resting.peek();
+            let sooner = first.is_none_or(|Reverse((earliest, _))| start < *earliest);
+            terminals.resting.push(Reverse((start, terminal)));
+            if !sooner {
+                return;
+            }
+        }
+        paced.set_timer(&self.clock, self.end.get());
     }
 
-    fn poll_arrival(&self, open: &OpenLoop, context: &mut Context<'_>) -> Poll<Option<Instant>> {
+    fn take_at_once(&self) -> Option<Start> {
         let now = self.clock.now();
-        let mut arrivals = open.arrivals.borrow_mut();
+        (now < self.end.get() && self.count_down()).then_some(Start {
+            intended: now,
+            terminal: None,
+        })
+    }
+
+    fn poll_start(&self, paced: &Paced, context: &mut Context<'_>) -> Poll<Option<Start>> {
+        let now = self.clock.now();
+        let mut schedule = paced.schedule.borrow_mut();
         let end = self.end.get();
-        let over = arrivals.peek() >= end || now >= end.saturating_add(LATE_AT_THE_END);
-        if over || self.left.get() == Some(0) {
-            drop(arrivals);
-            open.wake_all();
+        if schedule.over(end, now) || self.left.get() == Some(0) {
+            drop(schedule);
+            paced.wake_all();
             return Poll::Ready(None);
         }
-        if arrivals.peek() > now {
-            open.idle.borrow_mut().push(context.waker().clone());
+        if schedule.peek() > now {
+            paced.idle.borrow_mut().push(context.waker().clone());
             return Poll::Pending;
         }
         self.count_down();
-        let intended = arrivals.take();
-        let another = arrivals.peek() <= now;
-        drop(arrivals);
+        let start = schedule.take();
+        let another = schedule.peek() <= now;
+        drop(schedule);
         if another {
-            open.wake_one();
+            paced.wake_one();
         } else {
-            open.set_timer(&self.clock);
+            paced.set_timer(&self.clock, end);
         }
-        Poll::Ready(Some(intended))
+        Poll::Ready(Some(start))
     }
 
     fn count_down(&self) -> bool {
@@ -112,18 +224,18 @@ impl Pacing {
         }
     }
 
-    /// Wakes slots when arrivals are due, for ever. Does nothing in the closed loop.
+    /// Wakes slots when starts are due, for ever. Does nothing without a schedule.
     ///
-    /// A timerfd and not tokio's timers, which count milliseconds. Each arrival sets it for the next one; a slot that
+    /// A timerfd and not tokio's timers, which count milliseconds. Each start sets it for the next one; a slot that
     /// ends its operation looks for itself whether one is due, so that a lost race costs nothing.
     pub async fn pace(&self) -> io::Result<()> {
-        let Some(open) = &self.open else {
+        let Some(paced) = &self.paced else {
             return std::future::pending().await;
         };
         loop {
             // The count of expirations is not read: setting the timer again resets it.
-            open.timer.readable().await?.clear_ready();
-            open.wake_one();
+            paced.timer.readable().await?.clear_ready();
+            paced.wake_one();
         }
     }
 
@@ -132,24 +244,24 @@ impl Pacing {
         let now = self.clock.now();
         // An end in the past lets nothing through, not even what is due.
         self.end.set(now.min(self.end.get()));
-        if let Some(open) = &self.open {
-            open.wake_all();
+        if let Some(paced) = &self.paced {
+            paced.wake_all();
         }
     }
 
-    /// Arrivals before the end that were not taken.
+    /// Starts before the end that were not taken.
     pub fn unsent(&self) -> u64 {
-        let Some(open) = &self.open else { return 0 };
+        let Some(paced) = &self.paced else { return 0 };
         let left = self.left.get().unwrap_or(u64::MAX);
         if left == 0 {
             return 0;
         }
         let until = self.end.get().min(self.clock.now());
-        open.arrivals.borrow_mut().skip_until(until).min(left)
+        paced.schedule.borrow_mut().skip_until(until).min(left)
     }
 }
 
-impl OpenLoop {
+impl Paced {
     fn wake_one(&self) {
         let idle = self.idle.borrow_mut().pop();
         if let Some(waker) = idle {
@@ -162,11 +274,12 @@ impl OpenLoop {
         idle.into_iter().for_each(Waker::wake);
     }
 
-    /// Sets the timer to the next arrival, which lies ahead.
-    fn set_timer(&self, clock: &Clock) {
-        let wait = self.arrivals.borrow().peek().saturating_since(clock.now());
+    /// Sets the timer to the next start, which lies ahead, or to the end of the run.
+    fn set_timer(&self, clock: &Clock, end: Instant) {
+        let next = self.schedule.borrow().peek().min(end);
+        let wait = next.saturating_since(clock.now());
         // Zero would stop the timer.
-        let wait = wait.as_nanos().max(1);
+        let wait = clock.to_wait(wait).as_nanos().max(1);
         let at = libc::itimerspec {
             it_interval: libc::timespec {
                 tv_sec: 0,

@@ -1,5 +1,7 @@
 //! Latencies as histograms: of an interval, and of the run. Memory does not grow with the run.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use disklab_units::{Duration, Instant};
@@ -76,7 +78,7 @@ impl Latencies {
 pub struct KindRecord {
     /// From the intended start to the end; of those that succeeded.
     pub response: Latencies,
-    /// From the sending to the end. Kept in the open loop only: in the closed one it is the same.
+    /// From the sending to the end. Kept only where starts are decided beforehand: elsewhere it is the same.
     pub service: Latencies,
     /// Operations that failed. They have no latency: a time-out's length says nothing about the database.
     pub failed: u64,
@@ -87,10 +89,10 @@ pub struct KindRecord {
 pub struct Record {
     /// Each kind of operation.
     pub kinds: Vec<KindRecord>,
-    /// From the intended start to the sending. Open loop only.
+    /// From the intended start to the sending, where starts are decided beforehand.
     pub lateness: Latencies,
     /// Failures by kind.
-    pub errors: Vec<(&'static str, u64)>,
+    pub errors: Vec<(Cow<'static, str>, u64)>,
     /// What was said at the last failure.
     pub last_error: Option<String>,
 }
@@ -107,13 +109,13 @@ impl Record {
     }
 
     /// Counts a failure.
-    pub fn fail(&mut self, operation: usize, kind: &'static str, text: String) {
+    pub fn fail(&mut self, operation: usize, kind: Cow<'static, str>, text: String) {
         self.kinds[operation].failed += 1;
         self.count_errors(kind, 1);
         self.last_error = Some(text);
     }
 
-    fn count_errors(&mut self, kind: &'static str, count: u64) {
+    fn count_errors(&mut self, kind: Cow<'static, str>, count: u64) {
         match self.errors.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, sum)) => *sum += count,
             None => self.errors.push((kind, count)),
@@ -129,7 +131,7 @@ impl Record {
         }
         self.lateness.add(&other.lateness);
         for (kind, count) in &other.errors {
-            self.count_errors(kind, *count);
+            self.count_errors(kind.clone(), *count);
         }
         if other.last_error.is_some() {
             self.last_error.clone_from(&other.last_error);

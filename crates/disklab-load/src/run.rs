@@ -14,16 +14,17 @@ use tokio::task::JoinSet;
 
 use crate::arrivals::Arrivals;
 use crate::clients::cql::CqlRows;
+use crate::clients::postgres::rows::PostgresRows;
 use crate::clock::{Clock, cpu_time, unix_nanos};
 use crate::deadline::Deadline;
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Load, Protocol, Workload as Asked};
+use crate::job::{Job, Load, Stage, Target, Workload as Asked};
 use crate::output::{End, Said, Writer, say};
-use crate::pacing::Pacing;
+use crate::pacing::{Pacing, Schedule, Terminals};
 use crate::record::{Interval, Record};
 use crate::slots::Shared;
-use crate::workloads::Workload;
 use crate::workloads::rows::{Choice, RowsWorkload};
+use crate::workloads::{Workload, tpcc};
 
 /// Records that go round between loop and writer. When the writer has all of them, the reader of our output is
 /// slow, and the interval goes on.
@@ -62,13 +63,34 @@ pub fn run(job: &Job, out: impl Write + Send) -> Result<(), LoadError> {
         .event_interval(EVENT_INTERVAL)
         .build_local(Default::default())
         .map_err(|error| system("runtime", &error))?;
-    match (job.target.protocol, &job.workload) {
-        (Protocol::Cql, Asked::Rows(rows)) => {
-            let client = runtime.block_on(CqlRows::open(job, rows))?;
+    let nodes = job.target.contact_points().len();
+    match (&job.target, &job.workload) {
+        (Target::Cql(target), Asked::Rows(rows)) => {
+            let client = runtime.block_on(CqlRows::open(job, target, rows))?;
             let nodes = client.nodes();
             let workload = RowsWorkload::new(client, Choice::new(job, rows));
             drive(job, &runtime, workload, nodes, out)
         }
+        (Target::Postgresql(target), Asked::Rows(rows)) => {
+            let client = runtime.block_on(PostgresRows::open(job, target, rows))?;
+            let workload = RowsWorkload::new(client, Choice::new(job, rows));
+            drive(job, &runtime, workload, nodes, out)
+        }
+        (Target::Postgresql(target), Asked::Tpcc(asked)) => match asked.stage {
+            Stage::Load => {
+                let workload = runtime.block_on(tpcc::Population::open(job, target, asked))?;
+                drive(job, &runtime, workload, nodes, out)
+            }
+            Stage::Run => {
+                let workload = runtime.block_on(tpcc::Transactions::open(job, target, asked))?;
+                drive(job, &runtime, workload, nodes, out)
+            }
+            Stage::Check => {
+                let workload = runtime.block_on(tpcc::Conditions::open(job, target, asked))?;
+                drive(job, &runtime, workload, nodes, out)
+            }
+        },
+        (Target::Cql(_), Asked::Tpcc(_)) => unreachable!("refused when the job was read"),
     }
 }
 
@@ -80,6 +102,8 @@ fn drive<W: Workload + 'static>(
     mut out: impl Write + Send,
 ) -> Result<(), LoadError> {
     let open_loop = matches!(job.load, Load::Open(_));
+    let terminals = workload.terminals();
+    let paced = open_loop || !terminals.is_empty();
     let kinds = workload.kinds();
     let ready = json!({
         "event": "ready",
@@ -88,6 +112,7 @@ fn drive<W: Workload + 'static>(
         "loop": if open_loop { "open" } else { "closed" },
         "slots": job.slots(),
         "nodes": nodes,
+        "operations": workload.operations(),
     });
     say(&mut out, &ready);
     let (speaker, said) = sync_channel(RECORDS);
@@ -95,7 +120,7 @@ fn drive<W: Workload + 'static>(
     for _ in 1..RECORDS {
         let _ = give_back.send(Record::new(kinds.len()));
     }
-    let writer = Writer::new(kinds, open_loop, out);
+    let writer = Writer::new(kinds, paced, out);
     std::thread::scope(|threads| {
         threads.spawn(move || writer.run(&said, &give_back));
         let voice = Voice {
@@ -104,7 +129,7 @@ fn drive<W: Workload + 'static>(
             from: Instant::EPOCH,
             cpu_before: cpu_time(),
         };
-        runtime.block_on(measure(job, workload, voice))
+        runtime.block_on(measure(job, workload, terminals, voice))
     })
 }
 
@@ -162,6 +187,7 @@ enum Stopped {
 async fn measure<W: Workload + 'static>(
     job: &Job,
     workload: W,
+    terminals: Vec<Duration>,
     mut voice: Voice,
 ) -> Result<(), LoadError> {
     let handler = |kind| signal(kind).map_err(|error| system("signals", &error));
@@ -170,7 +196,7 @@ async fn measure<W: Workload + 'static>(
         handler(SignalKind::terminate())?,
     ];
     let started_unix_ns = unix_nanos();
-    let shared = share(job, workload)?;
+    let shared = share(job, workload, &terminals)?;
     let mut slots = JoinSet::new();
     for number in 0..job.slots() as usize {
         slots.spawn_local(shared.clone().slot(number));
@@ -194,12 +220,13 @@ async fn measure<W: Workload + 'static>(
                 interrupted: matches!(stopped, Stopped::Signal),
                 started_unix_ns,
                 cpu: voice.cpu(),
+                outcome: shared.workload.outcome(),
             }));
             Ok(())
         }
         Stopped::Fruitless(span) => Err(Problem::new(
             "target.contact_points",
-            job.target.contact_points.join(", "),
+            job.target.contact_points().join(", "),
             format!(
                 "no operation has succeeded for {span} (the run gives up after {}), {} have failed; \
                  the last one: {}",
@@ -214,28 +241,40 @@ async fn measure<W: Workload + 'static>(
     }
 }
 
-fn share<W: Workload>(job: &Job, workload: W) -> Result<Rc<Shared<W>>, LoadError> {
-    let clock = Clock::start();
-    let arrivals = match &job.load {
-        Load::Closed(_) => None,
+fn share<W: Workload>(
+    job: &Job,
+    workload: W,
+    terminals: &[Duration],
+) -> Result<Rc<Shared<W>>, LoadError> {
+    let clock = Clock::start(job.time_dilation);
+    let schedule = match &job.load {
+        Load::Closed(_) if terminals.is_empty() => None,
+        Load::Closed(_) => Some(Schedule::Terminals(Terminals::new(terminals))),
         Load::Open(open) => {
             let name = format!(
                 "arrivals {} of {}",
                 job.generator.index, job.generator.count
             );
             let stream = Stream::new(job.seed, &name);
-            Some(Arrivals::new(open, job.generator, stream))
+            Some(Schedule::Arrivals(Arrivals::new(
+                open,
+                job.generator,
+                stream,
+            )))
         }
     };
-    let open_loop = arrivals.is_some();
+    let paced = schedule.is_some();
     let kinds = workload.kinds().len();
+    let operations = job.stop.operations.map(|all| job.generator.part(all));
+    let operations = workload.operations().or(operations);
     Ok(Rc::new(Shared {
         workload,
         deadlines: (0..job.slots()).map(|_| Deadline::default()).collect(),
         timeout: job.request_timeout(),
-        pacing: Pacing::new(job, clock, arrivals).map_err(|error| system("timer", &error))?,
+        pacing: Pacing::new(job, operations, clock, schedule)
+            .map_err(|error| system("timer", &error))?,
         clock,
-        open_loop,
+        paced,
         record: Record::new(kinds).into(),
         in_flight: 0.into(),
         last_success: Instant::EPOCH.into(),

@@ -27,8 +27,8 @@ pub struct Shared<W> {
     pub timeout: Duration,
     /// The clock of the run.
     pub clock: Clock,
-    /// Whether intended starts are decided beforehand.
-    pub open_loop: bool,
+    /// Whether intended starts are decided beforehand: by a rate, or by terminals.
+    pub paced: bool,
     /// What happened since it was last taken away.
     pub record: RefCell<Record>,
     /// Operations under way.
@@ -44,16 +44,17 @@ pub struct Shared<W> {
 impl<W: Workload> Shared<W> {
     /// Does operations one after another until the run ends.
     pub async fn slot(self: Rc<Shared<W>>, number: usize) {
-        while let Some(intended) = self.pacing.next().await {
-            let step = self.workload.draw();
+        while let Some(start) = self.pacing.next().await {
+            let step = self.workload.draw(start.terminal.unwrap_or(number));
             let kind = self.workload.kind(step);
-            let sent = if self.open_loop {
+            let intended = start.intended;
+            let sent = if self.paced {
                 self.clock.now()
             } else {
                 intended
             };
             self.in_flight.set(self.in_flight.get() + 1);
-            let operation = self.workload.perform(step);
+            let operation = self.workload.perform(number, step);
             let outcome = self.deadlines[number].guard(sent, operation).await;
             let outcome = outcome.unwrap_or_else(|| Err(self.timed_out()));
             let end = self.clock.now();
@@ -61,7 +62,11 @@ impl<W: Workload> Shared<W> {
             self.last_end.set(end);
             let failed = outcome.is_err();
             self.note(kind, outcome, [intended, sent, end]);
-            if failed && !self.open_loop {
+            if let Some(terminal) = start.terminal {
+                let rest = self.workload.rest(terminal);
+                self.pacing.rested(terminal, end.saturating_add(rest));
+            }
+            if failed && !self.paced {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
             }
         }
@@ -78,7 +83,7 @@ impl<W: Workload> Shared<W> {
 
     fn timed_out(&self) -> Failure {
         Failure {
-            kind: "client_timeout",
+            kind: "client_timeout".into(),
             text: format!("no answer within {}", self.timeout),
         }
     }
@@ -86,7 +91,7 @@ impl<W: Workload> Shared<W> {
     fn note(&self, kind: usize, outcome: Result<(), Failure>, times: [Instant; 3]) {
         let [intended, sent, end] = times;
         let mut record = self.record.borrow_mut();
-        if self.open_loop {
+        if self.paced {
             record.lateness.record(sent.saturating_since(intended));
         }
         match outcome {
@@ -95,7 +100,7 @@ impl<W: Workload> Shared<W> {
                 self.failed_since.set(0);
                 let kind = &mut record.kinds[kind];
                 kind.response.record(end.saturating_since(intended));
-                if self.open_loop {
+                if self.paced {
                     kind.service.record(end.saturating_since(sent));
                 }
             }

@@ -23,7 +23,7 @@ use scylla::statement::prepared::PreparedStatement;
 
 use crate::clients::RowClient;
 use crate::error::{LoadError, Problem};
-use crate::job::{Consistency, Job, Rows, Target};
+use crate::job::{Consistency, Cql, Job, Rows};
 use crate::keys::Key;
 use crate::workloads::rows::Content;
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
@@ -84,8 +84,7 @@ pub fn resolve(contact_points: &[String]) -> Vec<SocketAddr> {
 
 impl CqlRows {
     /// Connects and prepares; the table must be there.
-    pub async fn open(job: &Job, rows: &Rows) -> Result<CqlRows, LoadError> {
-        let target = &job.target;
+    pub async fn open(job: &Job, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
         let session = connect(
             &resolve(&target.contact_points),
             Some(&target.keyspace),
@@ -109,11 +108,7 @@ impl CqlRows {
             select: prepare(&session, &table, select).await?,
             insert: prepare(&session, &table, insert).await?,
             session,
-            content: Content::new(
-                rows.content_seed.unwrap_or(job.seed),
-                rows.columns,
-                rows.column_bytes,
-            ),
+            content: Content::of(job, rows),
             verify: rows.verify,
             scratch: RefCell::default(),
         })
@@ -125,7 +120,7 @@ impl CqlRows {
     }
 }
 
-fn unreachable(target: &Target, error: &NewSessionError) -> LoadError {
+fn unreachable(target: &Cql, error: &NewSessionError) -> LoadError {
     Problem::new(
         "target.contact_points",
         target.contact_points.join(", "),
@@ -154,14 +149,14 @@ async fn prepare(
 }
 
 impl RowClient for CqlRows {
-    async fn read(&self, key: Key) -> Result<(), Failure> {
+    async fn read(&self, _slot: usize, key: Key) -> Result<(), Failure> {
         let answer = self
             .session
             .execute_unpaged(&self.select, KeyOnly(key))
             .await
             .map_err(|error| failure(&error))?;
         let wrong = |text: String| Failure {
-            kind: WRONG_ROW,
+            kind: WRONG_ROW.into(),
             text: format!("key {key}: {text}"),
         };
         let rows = answer
@@ -171,7 +166,7 @@ impl RowClient for CqlRows {
             .maybe_first_row::<ColumnIterator>()
             .map_err(|error| wrong(error.to_string()))?
             .ok_or_else(|| Failure {
-                kind: MISSING_ROW,
+                kind: MISSING_ROW.into(),
                 text: format!("key {key}: no such row"),
             })?;
         if !self.verify {
@@ -194,7 +189,7 @@ impl RowClient for CqlRows {
         Ok(())
     }
 
-    async fn write(&self, key: Key) -> Result<(), Failure> {
+    async fn write(&self, _slot: usize, key: Key) -> Result<(), Failure> {
         let row = WholeRow {
             key,
             content: &self.content,
@@ -242,7 +237,7 @@ impl SerializeRow for WholeRow<'_> {
         let mut column_bytes = self.scratch.borrow_mut();
         for column in 0..self.content.columns() {
             column_bytes.clear();
-            self.content.write(self.key, column, &mut column_bytes);
+            self.content.write(self.key, column, &mut *column_bytes);
             writer
                 .make_cell_writer()
                 .set_value(&column_bytes)
@@ -290,7 +285,7 @@ fn failure(error: &ExecutionError) -> Failure {
         _ => "other",
     };
     Failure {
-        kind,
+        kind: kind.into(),
         text: error.to_string(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use bytes::BufMut;
 use disklab_units::random::{Stream, mix};
 
 use crate::clients::RowClient;
@@ -46,22 +47,27 @@ impl Content {
         }
     }
 
+    /// The content of a job's rows.
+    pub fn of(job: &Job, rows: &Rows) -> Content {
+        let seed = rows.content_seed.unwrap_or(job.seed);
+        Content::new(seed, rows.columns, rows.column_bytes)
+    }
+
     /// Number of columns.
     pub fn columns(&self) -> u32 {
         self.columns
     }
 
     /// Appends a column's bytes.
-    pub fn write(&self, key: Key, column: u32, to: &mut Vec<u8>) {
+    pub fn write(&self, key: Key, column: u32, to: &mut impl BufMut) {
         let mut place = self.start(key, column);
-        let end = to.len() + self.column_bytes as usize;
         for _ in 0..self.column_bytes / 8 {
             place = place.wrapping_add(GAMMA);
-            to.extend_from_slice(&word(place).to_le_bytes());
+            to.put_slice(&word(place).to_le_bytes());
         }
-        let rest = end - to.len();
+        let rest = self.column_bytes as usize % 8;
         let last = word(place.wrapping_add(GAMMA)).to_le_bytes();
-        to.extend_from_slice(&last[..rest]);
+        to.put_slice(&last[..rest]);
     }
 
     /// Whether `bytes` are exactly a column's bytes.
@@ -166,7 +172,7 @@ impl<C: RowClient> Workload for RowsWorkload<C> {
         &["read", "write"]
     }
 
-    fn draw(&self) -> Step {
+    fn draw(&self, _who: usize) -> Step {
         self.choice.borrow_mut().draw()
     }
 
@@ -174,11 +180,11 @@ impl<C: RowClient> Workload for RowsWorkload<C> {
         usize::from(matches!(step, Step::Write(_)))
     }
 
-    async fn perform(&self, step: Step) -> Result<(), Failure> {
+    async fn perform(&self, slot: usize, step: Step) -> Result<(), Failure> {
         match step {
-            Step::Read(key) => self.client.read(key).await,
+            Step::Read(key) => self.client.read(slot, key).await,
             Step::Write(key) => {
-                let written = self.client.write(key).await;
+                let written = self.client.write(slot, key).await;
                 self.choice.borrow_mut().wrote(key, written.is_ok());
                 written
             }

@@ -1,0 +1,199 @@
+//! What the operations are.
+
+use serde::Deserialize;
+
+use crate::error::Problem;
+
+/// The largest row: Cassandra refuses mutations larger than half a commit log segment (32 MiB).
+const LARGEST_ROW_BYTES: u64 = 16 << 20;
+
+/// Item and customer numbers of all warehouses fit 64 bits many times over; a warehouse's number is an SQL integer.
+const MOST_WAREHOUSES: u32 = 1_000_000;
+
+/// What the operations are.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Workload {
+    /// Whole rows of one table, by key.
+    Rows(Rows),
+    /// TPC-C, a stage of it.
+    Tpcc(Tpcc),
+}
+
+/// TPC-C, a stage of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tpcc {
+    /// Warehouses.
+    pub warehouses: u32,
+    /// What is done.
+    pub stage: Stage,
+    /// Whether terminals key in and think, as the standard asks.
+    #[serde(default = "yes")]
+    pub keying_and_thinking: bool,
+    /// Terminals of a warehouse that key in and think.
+    #[serde(default = "ten")]
+    pub terminals_per_warehouse: u32,
+}
+
+/// A part of TPC-C that is a job of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Makes the tables anew and fills them.
+    Load,
+    /// The five transactions.
+    Run,
+    /// The consistency conditions.
+    Check,
+}
+
+/// Whole rows of one table, by key.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rows {
+    /// Rows in the table (with `latest`: before the run).
+    pub rows: u64,
+    /// Value columns of a row: `c0`, `c1`, ...
+    pub columns: u32,
+    /// Size of each.
+    pub column_bytes: u32,
+    /// Which rows.
+    pub keys: KeyOrder,
+    /// Exponent of `zipfian` and `latest`.
+    #[serde(default = "ycsb_theta")]
+    pub theta: f64,
+    /// What is done with them.
+    pub operations: Operations,
+    /// Whether every byte of every row read is compared with what was written.
+    #[serde(default = "yes")]
+    pub verify: bool,
+    /// Seeds the content of the rows; the job's seed when left out. A fill and the runs that read it have the same one.
+    #[serde(default)]
+    pub content_seed: Option<u64>,
+}
+
+/// Which rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)] // see keys.rs
+pub enum KeyOrder {
+    Sequential,
+    Uniform,
+    Zipfian,
+    Latest,
+}
+
+/// Shares of the operations; they need not add up to one.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operations {
+    /// Reads of a whole row by its key.
+    #[serde(default)]
+    pub read: f64,
+    /// Writes of a whole row by its key.
+    #[serde(default)]
+    pub write: f64,
+}
+
+impl Workload {
+    /// Whether it ends by itself, when all of it is done.
+    pub(super) fn ends(&self) -> bool {
+        matches!(self, Workload::Tpcc(tpcc) if tpcc.stage != Stage::Run)
+    }
+
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        match self {
+            Workload::Rows(rows) => rows.problems(),
+            Workload::Tpcc(tpcc) => tpcc.problems(),
+        }
+    }
+}
+
+impl Rows {
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut found = Vec::new();
+        let bytes = u64::from(self.columns) * u64::from(self.column_bytes);
+        if self.rows == 0 || self.rows > i64::MAX as u64 / 2 {
+            found.push(Problem::new(
+                "workload.rows",
+                self.rows,
+                "a table has at least one row, and a key is a bigint",
+                "give the number of rows that the fill writes",
+            ));
+        }
+        if bytes == 0 || bytes > LARGEST_ROW_BYTES {
+            found.push(Problem::new(
+                "workload.columns x column_bytes",
+                format!("{} x {}", self.columns, self.column_bytes),
+                "a row has 1 byte to 16 MiB: half a commit log segment is Cassandra's limit",
+                "use smaller rows",
+            ));
+        }
+        let Operations { read, write } = self.operations;
+        let share = |ratio: f64| ratio.is_finite() && ratio >= 0.0;
+        if !share(read) || !share(write) || read + write <= 0.0 {
+            found.push(Problem::new(
+                "workload.operations",
+                format!("read {read}, write {write}"),
+                "shares are not negative, and one of them is above 0",
+                "use {\"read\": 1.0}",
+            ));
+        }
+        if !(self.theta > 0.0 && self.theta <= 10.0) {
+            found.push(Problem::new(
+                "workload.theta",
+                self.theta,
+                "the exponent of a zipfian distribution is above 0 and at most 10",
+                "use 0.99, or keys: uniform for no preference",
+            ));
+        }
+        found
+    }
+}
+
+impl Tpcc {
+    /// Terminals of the whole run: those that rest, or one for each of `connections`.
+    pub fn terminals(&self, connections: u32) -> u32 {
+        if self.keying_and_thinking {
+            self.warehouses * self.terminals_per_warehouse
+        } else {
+            connections
+        }
+    }
+
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut found = Vec::new();
+        if !(1..=MOST_WAREHOUSES).contains(&self.warehouses) {
+            found.push(Problem::new(
+                "workload.warehouses",
+                self.warehouses,
+                format!("one warehouse at least, {MOST_WAREHOUSES} at most"),
+                "use 10: a gigabyte",
+            ));
+        }
+        if !(1..=1_000).contains(&self.terminals_per_warehouse) {
+            found.push(Problem::new(
+                "workload.terminals_per_warehouse",
+                self.terminals_per_warehouse,
+                "a warehouse has 1 to 1000 terminals",
+                "use the standard's 10",
+            ));
+        }
+        found
+    }
+}
+
+/// The exponent of the Yahoo! Cloud Serving Benchmark (SoCC 2010).
+fn ycsb_theta() -> f64 {
+    disklab_units::popularity::YCSB_THETA
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// **Source:** TPC-C, clause 4.2.2.
+fn ten() -> u32 {
+    10
+}
