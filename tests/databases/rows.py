@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from disklab.engine import CqlQuery, LoadDone, LoadJob, run_load
-from disklab.engine.load import ClosedLoop, RowsWorkload, Stop, Target
+from disklab.engine.load import ClosedLoop, RowsWorkload, Stop, load_target
 
 THREADS = 16
 # Counting reads the whole table.
@@ -16,7 +16,7 @@ def job(target: Mapping[str, object], rows: int, **operations: float) -> LoadJob
     """Return a job of as many operations as there are rows of 5 x 818 bytes."""
     return LoadJob(
         seed=1,
-        target=Target.model_validate({**target, "consistency": "ONE"}),
+        target=load_target(target, consistency="ONE"),
         workload=RowsWorkload(
             rows=rows, columns=5, column_bytes=818, keys="sequential", operations=operations
         ),

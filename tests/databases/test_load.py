@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from disklab.engine import CqlQuery, LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun, run_load
-from disklab.engine.load import ClosedLoop, Generator, OpenLoop, RowsWorkload, Stop, Target
+from disklab.engine.load import ClosedLoop, Generator, OpenLoop, RowsWorkload, Stop, load_target
 from disklab.engine.query import QueryError
 from disklab.errors import EngineError, UserError
 from disklab.results.histogram import decode
@@ -52,7 +52,7 @@ def job(  # noqa: PLR0913 - each is a part of a job
 ) -> LoadJob:
     return LoadJob(
         seed=5,
-        target=Target.model_validate(target),
+        target=load_target(target),
         workload=RowsWorkload.model_validate(
             {
                 "rows": ROWS,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -10,10 +12,15 @@ from pathlib import Path
 
 import pytest
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
+from disklab.databases.postgresql import timing
+from disklab.databases.postgresql.cluster import PostgreSQL
+from disklab.databases.postgresql.configuration import PORT
 from disklab.databases.postgresql.installation import find_postgresql
-from disklab.databases.postgresql.server import PostgreSQL
+from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import plan_memory
+from disklab.databases.protocol import Setting
 from disklab.errors import MachineError, UserError
+from disklab.hosts.addresses import free_addresses
 from disklab.hosts.processes import marked_processes
 
 from tests.conftest import IN_CI
@@ -64,8 +71,8 @@ def server(disk_lab: Lab) -> Iterator[PostgreSQL]:
 
 @pytest.mark.machine
 def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> None:
-    place, files = server.files.place, server.files
-    sql = server._sql
+    place, files = server.primary.place, server.primary.files
+    sql = server.primary.sql
     assert sql is not None
     assert sql.ask("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [["t"]]
     assert sql.ask("SHOW random_page_cost") == [["1.1"]]
@@ -85,7 +92,7 @@ def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> N
     assert cold.way == "restart"
     assert cold.data_bytes >= ROWS * 8192
     assert cold.left_ratio <= 0.01
-    sql = server._sql
+    sql = server.primary.sql
     assert sql is not None
     assert sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]]
     server.settle(Conditions(empty=True))
@@ -96,18 +103,88 @@ def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> N
 
 @pytest.mark.machine
 def test_a_server_that_dies_says_so_and_starts_again(server: PostgreSQL) -> None:
-    sql = server._sql
+    sql = server.primary.sql
     assert sql is not None
     sql.ask(INSERT)
-    (process,) = marked_processes(server.files.place.run_dir)
-    assert process.pid == server.process.pid
+    (process,) = marked_processes(server.primary.place.run_dir)
+    assert process.pid == server.primary.process.pid
     assert process.end(signal.SIGKILL, 10)
     with pytest.raises(MachineError, match="was killed by SIGKILL"):
         server.observe()
     server.stop()
     server.start()
-    assert server._sql is not None
-    assert server._sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]], "what was committed stays"
+    assert server.primary.sql is not None
+    assert server.primary.sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]], (
+        "what was committed stays"
+    )
+
+
+@pytest.fixture
+def three(disk_lab: Lab) -> Iterator[PostgreSQL]:
+    """Three servers, each on its own emulated host and disk."""
+    names = ("pg-n1", "pg-n2", "pg-n3")
+    addresses = free_addresses(3, (PORT,))
+    places = []
+    for name, address in zip(names, addresses, strict=True):
+        one = node_on(disk_lab, name, "1GiB")
+        places.append(replace(one, name=name.removeprefix("pg-"), address=address))
+    disk_lab.root.chmod(0o755)
+    made = provision(request(tls=True, replication_factor=3, connections=4), places)
+    assert isinstance(made, PostgreSQL)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+        for name in names:
+            disk_lab.run("clean", "--all", "--host", name)
+
+
+def signal_all(server: Server, sign: signal.Signals) -> None:
+    for pid in server.pids():
+        os.kill(pid, sign)
+
+
+def watch(database: PostgreSQL, seconds: float) -> None:
+    """Look at it as the telemetry does, until it raises."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        database.observe()
+        time.sleep(0.5)
+
+
+@pytest.mark.machine
+def test_three_servers_confirm_commits_by_quorum(three: PostgreSQL) -> None:
+    sql = three.primary.connection()
+    asked = "SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1"
+    assert sql.ask(asked) == [["n2", "quorum"], ["n3", "quorum"]]
+    sql.ask("SET synchronous_commit = on")
+    sql.ask(INSERT)
+    assert three.observe().metrics["streaming_standbys"] == 2
+    three.settle(Conditions())
+    for standby in three.standbys:
+        assert standby.connection().ask("SELECT count(*) FROM rows") == [[str(ROWS)]]
+        assert standby.files.data.stat().st_dev != three.primary.files.data.stat().st_dev
+    cold = three.make_cold()
+    assert cold.data_bytes >= 3 * ROWS * 8192, "the pages of every server count"
+    assert cold.left_ratio <= 0.01
+    assert three.primary.connection().ask(asked) == [["n2", "quorum"], ["n3", "quorum"]]
+
+    # One standby that hangs is no loss; with two, no commit ends, and that is soon an error.
+    for standby in three.standbys:
+        signal_all(standby, signal.SIGSTOP)
+    try:
+        with pytest.raises(MachineError, match="no commit was confirmed for 10 s: 0 of the 1"):
+            watch(three, 40)
+    finally:
+        for standby in three.standbys:
+            signal_all(standby, signal.SIGCONT)
+    (killed, _) = three.standbys
+    pid = killed.process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(MachineError, match=r"node n2 .* was killed by SIGKILL"):
+        watch(three, 5)
 
 
 def place(tmp_path: Path) -> NodePlace:
@@ -136,6 +213,16 @@ def test_memory_follows_the_scale() -> None:
     plan = plan_memory(Sizes(112 * GIB, Fraction(1, 100)))
     assert plan.buffers == pytest.approx(112 * GIB / 4 / 100, rel=1e-6)
     assert plan.page_cache == pytest.approx((112 * GIB * 3 / 4 - 128 * MIB) / 100, rel=1e-6)
-    assert plan.limit > plan.buffers + plan.page_cache
+    assert plan.limit_for(MIB) > plan.buffers + plan.page_cache
+    assert plan.first_limit(60) > plan.limit_for(60 * 4 * MIB), "there is room for clients to come"
     (reason,) = plan.reasons
     assert reason.startswith("max_wal_size 64 MiB")
+
+
+def test_periods_follow_the_time_dilation() -> None:
+    assert timing.usual(1) == {}
+    slow = timing.usual(12)
+    assert slow["checkpoint_timeout"] == f"{12 * 300_000}ms"
+    assert timing.usual(100)["wal_writer_delay"] == "10000ms"
+    asked: dict[str, Setting] = {"checkpoint_timeout": "5min", "wal_level": "replica", "jit": False}
+    assert timing.dilated(asked, 12) == {**asked, "checkpoint_timeout": "60min"}

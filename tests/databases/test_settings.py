@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from disklab.databases import NodePlace, provision
+from disklab.databases.cassandra import timing
 from disklab.databases.cassandra.configuration import default_settings
 from disklab.databases.cassandra.distribution import exact_version, fetched, unpacked
 from disklab.databases.cassandra.settings import check_settings, known_settings, merged
@@ -155,3 +156,34 @@ def test_a_value_that_cassandra_refuses_is_shown_in_its_own_words(tmp_path: Path
         database.start()
     assert "many" in str(refused.value)
     assert marked_processes(tmp_path / "run") == []
+
+
+def test_periods_and_rates_follow_the_time_dilation(known: dict[str, str]) -> None:
+    settings = {
+        **timing.usual(known),
+        "commitlog_sync_period_in_ms": 10000,
+        "cache_load_timeout": "30s",
+        "concurrent_reads": 64,
+        "stream_throughput_outbound": "0MiB/s",
+        "commitlog_sync": "periodic",
+        "auto_snapshot": False,
+    }
+    slow = timing.dilated(settings, 8)
+    assert slow["commitlog_sync_period_in_ms"] == 80_000
+    assert slow["cache_load_timeout"] == "240s"
+    assert slow["read_request_timeout"] == "40000ms"
+    assert slow["compaction_throughput"] == f"{8 << 20}B/s"
+    same = ("concurrent_reads", "stream_throughput_outbound", "commitlog_sync", "auto_snapshot")
+    assert all(slow[name] == settings[name] for name in same)
+    assert timing.dilated(settings, 1) == settings
+
+
+def test_every_usual_period_is_a_setting_of_the_version(known: dict[str, str]) -> None:
+    assert set(timing.usual(known)) <= set(known)
+    old = {
+        name: name for name in ("read_request_timeout_in_ms", "compaction_throughput_mb_per_sec")
+    }
+    assert timing.dilated(timing.usual(old), 4) == {
+        "read_request_timeout_in_ms": 20_000,
+        "compaction_throughput_mb_per_sec": 16,
+    }

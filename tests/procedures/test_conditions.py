@@ -18,7 +18,8 @@ cluster:
   volumes: {{data: {{disks: azure/P30, caching: {caching}, read_ahead: 8KiB}}}}
 database: {{engine: cassandra}}
 dataset: {{rows: 1000, row: 5 x 818B}}
-workload: {{operations: {{{operation}: 100%}}, load: {{threads: 8}}, stop: {{operations: 1000}}}}
+workload: {{operations: {{{operation}: 100%}}, load: {{threads: 8}}, stop: {{operations: 1000}},
+  warm_up: {warm_up}}}
 before: {{dataset: {dataset}, page_cache: {page_cache}, host_cache: {host_cache},
   compactions: {compactions}}}
 """
@@ -27,7 +28,12 @@ before: {{dataset: {dataset}, page_cache: {page_cache}, host_cache: {host_cache}
 def trial(**given: str) -> TrialSpec:
     words: dict[str, Any] = {
         **{"caching": "ReadOnly", "operation": "read", "dataset": "filled"},
-        **{"page_cache": "cold", "host_cache": "written", "compactions": "finished"},
+        **{
+            "warm_up": "0s",
+            "page_cache": "cold",
+            "host_cache": "written",
+            "compactions": "finished",
+        },
         **given,
     }
     return spec.parse(FILE.format(**words)).trials("rehearse")[0].here
@@ -92,6 +98,24 @@ CASES: list[tuple[str, BedState, TrialSpec, list[Step]]] = [
         NEW,
         trial(operation="write", dataset="empty", host_cache="as-left"),
         ["drop page cache"],
+    ),
+    (
+        "credits that a load has used are filled up last, and a warm-up spends of them",
+        replace(FILLED, credits="used"),
+        trial(warm_up="300s"),
+        ["drop page cache", "fill credits", "warm up"],
+    ),
+    (
+        "so are those that a restart of the database may have used",
+        replace(FILLED, credits="full"),
+        trial(),
+        ["drop page cache", "fill credits"],
+    ),
+    (
+        "but not when nothing was done to the disks",
+        replace(FILLED, credits="full"),
+        trial(page_cache="as-left"),
+        [],
     ),
     (
         "read-ahead is set while the volume is mounted",

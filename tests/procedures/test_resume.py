@@ -103,6 +103,7 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
     assert len(told) == 1, "the finished trial is not run again"
     finished = Run.open(run)
     assert finished.finished() == {(0, 0), (1, 0)}
+    assert finished.info.versions["Apache Cassandra"].startswith("5.0")
     assert finished.results()[before[0]["trial"]].model_dump(mode="json") == before[0]
     for result in finished.results():
         assert result.status in ("ok", "invalid"), result

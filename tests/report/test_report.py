@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from disklab.cli.app import app
 from disklab.report.page import page
+from disklab.report.reasons import Why
 from disklab.report.report import Report
 from disklab.results import Run, reference_runs
 from typer.testing import CliRunner
@@ -158,3 +159,18 @@ def test_a_wrong_against_and_an_unknown_experiment_have_a_way_out(
     other = synthetic.make_run(tmp_path, [], title="Unheard of")
     unknown = CliRunner().invoke(app, ["report", str(other.folder), "--against", "reference"])
     assert "known are: Local or attached" in str(unknown.exception)
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "told"),
+    [
+        (None, "bound by disk IOPS"),
+        (0.87, "bound by disk IOPS (87 % used)"),
+        (1.02, "bound by disk IOPS (100 % used)"),
+        (3.1, "bound by disk IOPS (burst, 3.1 x its baseline)"),
+    ],
+)
+def test_more_than_a_baseline_is_called_a_burst(utilisation: float | None, told: str) -> None:
+    found = Why("disk IOPS", utilisation, None, None, None, None, None)
+    # Figures and their units stand together by a narrow or a no-break space.
+    assert found.bound().replace("\u202f", " ").replace("\xa0", " ") == told

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.engine.load import ClosedLoop, OpenLoop
+from disklab.engine.load import ClosedLoop, CqlTarget, LoadJob, OpenLoop, RowsWorkload
 from disklab.spec import TrialSpec
 from disklab.workloads.rows import fill_job, measure_job
 
@@ -29,12 +29,18 @@ def trial(tmp_path: Path, load: str, stop: str = "{operations: 4k}") -> TrialSpe
     return only.here
 
 
+def rows_of(job: LoadJob) -> RowsWorkload:
+    assert isinstance(job.workload, RowsWorkload)
+    return job.workload
+
+
 def test_the_fill_writes_each_row_once_in_order(tmp_path: Path) -> None:
     job = fill_job(trial(tmp_path, "{threads: 64}"), TARGET, 500, seed=9)
-    assert job.workload.operations == {"write": 1.0}
-    assert job.workload.keys == "sequential"
-    assert (job.workload.rows, job.stop.operations) == (500, 500)
-    assert (job.workload.columns, job.workload.column_bytes) == (5, 818)
+    assert rows_of(job).operations == {"write": 1.0}
+    assert rows_of(job).keys == "sequential"
+    assert (rows_of(job).rows, job.stop.operations) == (500, 500)
+    assert (rows_of(job).columns, rows_of(job).column_bytes) == (5, 818)
+    assert isinstance(job.target, CqlTarget)
     assert job.target.consistency == "QUORUM"
     assert job.target.table == "t"
 
@@ -43,8 +49,8 @@ def test_a_closed_loop_has_the_threads_of_the_share(tmp_path: Path) -> None:
     job = measure_job(trial(tmp_path, "{threads: 64}"), TARGET, 500, seed=9)
     assert job.load == ClosedLoop(threads=32)
     assert job.stop.operations == 200
-    assert job.workload.operations == {"read": 0.75, "write": 0.25}
-    assert job.workload.keys == "zipfian"
+    assert rows_of(job).operations == {"read": 0.75, "write": 0.25}
+    assert rows_of(job).keys == "zipfian"
 
 
 def test_an_open_loop_has_the_rate_of_the_share(tmp_path: Path) -> None:
@@ -59,7 +65,7 @@ def test_each_repeat_draws_other_keys_of_the_same_rows(tmp_path: Path) -> None:
     fill = fill_job(asked, TARGET, 500, seed=9)
     repeats = [measure_job(asked, TARGET, 500, seed=9, repeat=repeat) for repeat in range(3)]
     assert len({job.seed for job in repeats}) == 3
-    assert {job.workload.content_seed for job in repeats} == {fill.workload.content_seed}
+    assert {rows_of(job).content_seed for job in repeats} == {rows_of(fill).content_seed}
 
 
 def test_a_procedure_may_raise_the_threads(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from disklab.cli import (
     disk,
     doctor,
     experiment,
+    import_results,
     predict,
     probe,
     rehearse,
@@ -37,6 +38,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("probe")(probe.probe)
 app.command("rehearse")(rehearse.rehearse)
 app.command("report")(report.report)
+app.command("import")(import_results.import_results)
 app.command("doctor")(doctor.doctor)
 app.command("clean")(clean.clean)
 

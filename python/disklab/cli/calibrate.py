@@ -9,19 +9,28 @@ import typer
 from rich.table import Table
 
 from disklab import spec
-from disklab.cli.experiment import ExperimentFile, Only, choices, chosen
+from disklab.cli.experiment import Only, choices, chosen
 from disklab.cli.output import console, notes, print_json
 from disklab.cli.predict import fidelity_of
 from disklab.errors import Problem, UserError
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
+    from disklab.prediction import Options
     from disklab.prediction.calibration import Calibration
-    from disklab.prediction.fitting import Evaluation, Fit
+    from disklab.prediction.fitting import Evaluation, Fit, Watch
     from disklab.results import TrialResult
 
 
 def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
-    experiment: ExperimentFile,
+    experiment: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[EXPERIMENT]",
+            help="Experiment file; without one the rows that the calibration declares.",
+        ),
+    ] = None,
     fit: Annotated[
         str | None,
         typer.Option(
@@ -49,44 +58,82 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Fit parameters of the prediction to measured cells; the cells become calibration rows.
 
-    Example: [bold]disklab calibrate experiments/cassandra-disk-caching-threads.yaml
-    --only cluster.volumes.data.caching=None --fit overhead_ns,throttle_window_ns[/bold]
+    Without an experiment, every group of parameters is fitted anew on the published rows that the
+    calibration declares for it.
+
+    Examples: [bold]disklab calibrate experiments/cassandra-disk-caching-threads.yaml
+    --only cluster.volumes.data.caching=None --fit overhead_ns[/bold],
+    [bold]disklab calibrate --fidelity quick --out mine.yaml[/bold]
     """
     # Loaded here because it brings SciPy and polars: no other command is to wait for them.
-    from disklab.prediction import (  # noqa: PLC0415
-        Options,
-        calibration_for,
-        fitting,
-        read_calibration,
-    )
+    from disklab.prediction import Options, calibration_for, read_calibration  # noqa: PLC0415
 
-    whole = spec.load(experiment)
-    found = chosen(whole, only)
     start = read_calibration(calibration) if calibration else calibration_for("cassandra")
     assert start is not None
     if out is not None and out.exists():
         rule = "is there already, and is not overwritten"
         raise UserError(Problem("--out", str(out), rule, "name another file"))
-    cells = fitting.measured_cells(found, measured_results(whole, measured), start)
-    names = fit.split(",") if fit else fitted_names(start)
     options = Options(seed=seed, workers=jobs, fidelity=fidelity_of(fidelity))
-    with notes().status("simulating") as status:
-
-        def watch(evaluation: Evaluation, number: int) -> None:
-            values = ", ".join(f"{name} {value}" for name, value in evaluation.values.items())
-            status.update(f"evaluation {number}: error {evaluation.error:.1%} with {values}")
-
-        fitted = fitting.fit(cells, names, start, options, watch)
-    chosen_levels = whole.levels(choices(only))
-    made = fitting.with_rows(fitted.calibration, experiment.stem, chosen_levels)
+    if experiment is None:
+        if fit or only or measured != "reference":
+            rule = "needs an experiment: without one the declared rows are fitted"
+            raise UserError(Problem("--fit, --only, --measured", "", rule, "name an experiment"))
+        made, fits = declared(start, options)
+    else:
+        made, fits = chosen_cells(experiment, only, measured, fit, start, options)
     if out is not None:
-        out.write_text(fitting.calibration_text(made), encoding="utf-8")
-    if json:
-        print_json(as_json(fitted, made, out))
-        return
-    print_fit(fitted, start)
-    if out is not None:
+        from disklab.prediction.fitting import calibration_text  # noqa: PLC0415 - see above
+
+        out.write_text(calibration_text(made), encoding="utf-8")
+    for fitted in fits:
+        if json:
+            print_json(as_json(fitted, made, out))
+        else:
+            print_fit(fitted, start)
+    if out is not None and not json:
         console().print(f"\n{out}", markup=False)
+
+
+Made = tuple["Calibration", list["Fit"]]
+
+
+def declared(start: Calibration, options: Options) -> Made:
+    """Fit the calibration anew on its own rows."""
+    from disklab.prediction.refit import refit  # noqa: PLC0415 - see `calibrate`
+
+    with notes().status("simulating") as status:
+        return refit(start, options, watching(status))
+
+
+def chosen_cells(  # noqa: PLR0913, PLR0917 - as the command has them
+    path: Path,
+    only: list[str] | None,
+    measured: str,
+    names: str | None,
+    start: Calibration,
+    options: Options,
+) -> Made:
+    """Fit parameters to the chosen cells of an experiment."""
+    from disklab.prediction import fitting  # noqa: PLC0415 - see `calibrate`
+
+    whole = spec.load(path)
+    found = chosen(whole, only)
+    cells = fitting.measured_cells(found, measured_results(whole, measured), start)
+    wanted = names.split(",") if names else fitted_names(start)
+    with notes().status("simulating") as status:
+        fitted = fitting.fit(cells, wanted, start, options, watching(status))
+    levels = whole.levels(choices(only))
+    return fitting.with_rows(fitted.calibration, path.stem, levels), [fitted]
+
+
+def watching(status: Status) -> Watch:
+    """Return what tells each evaluation on the terminal."""
+
+    def watch(evaluation: Evaluation, number: int) -> None:
+        values = ", ".join(f"{name} {value}" for name, value in evaluation.values.items())
+        status.update(f"evaluation {number}: error {evaluation.error:.1%} with {values}")
+
+    return watch
 
 
 def measured_results(experiment: spec.Experiment, measured: str) -> list[TrialResult]:

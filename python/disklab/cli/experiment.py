@@ -21,6 +21,15 @@ app = typer.Typer(no_args_is_help=True, help="Experiment files: check, show, sch
 # More rows of a table than a person reads at once; --json has them all.
 MOST_ROWS = 200
 
+TimeDilation = Annotated[
+    int | None,
+    typer.Option(
+        "--time-dilation",
+        help="Seconds here for each second of the described system; 1: no slow motion.",
+        metavar="N",
+        show_default="as the CPUs ask for",
+    ),
+]
 Only = Annotated[
     list[str] | None,
     typer.Option(
@@ -107,6 +116,7 @@ def show(  # noqa: PLR0913, PLR0917 - each option is a parameter
     nodes: Annotated[
         int | None, typer.Option(help="Rehearsed nodes, instead of the file's.", min=1)
     ] = None,
+    time_dilation: TimeDilation = None,
     json: Json = False,
 ) -> None:
     """Show the matrix: trials, levels, what a rehearsal makes of the figures, refused cells.
@@ -115,7 +125,9 @@ def show(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab experiment show FILE --only 'data disks=attached' --json[/bold]
     """
     found = chosen(spec.load(experiment), only)
-    trials = found.trials(mode_of(mode), scale=scale_of(scale), nodes=nodes)
+    trials = found.trials(
+        mode_of(mode), scale=scale_of(scale), nodes=nodes, time_dilation=time_dilation
+    )
     if json:
         print_json({"experiment": found.title, "mode": mode, "trials": [*map(as_json, trials)]})
         return
@@ -163,7 +175,8 @@ def print_matrix(experiment: spec.Experiment, trials: list[spec.Trial]) -> None:
     if any(not trial.share.is_full for trial in trials):
         share = trials[0].share
         nodes = f"{share.nodes.here} of {share.nodes.full} nodes"
-        out.print(f"full system -> here: scale {share.scale}, {nodes}")
+        slow = f", time dilation {share.time_dilation}" if share.time_dilation != 1 else ""
+        out.print(f"full system -> here: scale {share.scale}, {nodes}{slow}")
     for reason, indices in reasons(trials).items():
         where = ", ".join(map(str, indices))
         out.print(f"\nrefused: {where}\n  {reason}", markup=False)

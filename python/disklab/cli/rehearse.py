@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from disklab import spec
 from disklab.cli.amounts import scale_of
-from disklab.cli.experiment import Only, choices
+from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT
@@ -31,6 +32,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     nodes: Annotated[
         int | None, typer.Option(help="How many of the cluster's nodes run here.", metavar="N")
     ] = None,
+    time_dilation: TimeDilation = None,
     repeat: Annotated[
         int | None, typer.Option(help="How often each trial runs; 3 by default.", metavar="N")
     ] = None,
@@ -58,16 +60,14 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.procedures import preparation  # noqa: PLC0415
 
     console = notes()
-
-    def say(what: str) -> None:
-        console.print(what, style="dim", markup=False)
-
+    say = partial(console.print, style="dim", markup=False)
     # `kill` ends it as Ctrl-C does: what was made is taken away.
     signal.signal(signal.SIGTERM, _interrupt)
     given = {
         "EXPERIMENT": experiment,
         "--scale": scale,
         "--nodes": nodes,
+        "--time-dilation": time_dilation,
         "--repeat": repeat,
         "--only": only,
         "--seed": seed,
@@ -85,6 +85,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         options = preparation.Options(
             scale=scale_of(scale),
             nodes=nodes,
+            time_dilation=time_dilation,
             repeats=repeats,
             seed=1 if seed is None else seed,
             quick=quick,

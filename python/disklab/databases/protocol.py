@@ -55,6 +55,9 @@ class Sizes:
     scale: Fraction = Fraction(1)
     nodes: int = 1
     """Nodes that share this machine."""
+    time_dilation: int = 1
+    """Seconds of this machine for each second of the node: the database's own periods and time-outs
+    are longer by so much, and its rates lower."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,9 @@ class Request:
     tls: bool = False
     """Whether clients talk through TLS."""
     columns: int = 5
-    """Value columns of a row, c0, c1, ..."""
+    """Value columns of a row, c0, c1, ...; 0: the workload makes tables of its own."""
+    connections: int = 30
+    """Clients that are connected at once, at most."""
     version: str | None = None
     """Such as `5.0`, `4.1.10`; None: the provider's usual one."""
     home: Path | None = None
@@ -137,6 +142,11 @@ class Database(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the figures should know: where the scale could not be followed."""
+        ...
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of its programs, as far as they are known before it has started."""
         ...
 
     @property

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.databases import cassandra, postgresql
+from disklab.databases import cassandra, postgresql, yugabytedb
 from disklab.databases.protocol import Database, NodePlace, Progress, Request, say_nothing
 from disklab.errors import Problem, UserError
 
-PROVIDERS = {"cassandra": cassandra.provision, "postgresql": postgresql.provision}
+PROVIDERS = {
+    "cassandra": cassandra.provision,
+    "postgresql": postgresql.provision,
+    "yugabytedb": yugabytedb.provision,
+}
 
 
 def provision(

@@ -10,30 +10,25 @@ import json
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from disklab.engine.binary import find_engine
 from disklab.engine.control import refusal
 from disklab.engine.messages import Message
+from disklab.engine.tpcc import JobPart, TpccOutcome, TpccWorkload
 from disklab.errors import EngineError
 
 END_SECONDS = 10.0
 """After a signal the engine waits a second for operations in flight, then ends."""
 
 
-class JobPart(BaseModel):
-    """A part of a job. The engine checks the values; this side knows their names."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Target(JobPart):
-    """A database, and the table that the load is put on."""
+class CqlTarget(JobPart):
+    """A Cassandra, and the table that the load is put on."""
 
     protocol: Literal["cql"] = "cql"
     contact_points: tuple[str, ...]
@@ -42,6 +37,42 @@ class Target(JobPart):
     table: str = "rows"
     consistency: str = "LOCAL_QUORUM"
     request_timeout_ms: int = 12_000
+
+
+class PostgresqlTarget(JobPart):
+    """A database that speaks PostgreSQL's wire protocol, and the table of the rows workload.
+
+    Each operation in flight has a connection of its own, and the connections are dealt out over
+    the contact points in turn.
+    """
+
+    protocol: Literal["postgresql"] = "postgresql"
+    contact_points: tuple[str, ...]
+    """`HOST:PORT`. All must take writes; a standby is no contact point."""
+    database: str
+    user: str
+    password: str | None = Field(default=None, repr=False)
+    tls: bool
+    """Whether every connection is encrypted. What is asked for is done or refused."""
+    ca_file: str | None = None
+    """Certificates (PEM) that the server's must come from, for the name that is connected to. None:
+    encrypted, but whoever answers is believed, as with libpq's sslmode=require."""
+    table: str = "rows"
+    request_timeout_ms: int = 12_000
+
+
+Target = Annotated[CqlTarget | PostgresqlTarget, Field(discriminator="protocol")]
+_TARGET: TypeAdapter[CqlTarget | PostgresqlTarget] = TypeAdapter(Target)
+
+
+def load_target(
+    target: Mapping[str, object], *, consistency: str | None = None
+) -> CqlTarget | PostgresqlTarget:
+    """Return a database's own `target` as a part of a job. Only CQL has consistency levels."""
+    asked = dict(target)
+    if consistency is not None and asked.get("protocol", "cql") == "cql":
+        asked["consistency"] = consistency
+    return _TARGET.validate_python({"protocol": "cql", **asked})
 
 
 class RowsWorkload(JobPart):
@@ -59,6 +90,11 @@ class RowsWorkload(JobPart):
     verify: bool = True
     content_seed: int | None = None
     """Seeds what stands in the rows; the job's seed when None. Fill and runs have the same one."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether the data are other ones afterwards."""
+        return self.operations.get("write", 0.0) > 0
 
 
 class ClosedLoop(JobPart):
@@ -96,11 +132,14 @@ class LoadJob(JobPart):
 
     seed: int
     target: Target
-    workload: RowsWorkload
+    workload: Annotated[RowsWorkload | TpccWorkload, Field(discriminator="kind")]
     load: ClosedLoop | OpenLoop
     stop: Stop
     generator: Generator = Generator()
     interval_ms: int = 1000
+    time_dilation: int = 1
+    """Seconds of this machine for each second of the described system. All times of the job and of
+    what the engine says are the described system's, but for `interval_ms` and processor time."""
 
 
 class LoadReady(Message):
@@ -111,6 +150,8 @@ class LoadReady(Message):
     loop: Literal["closed", "open"]
     slots: int
     nodes: int
+    operations: int | None = None
+    """How many there are, where the workload ends by itself."""
 
 
 class LoadProgress(Message):
@@ -172,6 +213,8 @@ class LoadDone(Message):
     cpu_ns: int
     started_unix_ns: int
     interrupted: bool
+    tpcc: TpccOutcome | None = None
+    """What TPC-C says beyond that."""
 
 
 LoadEvent = LoadReady | LoadProgress | LoadDone

@@ -40,6 +40,9 @@ class Account:
     read_bytes: int = 0
     write_ios: int = 0
     write_bytes: int = 0
+    ios_by_host: dict[str, int] = field(default_factory=dict)
+    bytes_by_host: dict[str, int] = field(default_factory=dict)
+    """Reads and writes of all volumes of a host."""
     hit_ios: int = 0
     miss_ios: int = 0
     has_cache: bool = False
@@ -50,13 +53,13 @@ class Account:
     """By host and volume: before the first pass and after the last."""
 
     @contextmanager
-    def counting(self, nodes: Sequence[EmulatedNode]) -> Iterator[None]:
-        """Count what happens inside the block, unless it fails."""
+    def counting(self, nodes: Sequence[EmulatedNode]) -> Iterator[dict[tuple[str, str], View]]:
+        """Count what happens inside the block, unless it fails. Yields the views before it."""
         before = _views(nodes)
-        yield
+        yield before
         after = _views(nodes)
         for key, view in before.items():
-            self._add(key[1], view, after[key])
+            self._add(*key, view, after[key])
             first = self.views[key][0] if key in self.views else view
             self.views[key] = first, after[key]
 
@@ -86,13 +89,22 @@ class Account:
         ]
         return sorted(found, key=lambda one: -one.delayed_ms)
 
-    def _add(self, volume: str, before: View, after: View) -> None:
+    def busiest(self) -> tuple[int, int]:
+        """Return I/Os and bytes of the host whose disks did the most."""
+        if not self.ios_by_host:
+            return 0, 0
+        host = max(self.ios_by_host, key=lambda one: self.ios_by_host[one])
+        return self.ios_by_host[host], self.bytes_by_host[host]
+
+    def _add(self, host: str, volume: str, before: View, after: View) -> None:
         old, new = before.counters, after.counters
         for kind in ("read", "write"):
             ios = new.operations[kind].ios - old.operations[kind].ios
             bytes_ = new.operations[kind].bytes - old.operations[kind].bytes
             setattr(self, f"{kind}_ios", getattr(self, f"{kind}_ios") + ios)
             setattr(self, f"{kind}_bytes", getattr(self, f"{kind}_bytes") + bytes_)
+            self.ios_by_host[host] = self.ios_by_host.get(host, 0) + ios
+            self.bytes_by_host[host] = self.bytes_by_host.get(host, 0) + bytes_
         if new.cache is not None and old.cache is not None and after.profile.caching != "None":
             self.has_cache = True
             self.hit_ios += new.cache.hit_ios - old.cache.hit_ios

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from disklab.databases import Conditions, Database
-from disklab.engine.load import LoadDone, LoadJob, LoadProgress, LoadRun
+from disklab.engine.load import LoadDone, LoadProgress
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.node import EmulatedNode
-from disklab.procedures import jobs
+from disklab.hosts.open_files import renew_read_ahead
 from disklab.procedures.conditions import BedState, HostCache, Step
 from disklab.spec import TrialSpec, Volume
+from disklab.workloads.protocol import Begin, Load, Target, Workload
 
 OnProgress = Callable[[LoadProgress], None]
+
+# A data set that grew by a twentieth is still the one that was filled: the study that disklab
+# repeats let its own grow by as much in each half hour of inserts.
+MOST_WEAR = 0.05
 
 
 @dataclass
@@ -27,10 +34,9 @@ class Bed:
     name: str
     nodes: list[EmulatedNode]
     database: Database
-    warm_up_table: str
-    """A small one beside: what warms the compiler must not warm the caches of the large one."""
-    seed: int
-    """What stands in the rows hangs on it."""
+    time_dilation: int
+    """Seconds of this machine for each second of its hosts while a trial's load runs. Fills and
+    conditions go at full speed: how long they take is nobody's result."""
     groups: list[ControlGroup | None]
     """Of each node: its memory and page cache; None: this machine has no such thing."""
     data_device: str
@@ -39,35 +45,52 @@ class Bed:
     log_folder: Path
     undo: ExitStack
     is_warm: bool = False
-    """Whether the database's compiler has seen reads and writes since the last start."""
+    """Whether the database's compiler has seen reads and writes since the last start; always, for
+    one without a compiler."""
+    compiles: bool = True
+    """Whether the database compiles itself while it runs, and begins anew at each start."""
+    wear: float = 0.0
+    """By which share the data set has changed since its fill."""
     client_pid: int | None = None
-    """The load engine, while it runs."""
+    """Who makes the load, while it runs."""
+    failure: DisklabError | None = None
+    """Why the load was ended before its time."""
     coldness: str = ""
     """How the page cache was dropped the last time, and what was left."""
 
-    def take(self, step: Step, spec: TrialSpec, on_progress: OnProgress) -> None:
+    def take(
+        self, step: Step, spec: TrialSpec, workload: Workload, on_progress: OnProgress
+    ) -> None:
         """Take one step towards the condition of a trial, and note where that leads."""
         assert spec.cluster is not None, "a cluster experiment"
         volume = spec.cluster.volumes["data"]
         match step:
             case "empty":
-                self.database.settle(Conditions(empty=True, flushed=False, compacted=False))
-                self._note(data="empty", settled=True)
+                self._empty(workload)
             case "fill":
-                self._fill(spec, on_progress)
+                self._fill(workload, on_progress)
             case "settle":
-                self.database.settle(Conditions(flushed=True, compacted=True))
-                self._note(settled=True)
+                self.settle()
             case "drop page cache":
                 left = self.database.make_cold()
                 self.coldness = f"{left.way}, {left.left_ratio:.1%} of the data files left"
                 # After a restart the compiler begins anew.
-                self.is_warm = self.is_warm and left.way != "restart"
-            case "run the load":
+                self.is_warm = self.is_warm and not (self.compiles and left.way == "restart")
+            case "fill credits":
+                for node in self.nodes:
+                    for device in node.attached:
+                        node.fill_credits(device)
+                self._note(credits="full")
+            case "run the load" | "warm up":
                 raise AssertionError("the procedure runs the load")
             case _:
                 for node in self.nodes:
                     self._take_on(node, step, volume)
+
+    def settle(self) -> None:
+        """Have everything written to data files, and wait for compactions or vacuums."""
+        self.database.settle(Conditions(flushed=True, compacted=True))
+        self._note(settled=True)
 
     def _take_on(self, node: EmulatedNode, step: Step, volume: Volume) -> None:
         """Take a step that concerns the data device of each node."""
@@ -78,6 +101,8 @@ class Bed:
                 self._note(caching=volume.caching, host_cache=empty_cache(volume.caching))
             case "set read-ahead":
                 node.set_read_ahead(device, volume.read_ahead_bytes)
+                # What the database has open keeps the old one otherwise.
+                renew_read_ahead(self.database.observe().pids, node.volumes[device])
                 self._note(read_ahead_bytes=volume.read_ahead_bytes)
             case "drop host cache":
                 node.drop_host_cache(device)
@@ -89,8 +114,8 @@ class Bed:
                 raise AssertionError(f"{step!r} is no step of a device")
 
     @property
-    def target(self) -> jobs.Target:
-        """Where the load finds the table."""
+    def target(self) -> Target:
+        """Where the load finds the database."""
         return self.database.target
 
     @property
@@ -98,25 +123,55 @@ class Bed:
         """What a reader must know about the hosts and the database on them."""
         return [*(text for node in self.nodes for text in node.warnings), *self.database.notes]
 
-    def warm_up(
-        self, spec: TrialSpec, operations: int, seeds: jobs.Seeds, on_progress: OnProgress
-    ) -> None:
+    def warm_up(self, loads: Sequence[Begin], on_progress: OnProgress) -> None:
         """Let the database's compiler see reads and writes, on the table beside."""
-        target = {**self.target, "table": self.warm_up_table}
-        self._write(jobs.warm_up_fill(spec, target, self.seed), on_progress)
-        # Read from files, as the measured reads are, and not from memory.
-        self.database.settle(Conditions(flushed=True, compacted=False))
-        self._write(jobs.warm_up(spec, target, seeds, operations), on_progress)
-        self.database.settle(Conditions(flushed=True, compacted=False))
+        for begin in loads:
+            self._write(begin, on_progress)
+            # Read from files, as the measured reads are, and not from memory.
+            self.database.settle(Conditions(flushed=True, compacted=False))
+        self._use_credits()
         self.is_warm = True
 
-    def run(self, job: LoadJob, on_progress: OnProgress) -> LoadDone:
-        """Run a job on the table; note what it leaves."""
-        done = self._load(job, on_progress)
-        if job.workload.operations.get("write"):
-            self._note(data="changed", settled=False)
+    def run(self, workload: Workload, begin: Begin, on_progress: OnProgress) -> LoadDone:
+        """Run a load on the data set, in slow motion; note what it leaves."""
+        with self._slow_motion():
+            done = self._load(begin, on_progress)
+        wear = workload.wear(done)
+        if wear:
+            self.wear += wear
+            data = "changed" if self.wear > MOST_WEAR else self.state.data
+            self._note(data=data, settled=False)
         self._note(host_cache=used_cache(self.state.host_cache))
+        self._use_credits()
         return done
+
+    def verify(self, begin: Begin, on_progress: OnProgress) -> LoadDone:
+        """Run what looks at the data set and changes nothing."""
+        return self._load(begin, on_progress)
+
+    @contextmanager
+    def _slow_motion(self) -> Iterator[None]:
+        """Let the hosts' time run slower inside the block."""
+        if self.time_dilation == 1:
+            yield
+            return
+        try:
+            for node in self.nodes:
+                node.set_time_dilation(self.time_dilation)
+            yield
+        finally:
+            # A host that has died is told of by what it broke.
+            for node in self.nodes:
+                with suppress(DisklabError):
+                    node.set_time_dilation(1)
+
+    def give_up(self, error: DisklabError) -> None:
+        """End the load that runs, because of this error. Called from the thread that noticed it."""
+        self.failure = self.failure or error
+        pid = self.client_pid
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def pending_compactions(self) -> int:
         """Return how many compactions the database has pending."""
@@ -126,14 +181,27 @@ class Bed:
         """Stop the database and take the hosts away, data included."""
         self.undo.close()
 
-    def _fill(self, spec: TrialSpec, on_progress: OnProgress) -> None:
-        """Write every row once; what does not arrive is a failure of the trial."""
-        self._write(jobs.fill(spec, self.target, self.seed), on_progress)
-        self._note(data="filled", settled=False, host_cache=written_cache(self.state.host_cache))
+    def _empty(self, workload: Workload) -> None:
+        """Have no rows in the table; a workload that makes its tables drops them as it fills."""
+        if not workload.makes_tables:
+            self.database.settle(Conditions(empty=True, flushed=False, compacted=False))
+        self._note(data="empty", settled=True)
 
-    def _write(self, job: LoadJob, on_progress: OnProgress) -> None:
-        """Run a job of which every operation must succeed."""
-        done = self._load(job, on_progress)
+    def _fill(self, workload: Workload, on_progress: OnProgress) -> None:
+        """Make the data set; what does not arrive is a failure of the trial."""
+        for begin in workload.fill(self.target):
+            self._write(begin, on_progress)
+        self.wear = 0.0
+        self._note(data="filled", settled=False, host_cache=written_cache(self.state.host_cache))
+        self._use_credits()
+
+    def _use_credits(self) -> None:
+        if self.state.credits != "none":
+            self._note(credits="used")
+
+    def _write(self, begin: Begin, on_progress: OnProgress) -> None:
+        """Run a load of which every operation must succeed."""
+        done = self._load(begin, on_progress)
         errors = {kind: count for kind, count in done.errors.items() if count}
         if errors:
             # A database that has died says more than its client.
@@ -143,24 +211,32 @@ class Bed:
                 f"rows could not be written or read back: {shown}\n{done.last_error}"
             )
 
-    def _load(self, job: LoadJob, on_progress: OnProgress) -> LoadDone:
-        """Run a job to its end. A database that has died is told of before its client's errors."""
+    def _load(self, begin: Begin, on_progress: OnProgress) -> LoadDone:
+        """Run a load to its end. A database that has died is told of before its client's errors."""
+        self.failure = None
         try:
-            with LoadRun(job) as load:
+            with begin() as load:
                 self.client_pid = load.pid
-                for event in load:
-                    if isinstance(event, LoadProgress):
-                        on_progress(event)
-                    elif isinstance(event, LoadDone):
-                        if event.interrupted:
-                            raise KeyboardInterrupt
-                        return event
-            raise AssertionError("a run ends with its result or raises")
+                return self._done(load, on_progress)
         except DisklabError:
+            if self.failure is not None:
+                raise self.failure from None
             self.database.observe()
             raise
         finally:
             self.client_pid = None
+
+    def _done(self, load: Load, on_progress: OnProgress) -> LoadDone:
+        for event in load:
+            if isinstance(event, LoadProgress):
+                on_progress(event)
+            elif isinstance(event, LoadDone):
+                if self.failure is not None:
+                    raise self.failure
+                if event.interrupted:
+                    raise KeyboardInterrupt
+                return event
+        raise AssertionError("a run ends with its result or raises")
 
     def _note(self, **changed: Any) -> None:
         self.state = replace(self.state, **changed)

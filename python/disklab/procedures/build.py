@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,10 +21,18 @@ from disklab.hosts.places import Places
 from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
 from disklab.spec import Trial, TrialSpec
+from disklab.spec.share import threads_of
+from disklab.workloads.rows import WARM_UP_TABLE
 
-# Cassandra's: CQL, between nodes, and the agent that answers for JMX.
-PORTS = (9042, 7000, 8778)
-WARM_UP_TABLE = "warm_up"
+# Cassandra's: CQL, between nodes, and the agent that answers for JMX. PostgreSQL's. YugabyteDB's:
+# YSQL, masters and tablet servers.
+PORTS = {"cassandra": (9042, 7000, 8778), "postgresql": (5432,), "yugabytedb": (5433, 7100, 9100)}
+# Of an open loop, where each operation in flight is a connection.
+MOST_IN_FLIGHT = 200
+# A fill has as many, however few threads the trial has.
+LEAST_CLIENTS = 16
+# The others are compiled before they run.
+COMPILING = ("cassandra",)
 # Bound of a group until the database has said what it needs.
 UNLIMITED_BYTES = 1 << 62
 
@@ -59,8 +68,8 @@ def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed
             # After the database has stopped: its configuration, and what did not stop.
             undo.callback(_remove_database, site.places.database(node.name))
             nodes.append(node)
-        addresses = free_addresses(len(nodes), PORTS)
         request = request_of(trial, site.catalog)
+        addresses = free_addresses(len(nodes), PORTS[request.engine])
         database = provision(
             request,
             [
@@ -86,11 +95,12 @@ def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed
             name=bed,
             nodes=nodes,
             database=database,
-            warm_up_table=WARM_UP_TABLE,
-            seed=site.seed,
+            time_dilation=trial.share.time_dilation,
             groups=groups,
             data_device=spec.cluster.device_of("data"),
-            state=first_state(spec),
+            state=first_state(spec, nodes),
+            compiles=request.engine in COMPILING,
+            is_warm=request.engine not in COMPILING,
             log_folder=site.log_folder,
             undo=undo.pop_all(),
         )
@@ -145,7 +155,6 @@ def request_of(trial: Trial, catalog: Catalog) -> Request:
     spec = trial.here
     assert spec.cluster is not None
     assert spec.database is not None
-    assert spec.dataset is not None
     vm = find_vm(catalog, spec.cluster.vm, Words())
     assert vm is not None, "a cluster has a VM"
     if vm.facts.mem_gib is None:
@@ -158,26 +167,30 @@ def request_of(trial: Trial, catalog: Catalog) -> Request:
             memory_bytes=int(vm.facts.mem_gib * GIB),
             scale=Fraction(trial.share.scale),
             nodes=spec.cluster.nodes,
+            time_dilation=trial.share.time_dilation,
         ),
         replication_factor=spec.database.replication_factor,
         settings=spec.database.settings,
         table=spec.database.table.model_dump(),
         tls=spec.database.tls,
-        columns=spec.dataset.columns,
+        columns=spec.dataset.columns if spec.workload.kind == "rows" and spec.dataset else 0,
+        connections=max(threads_of(spec) or MOST_IN_FLIGHT, LEAST_CLIENTS),
         tables_beside=(WARM_UP_TABLE,),
     )
 
 
-def first_state(spec: TrialSpec) -> BedState:
+def first_state(spec: TrialSpec, nodes: Sequence[EmulatedNode]) -> BedState:
     """Return the state of a bed that was just built for a trial."""
     assert spec.cluster is not None
     volume = spec.cluster.volumes[spec.cluster.device_of("data")]
+    bursting = any(node.has_credits(device) for node in nodes for device in node.attached)
     return BedState(
         data="empty",
         settled=True,
         caching=volume.caching,
         read_ahead_bytes=volume.read_ahead_bytes,
         host_cache=empty_cache(volume.caching),
+        credits="used" if bursting else "none",
     )
 
 

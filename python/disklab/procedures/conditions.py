@@ -20,6 +20,8 @@ Step = Literal[
     "warm host cache",
     "drop page cache",
     "run the load",
+    "fill credits",
+    "warm up",
 ]
 """In the order in which they are taken."""
 
@@ -33,12 +35,17 @@ PHASES: dict[Step, str] = {
     "warm host cache": "condition",
     "drop page cache": "condition",
     "run the load": "condition",
+    "fill credits": "condition",
+    "warm up": "warm-up",
 }
 """The phase of a trial that a step belongs to."""
 
 HostCache = Literal["none", "empty", "written", "used"]
 """What the host cache of the data volume holds. `none`: the volume does not use it; `used`: what
 reads and writes since have left there."""
+
+Credits = Literal["none", "full", "used"]
+"""What the volumes have of their burst credits. `none`: none of them has any."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class BedState:
     read_ahead_bytes: int | None = None
     """None: the kernel's own."""
     host_cache: HostCache = "none"
+    credits: Credits = "none"
 
 
 def steps(state: BedState, spec: TrialSpec) -> list[Step]:
@@ -86,10 +94,22 @@ def steps(state: BedState, spec: TrialSpec) -> list[Step]:
     if refilled and state.host_cache != "none":
         state = replace(state, host_cache="written")
     found += _host_cache(state, before.host_cache)
-    if before.page_cache == "cold":
+    found += _last(state, spec, touched=bool(found))
+    return found
+
+
+def _last(state: BedState, spec: TrialSpec, *, touched: bool) -> list[Step]:
+    """Return what comes right before the measurement. `touched`: the disks were, by other steps."""
+    found: list[Step] = []
+    if spec.before.page_cache == "cold":
         found.append("drop page cache")
-    elif before.page_cache == "warm":
+    elif spec.before.page_cache == "warm":
         found.append("run the load")
+    if state.credits != "none" and (state.credits == "used" or touched or found):
+        # As after hours of rest: what a fill or the pass before has spent is not this one's loss.
+        found.append("fill credits")
+    if spec.workload.warm_up_s:
+        found.append("warm up")
     return found
 
 

@@ -34,7 +34,8 @@ class DeviceTurn:
         """One cell, as long as the effort allows."""
         asked = trial_of(self.turn.trial)
         duration_s = min(asked.duration_s, self.turn.effort.longest_run_s)
-        return Plan((asked.cell,), duration_s, REGION_BYTES, ENGINE)
+        slow = self.turn.trial.share.time_dilation
+        return Plan((asked.cell,), duration_s, REGION_BYTES, ENGINE, slow)
 
 
 def check(turn: Turn) -> None:

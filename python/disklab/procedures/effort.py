@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -11,10 +11,12 @@ class Effort:
 
     least_operations: int
     least_load_s: float
+    least_timed_s: float
+    """Of load whose end is a time and not a number of operations: what it takes is up to it."""
     most_passes: int
     """Bound of a series, whatever it has collected by then."""
     most_series_s: float
-    """Bound of a series with all that lies between its passes."""
+    """Bound of a series with all that lies between its passes, in this machine's time."""
     warm_up_operations: int
     """For the database's just-in-time compiler, once after each of its starts."""
     steady_run_s: float
@@ -22,13 +24,28 @@ class Effort:
     longest_run_s: float
     """Bound of a single run, whatever the trial gives."""
 
+    def dilated(self, time_dilation: int) -> Effort:
+        """Return the same effort in the time of a system of which a second takes so many here.
+
+        What bounds the wait of whoever sits before this machine stays.
+        """
+        return replace(
+            self,
+            least_load_s=self.least_load_s / time_dilation,
+            least_timed_s=self.least_timed_s / time_dilation,
+            steady_run_s=self.steady_run_s / time_dilation,
+            longest_run_s=self.longest_run_s / time_dilation,
+        )
+
 
 # Ten thousand operations leave a hundred beyond the 99th percentile; five seconds outlast the 50 ms
-# windows of a throttled disk a hundred times. Warm-up: Cassandra's reads are as fast as they get
-# after about 100k operations (our measurement of 2026-09).
+# windows of a throttled disk a hundred times. Where time decides (transactions of tens of
+# milliseconds), twelve seconds are three passes of a study's half hour at 1/500. Warm-up:
+# Cassandra's reads are as fast as they get after about 100k operations (measured in 2026-09).
 FULL = Effort(
     least_operations=10_000,
     least_load_s=5.0,
+    least_timed_s=12.0,
     most_passes=60,
     most_series_s=90.0,
     warm_up_operations=100_000,
@@ -40,6 +57,7 @@ FULL = Effort(
 QUICK = Effort(
     least_operations=3_000,
     least_load_s=1.5,
+    least_timed_s=4.0,
     most_passes=10,
     most_series_s=20.0,
     warm_up_operations=80_000,

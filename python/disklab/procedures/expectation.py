@@ -20,11 +20,12 @@ ROW_OVERHEAD_BYTES = 165
 
 def data_bytes(turn: Turn) -> int:
     """Return how large the data of a turn are on all nodes together."""
-    dataset, database = turn.spec.dataset, turn.spec.database
-    if dataset is None or dataset.rows is None or database is None:
+    spec = turn.spec
+    if spec.database is None:
         return 0
-    row = dataset.columns * dataset.column_bytes + ROW_OVERHEAD_BYTES
-    return dataset.rows * row * database.replication_factor
+    rows = spec.dataset.rows if spec.dataset is not None else None
+    one = turn.workload().data_bytes + (rows or 0) * ROW_OVERHEAD_BYTES
+    return one * spec.database.replication_factor
 
 
 def expected_s(turns: Sequence[Turn]) -> list[float]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.errors import DisklabError, UserError
-from disklab.procedures import jobs
+from disklab.procedures import benchmark, burst, jobs
+from disklab.procedures.account import Account
 from disklab.procedures.record import MEASURED, Notes
 from disklab.procedures.series import Series
 from disklab.procedures.steady import steady_state
@@ -16,6 +17,7 @@ from disklab.results import Bottleneck, LimitWait, Operation, Reason, Share, Tri
 from disklab.results import Telemetry as TelemetryRecord
 from disklab.spec import Share as SpecShare
 from disklab.spec import Trial
+from disklab.spec.share import threads_of
 from disklab.telemetry import Judgement, judge
 
 # With more failures the rate of what succeeded is no rate of the database.
@@ -25,6 +27,8 @@ MOST_ERRORS_RATIO = 0.01
 LEAST_WAITING_RATIO = 0.05
 # The machine's CPU is the limit when this much of it is in use: see the telemetry's judgement.
 FULL_MACHINE_RATIO = 0.95
+# Beyond this the allowance that a limit begins a pass with is a good part of the pass.
+MOST_UTILISATION = 1.05
 # Bound of what a result keeps of a log.
 EXCERPT_CHARACTERS = 4_000
 
@@ -42,11 +46,16 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     """Return the result of a turn that was measured to its end."""
     account = notes.account
     views = {volume: pair for (_, volume), pair in account.views.items()}
-    judged = judge(notes.sampler, MEASURED, views) if notes.sampler is not None else Judgement()
+    generators = turn.workload().generators
+    judged = Judgement()
+    if notes.sampler is not None:
+        judged = judge(notes.sampler, MEASURED, views, generators=generators)
     waits = account.waits(series.elapsed_s)
-    for text in [*judged.warnings, *_condition_warnings(turn, series, waits)]:
+    spent = burst.gone(notes.credits, turn.trial, frame.catalog)
+    told = [*map(burst.in_words, spent), *benchmark.remarks(series)]
+    for text in [*judged.warnings, *told, *_condition_warnings(turn, series, waits)]:
         notes.warn(text)
-    invalid = [*judged.invalid, *_load_reasons(series)]
+    invalid = [*judged.invalid, *_load_reasons(series), *benchmark.violations(series)]
     response = series.response()
     late = series.lateness()
     pause_s = _sum(notes, "database", "gc_pause_s")
@@ -72,17 +81,28 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
                 gc_pause_ms=None if pause_s is None else pause_s * 1000,
                 dropped_messages=None if dropped is None else int(dropped),
             ),
+            "credits_gone": spent,
+            **_disks(account, series.elapsed_s),
             "errors": errors_of(series),
             "started": started,
             "duration_s": series.elapsed_s,
             "phases": list(notes.phases),
         }
     )
-    extra = {"passes": series.passes, "disk_read_bytes": account.read_bytes}
+    extra: dict[str, Any] = {"passes": series.passes, "disk_read_bytes": account.read_bytes}
     extra |= {"disk_read_ios": account.read_ios, "disk_write_bytes": account.write_bytes}
+    extra |= benchmark.figures(series)
     if notes.steps:
-        extra["steps"] = notes.steps  # type: ignore[assignment]
+        extra["steps"] = notes.steps
     return result.model_copy(update=extra)
+
+
+def _disks(account: Account, elapsed_s: float) -> dict[str, float]:
+    """Return what the disks of the busiest node did, a second of load."""
+    ios, bytes_ = account.busiest()
+    if not elapsed_s:
+        return {}
+    return {"disk_iops": ios / elapsed_s, "disk_mb_per_s": bytes_ / 1e6 / elapsed_s}
 
 
 def failed(
@@ -150,7 +170,7 @@ def loop_of(turn: Turn, notes: Notes) -> dict[str, Any]:
         return {"kind": "closed", "threads": notes.threads, "procedure": "variable"}
     if load is not None and load.rate_per_s is not None:
         return {"kind": "open", "rate_per_s": load.rate_per_s, "arrivals": load.arrivals}
-    return {"kind": "closed", "threads": load.threads if load else None}
+    return {"kind": "closed", "threads": threads_of(turn.spec)}
 
 
 def errors_of(series: Series) -> dict[str, int]:
@@ -167,7 +187,7 @@ def bottleneck(
     turn: Turn, waits: list[LimitWait], series: Series, judged: Judgement
 ) -> Bottleneck | None:
     """Return what bound: the limit that kept the most I/Os waiting, or the machine's CPU."""
-    threads = turn.spec.workload.load.threads if turn.spec.workload.load else None
+    threads = threads_of(turn.spec)
     first = waits[0] if waits else None
     if first is not None and _waiting(first, series) > LEAST_WAITING_RATIO * (threads or 1):
         return Bottleneck(
@@ -198,6 +218,12 @@ def _condition_warnings(turn: Turn, series: Series, waits: list[LimitWait]) -> l
             "than a tenth"
         )
     for wait in waits:
+        if not wait.credits_capacity and (wait.utilisation or 0.0) > MOST_UTILISATION:
+            found.append(
+                f"{wait.volume} {wait.limit}: more than its rate came through, because each pass "
+                "begins with its full allowance and passes are short; a larger --scale makes them "
+                "longer"
+            )
         start, left, capacity = wait.credits_start, wait.credits_left, wait.credits_capacity
         if start is None or left is None or not capacity:
             continue

@@ -25,6 +25,7 @@ CHANGED_LIVE = {
     "procedure": None,
     "client": None,
 }
+CHANGED_LIVE_OF_WORKLOAD = {"sysbench": ("script", "threads"), "tpcc": ("connections",)}
 CHANGED_LIVE_OF_VOLUME = ("caching", "read_ahead_bytes")
 
 
@@ -37,6 +38,9 @@ def bed_of(spec: TrialSpec) -> str:
         else:
             for key in keys:
                 (content.get(section) or {}).pop(key, None)
+    for kind, own in CHANGED_LIVE_OF_WORKLOAD.items():
+        for key in own:
+            ((content.get("workload") or {}).get(kind) or {}).pop(key, None)
     for volume in ((content.get("cluster") or {}).get("volumes") or {}).values():
         for key in CHANGED_LIVE_OF_VOLUME:
             volume.pop(key, None)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from disklab.results import (
     utc_now,
 )
 from disklab.spec import Experiment, Trial, parse
+from disklab.spec.amounts import MOST_TIME_DILATION
 
 DEFAULT_REPEATS = 3
 """The fewest with which a median tells an outlier from a trend."""
@@ -49,6 +51,7 @@ class Options:
 
     scale: Fraction | None = None
     nodes: int | None = None
+    time_dilation: int | None = None
     repeats: int = DEFAULT_REPEATS
     seed: int = 1
     quick: bool = False
@@ -59,6 +62,7 @@ class Options:
         return {
             "scale": None if self.scale is None else str(self.scale),
             "nodes": self.nodes,
+            "time_dilation": self.time_dilation,
             "repeats": self.repeats,
             "seed": self.seed,
             "quick": self.quick,
@@ -72,6 +76,7 @@ class Options:
         return cls(
             scale=None if scale is None else Fraction(scale),
             nodes=stored.get("nodes"),
+            time_dilation=stored.get("time_dilation"),
             repeats=stored["repeats"],
             seed=stored["seed"],
             quick=stored["quick"],
@@ -107,8 +112,8 @@ def prepare(experiment: Experiment, options: Options, out: Path, say: Progress) 
         raise UserError(*problems)
     trials, turns = _plan(experiment, options, frozenset())
     catalog = load_catalog()
-    _check(trials, turns, catalog, say)
-    run = _create(experiment, trials, turns, options, out, catalog)
+    versions = _check(trials, turns, catalog, say)
+    run = _create(experiment, trials, turns, options, out, catalog, versions)
     return _prepared(experiment, trials, turns, options, run, catalog)
 
 
@@ -135,7 +140,12 @@ def _plan(
     chosen = experiment
     if options.only:
         chosen = experiment.only(options.only)
-    trials = chosen.trials("rehearse", scale=options.scale, nodes=options.nodes)
+    trials = chosen.trials(
+        "rehearse",
+        scale=options.scale,
+        nodes=options.nodes,
+        time_dilation=options.time_dilation,
+    )
     effort = QUICK if options.quick else FULL
     return trials, order(trials, options.repeats, options.seed, effort, finished)
 
@@ -159,8 +169,8 @@ def _check(
     turns: Sequence[Turn],
     catalog: Catalog,
     say: Progress,
-) -> None:
-    """Raise everything that stands in the way on this machine."""
+) -> dict[str, str]:
+    """Raise everything that stands in the way on this machine; return the versions used."""
     problems = list(requirements.problems())
     if not turns:
         first = next(trial for trial in trials if trial.refused is not None)
@@ -176,11 +186,12 @@ def _check(
             way_out = f"install it: {requirements.how_to_get(program)}"
             rule = "the program is not installed"
             problems.append(Problem("this machine", program, rule, way_out))
-    problems += _unknown_workloads(turns)
-    problems += _engine_problems(turns, catalog, say)
+    versions: dict[str, str] = {"disklab": version("disklab")}
+    problems += _engine_problems(turns, catalog, say, versions)
     problems += _space_problems(turns, Places.usual())
     if problems:
         raise UserError(*dict.fromkeys(problems))
+    return versions
 
 
 def _option_problems(options: Options) -> Iterator[Problem]:
@@ -191,6 +202,9 @@ def _option_problems(options: Options) -> Iterator[Problem]:
     if options.nodes is not None and options.nodes < 1:
         rule = "a cluster has at least one node"
         yield Problem("--nodes", str(options.nodes), rule, "give 1 or more")
+    if options.time_dilation is not None and not 1 <= options.time_dilation <= MOST_TIME_DILATION:
+        rule = f"time runs 1 to {MOST_TIME_DILATION} times slower"
+        yield Problem("--time-dilation", str(options.time_dilation), rule, "write for example 8")
     if options.scale is not None and not 0 < options.scale <= 1:
         rule = "a scale shrinks: it lies above 0 and is at most 1"
         yield Problem("--scale", str(options.scale), rule, "write for example 1/100")
@@ -204,10 +218,12 @@ def _refusals(trial: Trial) -> Iterator[Problem]:
     yield from why.more
 
 
-def _engine_problems(turns: Sequence[Turn], catalog: Catalog, say: Progress) -> list[Problem]:
+def _engine_problems(
+    turns: Sequence[Turn], catalog: Catalog, say: Progress, versions: dict[str, str]
+) -> list[Problem]:
     """Return what fio or the database lacks: Java, memory, a provider, settings that it knows.
 
-    Nothing is started, but what has to be fetched is fetched.
+    Nothing is started, but what has to be fetched is fetched. What is used is added to `versions`.
     """
     problems: list[Problem] = []
     seen = set()
@@ -218,20 +234,12 @@ def _engine_problems(turns: Sequence[Turn], catalog: Catalog, say: Progress) -> 
                 if turn.trial.spec.device is not None:
                     device.check(turn)
                     continue
-                if turn.spec.workload.kind == "rows":
-                    provision(request_of(turn.trial, catalog), planned_places(turn), say)
+                turn.workload()
+                found = provision(request_of(turn.trial, catalog), planned_places(turn), say)
+                versions |= found.versions
             except UserError as error:
                 problems += error.problems
     return problems
-
-
-def _unknown_workloads(turns: Sequence[Turn]) -> Iterator[Problem]:
-    """Yield workloads that no load engine of this release can make."""
-    kinds = {turn.spec.workload.kind for turn in turns}
-    for kind in sorted(kinds - {"rows", "fio"}):
-        rule = "the load engine makes reads and writes of rows; this workload is not there yet"
-        way_out = "`disklab predict` answers it, or write workload.operations"
-        yield Problem("workload", kind, rule, way_out)
 
 
 def planned_places(turn: Turn) -> list[NodePlace]:
@@ -265,6 +273,7 @@ def _create(  # noqa: PLR0913, PLR0917 - the parts of what it writes
     options: Options,
     out: Path,
     catalog: Catalog,
+    versions: dict[str, str],
 ) -> Run:
     file = str(experiment.path)
     info = RunInfo(
@@ -276,9 +285,13 @@ def _create(  # noqa: PLR0913, PLR0917 - the parts of what it writes
         command=_command(file, options),
         started=utc_now(),
         environment=_environment(),
+        versions=versions,
         share=share_record(trials[0].share),
         prices=pricing.prices(catalog, trials),
-        notes=[how_ordered(turns, options.repeats, options.seed)],
+        notes=[
+            how_ordered(turns, options.repeats, options.seed),
+            *slow_motion(trials[0].share.time_dilation),
+        ],
     ).model_copy(update={"rehearse": options.stored()})
     planned = [
         PlannedTrial(
@@ -300,6 +313,18 @@ def _create(  # noqa: PLR0913, PLR0917 - the parts of what it writes
     return Run.create(out, info, experiment_text=experiment.document.text, planned=planned)
 
 
+def slow_motion(dilation: int) -> Iterator[str]:
+    """Yield what a reader must know about the time that the figures are in."""
+    if dilation == 1:
+        return
+    yield (
+        f"time dilation {dilation}: a second of the described system took {dilation} s here, "
+        f"disks, load and the database's own periods alike, so that {os.cpu_count()} CPUs do what "
+        f"{dilation} times as many would; all figures are in the described system's time. Not "
+        "slowed: the kernel's and the Java machine's own periods"
+    )
+
+
 def _command(file: str, options: Options) -> list[str]:
     """Return the one command that redoes the run."""
     command = ["disklab", "rehearse", file, "--seed", str(options.seed)]
@@ -308,6 +333,8 @@ def _command(file: str, options: Options) -> list[str]:
         command += ["--scale", str(options.scale)]
     if options.nodes is not None:
         command += ["--nodes", str(options.nodes)]
+    if options.time_dilation is not None:
+        command += ["--time-dilation", str(options.time_dilation)]
     if options.quick:
         command.append("--quick")
     for name, levels in options.only.items():

@@ -12,6 +12,7 @@ from disklab.engine.load import LoadProgress
 from disklab.events import Emit, PhaseStarted, Progress, Warned
 from disklab.hosts.node import EmulatedNode
 from disklab.procedures.account import Account
+from disklab.procedures.burst import CreditsCourse
 from disklab.results import Phase, Second, SecondsWriter, TelemetryWriter
 from disklab.telemetry import Sampler
 
@@ -32,6 +33,7 @@ class Notes:
     sampler: Sampler | None = None
     """Watches once a second; None: nothing is there to be watched yet."""
     account: Account = field(default_factory=Account)
+    credits: CreditsCourse = field(default_factory=CreditsCourse)
     phases: list[Phase] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -53,18 +55,28 @@ class Notes:
             self._add(name, time.monotonic() - begun, detail)
 
     @contextmanager
-    def watching(self, nodes: Sequence[EmulatedNode]) -> Iterator[None]:
-        """Count what disks and processes do inside the block as part of the measurement."""
-        with self.account.counting(nodes):
-            self._enter(MEASURED)
+    def watching(self, nodes: Sequence[EmulatedNode], slow: int = 1) -> Iterator[None]:
+        """Count what disks and processes do inside the block as part of the measurement.
+
+        `slow`: seconds of this machine for each second of the nodes inside it.
+        """
+        with self.account.counting(nodes) as before:
+            self.credits.begin_pass(before)
+            self._enter(MEASURED, slow)
             try:
                 yield
             finally:
                 self._enter(BETWEEN)
 
-    def _enter(self, phase: str) -> None:
+    def saw(self, phase: str, t_s: float, source: str, metric: str, value: float) -> None:
+        """Take a row of the sampler."""
+        self.telemetry.add(phase, t_s, source, metric, value)
+        if phase == MEASURED:
+            self.credits.saw(source, metric, value)
+
+    def _enter(self, phase: str, slow: int = 1) -> None:
         if self.sampler is not None:
-            self.sampler.enter(phase)
+            self.sampler.enter(phase, slow)
 
     def describe(self, name: str, detail: str) -> None:
         """Say how a phase was done, once it is known."""
@@ -98,6 +110,7 @@ class Notes:
             t_s, operations = before_s + line.t_s, before + line.operations
             self._load_s, self._operations = t_s, operations
             rates.append(line.ops_per_s)
+            self.credits.interval(line.t_s, line.ops_per_s)
             self.seconds.second(
                 Second(
                     t_s=t_s,

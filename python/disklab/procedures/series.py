@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from disklab.engine.load import LoadDone, Stop
+from disklab.engine.tpcc import TpccOutcome
 from disklab.procedures.effort import Effort
 from disklab.results import Histogram, Whole, decode, encode, merged
 
@@ -23,6 +24,10 @@ class Series:
     effort: Effort
     again: bool = True
     """False: one pass is all, such as a run in steady state."""
+    timed: bool = False
+    """Whether a pass ends after a time alone, however many operations that are."""
+    headline: str | None = None
+    """The operation whose rate and latency stand for the whole; None: all together."""
     passes: int = 0
     operations: int = 0
     elapsed_s: float = 0.0
@@ -33,6 +38,8 @@ class Series:
     counts: dict[str, int] = field(default_factory=dict)
     """By kind of operation."""
     last_error: str | None = None
+    tpcc: list[TpccOutcome] = field(default_factory=list)
+    """Of each pass, where the workload is TPC-C; of its check, as the last one."""
     rates: list[float] = field(default_factory=list)
     """Operations a second of each interval, in order."""
     _begun: float = field(default_factory=time.monotonic)
@@ -50,6 +57,8 @@ class Series:
 
     def is_enough(self) -> bool:
         """Return whether there are operations and seconds enough."""
+        if self.timed:
+            return self.elapsed_s >= self.effort.least_timed_s
         enough = self.operations >= self.effort.least_operations
         return enough and self.elapsed_s >= self.effort.least_load_s
 
@@ -60,7 +69,7 @@ class Series:
     def goal(self, stop: Stop) -> int | None:
         """Return how many operations the series will have at least; None: time decides."""
         each = stop.operations
-        if not self.again:
+        if not self.again or self.timed:
             return each
         if each is None:
             return self.effort.least_operations
@@ -83,22 +92,32 @@ class Series:
             for operation, text in told.items():
                 found = decode(text)
                 mine[operation] = merged([mine[operation], found]) if operation in mine else found
-        for operation, histogram in self._response.items():
-            self.counts[operation] = histogram.total
+        for operation, summary in done.operations.items():
+            self.counts[operation] = self.counts.get(operation, 0) + summary.count
         self.operations = sum(self.counts.values())
+        if done.tpcc is not None:
+            self.tpcc.append(done.tpcc)
         if done.lateness is not None:
             late = decode(done.lateness)
             self._lateness = merged([self._lateness, late]) if self._lateness else late
 
+    def check(self, done: LoadDone) -> None:
+        """Add what a check of the data found after the last pass."""
+        if done.tpcc is not None:
+            self.tpcc.append(done.tpcc)
+
     @property
     def ops_per_s(self) -> float:
         """Operations that succeeded, in each second of load."""
-        return self.operations / self.elapsed_s if self.elapsed_s else 0.0
+        counted = self.operations if self.headline is None else self.counts.get(self.headline, 0)
+        return counted / self.elapsed_s if self.elapsed_s else 0.0
 
     def response(self, operation: str | None = None) -> Histogram:
-        """Return the response times in ns of one kind of operation, or of all."""
-        chosen = self._response.values() if operation is None else [self._response[operation]]
-        return merged(chosen)
+        """Return the response times in ns of one kind of operation, or those of the trial."""
+        chosen = operation or self.headline
+        if chosen is None:
+            return merged(self._response.values())
+        return merged([self._response[chosen]] if chosen in self._response else [])
 
     def service(self, operation: str) -> Histogram | None:
         """Return the service times in ns of one kind of operation."""

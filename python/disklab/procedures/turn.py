@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from disklab.procedures.effort import Effort
 from disklab.procedures.jobs import Seeds
 from disklab.spec import Trial, TrialSpec
+from disklab.workloads.protocol import Workload
+from disklab.workloads.selection import workload_of
 
 Key = tuple[int, int]
 """Trial and repeat."""
@@ -20,7 +22,8 @@ class Turn:
     repeat: int
     bed: str
     """Turns of the same bed can run on the same hosts, database and data."""
-    effort: Effort
+    plan: Effort
+    """In this machine's time."""
     seed: int
     """The run's."""
 
@@ -41,10 +44,19 @@ class Turn:
         """The trial with the figures of the share: what is really run."""
         return self.trial.here
 
+    def workload(self) -> Workload:
+        """Return its load. Raises UserError for what that lacks on this machine."""
+        return workload_of(self.spec, self.seed, self.trial.share.time_dilation)
+
     @property
     def scale(self) -> float:
         """By how much the data are smaller than the full system's."""
         return float(self.trial.share.scale)
+
+    @property
+    def effort(self) -> Effort:
+        """How much is measured, in the described system's time."""
+        return self.plan.dilated(self.trial.share.time_dilation)
 
     @property
     def seeds(self) -> Seeds:

@@ -60,7 +60,7 @@ def run(turn: Turn, bed: Bed, notes: Notes) -> Series:
         done = Step(threads, series, bed.pending_compactions())
         notes.steps.append(done.told())
         with notes.phase("settle", "compactions"):
-            bed.take("settle", turn.spec, notes.watcher("settle", None))
+            bed.settle()
         if not done.meets(variable.median_latency_ms, variable.pending_compactions):
             break
         best = done

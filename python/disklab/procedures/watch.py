@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from disklab.engine import Control
+from disklab.errors import DisklabError, MachineError
 from disklab.procedures.bed import Bed
 from disklab.procedures.record import BETWEEN, Notes
 from disklab.telemetry import (
@@ -19,6 +20,7 @@ from disklab.telemetry import (
     Sampler,
     Source,
 )
+from disklab.telemetry.sources import node_suffix
 
 
 @contextmanager
@@ -34,15 +36,21 @@ def watched(bed: Bed, notes: Notes) -> Iterator[None]:
             database,
         ]
         for number, node in enumerate(bed.nodes, 1):
-            # One node's volumes keep their names; those of several are told apart.
-            suffix = "" if len(bed.nodes) == 1 else f" n{number}"
+            suffix = node_suffix(number)
             for volume, attached in node.attached.items():
                 sources.append(Disk(f"{volume}{suffix}", Path(attached.device)))
                 control = undo.enter_context(Control(node.place.socket))
-                sources.append(Emulator(volume, control))
+                sources.append(Emulator(volume, control, suffix))
         for number, group in enumerate(bed.groups, 1):
             if group is not None:
                 sources.append(Memory(f"n{number}", group))
-        notes.sampler = undo.enter_context(Sampler(sources, notes.telemetry.add))
+
+        def noticed(error: DisklabError) -> None:
+            # Only a database's death ends a load; a blind source of telemetry is not its end.
+            if isinstance(error, MachineError):
+                bed.give_up(error)
+
+        notes.credits.time_dilation = bed.time_dilation
+        notes.sampler = undo.enter_context(Sampler(sources, notes.saw, noticed))
         notes.sampler.enter(BETWEEN)
         yield

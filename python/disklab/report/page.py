@@ -81,6 +81,8 @@ def opening(report: Report) -> str:
         told.append(f"{info.share.nodes.here:g} of {info.share.nodes.full:g} nodes")
         if info.share.scale != "1":
             told.append(f"scale {info.share.scale}")
+        if info.share.time_dilation != 1:
+            told.append(f"time dilation {info.share.time_dilation}")
     if info.started:
         told.append(info.started[:10])
     line = " · ".join(told)
@@ -151,7 +153,21 @@ def compared(comparison: Comparison) -> str:
         text("h2", f"{second} beside {first}"),
         text("p", lead, class_="lead"),
         table(tables.side_by_side(comparison), f"{second} beside {first}"),
+        study_table(comparison),
     )
+
+
+def study_table(comparison: Comparison) -> str:
+    """Return the two runs in the columns of the study; nothing where it published no such ones."""
+    figures = tables.study(comparison)
+    if figures is None:
+        return ""
+    first, second = comparison.first.label, comparison.second.label
+    lead = (
+        "Mean latency and rate of the cluster as it ran; CPU and disks of one node as published, "
+        "here of all database processes on this machine, and of the busiest node's disks."
+    )
+    return text("p", lead, class_="lead") + table(figures, f"{first} and {second}")
 
 
 def section(one: Section) -> str:
@@ -235,6 +251,10 @@ def where_time_went(subject: Subject) -> str:
         else "Nothing was observed beside the load: no limits, caches or processors are known."
     )
     inner = table(figures, "Where the time went") if known else ""
+    gone = tables.credits_gone(subject)
+    if gone.rows:
+        inner += text("h3", "Burst credits that ran out in mid-run")
+        inner += table(tables.without_empty_columns(gone), "Burst credits")
     return tag(
         "section",
         text("h2", "Where the time went"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from disklab.report.cells import Cell, median
-from disklab.report.wording import percent
+from disklab.report.wording import percent, rate, significant
 from disklab.results import TrialResult
 
 MOSTLY = 0.5
@@ -19,6 +19,9 @@ LATENCY = "latency"
 """What predictions name as the bottleneck when operations waited for nothing but service."""
 BUSY = 0.9
 """Share of a resource from which on it is the limit."""
+
+ABOVE_BASELINE = 1.05
+"""Share of a baseline above which it was burst, and not the rounding of a short run."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +37,26 @@ class Why:
     emulator_late: float | None
     delayed_share: float | None
     """Time that I/Os waited at the binding limit, over the time that operations took."""
+    credits_gone: str = ""
+    """When burst credits ran out in mid-run, and the rates before and after; else empty."""
 
     def bound(self) -> str:
         """Return which limit bound, and how much of it was used."""
         if self.bound_by == LATENCY:
             return "bound by latency, not by a limit"
-        # More than all of it: bursting above the baseline that the share is of.
-        used = (
-            self.utilisation if self.utilisation is not None and self.utilisation <= 1.05 else None
-        )
-        return f"bound by {(self.bound_by or '').strip()}" + (
-            f" ({percent(min(used, 1.0))} used)" if used is not None else ""
-        )
+        used = self.used()
+        return f"bound by {(self.bound_by or '').strip()}" + (f" ({used})" if used else "")
+
+    def used(self) -> str:
+        """Return how much of the binding limit was used; empty: nobody knows.
+
+        A share is of the baseline. What is more than all of it was burst, on credits.
+        """
+        if self.utilisation is None:
+            return ""
+        if self.utilisation > ABOVE_BASELINE:
+            return f"burst, {significant(self.utilisation, 2)} x its baseline"
+        return f"{percent(min(self.utilisation, 1.0))} used"
 
     def phrases(self) -> list[str]:
         """Return the reasons, the most telling first."""
@@ -54,7 +65,9 @@ class Why:
             told.append(self.bound())
         if self.hit_ratio is not None:
             told.append(f"{percent(self.hit_ratio)} of reads came from the host cache")
-        if self.credits_left is not None and self.credits_left < CREDITS_LOW:
+        if self.credits_gone:
+            told.append(self.credits_gone)
+        elif self.credits_left is not None and self.credits_left < CREDITS_LOW:
             told.append(f"{percent(self.credits_left)} of the burst credits were left")
         if self.client_cpu is not None and self.client_cpu >= BUSY:
             told.append(f"the client used {percent(self.client_cpu)} of the machine")
@@ -76,7 +89,19 @@ def why(cell: Cell) -> Why:
         client_cpu=over(usable, lambda result: result.telemetry.cpu_ratio.get("client")),
         emulator_late=over(usable, lambda result: result.telemetry.late_ratio),
         delayed_share=over(usable, delayed_share),
+        credits_gone=credits_gone(usable),
     )
+
+
+def credits_gone(results: Sequence[TrialResult]) -> str:
+    """Return when credits ran out, of the first repeat in which they did; empty: in none."""
+    for result in results:
+        for one in result.credits_gone[:1]:
+            return (
+                f"burst credits ran out after {one.at_s:g} s: {rate(one.ops_per_s_before)} ops/s "
+                f"before, {rate(one.ops_per_s_after)} after"
+            )
+    return ""
 
 
 def over(
@@ -122,7 +147,9 @@ def reasons_of_pair(first: Cell, second: Cell, leaning: int, names: tuple[str, s
         told.append(f"{slow_name} was {slow.bound()}")
     if fast.hit_ratio is not None and fast.hit_ratio >= MOSTLY:
         told.append(f"{percent(fast.hit_ratio)} of reads came from the host cache ({fast_name})")
-    if slow.credits_left is not None and slow.credits_left < CREDITS_LOW:
+    if slow.credits_gone:
+        told.append(f"{slow_name}: {slow.credits_gone}")
+    elif slow.credits_left is not None and slow.credits_left < CREDITS_LOW:
         told.append(f"{slow_name} had {percent(slow.credits_left)} of its burst credits left")
     return told
 

@@ -57,7 +57,7 @@ def limits(subject: Subject) -> Figures:
             [
                 matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying}) or "all",
                 found.bound_by or "",
-                "" if found.utilisation is None else wording.percent(found.utilisation),
+                found.used().removesuffix(" used"),
                 waits(cell),
                 "" if found.delayed_share is None else wording.percent(found.delayed_share),
                 "" if found.hit_ratio is None else wording.percent(found.hit_ratio),
@@ -118,6 +118,70 @@ def prices(subject: Subject) -> Figures | None:
     return Figures(
         (*heads, "USD a month", "ops/s, full cluster", "USD a month per 1,000 ops/s"), rows(lines)
     )
+
+
+def credits_gone(subject: Subject) -> Figures:
+    """Return where burst credits ran out in mid-run: when, the rates, and the next size."""
+    matrix = subject.matrix
+    lines = []
+    for cell in matrix.cells.values():
+        for result in cell.shown.usable:
+            for one in result.credits_gone:
+                size = one.next_size
+                more = size.more_usd_per_month if size else None
+                lines.append(
+                    [
+                        matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying})
+                        or "all",
+                        str(result.repeat + 1),
+                        f"{one.volume} {one.limit}",
+                        f"{one.at_s:g} s",
+                        wording.span(one.full_at_s),
+                        wording.rate(one.ops_per_s_before),
+                        wording.rate(one.ops_per_s_after),
+                        "" if size is None else f"{size.disks} ({size.iops:,} IOPS)",
+                        wording.money(more),
+                    ]
+                )
+    heads = (
+        "cell", "repeat", "limit", "credits gone at", "on the full system", "ops/s before", "after",
+        "next size", "USD a month more",
+    )  # fmt: skip
+    return Figures(heads, rows(lines))
+
+
+def study(comparison: Comparison) -> Figures | None:
+    """Return two runs in the columns in which a study published: each with its own figures.
+
+    None when the first one has neither CPU nor disk figures.
+    """
+    lines = []
+    for one in comparison.matched:
+        name = comparison.second.matrix.phrase(one.cells[1].factors)
+        for subject, cell in zip((comparison.first, comparison.second), one.cells, strict=True):
+            lines.append([name, subject.label, *study_columns(cell.shown)])
+    if not any(line[-1] or line[-2] for line in lines[::2]):
+        return None
+    heads = ("cell", "run", "latency", "ops/s", "CPU", "disk IOPS", "disk MB/s")
+    return Figures(heads, rows(lines))
+
+
+def study_columns(cell: Cell) -> list[str]:
+    """Return mean latency, rate, the database's CPU, and what its disks did: medians."""
+    found = cell.usable
+    cpu_ratio = over(found, server_cpu)
+    return [
+        wording.latency(over(found, lambda result: result.latency_ms.get("mean"))),
+        wording.rate(over(found, lambda result: result.ops_per_s)),
+        "" if cpu_ratio is None else wording.percent(cpu_ratio),
+        wording.rate(over(found, lambda result: result.disk_iops)),
+        wording.rate(over(found, lambda result: result.disk_mb_per_s)),
+    ]
+
+
+def server_cpu(result: TrialResult) -> float | None:
+    """Return the share of its machine that the database used."""
+    return result.telemetry.cpu_ratio.get("server")
 
 
 def cluster_rate(cell: Cell) -> float | None:

@@ -39,6 +39,9 @@ def show(report: Report, out: Console) -> None:
         title = f"{comparison.second.label} beside {comparison.first.label}"
         out.print(Text(f"\n{title}", style="bold"))
         out.print(grid(tables.side_by_side(comparison)))
+        columns = tables.study(comparison)
+        if columns is not None:
+            out.print(grid(tables.without_empty_columns(columns)))
     show_notes(report, out)
 
 
@@ -47,6 +50,10 @@ def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
     title = f"{subject.label} ({subject.info.id})" if named else ""
     out.print(Text(f"\n{title}" if title else "", style="bold"))
     out.print(grid(tables.without_empty_columns(tables.summary(subject))))
+    gone = tables.without_empty_columns(tables.credits_gone(subject))
+    if gone.rows:
+        out.print(Text("\nBurst credits that ran out", style="bold"))
+        out.print(grid(gone))
     for text in tables.refusals(subject):
         out.print(Text(f"  {text}", style="dim"))
 

@@ -57,8 +57,12 @@ class Share(Record):
     scale: str = "1"
     """Of rows, operations, caches, volumes and credits: `1/100`."""
     rate_scale: str = "1"
+    time_dilation: int = 1
+    """Seconds of the machine for each second of the described system, in which all figures are."""
     engine: str | None = None
+    replication_factor: Figure | None = None
     rows: Figure | None = None
+    warehouses: Figure | None = None
     operations: Figure | None = None
     threads: Figure | None = None
     rate_per_s: Figure | None = None
@@ -105,6 +109,34 @@ class Telemetry(Record):
     gc_pause_ms: float | None = None
     pending_compactions_max: int | None = None
     dropped_messages: int | None = None
+
+
+class NextSize(Record):
+    """The next larger disk of the same kind."""
+
+    disks: str
+    """The whole volume's: `4 x azure/P40`."""
+    iops: int
+    """What it does all the time, without credits."""
+    more_usd_per_month: float | None = None
+    """Than now, for all nodes of the full cluster; None: a price is not known."""
+
+
+class CreditsGone(Record):
+    """Burst credits that ran out in mid-run."""
+
+    volume: str
+    limit: str
+    """`disk 0 ios`."""
+    at_s: float
+    """After the load began; of several passes the median."""
+    full_at_s: float
+    """The same on the full system, which has more credits and the same rates."""
+    passes: int = 1
+    """In how many passes they did."""
+    ops_per_s_before: float
+    ops_per_s_after: float
+    next_size: NextSize | None = None
 
 
 class Operation(Record):
@@ -178,8 +210,14 @@ class TrialResult(Record):
     host_cache_hit_ratio: float | None = None
     """Share of disk reads that the host cache served."""
     telemetry: Telemetry = Field(default_factory=Telemetry)
+    credits_gone: list[CreditsGone] = Field(default_factory=list)
+    """Limits whose burst credits ran out while the load went on, the earliest first."""
     errors: dict[str, int] = Field(default_factory=dict)
     """Failed operations by kind; `wrong_rows` are rows that were not what was written."""
+    disk_iops: float | None = None
+    """Reads and writes a second of the disks of one node: of the busiest, where they differ."""
+    disk_mb_per_s: float | None = None
+    """What they read and wrote, of the same node."""
     price_usd_per_month: float | None = None
     """Of the full cluster that the trial describes, disks and VMs."""
 

@@ -6,22 +6,98 @@ that the fill wrote; the keys of each repeat are drawn anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from disklab.engine.load import (
     ClosedLoop,
+    CqlTarget,
     Generator,
+    LoadDone,
     LoadJob,
+    LoadRun,
     OpenLoop,
+    PostgresqlTarget,
     RowsWorkload,
     Stop,
-    Target,
+    load_target,
 )
 from disklab.spec import TrialSpec
+from disklab.workloads.protocol import Asked, Begin, Target
 
 FILL_THREADS = 128
 """Writes in flight while filling: enough for a disk's latency not to matter, few enough for a small
 heap."""
+SQL_FILL_CONNECTIONS = 16
+"""Writes in flight while filling a table of SQL: each is a process of the server, in whose memory
+group there must be room for all, and commits are written together."""
+SQL_CONNECTIONS = 200
+"""Operations in flight of an open loop on SQL, where each is a connection and a process of the
+server: below the 300 connections that a server of ours takes."""
+
+WARM_UP_TABLE = "warm_up"
+"""A table beside: what warms a compiler must not warm the caches of the measured one."""
+# Small enough to be written in a second, and enough to go through every path of a read from an
+# SSTable.
+WARM_UP_ROWS = 4_000
+WARM_UP_THREADS = 32
+WARM_UP_SHARES = {"read": 0.5, "write": 0.5}
+
+
+class Rows:
+    """Reads and writes of whole rows by our own engine. See `Workload` for what is promised."""
+
+    generators = 1
+    headline = None
+    makes_tables = False
+
+    def __init__(self, spec: TrialSpec, seed: int, time_dilation: int = 1) -> None:
+        """Take the trial as it is run here, and the run's seed: the content hangs on it alone."""
+        self._time_dilation = time_dilation
+        assert spec.dataset is not None, "operations on rows have rows"
+        assert spec.dataset.rows is not None, "fill is rows by now"
+        self._spec = spec
+        self._seed = seed
+        self._rows = spec.dataset.rows
+        self.data_bytes = self._rows * spec.dataset.columns * spec.dataset.column_bytes
+
+    def fill(self, target: Target) -> Sequence[Begin]:
+        """Return the job that writes every row once, in the order of the keys."""
+        job = fill_job(self._spec, target, self._rows, self._seed)
+        return [lambda: LoadRun(job)]
+
+    def warm_up(self, target: Target, operations: int, stream: int) -> Sequence[Begin]:
+        """Return two jobs on the table beside: its rows, then reads and writes of them."""
+        beside = {**target, "table": WARM_UP_TABLE}
+        rows = fill_job(self._spec, beside, WARM_UP_ROWS, self._seed)
+        job = measure_job(
+            self._spec, beside, WARM_UP_ROWS, self._seed, repeat=stream, threads=WARM_UP_THREADS
+        )
+        assert isinstance(job.workload, RowsWorkload)
+        changed = {"keys": "uniform", "operations": WARM_UP_SHARES}
+        work = job.workload.model_copy(update=changed)
+        seen = job.model_copy(update={"workload": work, "stop": Stop(operations=operations)})
+        return [lambda: LoadRun(rows), lambda: LoadRun(seen)]
+
+    def run(self, target: Target, asked: Asked) -> Begin:
+        """Return the job of the trial's own load."""
+        job = measure_job(
+            self._spec,
+            target,
+            self._rows,
+            self._seed,
+            repeat=asked.stream,
+            threads=asked.threads,
+        ).model_copy(update={"stop": asked.stop})
+        slowed = job.model_copy(update={"time_dilation": self._time_dilation})
+        return lambda: LoadRun(slowed)
+
+    def check(self, target: Target) -> None:
+        """Return nothing: every read compares what it gets with what was written."""
+
+    def wear(self, done: LoadDone) -> float:
+        """Return 1 after writes: they leave other files behind than a fill does."""
+        written = done.operations.get("write")
+        return 1.0 if written is not None and written.count + written.failed else 0.0
 
 
 def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int) -> LoadJob:
@@ -33,7 +109,7 @@ def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int
         seed=seed,
         target=_target(spec, target),
         workload=_rows(spec, rows, seed, "sequential", {"write": 1.0}),
-        load=ClosedLoop(threads=FILL_THREADS),
+        load=ClosedLoop(threads=SQL_FILL_CONNECTIONS if is_sql(target) else FILL_THREADS),
         stop=Stop(operations=rows),
     )
 
@@ -67,6 +143,8 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     else:
         assert work.load.rate_per_s is not None  # the spec has one of both
         load = OpenLoop(rate_per_s=work.load.rate_per_s, arrivals=work.load.arrivals)
+        if is_sql(target):
+            load = load.model_copy(update={"max_in_flight": SQL_CONNECTIONS})
     if duration_s is not None:
         stop = Stop(duration_s=duration_s)
     else:
@@ -84,9 +162,14 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     )
 
 
-def _target(spec: TrialSpec, target: Mapping[str, object]) -> Target:
+def is_sql(target: Mapping[str, object]) -> bool:
+    """Return whether each operation in flight is a connection of its own there."""
+    return target.get("protocol") == "postgresql"
+
+
+def _target(spec: TrialSpec, target: Mapping[str, object]) -> CqlTarget | PostgresqlTarget:
     assert spec.database is not None  # a cluster has one
-    return Target.model_validate({**target, "consistency": spec.database.consistency})
+    return load_target(target, consistency=spec.database.consistency)
 
 
 def _rows(

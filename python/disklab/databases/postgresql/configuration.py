@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.databases.postgresql.sql import PORT, USER
 from disklab.databases.protocol import NodePlace, Setting
 from disklab.errors import Problem
+
+PORT = 5432
+USER = DATABASE = "disklab"
 
 WAL_VOLUMES = ("wal", "commitlog")
 """Names of the volume of the write-ahead log; the second one so that experiments with another
@@ -29,6 +31,10 @@ OURS = {
         "the server has an address of this machine",
     ),
     **dict.fromkeys(("ssl", "ssl_cert_file", "ssl_key_file"), "`database.tls` turns it on or off"),
+    **dict.fromkeys(
+        ("synchronous_standby_names", "primary_conninfo", "primary_slot_name"),
+        "`database.replication_factor` says how many servers confirm a commit",
+    ),
     **dict.fromkeys(
         ("logging_collector", "log_destination"), "the log is kept in the folder of the run"
     ),
@@ -65,6 +71,53 @@ class ServerFiles:
         return self.data / "server.key"
 
 
+# What a standby may be behind before the primary drops the log that it needs: a bound, so that a
+# dead standby cannot fill the primary's disk.
+MOST_SLOT_WAL = "1GB"
+# What a server takes at least: a fill, a check, and an open loop have more clients than a trial's
+# threads. One that nobody uses costs a few hundred bytes.
+LEAST_CONNECTIONS = 300
+# Sessions beside those of the load: ours, and a superuser's three.
+SPARE_CONNECTIONS = 40
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a server is among the others."""
+
+    connections: int
+    """Clients at once."""
+    quorum: str = ""
+    """Of a primary: `synchronous_standby_names`."""
+    follows: str | None = None
+    """Of a standby: the primary's address."""
+    name: str = ""
+    """Of a standby: what the primary calls it, and its slot there."""
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether it follows another."""
+        return self.follows is not None
+
+    def settings(self, *, tls: bool) -> dict[str, Setting]:
+        """Return what the role asks for."""
+        found: dict[str, Setting] = {
+            # Twice: the next load connects while the server still says goodbye to the last one's.
+            "max_connections": max(2 * self.connections + SPARE_CONNECTIONS, LEAST_CONNECTIONS),
+            "max_slot_wal_keep_size": MOST_SLOT_WAL,
+        }
+        if self.follows is None:
+            return {**found, "synchronous_standby_names": self.quorum}
+        mode = "require" if tls else "disable"
+        found["primary_conninfo"] = (
+            f"host={self.follows} port={PORT} user={USER} application_name={self.name} "
+            f"sslmode={mode}"
+        )
+        # So that the primary knows within seconds that a standby hangs.
+        found["wal_receiver_status_interval"] = "1s"
+        return {**found, "primary_slot_name": self.name}
+
+
 def check_settings(
     settings: Mapping[str, Setting], known: frozenset[str], major: int
 ) -> list[Problem]:
@@ -83,7 +136,7 @@ def check_settings(
 
 
 def server_settings(
-    files: ServerFiles, sized: Mapping[str, str], user: Mapping[str, Setting], *, tls: bool
+    files: ServerFiles, sized: Mapping[str, Setting], user: Mapping[str, Setting], *, tls: bool
 ) -> dict[str, Setting]:
     """Return all settings of a server."""
     return {
@@ -92,8 +145,6 @@ def server_settings(
         # Clients come by TCP, as on the full system; no socket file is left anywhere.
         "unix_socket_directories": "",
         "ssl": tls,
-        # Sessions of a load generator, and ours.
-        "max_connections": 300,
         # The server's log goes to standard error, which is a file of the run.
         "logging_collector": False,
         "log_line_prefix": "%m [%p] ",
@@ -109,11 +160,12 @@ def as_text(settings: Mapping[str, Setting]) -> str:
 
 
 def access(*, tls: bool) -> str:
-    """Return pg_hba.conf: this machine's own network, and nobody else.
+    """Return pg_hba.conf: this machine's own network, and nobody else. Standbys are users too.
 
     Without a password: what runs on this machine can read the files as well.
     """
-    return f"{'hostssl' if tls else 'hostnossl'} all {USER} 127.0.0.0/8 trust\n"
+    kind = "hostssl" if tls else "hostnossl"
+    return "".join(f"{kind} {what} {USER} 127.0.0.0/8 trust\n" for what in ("all", "replication"))
 
 
 def schema(table: str, columns: int) -> str:

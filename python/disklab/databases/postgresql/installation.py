@@ -7,7 +7,7 @@ import pwd
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from disklab.errors import MachineError, Problem, UserError
 
 # Debian and Ubuntu, then Fedora and the PostgreSQL project's own RPMs.
 WHERE = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/bin")
-PROGRAMS = ("initdb", "postgres", "psql")
+PROGRAMS = ("initdb", "postgres", "psql", "pg_basebackup")
 # The server refuses root. The first of these users that the machine has runs it.
 USERS = ("postgres", "nobody")
 SECONDS = 60.0
@@ -42,6 +42,8 @@ class Installation:
         group = str(pwd.getpwnam(self.user).pw_gid)
         return [
             *("setpriv", f"--reuid={self.user}", f"--regid={group}", "--clear-groups", "--"),
+            # libpq looks for certificates in root's home otherwise, and may not.
+            *("env", "HOME=/nonexistent"),
             *command,
         ]
 
@@ -52,7 +54,7 @@ class Installation:
             entry = pwd.getpwnam(self.user)
             os.chown(folder, entry.pw_uid, entry.pw_gid)
 
-    def run(self, command: list[str]) -> str:
+    def run(self, command: list[str], variables: Mapping[str, str] | None = None) -> str:
         """Run a program as the server's user and return what it wrote. MachineError if it fails."""
         ran = subprocess.run(
             self.as_user(command),
@@ -61,7 +63,7 @@ class Installation:
             timeout=SECONDS * 10,
             check=False,
             cwd="/",
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, "LC_ALL": "C", **(variables or {})},
         )
         if ran.returncode != 0:
             said = (ran.stderr or ran.stdout).strip()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from disklab.databases.postgresql.cluster import PostgreSQL
 from disklab.databases.postgresql.configuration import check_settings
 from disklab.databases.postgresql.installation import find_postgresql
-from disklab.databases.postgresql.server import PostgreSQL
 from disklab.databases.postgresql.sizing import plan_memory
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.errors import Problem, UserError
@@ -22,14 +22,15 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     problems = check_settings(request.settings, known, installation.major)
     if problems:
         raise UserError(*problems)
-    return PostgreSQL(request, nodes[0], installation, plan_memory(request.sizes))
+    return PostgreSQL(request, nodes, installation, plan_memory(request.sizes))
 
 
 def _check(request: Request, nodes: list[NodePlace]) -> Iterator[Problem]:
-    if len(nodes) != 1 or request.replication_factor != 1:
+    if len(nodes) != request.replication_factor:
         value = f"{len(nodes)} nodes, replication factor {request.replication_factor}"
-        rule = "disklab rehearses one PostgreSQL server, without replicas"
-        yield Problem("cluster.nodes", value, rule, "write nodes: 1 and replication_factor: 1")
+        rule = "each PostgreSQL server holds all rows: there are as many copies as nodes"
+        way_out = f"write replication_factor: {len(nodes)}, or rehearse as many nodes as copies"
+        yield Problem("cluster.nodes", value, rule, way_out)
     for node in nodes:
         if "data" not in node.volumes:
             rule = "PostgreSQL keeps its tables on the volume `data`"

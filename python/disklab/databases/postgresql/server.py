@@ -1,15 +1,19 @@
-"""A PostgreSQL of our own: one server on given volumes, and the states between trials."""
+"""One PostgreSQL server of ours on given volumes: a primary, or a standby that follows it."""
 
 from __future__ import annotations
 
-import re
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
-from disklab.databases.log import LogForm
+from disklab.databases.postgresql import timing
 from disklab.databases.postgresql.configuration import (
+    DATABASE,
+    PORT,
+    USER,
+    Role,
     ServerFiles,
     access,
     as_text,
@@ -17,10 +21,11 @@ from disklab.databases.postgresql.configuration import (
     server_settings,
 )
 from disklab.databases.postgresql.installation import Installation
-from disklab.databases.postgresql.sizing import MIB, MemoryPlan
-from disklab.databases.postgresql.sql import DATABASE, PORT, USER, Sql
+from disklab.databases.postgresql.log import LOG
+from disklab.databases.postgresql.sizing import MemoryPlan
 from disklab.databases.process import DatabaseProcess
-from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
+from disklab.databases.protocol import NodePlace, Request
+from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
@@ -30,136 +35,33 @@ READY_SECONDS = 300.0
 # A fast shutdown writes all dirty buffers.
 STOP_SECONDS = 600.0
 POLL_SECONDS = 0.2
-VACUUM_POLL_SECONDS = 0.5
-NO_GROUP = (
-    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
-    "are cached that the full system would read from its disks"
-)
-LOG = LogForm(
-    # log_line_prefix "%m [%p] ", then the level.
-    entry=re.compile(r"\d{4}-\d\d-\d\d .*?\[\d+\] +(?!DETAIL|HINT|CONTEXT|STATEMENT)[A-Z]+: "),
-    bad=re.compile(r".*?\] +(WARNING|ERROR|FATAL|PANIC): "),
-    cause=re.compile(r".*?\] +(DETAIL|HINT): "),
-)
-_SEEN = """SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'),
- d.blks_read, d.blks_hit, d.deadlocks, d.temp_bytes, pg_current_wal_lsn() - '0/0'
- FROM pg_stat_database d WHERE datname = current_database()"""
+# Without a client there are the postmaster, six or seven of its helpers, and our session.
+OWN_PROCESSES = 8
 
 
-class PostgreSQL:
-    """A server that disklab makes, starts and stops. See `Database` for what is promised."""
+class Server:
+    """A server that disklab makes, starts and stops."""
 
     def __init__(
         self, request: Request, place: NodePlace, installation: Installation, plan: MemoryPlan
     ) -> None:
         self.request = request
-        self.plan = plan
+        self.place = place
         self.files = ServerFiles(place)
         self.process = DatabaseProcess("PostgreSQL", place, LOG)
-        self._place = place
+        self.sql: Sql | None = None
+        self._plan = plan
         self._installation = installation
-        self._sql: Sql | None = None
+        self._most_anonymous = 0
+        self._most_backends = 0
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What the scale could not be followed in."""
-        if self._place.group is not None:
-            return self.plan.reasons
-        return (*self.plan.reasons, NO_GROUP.format(mib=self.plan.page_cache // MIB))
+    def is_made(self) -> bool:
+        """Whether it has a data directory."""
+        return (self.files.data / "PG_VERSION").exists()
 
-    @property
-    def target(self) -> Mapping[str, object]:
-        """Where a load finds the table."""
-        return {
-            "protocol": "postgresql",
-            "contact_points": [f"{self._place.address}:{PORT}"],
-            "database": DATABASE,
-            "user": USER,
-            "tls": self.request.tls,
-            "table": self.request.table_name,
-        }
-
-    def start(self) -> None:
-        """Make the data directory the first time, start, and make the tables."""
-        if self._place.group is not None:
-            self._place.group.set_limit(self.plan.limit)
-            record_group(self._place.run_dir, self._place.group)
-        try:
-            if not (self.files.data / "PG_VERSION").exists():
-                self._make()
-            self._configure()
-            self._place.log_dir.mkdir(parents=True, exist_ok=True)
-            program = self._installation.program("postgres")
-            self.process.launch(self._installation.as_user([program, "-D", str(self.files.data)]))
-            self._wait_until_ready()
-        except BaseException:
-            self._disconnect()
-            self.process.kill()
-            raise
-
-    def settle(self, conditions: Conditions) -> None:
-        """Truncate, write a checkpoint and sync, wait for vacuums, in this order."""
-        with self._with_the_reason() as sql:
-            if conditions.empty:
-                sql.ask(f"TRUNCATE {self.request.table_name}")
-            if conditions.flushed:
-                sql.ask("CHECKPOINT")
-                for volume in self._place.volumes.values():
-                    page_cache.sync(volume)
-            if conditions.compacted:
-                self._wait_for_vacuums(sql, conditions.time_limit_s)
-
-    def make_cold(self) -> Coldness:
-        """Restart without page cache: the server's own buffers are a cache too."""
-        self.process.check()
-        self.stop()
-        page_cache.sync(self._place.volumes["data"])
-        if self._place.group is not None:
-            self._place.group.reclaim()
-        page_cache.drop(self.files.data)
-        self.start()
-        # The system's tables are read at every start; the user's lie in the database's own folder.
-        with self._with_the_reason() as sql:
-            ((folder,),) = sql.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
-            ((files,),) = sql.ask(
-                "SELECT string_agg(relfilenode::text, ',') FROM pg_class "
-                "WHERE relnamespace = 'public'::regnamespace AND relfilenode <> 0"
-            )
-        # A table is cut into files of 1 GiB: 16384, 16384.1, ...
-        names = set(files.split(","))
-        base = self.files.data / "base" / folder
-        own = [path for path in base.iterdir() if path.name.split(".")[0] in names]
-        size, cached = page_cache.cached_bytes_of(own)
-        return Coldness("restart", size, cached)
-
-    def stop(self) -> None:
-        """End connections, write a last checkpoint, and end."""
-        self._disconnect()
-        # SIGINT is PostgreSQL's fast shutdown: sessions are ended, nothing is lost.
-        self.process.end(signal.SIGINT, STOP_SECONDS)
-
-    def observe(self) -> Observation:
-        """Return vacuums that run, blocks read and hit, WAL written. Nothing while it is down."""
-        sql, pid = self._sql, self.process.pid
-        if sql is None or pid is None:
-            return Observation((), {}, {})
-        try:
-            self.process.check()
-            ((vacuums, *counts),) = sql.ask(_SEEN)
-        except MachineError:
-            if self._sql is None:
-                return Observation((), {}, {})
-            self.process.await_death()
-            raise
-        names = ("blocks_read", "blocks_hit", "deadlocks", "temp_bytes", "wal_bytes")
-        return Observation(
-            pids=tuple(_tree(pid)),
-            metrics={"running_vacuums": float(vacuums)},
-            counters=dict(zip(names, map(float, counts), strict=True)),
-        )
-
-    def _make(self) -> None:
-        """Make the data directory, with the write-ahead log on its own volume."""
+    def make(self) -> None:
+        """Make an empty data directory, with the write-ahead log on its own volume."""
         installation, files = self._installation, self.files
         installation.own(files.data)
         command = [installation.program("initdb"), "-D", str(files.data), "-U", USER]
@@ -171,88 +73,151 @@ class PostgreSQL:
             command += ["--waldir", str(files.wal)]
         installation.run(command)
 
-    def _configure(self) -> None:
-        files, tls = self.files, self.request.tls
-        if tls and not files.certificate.exists():
-            self._installation.run(
-                [
-                    *("openssl", "req", "-new", "-x509", "-nodes", "-days", "365"),
-                    *(
-                        "-subj",
-                        "/CN=disklab",
-                        "-addext",
-                        f"subjectAltName=IP:{self._place.address}",
-                    ),
-                    *("-out", str(files.certificate), "-keyout", str(files.key)),
-                ]
-            )
-        settings = server_settings(files, self.plan.settings, self.request.settings, tls=tls)
-        text = as_text(settings)
-        (files.data / "postgresql.conf").write_text(text, encoding="utf-8")
-        (files.data / "pg_hba.conf").write_text(access(tls=tls), encoding="utf-8")
-        # The configuration is part of what a run keeps.
-        self._place.log_dir.mkdir(parents=True, exist_ok=True)
-        kept = self._place.log_dir / f"{self._place.name}-postgresql.conf"
-        kept.write_text(text, encoding="utf-8")
+    def make_copy_of(self, primary: Server) -> None:
+        """Copy the primary's data directory; it must run."""
+        installation, files = self._installation, self.files
+        installation.own(files.data)
+        command = [installation.program("pg_basebackup"), "-D", str(files.data)]
+        command += ["-h", primary.place.address, "-p", str(PORT), "-U", USER]
+        # A slot of its own, so that the primary keeps what this one has not seen yet; without it
+        # a standby that was away for a checkpoint could never come back.
+        command += ["-X", "stream", "--checkpoint=fast", "-C", "-S", self.place.name]
+        if files.wal is not None:
+            installation.own(files.wal)
+            command += ["--waldir", str(files.wal)]
+        mode = "require" if self.request.tls else "disable"
+        installation.run(command, {"PGSSLMODE": mode})
 
-    def _wait_until_ready(self) -> None:
-        """Connect, make database and tables; returns when the first query is answered."""
+    def launch(self, role: Role) -> None:
+        """Write the configuration and start; returns at once."""
+        if self.place.group is not None:
+            self.place.group.set_limit(self._plan.first_limit(role.connections))
+            record_group(self.place.run_dir, self.place.group)
+        self._configure(role)
+        program = self._installation.program("postgres")
+        self.process.launch(self._installation.as_user([program, "-D", str(self.files.data)]))
+
+    def wait_until_ready(self, *, makes_schema: bool) -> None:
+        """Return when the first query is answered, from a connection that is kept."""
         deadline = time.monotonic() + READY_SECONDS
-        while not self._try_connect():
+        while not self._try_connect(makes_schema=makes_schema):
             self.process.check()
             if time.monotonic() > deadline:
                 raise self.process.failure(f"answered no query within {READY_SECONDS:.0f} s")
             time.sleep(POLL_SECONDS)
 
-    def _try_connect(self) -> bool:
-        address, tls = self._place.address, self.request.tls
+    def connection(self) -> Sql:
+        """Return the connection that is kept. Raises MachineError when the server has died."""
+        self.process.check()
+        assert self.sql is not None, "a running server has a connection"
+        return self.sql
+
+    def stop(self) -> None:
+        """End connections, write a last checkpoint, and end."""
+        self._disconnect()
+        # SIGINT is PostgreSQL's fast shutdown: sessions are ended, nothing is lost.
+        self.process.end(signal.SIGINT, STOP_SECONDS)
+
+    def kill(self) -> None:
+        """End at once."""
+        self._disconnect()
+        self.process.kill()
+
+    def drop_page_cache(self) -> None:
+        """Drop what the page cache holds of the data files. The server should not run."""
+        page_cache.sync(self.place.volumes["data"])
+        if self.place.group is not None:
+            self.place.group.reclaim()
+        page_cache.drop(self.files.data)
+
+    def fit_group(self, connections: int) -> None:
+        """Hold buffers and page cache at their planned size, whatever the backends need beside.
+
+        Room is kept for those of the connections that have never come yet.
+        """
+        group = self.place.group
+        if group is None:
+            return
+        self._most_anonymous = max(self._most_anonymous, group.use().anonymous)
+        self._most_backends = max(self._most_backends, len(list(self.pids())) - OWN_PROCESSES)
+        missing = max(connections - self._most_backends, 0)
+        # The page cache may be full of what the room for connections let in: that goes.
+        with suppress(MachineError):
+            group.set_limit(self._plan.limit_for(self._most_anonymous, missing))
+
+    def pids(self) -> Iterator[int]:
+        """Yield the server and its backends: each connection is a process."""
+        pid = self.process.pid
+        if pid is None:
+            return
+        yield pid
+        with suppress(OSError):
+            children = Path(f"/proc/{pid}/task/{pid}/children")
+            yield from map(int, children.read_text(encoding="ascii").split())
+
+    def _configure(self, role: Role) -> None:
+        files, tls = self.files, self.request.tls
+        if tls and not self._has_own_certificate():
+            self._installation.run(
+                [
+                    *("openssl", "req", "-new", "-x509", "-nodes", "-days", "365"),
+                    *("-subj", f"/CN={self.place.address}"),
+                    *("-addext", f"subjectAltName=IP:{self.place.address}"),
+                    *("-out", str(files.certificate), "-keyout", str(files.key)),
+                ]
+            )
+        slow = self.request.sizes.time_dilation
+        planned = {**timing.usual(slow), **self._plan.settings, **role.settings(tls=tls)}
+        user = timing.dilated(self.request.settings, slow)
+        text = as_text(server_settings(files, planned, user, tls=tls))
+        (files.data / "postgresql.conf").write_text(text, encoding="utf-8")
+        (files.data / "pg_hba.conf").write_text(access(tls=tls), encoding="utf-8")
+        signal_file = files.data / "standby.signal"
+        if role.is_standby:
+            signal_file.touch()
+        else:
+            signal_file.unlink(missing_ok=True)
+        # The configuration is part of what a run keeps.
+        self.place.log_dir.mkdir(parents=True, exist_ok=True)
+        kept = self.place.log_dir / f"{self.place.name}-postgresql.conf"
+        kept.write_text(text, encoding="utf-8")
+
+    def _has_own_certificate(self) -> bool:
+        """Return whether there is a certificate for this address: a copy has the primary's."""
+        marker = self.files.data / "server.address"
+        own = marker.exists() and marker.read_text(encoding="ascii") == self.place.address
+        marker.write_text(self.place.address, encoding="ascii")
+        return own and self.files.certificate.exists()
+
+    def _try_connect(self, *, makes_schema: bool) -> bool:
         try:
-            with Sql(self._installation, address, tls=tls, database="postgres") as first:
-                if [DATABASE] not in first.ask("SELECT datname FROM pg_database"):
+            with self._sql("postgres") as first:
+                known = [DATABASE] in first.ask("SELECT datname FROM pg_database")
+                if not known and makes_schema:
                     first.ask(f"CREATE DATABASE {DATABASE}")
         except MachineError:
             return False
-        sql = Sql(self._installation, address, tls=tls)
+        if not known and not makes_schema:
+            return False
+        sql = self._sql(DATABASE)
         try:
-            for table in (self.request.table_name, *self.request.tables_beside):
+            tables = (self.request.table_name, *self.request.tables_beside)
+            for table in tables if self.request.columns and makes_schema else ():
                 sql.ask(schema(table, self.request.columns))
+            sql.ask("SELECT 1")
         except BaseException:
             sql.close()
             raise
-        self._sql = sql
+        self.sql = sql
         return True
 
+    def _sql(self, database: str) -> Sql:
+        # Ours never wait for standbys: with none, such a commit would never end.
+        own = "-c synchronous_commit=local"
+        login = Login(self.place.address, PORT, USER, database, self.request.tls, options=own)
+        return Sql(self._installation.program("psql"), login)
+
     def _disconnect(self) -> None:
-        sql, self._sql = self._sql, None
+        sql, self.sql = self.sql, None
         if sql is not None:
             sql.close()
-
-    @contextmanager
-    def _with_the_reason(self) -> Iterator[Sql]:
-        """Let the server's death be the error, and not that it no longer answers."""
-        self.process.check()
-        assert self._sql is not None, "a running server has a connection"
-        try:
-            yield self._sql
-        except MachineError:
-            self.process.await_death()
-            raise
-
-    def _wait_for_vacuums(self, sql: Sql, limit_s: float) -> None:
-        deadline = time.monotonic() + limit_s
-        query = "SELECT relid::regclass, phase FROM pg_stat_progress_vacuum"
-        while running := sql.ask(query):
-            if time.monotonic() > deadline:
-                shown = "; ".join(" ".join(row) for row in running)
-                raise MachineError(f"vacuums did not end within {limit_s:.0f} s: {shown}")
-            time.sleep(VACUUM_POLL_SECONDS)
-
-
-def _tree(pid: int) -> Iterator[int]:
-    """Yield the server and its backends: each connection is a process."""
-    yield pid
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            yield from map(int, file.read().split())
-    except OSError:
-        return

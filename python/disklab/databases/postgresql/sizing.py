@@ -19,8 +19,14 @@ LEAST_BUFFERS = 16 * MIB
 FULL_WAL = 1 * GIB
 # The server refuses less than two segments of 16 MiB; checkpoints would follow one another.
 LEAST_WAL = 64 * MIB
-# Anonymous memory beside the buffers: backends (2 to 10 MiB each) and work areas of thirty of them.
+# Anonymous memory beside the buffers: backends and work areas of thirty of them; of the full
+# system, and here before it was seen how much they really take.
 SERVER_OVERHEAD = 128 * MIB
+# A backend with TLS and a prepared statement for each of thirty tables (our measurement of 2026-11:
+# 2 to 5 MiB); this much is kept free for each that may come.
+BACKEND_BYTES = 6 * MIB
+# Beside what was seen: the kernel's own of the group, and what a backend needs in passing.
+SPARE_BYTES = 24 * MIB
 LEAST_PAGE_CACHE = 32 * MIB
 
 
@@ -33,10 +39,20 @@ class MemoryPlan:
     page_cache: int
     reasons: tuple[str, ...]
 
-    @property
-    def limit(self) -> int:
-        """The limit of the server's memory group. Buffers are shared memory and charged to it."""
-        return self.buffers + SERVER_OVERHEAD + self.page_cache
+    def first_limit(self, connections: int) -> int:
+        """Return the limit of the server's memory group before its clients have come.
+
+        Buffers are shared memory and charged to it.
+        """
+        return self.buffers + SERVER_OVERHEAD + connections * BACKEND_BYTES + self.page_cache
+
+    def limit_for(self, anonymous: int, missing: int = 0) -> int:
+        """Return the limit with which buffers and page cache have their planned size.
+
+        `anonymous`: what was seen of the rest; `missing`: backends that may still come.
+        """
+        rest = anonymous + missing * BACKEND_BYTES + SPARE_BYTES
+        return self.buffers + self.page_cache + rest
 
     @property
     def settings(self) -> dict[str, str]:

@@ -7,14 +7,12 @@ import subprocess
 import tempfile
 import threading
 from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO
 
-from disklab.databases.postgresql.installation import Installation
 from disklab.errors import MachineError
 
-PORT = 5432
-USER = DATABASE = "disklab"
 # Behind each answer; no row of ours is such a line.
 END = "-- disklab: end of answer --"
 CONNECT_SECONDS = 5
@@ -24,32 +22,53 @@ ANSWER_SECONDS = 900.0
 MOST_LINES = 5
 
 
+@dataclass(frozen=True)
+class Login:
+    """Where a server is, and who comes to it."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    tls: bool
+    password: str | None = field(default=None, repr=False)
+    options: str = ""
+    """Settings of the session, as libpq takes them: `-c name=value`."""
+
+    def variables(self) -> dict[str, str]:
+        """Return what libpq reads from the environment."""
+        found = {
+            # libpq would choose by itself otherwise, and TLS halves the rate.
+            "PGSSLMODE": "require" if self.tls else "disable",
+            "PGCONNECT_TIMEOUT": str(CONNECT_SECONDS),
+        }
+        if self.options:
+            found["PGOPTIONS"] = self.options
+        if self.password is not None:
+            found["PGPASSWORD"] = self.password
+        return found
+
+
 class Sql:
     """A connection of one psql to one server. A context manager."""
 
-    def __init__(
-        self, installation: Installation, address: str, *, tls: bool, database: str = DATABASE
-    ) -> None:
-        self._address = f"{address}:{PORT}"
+    def __init__(self, program: str, login: Login) -> None:
+        """Start psql (`program`); that the server answers is known with the first answer."""
+        self._address = f"{login.host}:{login.port}"
         self._lock = threading.Lock()
-        command = [installation.program("psql"), "-X", "-q", "-A", "-t", "-F", "\t"]
-        command += ["-v", "ON_ERROR_STOP=1", "-h", address, "-p", str(PORT), "-U", USER]
+        command = [program, "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
+        command += ["-h", login.host, "-p", str(login.port), "-U", login.user]
         # Apart from the answers: what a server says on its own may come between their lines.
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with psql
         self._process = subprocess.Popen(
-            [*command, "-d", database],
+            # Nobody is there to type a password.
+            [*command, "-w", "-d", login.database],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             start_new_session=True,
-            env={
-                **os.environ,
-                # libpq would choose by itself otherwise, and TLS halves the rate.
-                "PGSSLMODE": "require" if tls else "disable",
-                "PGCONNECT_TIMEOUT": str(CONNECT_SECONDS),
-                "LC_ALL": "C.UTF-8",
-            },
+            env={**os.environ, **login.variables(), "LC_ALL": "C.UTF-8"},
         )
 
     def ask(self, statement: str) -> list[list[str]]:

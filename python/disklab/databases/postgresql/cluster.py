@@ -1,0 +1,293 @@
+"""A PostgreSQL of our own: one server, or a primary whose commits a quorum of standbys confirms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
+from disklab.databases.postgresql.installation import Installation
+from disklab.databases.postgresql.server import POLL_SECONDS, Server
+from disklab.databases.postgresql.sizing import MIB, MemoryPlan
+from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
+from disklab.databases.sql import Sql
+from disklab.errors import MachineError
+from disklab.hosts import page_cache
+
+VACUUM_POLL_SECONDS = 0.5
+# Commits wait for a standby for as long as none is there. A standby that restarts is back in 2 s;
+# after this time it will not come by itself. Of the described system: its disks are as slow as its
+# clock.
+QUORUM_SECONDS = 10.0
+# A standby answers once a second, when its disk lets it.
+ANSWER_SECONDS = 5
+# A standby follows at the speed of its disk; what it has not replayed is bounded by max_wal_size.
+FOLLOW_SECONDS = 300.0
+NO_GROUP = (
+    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
+    "are cached that the full system would read from its disks"
+)
+ONE_PRIMARY = (
+    "PostgreSQL reads and writes at its primary: one node does what the nodes of a distributed "
+    "database share, and the standbys only confirm commits ({quorum})"
+)
+# A standby answers once a second (wal_receiver_status_interval); one that hangs on its disk stays
+# "streaming" for a minute and answers nothing.
+_SEEN = """SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'),
+ (SELECT count(*) FROM pg_stat_replication
+  WHERE state = 'streaming' AND reply_time > now() - interval '{answer_s} s'),
+ d.blks_read, d.blks_hit, d.deadlocks, d.temp_bytes, pg_current_wal_lsn() - '0/0'
+ FROM pg_stat_database d WHERE datname = current_database()"""
+
+
+class PostgreSQL:
+    """A server, or several, that disklab makes, starts and stops.
+
+    See `Database` for what each method promises.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        places: list[NodePlace],
+        installation: Installation,
+        plan: MemoryPlan,
+    ) -> None:
+        self.request = request
+        self.plan = plan
+        self._installation = installation
+        self.servers = [Server(request, place, installation, plan) for place in places]
+        self._alone_since: float | None = None
+        self._slow = request.sizes.time_dilation
+
+    @property
+    def primary(self) -> Server:
+        """The server that takes reads and writes."""
+        return self.servers[0]
+
+    @property
+    def standbys(self) -> list[Server]:
+        """The servers that confirm commits."""
+        return self.servers[1:]
+
+    @property
+    def needed(self) -> int:
+        """How many standbys confirm a commit: with the primary they are a majority."""
+        return len(self.servers) // 2
+
+    @property
+    def quorum(self) -> str:
+        """`synchronous_standby_names`; empty for a single server."""
+        names = ", ".join(server.place.name for server in self.standbys)
+        return f"ANY {self.needed} ({names})" if names else ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the scale could not be followed in, and where it is not a distributed database."""
+        found = list(self.plan.reasons)
+        if any(server.place.group is None for server in self.servers):
+            found.append(NO_GROUP.format(mib=self.plan.page_cache // MIB))
+        if self.standbys:
+            found.append(ONE_PRIMARY.format(quorum=self.quorum))
+        return tuple(found)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The server's."""
+        return {"PostgreSQL": str(self._installation.major)}
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Where a load finds the primary."""
+        return {
+            "protocol": "postgresql",
+            "contact_points": [f"{self.primary.place.address}:{PORT}"],
+            "database": DATABASE,
+            "user": USER,
+            "tls": self.request.tls,
+            "table": self.request.table_name,
+        }
+
+    def start(self) -> None:
+        """Make data directories the first time; start the primary, then the standbys."""
+        self._alone_since = None
+        try:
+            if not self.primary.is_made:
+                self.primary.make()
+            # Our own connections commit without the standbys; those of clients wait for them.
+            self.primary.launch(Role(self.request.connections, quorum=self.quorum))
+            self.primary.wait_until_ready(makes_schema=True)
+            for standby in self.standbys:
+                if not standby.is_made:
+                    standby.make_copy_of(self.primary)
+                name, address = standby.place.name, self.primary.place.address
+                # PostgreSQL wants at least as many connections on a standby as on its primary.
+                standby.launch(Role(self.request.connections, follows=address, name=name))
+            for standby in self.standbys:
+                standby.wait_until_ready(makes_schema=False)
+            self._wait_for_standbys()
+        except BaseException:
+            for server in self.servers:
+                server.kill()
+            raise
+
+    def settle(self, conditions: Conditions) -> None:
+        """Truncate, vacuum, write a checkpoint and sync, in this order, on every server."""
+        with self._with_the_reason() as sql:
+            if conditions.empty:
+                sql.ask(f"TRUNCATE {self.request.table_name}")
+            if conditions.compacted:
+                self._wait_for_vacuums(sql, conditions.time_limit_s)
+                # Otherwise the first reads after a fill write: they note in every row that its
+                # transaction is committed. pgbench does the same after its own fill.
+                sql.ask("VACUUM (ANALYZE)")
+            if conditions.flushed:
+                sql.ask("CHECKPOINT")
+                self._wait_for_standbys()
+                for standby in self.standbys:
+                    standby.connection().ask("CHECKPOINT")
+                for server in self.servers:
+                    for volume in server.place.volumes.values():
+                        page_cache.sync(volume)
+
+    def make_cold(self) -> Coldness:
+        """Restart without page cache: the servers' own buffers are a cache too."""
+        for server in self.servers:
+            server.process.check()
+        self.stop()
+        for server in self.servers:
+            server.drop_page_cache()
+        self.start()
+        # The system's tables are read at every start; the user's lie in the database's own folder.
+        with self._with_the_reason() as sql:
+            ((folder,),) = sql.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
+            ((files,),) = sql.ask(
+                "SELECT string_agg(relfilenode::text, ',') FROM pg_class "
+                "JOIN pg_namespace n ON n.oid = relnamespace "
+                "WHERE nspname IN ('public', 'disklab_tpcc') AND relfilenode <> 0"
+            )
+        # A table is cut into files of 1 GiB: 16384, 16384.1, ...; on standbys they have the same
+        # names.
+        names = set(files.split(","))
+        own = [
+            path
+            for server in self.servers
+            for path in (server.files.data / "base" / folder).iterdir()
+            if path.name.split(".")[0] in names
+        ]
+        size, cached = page_cache.cached_bytes_of(own)
+        return Coldness("restart", size, cached)
+
+    def stop(self) -> None:
+        """End the primary, which waits until its standbys have everything, then the standbys."""
+        for server in self.servers:
+            server.stop()
+
+    def observe(self) -> Observation:
+        """Return vacuums that run, blocks read and hit, WAL written. Nothing while it is down.
+
+        Raises MachineError when a server has died, and when too few standbys follow for any commit
+        to be confirmed.
+        """
+        primary = self.primary
+        if primary.sql is None or primary.process.pid is None:
+            return Observation((), {}, {})
+        try:
+            for server in self.servers:
+                server.process.check()
+            ((vacuums, streaming, *counts),) = primary.sql.ask(
+                _SEEN.format(answer_s=ANSWER_SECONDS * self._slow)
+            )
+        except MachineError:
+            if primary.sql is None:
+                return Observation((), {}, {})
+            primary.process.await_death()
+            raise
+        self._check_quorum(int(streaming))
+        primary.fit_group(self.request.connections)
+        for standby in self.standbys:
+            standby.fit_group(0)
+        names = ("blocks_read", "blocks_hit", "deadlocks", "temp_bytes", "wal_bytes")
+        return Observation(
+            pids=tuple(pid for server in self.servers for pid in server.pids()),
+            metrics={
+                "running_vacuums": float(vacuums),
+                **({"streaming_standbys": float(streaming)} if self.standbys else {}),
+            },
+            counters=dict(zip(names, map(float, counts), strict=True)),
+        )
+
+    def _check_quorum(self, streaming: int) -> None:
+        """Raise MachineError when commits have had nobody to confirm them for too long."""
+        now = time.monotonic()
+        if streaming >= self.needed:
+            self._alone_since = None
+            return
+        if self._alone_since is None:
+            self._alone_since = now
+        limit_s = QUORUM_SECONDS * self._slow
+        if now - self._alone_since < limit_s:
+            return
+        silent = "\n".join(str(one.process.failure("does not follow")) for one in self.standbys)
+        raise MachineError(
+            f"no commit was confirmed for {limit_s:.0f} s: {streaming} of the "
+            f"{self.needed} standbys that synchronous_standby_names = '{self.quorum}' needs "
+            f"follow the primary\n{silent}"
+        )
+
+    @contextmanager
+    def _with_the_reason(self) -> Iterator[Sql]:
+        """Let the server's death be the error, and not that it no longer answers."""
+        sql = self.primary.connection()
+        try:
+            yield sql
+        except MachineError:
+            for server in self.servers:
+                server.process.await_death()
+            raise
+
+    def _wait_for_standbys(self) -> None:
+        """Return when every standby has replayed what the primary had written at the call."""
+        if not self.standbys:
+            return
+        deadline = time.monotonic() + FOLLOW_SECONDS
+        sql = self.primary.connection()
+        ((written,),) = sql.ask("SELECT pg_current_wal_lsn()")
+        while True:
+            for standby in self.standbys:
+                standby.process.check()
+            # A standby that has just connected has replayed nothing yet that it could tell.
+            seen = dict(
+                sql.ask(
+                    "SELECT application_name, coalesce(replay_lsn, '0/0') FROM pg_stat_replication"
+                )
+            )
+            late = [
+                server.place.name
+                for server in self.standbys
+                if position(seen.get(server.place.name, "0/0")) < position(written)
+            ]
+            if not late:
+                return
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    f"standbys {', '.join(late)} did not follow the primary within "
+                    f"{FOLLOW_SECONDS:.0f} s: {seen or 'none is connected'}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _wait_for_vacuums(self, sql: Sql, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        query = "SELECT relid::regclass, phase FROM pg_stat_progress_vacuum"
+        while running := sql.ask(query):
+            if time.monotonic() > deadline:
+                shown = "; ".join(" ".join(row) for row in running)
+                raise MachineError(f"vacuums did not end within {limit_s:.0f} s: {shown}")
+            time.sleep(VACUUM_POLL_SECONDS)
+
+
+def position(lsn: str) -> int:
+    """Return a place in the write-ahead log, such as 0/16B3748, as a number of bytes."""
+    high, _, low = lsn.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)

@@ -1,0 +1,191 @@
+"""Rehearsals of PostgreSQL under sysbench, whole: what fails in one trial, and what a kill leaves.
+
+A server that dies in mid-trial, a disk that is too small, disklab killed in mid-trial; and, since
+it is there, credits that run out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab.databases.postgresql.installation import find_postgresql
+from disklab.errors import UserError
+from disklab.hosts.control_group import GroupRoot, groups_left
+from disklab.hosts.processes import marked_processes
+from disklab.results import Run, TrialResult
+
+from tests.conftest import IN_CI
+from tests.hosts.conftest import DISKLAB, Lab
+
+pytestmark = pytest.mark.machine
+
+# 67 MB of rows, of which a third fits buffers and page cache: reads are the disk's. Its credits
+# last 3.6 s at a scale of 1/500; a pass takes 8.
+EXPERIMENT = """
+title: What becomes of failures?
+cluster:
+  nodes: 1
+  vm: azure/Standard_D2s_v5
+  volumes: {data: {disks: azure/P15}}
+database: {engine: postgresql, tls: true}
+workload:
+  sysbench: {script: oltp_read, tables: 2, rows_per_table: 75M, threads: 32}
+  warm_up: 100s
+  stop: {duration: 4000s}
+factors:
+  disk:
+    fits:      {}
+    too small: {cluster.volumes.data: {size: 50GiB, filesystem: ext4}}
+  workload:
+    read:  {}
+    write: {workload.sysbench: {script: oltp_insert, threads: 4}}
+rehearse: {scale: 1/500, time_dilation: 1}
+"""
+# A busy machine takes minutes for what an idle one does in half of one.
+MOST_SECONDS = 400.0
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    try:
+        find_postgresql()
+    except UserError as error:
+        if not IN_CI:
+            pytest.skip(str(error))
+        raise
+    if shutil.which("sysbench") is None:
+        assert not IN_CI, "scripts/setup.sh installs sysbench in CI"
+        pytest.skip("sysbench is not installed")
+
+
+class Rehearsal:
+    """A rehearsal in the background, whose progress is read as it is shown."""
+
+    def __init__(self, lab: Lab, folder: Path, *options: str) -> None:
+        self._log = folder / "log"
+        self.out = folder / "runs"
+        (folder / "sql.yaml").write_text(EXPERIMENT)
+        command = [str(DISKLAB), "rehearse", str(folder / "sql.yaml"), "--quick", *options]
+        with self._log.open("wb") as written:
+            self.process = subprocess.Popen(
+                [*command, "--out", str(self.out)],
+                stdout=subprocess.DEVNULL,
+                stderr=written,
+                env=lab.environment(),
+            )
+
+    def wait_for(self, *words: str) -> None:
+        """Return when these words have been shown, in this order."""
+        deadline = time.monotonic() + MOST_SECONDS
+        while True:
+            said = rest = self._log.read_text()
+            for word in words:
+                _, found, rest = rest.partition(word)
+                if not found:
+                    break
+            else:
+                return
+            assert self.process.poll() is None, said
+            assert time.monotonic() < deadline, said
+            time.sleep(0.05)
+
+    def results(self) -> dict[tuple[str, str], TrialResult]:
+        (folder,) = self.out.iterdir()
+        return {
+            (str(one.factors["disk"]), str(one.factors["workload"])): one
+            for one in Run.open(folder).results()
+        }
+
+
+def postmaster(lab: Lab) -> int:
+    """Return the server: the one of our processes that is the parent of the others."""
+    return min(process.pid for process in marked_processes(lab.run_dir))
+
+
+def assert_nothing_is_left(lab: Lab, pid: int) -> None:
+    assert lab.devices() == {}
+    assert lab.mounts() == []
+    assert lab.processes() == []
+    assert marked_processes(lab.run_dir) == []
+    assert list(lab.data_dir.rglob("*.img")) == [], "what a rehearsal filled goes with it"
+    root = GroupRoot.of_machine()
+    assert root is not None
+    assert [one for one in groups_left(root) if f"-{pid}-" in one.name] == []
+    databases = lab.run_dir / "databases"
+    assert not databases.exists() or os.listdir(databases) == []
+
+
+def test_a_failed_trial_has_its_reason_and_the_next_one_goes_on(lab: Lab, tmp_path: Path) -> None:
+    lab.root.chmod(0o755)
+    running = Rehearsal(lab, tmp_path, "--seed", "1")
+    try:
+        running.wait_for("disk fits", "measure")
+        os.kill(postmaster(lab), signal.SIGKILL)
+        running.process.wait(MOST_SECONDS)
+    finally:
+        running.process.kill()
+    results = running.results()
+    fits = [one for (disk, _), one in results.items() if disk == "fits"]
+    (killed,) = [one for one in fits if one.status == "failed"]
+    assert killed.reason is not None
+    assert "was killed by SIGKILL" in killed.reason.rule
+    assert "output.log)" in killed.log_excerpt, "the reason comes with the server's own words"
+    (other,) = [one for one in fits if one is not killed]
+    assert other.status in ("ok", "invalid")
+    assert other.ops_per_s
+    for workload in ("read", "write"):
+        full = results["too small", workload]
+        assert full.status == "failed"
+        assert full.reason is not None
+        assert "No space left on device" in f"{full.reason} {full.log_excerpt}"
+    assert_nothing_is_left(lab, running.process.pid)
+
+
+def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path) -> None:
+    lab.root.chmod(0o755)
+    running = Rehearsal(lab, tmp_path, "--seed", "1", "--only", "disk=fits")
+    try:
+        running.wait_for("trial 2 of 2", "measure")
+    finally:
+        running.process.send_signal(signal.SIGKILL)
+        running.process.wait()
+    assert marked_processes(lab.run_dir), "the database outlives what started it"
+    lab.run("clean")
+    assert_nothing_is_left(lab, running.process.pid)
+    (run,) = running.out.iterdir()
+    ran = subprocess.run(
+        [str(DISKLAB), "rehearse", "--resume", str(run), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MOST_SECONDS,
+        env=lab.environment(),
+    )
+    assert ran.returncode in (0, 1), ran.stderr  # 1: a busy machine made both trials invalid
+    told: list[dict[str, Any]] = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(told) == 1, "the finished trial is not run again"
+    results = running.results()
+    for result in results.values():
+        assert result.status in ("ok", "invalid"), result
+        assert result.errors == {}
+        assert result.per_operation["transaction"].operations
+        assert result.latency_ms["p99"] >= result.latency_ms["p50"] > 0
+    (spent,) = results["fits", "read"].credits_gone
+    # 8640 credits of I/Os at 1/500, of which the warm-up has its part.
+    assert 0 < spent.at_s < 7
+    assert spent.full_at_s == pytest.approx(500 * spent.at_s, rel=0.1)
+    assert spent.ops_per_s_before > spent.ops_per_s_after
+    assert spent.next_size is not None
+    assert spent.next_size.disks == "azure/P20"
+    assert spent.next_size.more_usd_per_month
+    assert any("burst credits" in text for text in results["fits", "read"].warnings)
+    assert (run / "report.html").exists()
+    assert_nothing_is_left(lab, running.process.pid)
