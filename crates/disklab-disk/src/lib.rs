@@ -36,3 +36,4 @@ pub use fault::{Change, Fault};
 pub use host::Host;
 pub use io::{Completion, Destaged, Io, Op, Outcome, VolumeId};
 pub use refusal::{Reason, Refusal};
+pub use table::prefetch;

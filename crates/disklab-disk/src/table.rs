@@ -350,17 +350,17 @@ impl BlockTable {
     }
 }
 
-/// Has the processor fetch the cache line of an entry while it does something else.
+/// Has the processor fetch the cache line of a thing while it does something else. Changes nothing.
 #[inline]
-fn prefetch(entry: &Entry) {
+pub fn prefetch<T>(thing: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing that the program sees, and does not fault at any address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast());
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(thing).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = entry;
+    let _ = thing;
 }
 
 #[cfg(test)]

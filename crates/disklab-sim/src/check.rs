@@ -10,6 +10,8 @@ use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
 use crate::job::{DatabaseJob, DeviceJob, Job, Load, Mechanism, Stop};
 
+mod sql;
+
 /// Most nodes: their numbers fit a byte, with room.
 const MOST_NODES: u32 = 64;
 /// Most operations under way at a time.
@@ -36,15 +38,16 @@ impl Rules {
 /// Checks everything that the disk model does not check itself.
 pub fn check(job: &Job) -> Result<(), Refusal> {
     let mut rules = Rules::default();
-    match (&job.database, &job.device) {
-        (Some(database), None) => check_database(&mut rules, database, job.seed),
-        (None, Some(device)) => check_device(&mut rules, device),
+    match (&job.database, &job.sql, &job.device) {
+        (Some(database), None, None) => check_database(&mut rules, database, job.seed),
+        (None, Some(database), None) => sql::check(&mut rules, database),
+        (None, None, Some(device)) => check_device(&mut rules, device),
         _ => rules.must(
             false,
             "job",
             job.cell,
-            "a cell is either a database or a device",
-            "give exactly one of the two",
+            "a cell is either a database, a SQL database or a device",
+            "give exactly one of them",
         ),
     }
     if rules.reasons.is_empty() {

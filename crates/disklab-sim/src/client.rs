@@ -1,10 +1,12 @@
 //! The load generators: threads or arrivals, keys, and the CPU that each operation costs them.
 
+use disklab_units::popularity::{Spread, YCSB_THETA, Zipf};
 use disklab_units::random::Stream;
 
 use crate::chance::{exponential, work};
-use crate::job::{Arrivals, Client, Keys, Load, Parameters, Workload};
+use crate::job::{Arrivals, Client, Keys, Load, Mechanism, Parameters, Workload};
 use crate::network::Link;
+use crate::node::Pauses;
 use crate::station::{Servers, Usage};
 
 /// What an operation does.
@@ -16,13 +18,29 @@ pub enum Kind {
     Write,
 }
 
+impl From<Kind> for usize {
+    fn from(kind: Kind) -> usize {
+        kind as usize
+    }
+}
+
+/// One load generator.
+#[derive(Debug)]
+struct Machine {
+    cores: Servers,
+    link: Link,
+    pauses: Pauses,
+}
+
 /// All client machines.
 #[derive(Debug)]
 pub struct Clients {
-    machines: Vec<(Servers, Link)>,
+    machines: Vec<Machine>,
     keys: Keys,
     rows: u64,
     next_key: u64,
+    zipf: Zipf,
+    spread: Spread,
     read_ppm: u32,
     cpu_ns: [u64; 2],
     draws: Stream,
@@ -32,24 +50,33 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Idle clients; `endless`: CPU never makes an operation wait.
+    /// Idle clients. Without [`Mechanism::ClientCpu`] CPU never makes an operation wait.
     pub fn new(
         client: &Client,
         workload: &Workload,
         rows: u64,
         parameters: &Parameters,
         seed: u64,
-        endless: bool,
+        off: &[Mechanism],
     ) -> Clients {
-        let machine = |_| {
-            let link = Link::new(client.network_bytes_per_s);
-            (Servers::new(client.cores, endless), link)
+        let has_not = |mechanism| off.contains(&mechanism);
+        let machine = |number: u32| Machine {
+            cores: Servers::new(client.cores, has_not(Mechanism::ClientCpu)),
+            link: Link::new(client.network_bytes_per_s),
+            pauses: Pauses::of_client(
+                parameters,
+                number as usize,
+                seed,
+                has_not(Mechanism::ClientPauses),
+            ),
         };
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
             keys: workload.keys,
             rows,
             next_key: 0,
+            zipf: Zipf::new(rows, YCSB_THETA),
+            spread: Spread::new(rows),
             read_ppm: workload.read_ppm,
             cpu_ns: [
                 parameters.client_read_cpu_ns,
@@ -62,7 +89,11 @@ impl Clients {
         }
     }
 
-    /// Draws the next operation: what it does, and its key.
+    /// Draws the next operation: what it does, and its key; keys from the number of rows on are rows
+    /// that the run has added.
+    ///
+    /// **Divergence:** with `latest` a row is read as soon as its write was sent. It is in memory
+    /// either way.
     #[inline]
     pub fn next(&mut self) -> (Kind, u64) {
         let reads = match self.read_ppm {
@@ -76,17 +107,48 @@ impl Clients {
                 self.next_key += 1;
                 (self.next_key - 1) % self.rows
             }
+            Keys::Zipfian => self.spread.place(self.zipf.draw(&mut self.draws) - 1),
+            Keys::Latest if reads => {
+                let distance = self.zipf.draw(&mut self.draws) - 1;
+                if distance < self.next_key {
+                    self.rows + self.next_key - 1 - distance
+                } else {
+                    self.rows - 1 - (distance - self.next_key) % self.rows
+                }
+            }
+            Keys::Latest => {
+                self.next_key += 1;
+                self.rows + self.next_key - 1
+            }
         };
         (if reads { Kind::Read } else { Kind::Write }, key)
+    }
+
+    /// Whether a key is that of a row that the run has added.
+    #[inline]
+    pub fn added(&self, key: u64) -> bool {
+        key >= self.rows
     }
 
     /// Sends a request of `bytes`; returns when it has left the machine.
     #[inline]
     pub fn send(&mut self, now: u64, thread: u32, kind: Kind, bytes: u64) -> u64 {
         let count = self.machines.len();
-        let (cores, link) = &mut self.machines[thread as usize % count];
-        let ready = cores.serve(now, work(&mut self.times, self.cpu_ns[kind as usize]));
-        link.send(now, ready, bytes)
+        let machine = &mut self.machines[thread as usize % count];
+        if let Some(span) = machine.pauses.count(now, kind) {
+            machine.cores.pause(now, span);
+        }
+        let span = work(&mut self.times, self.cpu_ns[kind as usize]);
+        let ready = machine.cores.serve(now, span);
+        machine.link.send(now, ready, bytes)
+    }
+
+    /// When the thread's machine goes on, if it pauses; in the past, if it does not.
+    #[inline]
+    pub fn paused_until(&self, thread: u32) -> u64 {
+        self.machines[thread as usize % self.machines.len()]
+            .pauses
+            .until()
     }
 
     /// Time from one arrival of an open loop to the next.
@@ -111,9 +173,9 @@ impl Clients {
     pub fn cpu(&self) -> (u64, Usage) {
         let mut sum = Usage::default();
         let mut cores = 0;
-        for (servers, _) in &self.machines {
-            let usage = servers.usage();
-            cores += servers.count();
+        for machine in &self.machines {
+            let usage = machine.cores.usage();
+            cores += machine.cores.count();
             sum.served += usage.served;
             sum.busy_ns += usage.busy_ns;
             sum.waited_ns += usage.waited_ns;
@@ -123,7 +185,7 @@ impl Clients {
 
     /// Bytes that the busiest machine sent, and its rate.
     pub fn link(&self) -> (u64, Option<u64>) {
-        let busiest = self.machines.iter().map(|(_, link)| link);
+        let busiest = self.machines.iter().map(|machine| &machine.link);
         busiest
             .max_by_key(|link| link.sent_bytes())
             .map_or((0, None), |link| (link.sent_bytes(), link.bytes_per_s()))
@@ -131,9 +193,10 @@ impl Clients {
 
     /// Counts anew from here.
     pub fn reset(&mut self) {
-        for (servers, link) in &mut self.machines {
-            servers.reset();
-            link.reset();
+        for machine in &mut self.machines {
+            machine.cores.reset();
+            machine.link.reset();
+            machine.pauses.reset();
         }
     }
 }

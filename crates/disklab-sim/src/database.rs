@@ -3,3 +3,4 @@
 pub mod build;
 pub mod cassandra;
 mod event;
+pub mod yugabytedb;

@@ -51,6 +51,16 @@ impl FileLayout {
         }
     }
 
+    /// A data file of so many pages, without an index: whoever reads it knows where things lie.
+    pub fn of_pages(pages: u64) -> FileLayout {
+        FileLayout {
+            row_bytes: PAGE_BYTES,
+            chunk: None,
+            data_pages: pages,
+            index_pages: 0,
+        }
+    }
+
     /// Pages of the data file, which starts at page 0.
     pub fn data_pages(&self) -> u64 {
         self.data_pages

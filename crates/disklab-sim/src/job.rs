@@ -6,7 +6,14 @@
 use disklab_disk::profile::HostProfile;
 use serde::{Deserialize, Serialize};
 
-/// One cell: a database under load, or a device under fio. Exactly one of the two is given.
+mod sql;
+
+pub use sql::{
+    AccessKind, RowAccess, RowDraw, SqlDatabase, SqlEngine, SqlJob, SqlParameters, SqlWorkload,
+    Statement, Table, Transaction,
+};
+
+/// One cell: a database under load, or a device under fio. Exactly one of them is given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
@@ -23,6 +30,9 @@ pub struct Job {
     /// A database cluster under load.
     #[serde(default)]
     pub database: Option<DatabaseJob>,
+    /// A SQL database under transactions.
+    #[serde(default)]
+    pub sql: Option<SqlJob>,
     /// One device under fio.
     #[serde(default)]
     pub device: Option<DeviceJob>,
@@ -57,6 +67,8 @@ pub enum Mechanism {
     ChunkBorders,
     /// No node ever pauses.
     Pauses,
+    /// No client ever pauses.
+    ClientPauses,
     /// The client has a core for every thread.
     ClientCpu,
     /// The nodes have a core for every request.
@@ -275,6 +287,10 @@ pub enum Keys {
     Uniform,
     /// One after the other.
     Sequential,
+    /// Few of them often, with YCSB's exponent, as the load generator draws them.
+    Zipfian,
+    /// Writes add rows, reads prefer the newest, with the same exponent.
+    Latest,
 }
 
 /// The load.
@@ -370,12 +386,14 @@ pub struct Before {
 pub struct Parameters {
     /// Time of every operation that no queue explains: thread hand-overs, system calls, wake-ups.
     pub overhead_ns: u64,
-    /// Refill window of every VM and disk limit; `null`: as the host profile says.
-    pub throttle_window_ns: Option<u64>,
     /// CPU of the client for a read.
     pub client_read_cpu_ns: u64,
     /// CPU of the client for a write.
     pub client_write_cpu_ns: u64,
+    /// Mean length of a client's pause (its own garbage collection); zero: none.
+    pub client_pause_ns: u64,
+    /// Operations of a client machine between two pauses.
+    pub client_pause_every_operations: u64,
     /// CPU of the coordinator for any request.
     pub coordinator_cpu_ns: u64,
     /// CPU of the coordinator for each further replica that it talks to, and of that replica for
@@ -385,8 +403,10 @@ pub struct Parameters {
     pub read_cpu_ns: u64,
     /// CPU of a replica for a write, flush and compaction included.
     pub write_cpu_ns: u64,
-    /// Mean length of a pause (garbage collection); zero: none.
-    pub pause_ns: u64,
+    /// Mean length of a pause (garbage collection) of a node that takes reads alone.
+    pub read_pause_ns: u64,
+    /// Mean length of a pause of a node that takes writes alone; both zero: none.
+    pub write_pause_ns: u64,
     /// Requests of a node between two pauses.
     pub pause_every_requests: u64,
     /// Share of messages between nodes that are late, in parts per million.

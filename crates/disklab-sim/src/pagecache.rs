@@ -2,9 +2,13 @@
 
 use std::collections::VecDeque;
 
+use disklab_disk::prefetch;
+
 /// What is known of 64 pages, a bit each. The bits of a page lie in one line of the processor's cache: a
-/// touched page of a large table costs one access to memory, where five bitmaps cost five.
+/// touched page of a large table costs one access to memory, where five bitmaps cost five, and where
+/// groups that cross the lines cost half as much again.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 struct Group {
     /// In the cache, perhaps still on its way from the disk.
     present: u64,
@@ -81,6 +85,15 @@ impl PageCache {
         &mut self.groups[(page >> 6) as usize]
     }
 
+    /// Has the processor fetch what is known of a page that will be touched soon.
+    ///
+    /// **Lesson:** without it a run of cold reads spent a quarter of its time in the first look at a
+    /// random page of a table far larger than the processor's caches.
+    #[inline]
+    pub fn announce(&self, page: u64) {
+        prefetch(self.group(page));
+    }
+
     /// Whether a page is there or on its way.
     #[inline]
     pub fn is_present(&self, page: u64) -> bool {
@@ -97,6 +110,14 @@ impl PageCache {
     #[inline]
     pub fn touch(&mut self, page: u64) {
         self.group_mut(page).used |= bit(page);
+    }
+
+    /// Notes a use of pages that are present.
+    #[inline]
+    pub fn touch_all(&mut self, from: u64, to: u64) {
+        for (index, mask) in groups(from, to) {
+            self.groups[index].used |= mask;
+        }
     }
 
     /// Whether the process has a page in its page table.
@@ -198,11 +219,52 @@ impl PageCache {
         self.held += to - from;
         self.queue.push_back((from, (to - from) as u32));
         self.evict();
+        if self.held + (to - from) > self.capacity
+            && let Some(&(next, _)) = self.queue.front()
+        {
+            self.announce(next);
+        }
     }
 
     fn is_kept(&self, page: u64) -> bool {
         let group = self.group(page);
         (group.used | group.locked) & bit(page) != 0
+    }
+
+    /// How many pages of a run are in use, or on their way.
+    #[inline]
+    fn kept_of(&self, from: u64, to: u64) -> u64 {
+        groups(from, to)
+            .map(|(index, mask)| {
+                let group = &self.groups[index];
+                u64::from(((group.used | group.locked) & mask).count_ones())
+            })
+            .sum()
+    }
+
+    #[inline]
+    fn unuse(&mut self, from: u64, to: u64) {
+        for (index, mask) in groups(from, to) {
+            self.groups[index].used &= !mask;
+        }
+    }
+
+    /// Forgets the pages of a run that nobody used, and puts the others back, run by run.
+    fn split(&mut self, start: u64, end: u64) {
+        let mut at = start;
+        while at < end {
+            let keeps = self.is_kept(at);
+            let run_end = (at + 1..end)
+                .find(|&page| self.is_kept(page) != keeps)
+                .unwrap_or(end);
+            if keeps {
+                self.unuse(at, run_end);
+                self.queue.push_back((at, (run_end - at) as u32));
+            } else {
+                self.forget(at, run_end);
+            }
+            at = run_end;
+        }
     }
 
     fn evict(&mut self) {
@@ -214,21 +276,13 @@ impl PageCache {
                 return;
             };
             let end = start + u64::from(count);
-            let mut at = start;
-            while at < end {
-                let keeps = self.is_kept(at);
-                let run_end = (at + 1..end)
-                    .find(|&page| self.is_kept(page) != keeps)
-                    .unwrap_or(end);
-                if keeps {
-                    for (index, mask) in groups(at, run_end) {
-                        self.groups[index].used &= !mask;
-                    }
-                    self.queue.push_back((at, (run_end - at) as u32));
-                } else {
-                    self.forget(at, run_end);
+            match self.kept_of(start, end) {
+                0 => self.forget(start, end),
+                kept if kept == end - start => {
+                    self.unuse(start, end);
+                    self.queue.push_back((start, count));
                 }
-                at = run_end;
+                _ => self.split(start, end),
             }
         }
     }

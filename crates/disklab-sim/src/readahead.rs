@@ -20,12 +20,17 @@ pub struct Window {
 }
 
 impl Window {
-    fn single(page: u64) -> Window {
+    /// Pages from `start` to before `end`, with nothing to follow.
+    pub fn plain(start: u64, end: u64) -> Window {
         Window {
-            start: page,
-            end: page + 1,
+            start,
+            end,
             mark: None,
         }
+    }
+
+    fn single(page: u64) -> Window {
+        Window::plain(page, page + 1)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use hdrhistogram::Histogram;
 
-use crate::client::Kind;
-
 /// Range and precision of every histogram: nanoseconds, three digits, one microsecond to one hour, as
 /// the load generator records.
 const LOWEST_NS: u64 = 1_000;
@@ -17,8 +15,9 @@ pub fn histogram() -> Histogram<u64> {
 
 /// Latencies and counts of a run.
 pub struct Recorder {
-    latencies: [Histogram<u64>; 2],
-    latency_sums: [u128; 2],
+    /// By kind of operation.
+    latencies: Vec<Histogram<u64>>,
+    latency_sums: Vec<u128>,
     measured_from: u64,
     measured_to: u64,
     last_end: u64,
@@ -39,11 +38,16 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Nothing recorded.
+    /// Nothing recorded of reads and writes.
     pub fn new() -> Recorder {
+        Recorder::of_kinds(2)
+    }
+
+    /// Nothing recorded of so many kinds of operation.
+    pub fn of_kinds(kinds: usize) -> Recorder {
         Recorder {
-            latencies: [histogram(), histogram()],
-            latency_sums: [0; 2],
+            latencies: vec![histogram(); kinds],
+            latency_sums: vec![0; kinds],
             measured_from: 0,
             measured_to: 0,
             last_end: 0,
@@ -72,15 +76,22 @@ impl Recorder {
 
     /// An operation that started at `start` ends.
     #[inline]
-    pub fn ended(&mut self, now: u64, kind: Kind, start: u64) {
+    pub fn ended(&mut self, now: u64, kind: impl Into<usize>, start: u64) {
         self.integrate(now);
         self.under_way -= 1;
         self.starts -= u128::from(start);
         let time = now - start;
         self.times += u128::from(time);
-        self.latencies[kind as usize].saturating_record(time);
-        self.latency_sums[kind as usize] += u128::from(time);
+        self.note(kind, time);
         self.last_end = now;
+    }
+
+    /// Notes a latency: of an operation, or of a part of one.
+    #[inline]
+    pub fn note(&mut self, kind: impl Into<usize>, time: u64) {
+        let kind = kind.into();
+        self.latencies[kind].saturating_record(time);
+        self.latency_sums[kind] += u128::from(time);
     }
 
     /// A request waited so long for an I/O.
@@ -92,8 +103,8 @@ impl Recorder {
     /// The warm-up is over: what ended before does not count.
     pub fn measure(&mut self, now: u64) {
         self.measured_from = now;
-        self.latencies = [histogram(), histogram()];
-        self.latency_sums = [0; 2];
+        self.latencies.iter_mut().for_each(Histogram::reset);
+        self.latency_sums.fill(0);
         self.disk_waits = 0;
     }
 
@@ -137,13 +148,13 @@ impl Recorder {
     }
 
     /// Latencies of one kind of operation.
-    pub fn latencies(&self, kind: Kind) -> &Histogram<u64> {
-        &self.latencies[kind as usize]
+    pub fn latencies(&self, kind: impl Into<usize>) -> &Histogram<u64> {
+        &self.latencies[kind.into()]
     }
 
     /// Sum of those latencies.
-    pub fn latency_sum(&self, kind: Kind) -> u128 {
-        self.latency_sums[kind as usize]
+    pub fn latency_sum(&self, kind: impl Into<usize>) -> u128 {
+        self.latency_sums[kind.into()]
     }
 
     /// Operations measured.

@@ -114,6 +114,9 @@ pub struct Telemetry {
     pub pause_ratio: f64,
     /// Bytes that compaction still owes, on the node with the most.
     pub pending_compaction_bytes: u64,
+    /// Share of blocks that the database's own cache had; absent where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_cache_hit_ratio: Option<f64>,
 }
 
 /// A credit bucket.

@@ -15,6 +15,8 @@ use crate::job::{DatabaseJob, Fidelity, Job};
 use crate::record::Recorder;
 use crate::report::{Report, Telemetry, Uses, credits, latencies, operation};
 
+mod sql;
+
 /// Operations that a quick run keeps at least: enough for a p99 of some hundred samples, and for the
 /// throttle windows to fill several times.
 const QUICK_OPERATIONS: u64 = 60_000;
@@ -31,8 +33,9 @@ const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a
 pub fn simulate(job: &Job) -> Result<Report, Refusal> {
     check(job)?;
     let clock = WallClock::now();
-    let mut report = match (&job.database, &job.device) {
-        (Some(database), _) => {
+    let mut report = match (&job.database, &job.sql, &job.device) {
+        (None, Some(database), _) => sql::simulate(job.cell, database, job)?,
+        (Some(database), ..) => {
             let (scaled, share) = scaled(database, job.fidelity);
             let mut cluster = Cassandra::new(&scaled, share, job.seed, &job.ablate)?;
             cluster.run();
@@ -41,12 +44,12 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
             report.error_note = (share > 1).then(|| QUICK_NOTE.to_owned());
             report
         }
-        (None, Some(given)) => {
+        (None, None, Some(given)) => {
             let mut device = Device::new(given, job.seed, &job.ablate)?;
             device.run();
             device_report(job.cell, &given.host, &device)
         }
-        (None, None) => unreachable!("the job was checked"),
+        (None, None, None) => unreachable!("the job was checked"),
     };
     report.wall_s = clock.elapsed().as_secs_f64();
     Ok(report)
@@ -76,7 +79,7 @@ fn scaled(job: &DatabaseJob, fidelity: Fidelity) -> (DatabaseJob, u64) {
 /// them would be too fast.
 fn operations_of_pauses(job: &DatabaseJob) -> u64 {
     let parameters = &job.parameters;
-    if parameters.pause_ns == 0 {
+    if parameters.read_pause_ns == 0 && parameters.write_pause_ns == 0 {
         return 0;
     }
     let replicas = u64::from(job.database.replication_factor);
@@ -102,7 +105,11 @@ fn shrink_host(host: &mut HostProfile, share: u64) {
     }
 }
 
-fn empty_report(cell: u64, recorder: &Recorder, names: &[(Kind, &str)]) -> Report {
+fn empty_report<K: Into<usize> + Copy>(
+    cell: u64,
+    recorder: &Recorder,
+    names: &[(K, &str)],
+) -> Report {
     let elapsed_ns = recorder.elapsed_ns();
     let mut all = crate::record::histogram();
     let mut sum = 0;
@@ -219,6 +226,7 @@ impl Sums {
             disk_wait_ms_per_operation: 0.0,
             pause_ratio: self.paused_ns as f64 / elapsed_ns as f64 / nodes as f64,
             pending_compaction_bytes: self.pending_compaction,
+            block_cache_hit_ratio: None,
         }
     }
 

@@ -30,6 +30,8 @@ pub enum Purpose {
     },
     /// It belongs to a background stream of the node.
     Stream(u8),
+    /// It syncs the log of this tablet.
+    Log(u32),
 }
 
 /// An I/O under way.
@@ -204,6 +206,21 @@ impl Storage {
         }
     }
 
+    /// Has the processor fetch what page cache and host cache know of a row that will be read soon.
+    #[inline]
+    pub fn announce(&self, row: u64) {
+        let data = self.layout.data_of(row).first;
+        self.cache.announce(self.layout.index_of(row).first);
+        self.cache.announce(data);
+        self.host.announce(&Io {
+            tag: 0,
+            volume: self.data,
+            op: Op::Read,
+            offset: Bytes::new(data * PAGE_BYTES),
+            len: PAGE_BYTES as u32,
+        });
+    }
+
     /// A request reads a page of `pages`; more of them will follow in order.
     #[inline]
     pub fn touch(
@@ -235,6 +252,29 @@ impl Storage {
         };
         let io = self.read(now, window, page, ios);
         Touched::Awaits(io.expect("the page is absent and inside its window"))
+    }
+
+    /// A request reads pages that come and go together, all at once; whether they are there. After
+    /// the wait it asks again: a stripe may have cut the read in two.
+    #[inline]
+    pub fn touch_all(&mut self, now: u64, pages: Pages, ios: &mut PendingIos) -> Touched {
+        let (first, last) = (pages.first, pages.last);
+        if !self.cache.is_present(first) {
+            self.counters.misses += 1;
+            let window = Window::plain(first, last + 1);
+            let io = self.read(now, window, first, ios);
+            return Touched::Awaits(io.expect("the page is absent and inside its window"));
+        }
+        for page in [first, last] {
+            if self.cache.is_locked(page) {
+                let mut ways = self.on_the_way.iter();
+                let way = ways.find(|way| way.0 <= page && page < way.1);
+                return Touched::Awaits(way.expect("a locked page is on its way").2);
+            }
+        }
+        self.counters.hits += 1;
+        self.cache.touch_all(first, last + 1);
+        Touched::Ready
     }
 
     fn touch_present(

@@ -7,7 +7,7 @@
 mod jobs;
 
 use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
-use disklab_sim::job::{Arrivals, Fidelity, Job, Load, Pattern};
+use disklab_sim::job::{Arrivals, Fidelity, Job, Keys, Load, Pattern};
 use disklab_sim::{Report, simulate};
 
 const SEEDS: u64 = 12;
@@ -225,4 +225,36 @@ fn a_quick_run_has_the_rate_of_the_full_one() {
         (quick.ops_per_s / full.ops_per_s - 1.0).abs() < 0.03,
         "{quick:?}\n{full:?}"
     );
+}
+
+/// Share of reads that need a disk, with a page cache for a hundredth of the rows.
+fn reads_from_disk(keys: Keys, read_ppm: u32) -> f64 {
+    let mut job = jobs::reads(8, 400_000, 1);
+    let cell = jobs::database(&mut job);
+    cell.dataset.rows = 1_000_000;
+    cell.cluster.page_cache_bytes = 10_000 * 4096;
+    cell.workload.keys = keys;
+    cell.workload.read_ppm = read_ppm;
+    let report = simulate(&job).expect("the job is valid");
+    let reads = report.per_operation["read"].operations as f64;
+    report.telemetry.read_ios_per_operation * 400_000.0 / reads
+}
+
+#[test]
+fn popular_keys_stay_in_memory_as_often_as_zipf_says() {
+    // A cache that held the most popular hundredth would serve the sum of their weights, 0.66; one that
+    // only sees what comes keeps somewhat less (Che's approximation: 0.56), and uniform keys 0.01.
+    let misses = reads_from_disk(Keys::Zipfian, 1_000_000);
+    assert!((0.40..0.52).contains(&misses), "{misses}");
+    assert!(reads_from_disk(Keys::Uniform, 1_000_000) > 0.98);
+}
+
+#[test]
+fn the_latest_rows_are_read_from_memory() {
+    // Half of the operations add rows: soon most reads are of those. Without any, the same keys are
+    // as good as zipfian ones.
+    let growing = reads_from_disk(Keys::Latest, 500_000);
+    let still = reads_from_disk(Keys::Latest, 1_000_000);
+    assert!(growing < 0.25, "{growing}");
+    assert!((0.40..0.52).contains(&still), "{still}");
 }

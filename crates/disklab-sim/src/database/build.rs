@@ -34,13 +34,8 @@ pub fn node(
     let has_not = |mechanism| off.contains(&mechanism);
     let mut host = job.cluster.host.clone();
     host.seed = hash(seed, number as u64 + 1);
-    let windows = if has_not(Mechanism::ThrottleWindows) {
-        Some(0)
-    } else {
-        job.parameters.throttle_window_ns
-    };
-    if let Some(window_ns) = windows {
-        crate::storage::set_windows(&mut host, window_ns);
+    if has_not(Mechanism::ThrottleWindows) {
+        crate::storage::set_windows(&mut host, 0);
     }
     let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
     let rows = ring.rows_of(number, job.dataset.rows).max(1);
@@ -81,7 +76,7 @@ pub fn node(
         write_slots: slots(job.database.concurrent_writes),
         link: Link::new(cluster.network_bytes_per_s),
         background: Background::new(&job.database, &storage, log, idle),
-        pauses: Pauses::new(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
+        pauses: Pauses::of_node(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
         storage,
         due: u64::MAX,
         rows,

@@ -147,7 +147,6 @@ impl Cassandra {
             duration_ns: job.workload.stop.duration_ns.unwrap_or(u64::MAX),
             warm_up_ns: job.workload.warm_up_ns,
         };
-        let endless = has_not(Mechanism::ClientCpu);
         Ok(Cassandra {
             queue: Queue::default(),
             clients: Clients::new(
@@ -156,7 +155,7 @@ impl Cassandra {
                 job.dataset.rows,
                 &job.parameters,
                 seed,
-                endless,
+                off,
             ),
             ring,
             held_writes: vec![Vec::new(); nodes.len()],
@@ -288,7 +287,7 @@ impl Cassandra {
     fn coordinate(&mut self, now: u64, number: u32) {
         let operation = self.operations[number];
         let at = usize::from(operation.coordinator);
-        self.nodes[at].take_request(now);
+        self.nodes[at].take_request(now, operation.kind);
         let mut replicas = [0_u8; MOST_REPLICAS];
         let all = self.ring.replicas(hash(operation.key, 0));
         let count = all.len();
@@ -366,8 +365,12 @@ impl Cassandra {
 
     fn add_request(&mut self, operation: u32, node: u8, local: bool, cpu_ns: u64) -> u32 {
         let entry = self.operations[operation];
-        let rows = self.nodes[usize::from(node)].rows;
+        let at = &self.nodes[usize::from(node)];
         let spread = hash(entry.key, u64::from(node) + 1);
+        let row = ((u128::from(spread) * u128::from(at.rows)) >> 64) as u64;
+        if entry.kind == Kind::Read {
+            at.storage.announce(row);
+        }
         self.requests.add(Request {
             operation,
             node: u16::from(node),
@@ -377,7 +380,7 @@ impl Cassandra {
             file: File::Index,
             page: 0,
             pages: Pages { first: 0, last: 0 },
-            row: ((u128::from(spread) * u128::from(rows)) >> 64) as u64,
+            row,
             since: 0,
             next: NOBODY,
         })
@@ -388,7 +391,7 @@ impl Cassandra {
         let request = self.requests[number];
         let node = &mut self.nodes[usize::from(request.node)];
         if !request.local {
-            node.take_request(now);
+            node.take_request(now, request.kind);
         }
         let slots = match request.kind {
             Kind::Read => &mut node.read_slots,
@@ -410,6 +413,11 @@ impl Cassandra {
     fn work_done(&mut self, now: u64, number: u32) {
         let request = self.requests[number];
         match request.kind {
+            // A row that the run has added: still in the memtable, or just written through the page
+            // cache.
+            Kind::Read if self.clients.added(self.operations[request.operation].key) => {
+                self.finish(now, number);
+            }
             Kind::Read => {
                 let layout = self.nodes[usize::from(request.node)].storage.layout();
                 let (file, pages) = if self.rules.reads_index {
@@ -534,6 +542,7 @@ impl Cassandra {
                 self.nodes[index].background.written(stream);
                 self.pump(now, index);
             }
+            Purpose::Log(_) => unreachable!("its commit log is a stream"),
             Purpose::Pages { from, to, waiter } => {
                 self.nodes[index].storage.arrived(number, from, to);
                 let mut next = waiter;
@@ -621,6 +630,11 @@ impl Cassandra {
             intended,
             ..
         } = self.operations[number];
+        // What comes back in a pause of the client is seen after it.
+        let goes_on = self.clients.paused_until(thread);
+        if goes_on > now {
+            return self.queue.push(goes_on, Event::Done(number));
+        }
         self.recorder.ended(now, kind, intended);
         self.let_go(number);
         match self.rules.load {

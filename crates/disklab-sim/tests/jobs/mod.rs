@@ -44,6 +44,7 @@ fn job(seed: u64) -> Job {
         fidelity: Fidelity::Full,
         ablate: Vec::new(),
         database: None,
+        sql: None,
         device: None,
     }
 }
@@ -115,18 +116,116 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
 pub fn no_cost() -> Parameters {
     Parameters {
         overhead_ns: 0,
-        throttle_window_ns: None,
         client_read_cpu_ns: 0,
         client_write_cpu_ns: 0,
         coordinator_cpu_ns: 0,
         message_cpu_ns: 0,
         read_cpu_ns: 0,
         write_cpu_ns: 0,
-        pause_ns: 0,
+        client_pause_ns: 0,
+        client_pause_every_operations: 1,
+        read_pause_ns: 0,
+        write_pause_ns: 0,
         pause_every_requests: 1,
         remote_tail_ppm: 0,
         remote_tail_ns: 0,
     }
+}
+
+/// Point selects from three nodes where nothing but the network and the disks takes any time: a
+/// table of 3000 blocks of 8 pages, 24 tablets.
+pub fn selects(sessions: u32, duration_ns: u64, seed: u64) -> Job {
+    let template = reads(1, 1, seed).database.expect("a database job");
+    let sql = SqlJob {
+        cluster: Cluster {
+            nodes: 3,
+            ..template.cluster
+        },
+        client: template.client,
+        network: Network {
+            one_way_ns: 100_000,
+        },
+        database: SqlDatabase {
+            engine: SqlEngine::Yugabytedb,
+            replication_factor: 3,
+            tls: false,
+            block_bytes: 32 << 10,
+            compressed_permille: 1000,
+            block_cache_bytes: 1 << 40,
+            extra_block_ppm: 0,
+            wal_sync_period_ns: 1_000_000_000,
+            memstore_bytes: 1 << 40,
+            compaction_bytes_per_s: 0,
+        },
+        tables: vec![Table {
+            name: "rows".to_owned(),
+            rows: 96_000,
+            row_bytes: 1 << 10,
+            tablets: 24,
+        }],
+        workload: SqlWorkload {
+            transactions: vec![one_select()],
+            sessions,
+            connections: None,
+            duration_ns,
+            warm_up_ns: 0,
+        },
+        before: Before {
+            page_cache: CacheState::Warm,
+            ..Before::default()
+        },
+        parameters: free_sql(),
+    };
+    Job {
+        sql: Some(sql),
+        ..job(seed)
+    }
+}
+
+fn one_select() -> Transaction {
+    let access = RowAccess {
+        table: "rows".to_owned(),
+        kind: AccessKind::Read,
+        rows: 1,
+        draw: RowDraw::Uniform,
+        written_bytes: None,
+    };
+    Transaction {
+        name: "transaction".to_owned(),
+        share_ppm: 1_000_000,
+        counted: true,
+        keying_ns: 0,
+        think_ns: 0,
+        statements: vec![Statement {
+            times: 1,
+            inside: false,
+            reported_as: Some("select".to_owned()),
+            bytes: 0,
+            accesses: vec![access],
+        }],
+    }
+}
+
+/// Parameters of a SQL database that costs nothing.
+fn free_sql() -> SqlParameters {
+    SqlParameters {
+        overhead_ns: 0,
+        replication_overhead_ns: 0,
+        client_cpu_ns: 0,
+        statement_cpu_ns: 0,
+        message_cpu_ns: 0,
+        tls_cpu_ns: 0,
+        row_read_cpu_ns: 0,
+        write_cpu_ns: 0,
+        row_write_cpu_ns: 0,
+        block_cpu_ns: 0,
+        rewrites_permille: 0,
+    }
+}
+
+/// The SQL database of a job.
+pub fn sql(job: &mut Job) -> &mut SqlJob {
+    job.sql.as_mut().expect("a SQL job")
 }
 
 /// The database of a job.

@@ -1,0 +1,305 @@
+//! A job's tables and transactions, laid out: tablets with their leaders and blocks, statements as
+//! steps.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use disklab_units::random::Stream;
+
+use crate::chance::exponential;
+use crate::filelayout::{PAGE_BYTES, Pages};
+use crate::job::{AccessKind, RowDraw, SqlJob, Table};
+
+/// One tablet. Its blocks lie on its leader one after the other; followers are not read.
+///
+/// **Divergence:** a follower's copy takes room on its disk and nothing else. Where leaders move, the new
+/// one starts with cold caches.
+#[derive(Clone, Copy, Debug)]
+pub struct Tablet {
+    /// The node that reads it, and writes first.
+    pub leader: u16,
+    /// Number of its first block among those of its leader.
+    pub first_block: u64,
+    /// Rows, at least one.
+    pub rows: u64,
+}
+
+/// A table's tablets and the size of its rows.
+#[derive(Clone, Debug)]
+pub struct TablePlan {
+    /// Its tablets.
+    pub tablets: Range<u32>,
+    /// Plain bytes of a row.
+    pub row_bytes: u64,
+}
+
+/// An access of a statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// The table.
+    pub table: u32,
+    /// What is done.
+    pub kind: AccessKind,
+    /// With how many rows.
+    pub rows: u32,
+    /// Which ones.
+    pub draw: RowDraw,
+    /// Bytes that it writes, all rows together.
+    pub written_bytes: u64,
+}
+
+/// One statement: a round trip of a client, unless it came with another.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Bytes of request and answer.
+    pub bytes: u64,
+    /// Whether it came with the statement before.
+    pub inside: bool,
+    /// Under which of the names its latency is noted.
+    pub name: Option<u32>,
+    /// What it touches.
+    pub accesses: Range<u32>,
+}
+
+/// A kind of transaction.
+#[derive(Clone, Debug)]
+pub struct KindPlan {
+    /// Sum of the shares up to this one, itself included.
+    pub share_up_to: u64,
+    /// Before it.
+    pub keying_ns: u64,
+    /// After it, on average.
+    pub think_ns: u64,
+    /// Its statements.
+    pub steps: Range<u32>,
+}
+
+/// Everything that does not change during a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// All tablets.
+    pub tablets: Vec<Tablet>,
+    /// All tables.
+    pub tables: Vec<TablePlan>,
+    /// All kinds of transaction.
+    pub kinds: Vec<KindPlan>,
+    /// All statements.
+    pub steps: Vec<Step>,
+    /// All accesses.
+    pub accesses: Vec<Access>,
+    /// Names in the answer, the kinds of transaction first.
+    pub names: Vec<String>,
+    /// Whether anything is written.
+    pub writes: bool,
+    /// Blocks that each node leads.
+    pub blocks: Vec<u64>,
+    block_bytes: u64,
+    block_pages: u64,
+}
+
+impl Plan {
+    /// The plan of a checked job.
+    pub fn new(job: &SqlJob) -> Plan {
+        let block_bytes = u64::from(job.database.block_bytes);
+        let stored = block_bytes * u64::from(job.database.compressed_permille) / 1000;
+        let transactions = &job.workload.transactions;
+        let mut plan = Plan {
+            tablets: Vec::new(),
+            tables: Vec::new(),
+            kinds: Vec::new(),
+            steps: Vec::new(),
+            accesses: Vec::new(),
+            names: transactions.iter().map(|t| t.name.clone()).collect(),
+            writes: false,
+            blocks: vec![0; job.cluster.nodes as usize],
+            block_bytes,
+            block_pages: stored.div_ceil(PAGE_BYTES).max(1),
+        };
+        for table in &job.tables {
+            plan.add_table(table);
+        }
+        let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
+        let numbers: BTreeMap<&str, u32> = numbers.collect();
+        for transaction in transactions {
+            plan.add_kind(transaction, &numbers);
+        }
+        plan
+    }
+
+    fn add_table(&mut self, table: &Table) {
+        let first = self.tablets.len() as u32;
+        let count = table.tablets.max(1);
+        let rows = (table.rows / u64::from(count)).max(1);
+        let blocks = (rows * u64::from(table.row_bytes)).div_ceil(self.block_bytes);
+        for number in 0..count {
+            // Leaders in turn, and each table begins with another node.
+            let leader = (self.tables.len() + number as usize) % self.blocks.len();
+            self.tablets.push(Tablet {
+                leader: leader as u16,
+                first_block: self.blocks[leader],
+                rows,
+            });
+            self.blocks[leader] += blocks;
+        }
+        self.tables.push(TablePlan {
+            tablets: first..first + count,
+            row_bytes: u64::from(table.row_bytes),
+        });
+    }
+
+    fn add_kind(&mut self, transaction: &crate::job::Transaction, numbers: &BTreeMap<&str, u32>) {
+        let first = self.steps.len() as u32;
+        for statement in &transaction.statements {
+            let from = self.accesses.len() as u32;
+            for access in &statement.accesses {
+                let table = numbers[access.table.as_str()];
+                let rows = access.rows.max(1);
+                let row_bytes = self.tables[table as usize].row_bytes;
+                let written = access.written_bytes.map_or(row_bytes, u64::from);
+                let writes = access.kind != AccessKind::Read;
+                self.writes |= writes;
+                self.accesses.push(Access {
+                    table,
+                    kind: access.kind,
+                    rows,
+                    draw: access.draw,
+                    written_bytes: if writes { written * u64::from(rows) } else { 0 },
+                });
+            }
+            let accesses = from..self.accesses.len() as u32;
+            let name = statement.reported_as.as_deref().map(|n| self.name(n));
+            for _ in 0..statement.times {
+                self.steps.push(Step {
+                    bytes: u64::from(statement.bytes),
+                    inside: statement.inside,
+                    name,
+                    accesses: accesses.clone(),
+                });
+            }
+        }
+        let before = self.kinds.last().map_or(0, |kind| kind.share_up_to);
+        self.kinds.push(KindPlan {
+            share_up_to: before + u64::from(transaction.share_ppm),
+            keying_ns: transaction.keying_ns,
+            think_ns: transaction.think_ns,
+            steps: first..self.steps.len() as u32,
+        });
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        let known = self.names.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        }) as u32
+    }
+
+    /// Draws a kind of transaction.
+    pub fn draw_kind(&self, stream: &mut Stream) -> u32 {
+        let all = self.kinds.last().map_or(0, |kind| kind.share_up_to);
+        let drawn = stream.below(all.max(1));
+        self.kinds.partition_point(|kind| kind.share_up_to <= drawn) as u32
+    }
+
+    /// Draws in which transaction a session is at the start, and when it begins: as if the load had
+    /// been on for long. Who sits at a long form, or reads a long answer, is met more often.
+    pub fn draw_first(&self, kinds: &mut Stream, people: &mut Stream) -> (u32, u64) {
+        let mut before = 0;
+        let shares = self.kinds.iter().map(|kind| {
+            let share = kind.share_up_to - std::mem::replace(&mut before, kind.share_up_to);
+            (
+                share * (kind.keying_ns / 1000),
+                share * (kind.think_ns / 1000),
+            )
+        });
+        let shares: Vec<(u64, u64)> = shares.collect();
+        let all: u64 = shares.iter().map(|share| share.0 + share.1).sum();
+        let mut left = people.below(all.max(1));
+        for ((keying, thinking), (kind, number)) in
+            shares.into_iter().zip(self.kinds.iter().zip(0..))
+        {
+            if left < keying {
+                return (number, people.below(kind.keying_ns));
+            }
+            left -= keying;
+            if left < thinking {
+                let next = self.draw_kind(kinds);
+                let keying_ns = self.kinds[next as usize].keying_ns;
+                return (next, exponential(people, kind.think_ns) + keying_ns);
+            }
+            left -= thinking;
+        }
+        (self.draw_kind(kinds), 0)
+    }
+
+    /// Draws the tablet of an access.
+    #[inline]
+    pub fn draw_tablet(&self, access: &Access, stream: &mut Stream) -> u32 {
+        let tablets = &self.tables[access.table as usize].tablets;
+        tablets.start + stream.below(u64::from(tablets.end - tablets.start)) as u32
+    }
+
+    /// Draws where in a tablet the rows of an access begin: a row, or the first of a group.
+    #[inline]
+    pub fn draw_base(&self, access: &Access, tablet: u32, stream: &mut Stream) -> u64 {
+        let rows = self.tablets[tablet as usize].rows;
+        match access.draw {
+            RowDraw::Uniform | RowDraw::Recent => 0,
+            RowDraw::Run => stream.below(rows),
+            RowDraw::Nurand { group, .. } => {
+                let group = u64::from(group.max(1));
+                stream.below((rows / group).max(1)) * group
+            }
+        }
+    }
+
+    /// The block of a tablet's leader that holds row `number` of an access; none: it is in memory.
+    #[inline]
+    pub fn draw_block(
+        &self,
+        access: &Access,
+        tablet: u32,
+        base: u64,
+        number: u32,
+        stream: &mut Stream,
+    ) -> Option<u64> {
+        let entry = &self.tablets[tablet as usize];
+        let row = match access.draw {
+            RowDraw::Recent => return None,
+            RowDraw::Uniform => stream.below(entry.rows),
+            RowDraw::Run => (base + u64::from(number)) % entry.rows,
+            RowDraw::Nurand { a, group } => {
+                let group = u64::from(group.max(1));
+                // TPC-C 2.1.6: ((random(0, A) | random(x, y)) + C) modulo the range; C shifts, and
+                // is the same for all.
+                let drawn = stream.below(u64::from(a) + 1) | stream.below(group);
+                (base + drawn % group) % entry.rows
+            }
+        };
+        let row_bytes = self.tables[access.table as usize].row_bytes;
+        Some(entry.first_block + row * row_bytes / self.block_bytes)
+    }
+
+    /// The pages of a block on its leader's volume.
+    ///
+    /// **Divergence:** a block begins with a page. Real ones share a page with each neighbour, which
+    /// is read with the one and the other.
+    #[inline]
+    pub fn pages_of(&self, block: u64) -> Pages {
+        let first = block * self.block_pages;
+        Pages {
+            first,
+            last: first + self.block_pages - 1,
+        }
+    }
+
+    /// Whole blocks in so many stored bytes.
+    pub fn blocks_in(&self, stored_bytes: u64) -> u64 {
+        stored_bytes / (self.block_pages * PAGE_BYTES)
+    }
+
+    /// Pages that a node's led tablets take.
+    pub fn pages(&self, node: usize) -> u64 {
+        self.blocks[node] * self.block_pages
+    }
+}

@@ -1,0 +1,208 @@
+//! One node: cores, network, disks and their caches, the logs of its tablets.
+
+use disklab_disk::{Op, Refusal};
+
+use crate::cluster::hash;
+use crate::database::yugabytedb::lsm::Lsm;
+use crate::database::yugabytedb::plan::Plan;
+use crate::filelayout::{FileLayout, PAGE_BYTES};
+use crate::job::{CacheState, Mechanism, SqlJob};
+use crate::network::Link;
+use crate::pagecache::PageCache;
+use crate::station::Servers;
+use crate::storage::{NOBODY, PendingIo, PendingIos, Purpose, Reading, ReadingRules, Storage};
+
+/// A log that has grown by so much is synced at once. **Source:** `bytes_durable_wal_write_mb` 1.
+const SYNC_BYTES: u64 = 1 << 20;
+
+/// What happens in memory when the page cache is switched off: pages on their way.
+const NO_PAGE_CACHE_PAGES: u64 = 16_384;
+
+/// A tablet's log on one node.
+#[derive(Clone, Copy, Debug)]
+struct Log {
+    unsynced: u64,
+    syncing: bool,
+    /// First of the requests that wait for the sync; each knows the next.
+    waiter: u32,
+}
+
+impl Log {
+    const CLEAN: Log = Log {
+        unsynced: 0,
+        syncing: false,
+        waiter: NOBODY,
+    };
+}
+
+/// A node.
+pub struct Server {
+    /// vCPUs.
+    pub cores: Servers,
+    /// What it sends.
+    pub link: Link,
+    /// Disks and page cache.
+    pub storage: Storage,
+    /// Plain blocks in memory, by number.
+    pub blocks: PageCache,
+    /// Flush and compaction.
+    pub lsm: Lsm,
+    /// Blocks wanted, and found in memory.
+    pub block_counts: (u64, u64),
+    /// When the disk model is due next, as scheduled; `u64::MAX`: not at all.
+    pub due: u64,
+    /// Requests that wait for room in the memstores.
+    pub held: Vec<u32>,
+    logs: Vec<Log>,
+    next_log: usize,
+    log_cursor: u64,
+}
+
+impl Server {
+    /// Node `number` with its caches in the state asked for. Refuses what the disk model refuses.
+    pub fn new(
+        job: &SqlJob,
+        plan: &Plan,
+        number: usize,
+        seed: u64,
+        off: &[Mechanism],
+    ) -> Result<Server, Refusal> {
+        let has_not = |mechanism| off.contains(&mechanism);
+        let mut host = job.cluster.host.clone();
+        host.seed = hash(seed, number as u64 + 1);
+        if has_not(Mechanism::ThrottleWindows) {
+            crate::storage::set_windows(&mut host, 0);
+        }
+        let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
+        let cache_pages = if has_not(Mechanism::PageCacheHits) {
+            NO_PAGE_CACHE_PAGES
+        } else {
+            job.cluster.page_cache_bytes / PAGE_BYTES
+        };
+        let rules = ReadingRules {
+            // RocksDB announces random reads (`advise_random_on_open`): Linux reads what is asked
+            // for, and nothing ahead.
+            data: Reading::Buffered,
+            index: Reading::Buffered,
+            read_ahead_pages: 0,
+            cache_pages,
+            scale: 1,
+            cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
+        };
+        let layout = FileLayout::of_pages(plan.pages(number));
+        let data = &job.cluster.data_volume;
+        let mut storage = Storage::new(number as u16, host, data, layout, rules)?;
+        let block_count = job.database.block_cache_bytes / u64::from(job.database.block_bytes);
+        let mut blocks = PageCache::new(plan.blocks[number], block_count);
+        if !job.before.empty {
+            if job.before.host_cache != CacheState::Cold {
+                storage.warm_host_cache(cache_bytes);
+            }
+            if job.before.page_cache != CacheState::Cold {
+                storage.warm_page_cache(cache_pages, false);
+                blocks.insert(0, block_count.min(plan.blocks[number]));
+            }
+        }
+        let idle = has_not(Mechanism::BackgroundIo);
+        let logs = plan.tablets.len() as u64;
+        let rewrites = job.parameters.rewrites_permille;
+        let lsm = Lsm::new(&job.database, rewrites, logs, &storage, idle);
+        Ok(Server {
+            cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
+            link: Link::new(job.cluster.network_bytes_per_s),
+            storage,
+            blocks,
+            lsm,
+            block_counts: (0, 0),
+            due: u64::MAX,
+            held: Vec::new(),
+            logs: vec![Log::CLEAN; plan.tablets.len()],
+            next_log: 0,
+            log_cursor: 0,
+        })
+    }
+
+    /// Whether a block is in memory. A block that is not has to come before it is there.
+    #[inline]
+    pub fn has_block(&mut self, block: u64) -> bool {
+        self.block_counts.0 += 1;
+        let found = self.blocks.is_present(block);
+        if found {
+            self.block_counts.1 += 1;
+            self.blocks.touch(block);
+        }
+        found
+    }
+
+    /// A block has come. Two requests may have wanted it.
+    #[inline]
+    pub fn keep_block(&mut self, block: u64) {
+        if !self.blocks.is_present(block) {
+            self.blocks.insert(block, block + 1);
+        }
+    }
+
+    /// Puts a request in front of a log that is being synced; `next` is where it keeps the one behind
+    /// it. False: the log can be written to.
+    #[inline]
+    pub fn waits_for_log(&mut self, tablet: u32, request: u32, next: &mut u32) -> bool {
+        let log = &mut self.logs[tablet as usize];
+        if log.syncing {
+            *next = std::mem::replace(&mut log.waiter, request);
+        }
+        log.syncing
+    }
+
+    /// Writes to a tablet's log, in memory until the next sync. Sends a sync at once when there is
+    /// too much of it.
+    #[inline]
+    pub fn append(
+        &mut self,
+        now: u64,
+        node: u16,
+        tablet: u32,
+        bytes: u64,
+        ios: &mut PendingIos,
+    ) -> bool {
+        let log = &mut self.logs[tablet as usize];
+        log.unsynced += bytes;
+        let large = log.unsynced >= SYNC_BYTES;
+        if large {
+            self.sync(now, node, tablet as usize, ios);
+        }
+        large
+    }
+
+    /// Syncs the next tablet's log, if it has grown; whether that sent an I/O.
+    pub fn sync_next(&mut self, now: u64, node: u16, ios: &mut PendingIos) -> bool {
+        let tablet = self.next_log;
+        self.next_log = (tablet + 1) % self.logs.len();
+        let log = &self.logs[tablet];
+        let grown = log.unsynced > 0 && !log.syncing;
+        if grown {
+            self.sync(now, node, tablet, ios);
+        }
+        grown
+    }
+
+    fn sync(&mut self, now: u64, node: u16, tablet: usize, ios: &mut PendingIos) {
+        let log = &mut self.logs[tablet];
+        let len = log.unsynced.next_multiple_of(PAGE_BYTES);
+        (log.unsynced, log.syncing) = (0, true);
+        let (start, space) = self.lsm.space();
+        let at = start + self.log_cursor;
+        self.log_cursor = (self.log_cursor + SYNC_BYTES) % (space - space % SYNC_BYTES).max(1);
+        let purpose = Purpose::Log(tablet as u32);
+        let io = ios.add(PendingIo { node, purpose });
+        let volume = self.storage.data_volume();
+        self.storage
+            .submit(now, volume, Op::Write, at, len as u32, io);
+    }
+
+    /// A log's sync has ended; returns the first of the requests that waited for it.
+    pub fn synced(&mut self, tablet: u32) -> u32 {
+        let log = &mut self.logs[tablet as usize];
+        log.syncing = false;
+        std::mem::replace(&mut log.waiter, NOBODY)
+    }
+}
