@@ -26,7 +26,9 @@ if [ "$(uname)" = Linux ]; then
     if has dnf; then dnf -q list java-17-openjdk-headless >/dev/null 2>&1 || java=21; fi
     missing_debian+=("openjdk-$java-jre-headless") missing_fedora+=("java-$java-openjdk-headless")
   fi
-  # A server that somebody wants to rehearse is his own; CI must have one, or its tests would be skipped.
+  # A server that somebody wants to rehearse is his own, and so is sysbench; CI must have them, or its tests would be
+  # skipped.
+  if [ "${CI:-}" = true ] && ! has sysbench; then missing_debian+=(sysbench) missing_fedora+=(sysbench); fi
   if [ "${CI:-}" = true ] && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && ! has postgres; then
     missing_debian+=(postgresql) missing_fedora+=(postgresql-server)
   fi

@@ -114,11 +114,13 @@ def test_a_device_is_predicted_and_another_load_is_not_counted(tmp_path: Path) -
 
 
 def test_what_cannot_be_predicted_is_refused_with_the_reason(tmp_path: Path) -> None:
-    cells = predicted(
-        tmp_path, "experiments/yugabytedb-disk-types.yaml", "--only", "workload=TPC-C"
-    )
+    text = Path("experiments/yugabytedb-disk-types.yaml").read_text(encoding="utf-8")
+    other = tmp_path / "other.yaml"
+    other.write_text(text.replace("engine: yugabytedb", "engine: postgresql"), encoding="utf-8")
+    cells = predicted(tmp_path, str(other), "--only", "workload=TPC-C")
     assert [cell["status"] for cell in cells] == ["refused"] * 3
-    assert cells[0]["reason"]["rule"] == "the simulator models Cassandra so far"
+    rule = "the simulator models Cassandra and YugabyteDB so far"
+    assert cells[0]["reason"]["rule"] == rule
     file = "experiments/cassandra-cache-cliff.yaml"
     (cell,) = predicted(tmp_path, file, "--only", "dataset.rows=500M", "--only", "data disks=local")
     assert "holds 224 GiB" in cell["reason"]["rule"]
@@ -146,6 +148,9 @@ def test_a_calibration_finds_the_parameter_that_made_the_figures(tmp_path: Path)
     """A known answer: figures simulated with 900 us of overhead are told as measured."""
     package = ROOT / "python" / "disklab" / "data" / "calibration" / "cassandra.yaml"
     truth = yaml.safe_load(package.read_text(encoding="utf-8"))
+    start = tmp_path / "start.yaml"
+    truth["parameters"]["overhead_ns"]["value"] = 120_000
+    start.write_text(yaml.safe_dump(truth))
     truth["parameters"]["overhead_ns"]["value"] = 900_000
     file = tmp_path / "truth.yaml"
     file.write_text(yaml.safe_dump(truth))
@@ -154,7 +159,9 @@ def test_a_calibration_finds_the_parameter_that_made_the_figures(tmp_path: Path)
     predicted(tmp_path / "runs", THREADS, *only, *quick, "--calibration", str(file))
     (folder,) = (tmp_path / "runs").iterdir()
     made = tmp_path / "made.yaml"
-    fit = ("calibrate", THREADS, *only, *quick, "--fit", "overhead_ns", "--measured", str(folder))
+    begin = ("--calibration", str(start))
+    told_by = ("--measured", str(folder))
+    fit = ("calibrate", THREADS, *only, *quick, *begin, "--fit", "overhead_ns", *told_by)
     told = json.loads(run(*fit, "--json", "--out", str(made)).stdout)
     assert told["parameters"]["overhead_ns"] == pytest.approx(900_000, rel=0.1)
     assert told["error_after"] < told["error_before"]
@@ -172,7 +179,47 @@ def test_a_calibration_finds_the_parameter_that_made_the_figures(tmp_path: Path)
     assert (
         "is there already, and is not overwritten" in run(*fit, "--out", str(made), code=2).stderr
     )
-    few = ("calibrate", THREADS, *NONE_128, "--fit", "overhead_ns,read_cpu_ns")
-    assert "2 parameters cannot be fitted on 1 cells" in run(*few, code=2).stderr
+    few = ("calibrate", THREADS, *NONE_128, "--fit", "overhead_ns,read_cpu_ns,pause_every_requests")
+    assert "3 parameters cannot be fitted on 1 cells" in run(*few, code=2).stderr
     wrong = ("calibrate", THREADS, *NONE_128, "--fit", "overhed_ns")
     assert "did you mean overhead_ns?" in run(*wrong, code=2).stderr
+
+
+def test_declared_rows_are_fitted_anew(tmp_path: Path) -> None:
+    """Two groups of parameters on the rows that a file declares, without naming an experiment."""
+    package = ROOT / "python" / "disklab" / "data" / "calibration" / "cassandra.yaml"
+    declared = yaml.safe_load(package.read_text(encoding="utf-8"))
+    warm = {"cluster.volumes.data.caching": "ReadOnly", "workload.load.threads": 256}
+    declared["calibration_rows"] = [
+        {
+            "experiment": "cassandra-disk-caching-threads",
+            "factors": {"cluster.volumes.data.caching": "None", "workload.load.threads": 64},
+            "fits": ["overhead_ns"],
+        },
+        {
+            "experiment": "cassandra-disk-caching-read-ahead",
+            "factors": {**warm, "cluster.volumes.data.read_ahead": "16KiB"},
+            "fits": ["client_read_cpu_ns"],
+        },
+    ]
+    declared["parameters"]["client_read_cpu_ns"]["value"] = 170_000
+    file, made = tmp_path / "declared.yaml", tmp_path / "made.yaml"
+    file.write_text(yaml.safe_dump(declared))
+    again = ("calibrate", "--calibration", str(file), "--fidelity", "quick")
+    lines = run(*again, "--json", "--out", str(made)).stdout.splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert list(first["parameters"]) == ["overhead_ns"]
+    (cell,) = second["cells"]
+    assert cell["after"]["ops/s"] == pytest.approx(cell["measured"]["ops/s"], rel=0.03)
+    found = yaml.safe_load(made.read_text(encoding="utf-8"))
+    values = {name: one["value"] for name, one in found["parameters"].items()}
+    assert values["client_read_cpu_ns"] == second["parameters"]["client_read_cpu_ns"] > 172_000
+    assert found["calibration_rows"] == declared["calibration_rows"]
+    assert found["range"]["threads"] == [64, 512]
+    # What chooses cells needs an experiment to choose from.
+    wrong = run("calibrate", "--fit", "overhead_ns", code=2)
+    assert "without one the declared rows are fitted" in wrong.stderr
+    for row in declared["calibration_rows"]:
+        del row["fits"]
+    file.write_text(yaml.safe_dump(declared))
+    assert "declares no rows with `fits`" in run(*again, code=2).stderr

@@ -12,8 +12,21 @@ from disklab.prediction.counted import Levels, levels, study_of
 from disklab.results import TrialResult
 from disklab.spec import Experiment
 
-FIGURES = ("ops/s", "p50", "p95", "p99", "mean")
+FIGURES = (
+    "ops/s",
+    "p50",
+    "p95",
+    "p99",
+    "mean",
+    "tpmC",
+    "CPU",
+    "disk IOPS",
+    "disk MB/s",
+)
 """What is compared where it was published; latencies in ms."""
+
+MORE = {"tpmc": "tpmC", "disk_iops": "disk IOPS", "disk_mb_per_s": "disk MB/s"}
+"""Keys of results beside the shape of every mode; disks are those of one node."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +148,10 @@ def figures(result: TrialResult) -> dict[str, float]:
     found = {name: result.latency_ms[name] for name in FIGURES if name in result.latency_ms}
     if result.ops_per_s is not None:
         found["ops/s"] = result.ops_per_s
+    more = {name: getattr(result, key, None) for key, name in MORE.items()}
+    found |= {name: float(value) for name, value in more.items() if value is not None}
+    if "disk IOPS" in found and "server" in result.telemetry.cpu_ratio:
+        found["CPU"] = result.telemetry.cpu_ratio["server"]
     return found
 
 

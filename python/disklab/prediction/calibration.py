@@ -46,6 +46,8 @@ class CalibrationRow(Part):
     experiment: str
     """Stem of the experiment's file."""
     factors: dict[str, str | int | float]
+    fits: list[str] = []
+    """Parameters that were fitted on it; none: the same measurement as another row."""
 
     def covers(self, experiment: str, factors: dict[str, Any]) -> bool:
         """Return whether a cell of an experiment is one of these."""
@@ -79,6 +81,12 @@ class Calibration(Part):
         """Return a fact that is a whole number."""
         value = self.physical[name].value
         assert isinstance(value, int)
+        return value
+
+    def ratio(self, name: str) -> float:
+        """Return a fact that is a share."""
+        value = self.physical[name].value
+        assert isinstance(value, float)
         return value
 
     def values(self) -> dict[str, int]:

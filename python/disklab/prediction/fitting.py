@@ -23,19 +23,32 @@ from disklab.engine.simulation import simulate
 from disklab.errors import Problem, UserError
 from disklab.prediction.against import figures
 from disklab.prediction.calibration import Calibration, CalibrationRow, Parameter, Range
+from disklab.prediction.cells import database_of, prepare, with_parameters
 from disklab.prediction.counted import levels
-from disklab.prediction.jobs import Job, prepare
+from disklab.prediction.jobs import Job
+from disklab.prediction.outcome import sql_figures
 from disklab.prediction.run import Options
 from disklab.results import TrialResult
 from disklab.spec import Experiment, Trial
 
-WEIGHTS = {"ops/s": 1.0, "p50": 0.5, "p95": 0.25}
+WEIGHTS = {
+    "ops/s": 1.0,
+    "p50": 0.5,
+    "p95": 0.25,
+    "p99": 0.15,
+    "CPU": 0.5,
+    "disk IOPS": 0.25,
+    "disk MB/s": 0.25,
+}
 """What a figure's error counts. Published percentiles are read off charts, the tail worst."""
 
 # Simulated figures have noise of a percent or so: a smaller step would measure that.
 STEP = 0.1
 # A parameter further than this from where it began is one that the rows do not tell.
 MOST_FACTOR = 20.0
+# A cell tells a rate and a tail: its other percentiles follow from those, and in a closed loop the
+# rate follows from the mean.
+MOST_PER_CELL = 2
 # Each evaluation simulates every row; fits of three parameters settle within a dozen or two.
 MOST_EVALUATIONS = 40
 
@@ -91,12 +104,12 @@ def measured_cells(
         if row is None or trial.refused is not None:
             continue
         prepared = prepare(trial, catalog, calibration, str(experiment.path))
-        if prepared.job is None or "database" not in prepared.job:
+        if prepared.job is None or database_of(prepared.job) is None:
             reasons += [str(reason.rule) for reason in prepared.reasons]
             continue
         told = {name: value for name, value in figures(row).items() if name in WEIGHTS}
         if told:
-            found.append(MeasuredCell(trial, told, prepared.job["database"]))
+            found.append(MeasuredCell(trial, told, prepared.job))
     if not found:
         rule = "has no measured cell that the simulator can answer"
         way_out = "; ".join(dict.fromkeys(reasons)) or "name results of this experiment"
@@ -112,7 +125,7 @@ def check_parameters(names: Sequence[str], calibration: Calibration, cells: int)
             known = list(calibration.parameters)
             way_out = did_you_mean(name, known, f"choose from {', '.join(known)}")
             problems.append(Problem("--fit", name, "is no parameter of the model", way_out))
-    if len(names) > cells:
+    if len(names) > MOST_PER_CELL * cells:
         rule = f"{len(names)} parameters cannot be fitted on {cells} cells"
         problems.append(Problem("--fit", ",".join(names), rule, "fit fewer, or on more cells"))
     if problems:
@@ -193,7 +206,7 @@ def evaluate(
             "cell": number,
             "seed": options.seed,
             "fidelity": options.fidelity,
-            "database": {**cell.job, "parameters": parameters},
+            **with_parameters(cell.job, parameters),
         }
         for number, cell in enumerate(cells)
     )
@@ -201,7 +214,12 @@ def evaluate(
     for answer in simulate(jobs, workers=options.workers):
         if answer["event"] == "refused":
             raise UserError(*(Problem(**reason) for reason in answer["reasons"]))
-        predicted[answer["cell"]] = {"ops/s": answer["ops_per_s"], **answer["latency_ms"]}
+        spec = cells[answer["cell"]].trial.spec
+        predicted[answer["cell"]] = {
+            "ops/s": answer["ops_per_s"],
+            **answer["latency_ms"],
+            **sql_figures(answer, spec.cluster.nodes if spec.cluster else 1),
+        }
     errors = [
         WEIGHTS[figure] * math.log(max(told[figure], 1e-9) / value)
         for cell, told in zip(cells, predicted, strict=True)
@@ -252,7 +270,8 @@ def with_rows(calibration: Calibration, stem: str, wanted: dict[str, list[Any]])
     choices: list[dict[str, Any]] = [{}]
     for name, chosen in wanted.items():
         choices = [{**one, name: level} for one in choices for level in chosen]
-    rows = [CalibrationRow(experiment=stem, factors=one) for one in choices]
+    fits = [name for name, one in calibration.parameters.items() if one.status == "fitted"]
+    rows = [CalibrationRow(experiment=stem, factors=one, fits=fits) for one in choices]
     return calibration.model_copy(update={"calibration_rows": rows})
 
 

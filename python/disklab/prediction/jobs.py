@@ -87,16 +87,13 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
     work, database, before = spec.workload, spec.database, spec.before
     if database is not None and database.engine != "cassandra":
-        rule = "the simulator models Cassandra so far"
+        rule = "the simulator models Cassandra and YugabyteDB so far"
         yield Problem(f"{place}: database.engine", database.engine, rule, REHEARSE)
     elif spec.device is None and work.kind != "rows":
         rule = "the simulator models reads and writes of rows so far"
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
     elif database is not None:
         yield from _unmodelled_database(database, place)
-    if work.kind == "rows" and work.keys not in ("uniform", "sequential"):
-        rule = "the simulator draws keys uniformly or in order so far"
-        yield Problem(f"{place}: workload.keys", work.keys, rule, REHEARSE)
     if "as-left" in (before.page_cache, before.host_cache):
         rule = "a simulated trial has no trial before it"
         way_out = "say cold or warm, and empty, written or warm"
@@ -170,7 +167,7 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
         "client": {
             "nodes": spec.client.nodes,
             "cores": client.vcpu,
-            "network_bytes_per_s": _network(client.net_mbit_per_s),
+            "network_bytes_per_s": network(client.net_mbit_per_s),
         },
         "network": {"one_way_ns": calibration.fact("one_way_ns")},
         "database": _database(spec, calibration),
@@ -181,7 +178,8 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
     }
 
 
-def _network(mbit_per_s: int | None) -> int | None:
+def network(mbit_per_s: int | None) -> int | None:
+    """Return a bandwidth in bytes per second."""
     return None if mbit_per_s is None else mbit_per_s * 10**6 // 8
 
 
@@ -199,7 +197,7 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
         "host": host_profile(spec),
         "cores": vm.vcpu,
         "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration),
-        "network_bytes_per_s": _network(vm.net_mbit_per_s),
+        "network_bytes_per_s": network(vm.net_mbit_per_s),
         "data_volume": data,
         "commitlog_volume": None if log == data else log,
         "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,

@@ -18,6 +18,9 @@ from disklab.spec import Trial
 
 Answer = dict[str, Any]
 
+BYTES_IN_MB = 10**6
+SECONDS_IN_MINUTE = 60
+
 # Where the engine's resources are the CPUs, by the names that results have for processes.
 CPU = {"client CPU": "client", "node CPU": "server"}
 
@@ -80,8 +83,38 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         telemetry=telemetry_of(resources, told, answer),
         price_usd_per_month=price_usd_per_month,
         duration_s=answer["elapsed_s"],
+        **_of_disks(answer, trial),
         share=Share.model_validate(trial.share.model_dump(mode="json")),
     )
+
+
+def _of_disks(answer: Answer, trial: Trial) -> dict[str, Any]:
+    """Return what a SQL result says beside the shape of every mode, as published ones do."""
+    spec = trial.spec
+    if spec.cluster is None or spec.workload.kind not in ("sysbench", "tpcc"):
+        return {}
+    told = sql_figures(answer, spec.cluster.nodes)
+    found = {"disk_iops": told["disk IOPS"], "disk_mb_per_s": told["disk MB/s"]}
+    return found | ({"tpmc": told["tpmC"]} if "tpmC" in told else {})
+
+
+def sql_figures(answer: Answer, nodes: int) -> dict[str, float]:
+    """Return what studies of SQL databases print beside rates: CPU, and what a node's disks did."""
+    told, rate = answer["telemetry"], answer["ops_per_s"] / nodes
+    each = {
+        "IOPS": told["read_ios_per_operation"] + told["write_ios_per_operation"],
+        "bytes": told["read_bytes_per_operation"] + told["write_bytes_per_operation"],
+    }
+    found = {
+        "disk IOPS": each["IOPS"] * rate,
+        "disk MB/s": each["bytes"] * rate / BYTES_IN_MB,
+    }
+    for one in answer["resources"]:
+        if one["resource"] == "node CPU":
+            found["CPU"] = one["mean_utilisation"]
+    if "new order" in answer["per_operation"]:
+        found["tpmC"] = answer["ops_per_s"] * SECONDS_IN_MINUTE
+    return found
 
 
 def loop_of(trial: Trial) -> dict[str, Any]:

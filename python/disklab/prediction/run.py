@@ -15,8 +15,9 @@ from disklab.engine.simulation import simulate
 from disklab.errors import Problem
 from disklab.events import Emit, PlannedTrial, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.cells import prepare
 from disklab.prediction.counted import study_of, why_not_counted
-from disklab.prediction.jobs import Job, Prepared, prepare
+from disklab.prediction.jobs import Job, Prepared
 from disklab.prediction.outcome import refused_result, result_of
 from disklab.prediction.search import Search, run_searches
 from disklab.results import (

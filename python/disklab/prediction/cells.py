@@ -1,0 +1,36 @@
+"""Which part of the simulator answers a trial."""
+
+from __future__ import annotations
+
+from disklab.catalog import Catalog
+from disklab.prediction import jobs
+from disklab.prediction.calibration import Calibration
+from disklab.prediction.jobs import Job, Prepared
+from disklab.prediction.sql import prepare_sql
+from disklab.spec import Trial
+
+DATABASES = ("database", "sql")
+"""Keys of a job that hold a database and the parameters that it was calibrated with."""
+
+
+def prepare(
+    trial: Trial, catalog: Catalog, calibration: Calibration | None, place: str
+) -> Prepared:
+    """Return the job of a trial, or why there is none. `place`: the file, for the reasons."""
+    database = trial.spec.database
+    if database is not None and database.engine == "yugabytedb":
+        assert calibration is not None
+        return prepare_sql(trial, catalog, calibration, place)
+    return jobs.prepare(trial, catalog, calibration, place)
+
+
+def database_of(job: Job) -> str | None:
+    """Return the key of a job's database; None: it is a device."""
+    return next((key for key in DATABASES if key in job), None)
+
+
+def with_parameters(job: Job, parameters: dict[str, int]) -> Job:
+    """Return a database's job with other parameters."""
+    key = database_of(job)
+    assert key is not None
+    return {**job, key: {**job[key], "parameters": parameters}}

@@ -1,0 +1,167 @@
+"""From a trial of a SQL database to a job of the simulator: `crates/disklab-sim/src/job/sql.rs`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+from disklab.catalog import Catalog
+from disklab.catalog.facts import GIB
+from disklab.errors import Problem
+from disklab.prediction.calibration import Calibration
+from disklab.prediction.jobs import HOST_CACHE, REHEARSE, Job, Prepared, host_profile, network
+from disklab.prediction.statements import Shape, Stored, sysbench, tpcc
+from disklab.spec import Trial, TrialSpec
+from disklab.spec.share import threads_of
+
+NS_PER_S = 1_000_000_000
+
+STATEMENTS = 10
+"""Statements of a sysbench transaction. **Source:** the study, and sysbench's `point_selects`."""
+
+
+def prepare_sql(trial: Trial, catalog: Catalog, calibration: Calibration, place: str) -> Prepared:
+    """Return the job of a trial of YugabyteDB. `place`: the file, for the reasons."""
+    spec = trial.spec
+    reasons = [*_unmodelled(spec, place)]
+    if reasons:
+        return Prepared(None, tuple(reasons))
+    warnings = [*_warnings(trial, catalog, calibration)]
+    return Prepared({"sql": sql_job(spec, catalog, calibration)}, (), tuple(warnings))
+
+
+def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    work, before, database = spec.workload, spec.before, spec.database
+    assert database is not None
+    if work.sysbench is None and work.tpcc is None:
+        rule = "the simulator sends sysbench or TPC-C to YugabyteDB"
+        yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
+    if "as-left" in (before.page_cache, before.host_cache):
+        rule = "a simulated trial has no trial before it"
+        way_out = "say cold or warm, and empty, written or warm"
+        yield Problem(f"{place}: before", "as-left", rule, way_out)
+    if work.stop is not None and work.stop.duration_s is None:
+        rule = "sysbench and TPC-C run for a time"
+        yield Problem(f"{place}: workload.stop", "operations", rule, "give a duration")
+    if spec.procedure is not None and spec.procedure.kind != "closed_loop":
+        rule = "sysbench and TPC-C are closed loops here"
+        yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
+
+
+def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    spec = trial.spec
+    vm = catalog.vms[spec.cluster.vm] if spec.cluster else None
+    outside = calibration.outside(trial, vm.series_name if vm else None)
+    least, most = calibration.range.threads
+    threads = threads_of(spec)
+    if threads is not None and not least <= threads <= most:
+        outside.append(f"{threads} threads (fitted on {least} to {most})")
+    if outside:
+        yield f"outside the calibrated range: {'; '.join(outside)}"
+    if any(_credit_bursts(host_profile(spec))):
+        ratio = calibration.ratio("start_credits_ratio")
+        yield (
+            f"burst credits are taken as {ratio:.0%} of a full bucket at the start: the fill has "
+            "spent some, and how many nobody knows"
+        )
+    if spec.database and spec.database.settings:
+        unread = ", ".join(spec.database.settings)
+        yield f"not modelled, and without effect on the prediction: {unread}"
+
+
+def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return the job of a SQL database under transactions."""
+    cluster, database, work = spec.cluster, spec.database, spec.workload
+    assert cluster is not None
+    assert database is not None
+    vm = catalog.vms[cluster.vm].facts
+    client = catalog.vms[spec.client.vm or cluster.vm].facts
+    memory = int((vm.mem_gib or 0) * GIB)
+    shape = shape_of(spec, calibration)
+    backends = (shape.connections or shape.sessions) / cluster.nodes
+    block_cache, page_cache = caches(memory, backends, calibration)
+    duration_s = work.stop.duration_s if work.stop else None
+    return {
+        "cluster": {
+            "nodes": cluster.nodes,
+            "host": with_credits(host_profile(spec), calibration.ratio("start_credits_ratio")),
+            "cores": vm.vcpu,
+            "page_cache_bytes": page_cache,
+            "network_bytes_per_s": network(vm.net_mbit_per_s),
+            "data_volume": cluster.device_of("data"),
+            "read_ahead_bytes": 0,
+        },
+        "client": {
+            "nodes": spec.client.nodes,
+            "cores": client.vcpu,
+            "network_bytes_per_s": network(client.net_mbit_per_s),
+        },
+        "network": {"one_way_ns": calibration.fact("one_way_ns")},
+        "database": {
+            "engine": "yugabytedb",
+            "replication_factor": database.replication_factor,
+            "tls": database.tls,
+            "block_cache_bytes": block_cache,
+            **{
+                name: calibration.fact(name)
+                for name in (
+                    "block_bytes",
+                    "compressed_permille",
+                    "extra_block_ppm",
+                    "wal_sync_period_ns",
+                    "memstore_bytes",
+                    "compaction_bytes_per_s",
+                )
+            },
+        },
+        "tables": shape.tables,
+        "workload": {
+            "transactions": shape.transactions,
+            "sessions": shape.sessions,
+            "connections": shape.connections,
+            # The simulator's duration counts from the start; ours from the end of the warm-up.
+            "duration_ns": round(((duration_s or 0) + work.warm_up_s) * NS_PER_S),
+            "warm_up_ns": round(work.warm_up_s * NS_PER_S),
+        },
+        "before": {
+            "page_cache": spec.before.page_cache,
+            "host_cache": HOST_CACHE[spec.before.host_cache],
+        },
+        "parameters": calibration.values(),
+    }
+
+
+def with_credits(host: Job, ratio: float) -> Job:
+    """Return a host whose disks have so many of their burst credits at the start."""
+    found: Job = copy.deepcopy(host)
+    for burst in _credit_bursts(found):
+        burst["start"] = int(burst["credits"] * ratio)
+    return found
+
+
+def _credit_bursts(host: Job) -> Iterator[Job]:
+    disks = (disk for volume in host["volumes"] for disk in volume["disks"])
+    for limit in (limit for disk in disks for limit in disk["limits"]):
+        if limit["burst"] is not None and limit["burst"]["credits"] is not None:
+            yield limit["burst"]
+
+
+def shape_of(spec: TrialSpec, calibration: Calibration) -> Shape:
+    """Return the tables and transactions of a trial's workload."""
+    assert spec.cluster is not None
+    tablets = calibration.fact("tablets_per_node") * spec.cluster.nodes
+    stored = Stored(tablets, calibration.fact("column_overhead_bytes"))
+    if spec.workload.tpcc is not None:
+        return tpcc(spec.workload.tpcc, stored)
+    assert spec.workload.sysbench is not None
+    return sysbench(spec.workload.sysbench, stored, STATEMENTS)
+
+
+def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tuple[int, int]:
+    """Return the bytes of a node's block cache and of its page cache; `backends`: connections."""
+    ratio = calibration.ratio("memory_limit_ratio") * calibration.ratio("block_cache_ratio")
+    block_cache = int(memory_bytes * ratio)
+    left = memory_bytes - block_cache - calibration.fact("memory_beside_caches_bytes")
+    left -= int(backends * calibration.fact("memory_of_connection_bytes"))
+    least = int(memory_bytes * calibration.ratio("least_page_cache_ratio"))
+    return block_cache, max(left, least)

@@ -1,0 +1,299 @@
+"""sysbench and TPC-C as the simulator takes them: tables, and transactions as lists of statements.
+
+A statement is one round trip of the client; its accesses go to tablets at the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from disklab.spec.model import Sysbench, Tpcc
+
+Json = dict[str, Any]
+
+NS_PER_S = 1_000_000_000
+
+STATUS = "transaction status"
+"""The table in which a distributed transaction is committed."""
+
+COLUMN_BYTES = 20
+"""A changed number: its value, key and time."""
+
+LOCK_BYTES = 15
+"""A row that is locked."""
+
+MESSAGE_BYTES = 200
+"""A statement and its answer without rows, with the headers of both."""
+
+KEYING_S = {"new order": 18, "payment": 3, "order status": 2, "delivery": 2, "stock level": 2}
+THINK_S = {"new order": 12, "payment": 12, "order status": 10, "delivery": 5, "stock level": 5}
+"""**Source:** TPC-C 5.2.5.7."""
+
+MIX_PPM = {
+    "new order": 450_000,
+    "payment": 430_000,
+    "order status": 40_000,
+    "delivery": 40_000,
+    "stock level": 40_000,
+}
+"""**Source:** TPC-C 5.2.3: the least shares; new orders take the rest."""
+
+TERMINALS = 10
+"""A warehouse has ten terminals. **Source:** TPC-C 4.2.2."""
+
+ITEMS = 10
+"""Lines of an order on average. **Source:** TPC-C 2.4.1.3: 5 to 15."""
+
+DISTRICTS = 10
+"""Of a warehouse."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a workload brings: its tables and its transactions."""
+
+    tables: list[Json]
+    transactions: list[Json]
+    sessions: int
+    connections: int | None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How the database stores a table."""
+
+    tablets: int
+    column_overhead_bytes: int
+
+    def table(self, name: str, rows: int, value_bytes: int, columns: int) -> Json:
+        """Return a table; `columns` beside the key, which is an entry of its own."""
+        row_bytes = value_bytes + (columns + 1) * self.column_overhead_bytes
+        return {"name": name, "rows": rows, "row_bytes": row_bytes, "tablets": self.tablets}
+
+    def status(self) -> Json:
+        """Return the table in which transactions are committed."""
+        return {"name": STATUS, "rows": 1000, "row_bytes": 100, "tablets": self.tablets}
+
+
+def access(table: str, kind: str, rows: int = 1, draw: Any = "uniform") -> Json:
+    """Return an access to rows of one tablet."""
+    return {"table": table, "kind": kind, "rows": rows, "draw": draw}
+
+
+def update(
+    table: str, written_bytes: int, rows: int = 1, draw: Any = "recent", *, locks: bool = False
+) -> Json:
+    """Return an update: only the columns that change are written, each with its key and time.
+
+    `locks`: rows selected for update, which are written as locks, and replicated as rows are.
+    """
+    bytes_ = LOCK_BYTES if locks else written_bytes
+    return {**access(table, "update", rows, draw), "written_bytes": bytes_}
+
+
+def statement(
+    *accesses: Json,
+    times: int = 1,
+    reported_as: str | None = None,
+    row_bytes: int = 0,
+    inside: bool = False,
+) -> Json:
+    """Return a statement; `row_bytes` travel beside its text; `inside`: it comes in a batch."""
+    return {
+        "times": times,
+        "inside": inside,
+        "reported_as": reported_as,
+        "bytes": MESSAGE_BYTES + row_bytes,
+        "accesses": list(accesses),
+    }
+
+
+BEGIN = statement()
+COMMIT = statement(access(STATUS, "insert"))
+COMMIT_READS = statement()
+"""A transaction that wrote nothing ends in the SQL layer."""
+
+
+def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
+    """Return sysbench's tables and one of its scripts.
+
+    All tables are alike, so they are one with as many rows and tablets as all. **Source:** sysbench
+    1.0: id, k, c char(120), pad char(60), and an index on k.
+    """
+    rows = work.tables * work.rows_per_table
+    many = Stored(stored.tablets * work.tables, stored.column_overhead_bytes)
+    tables = [many.table("sbtest", rows, 4 + 4 + 120 + 60, 3), stored.status()]
+    index = []
+    if work.secondary_index:
+        tables.append(many.table("k", rows, 4 + 4, 0))
+        index = [access("k", "insert")]
+    select = statement(
+        access("sbtest", "read"), times=statements, reported_as="select", row_bytes=120
+    )
+    insert = statement(
+        access("sbtest", "insert"), *index, times=statements, reported_as="insert", row_bytes=190
+    )
+    text = update("sbtest", 120 + COLUMN_BYTES, draw="uniform")
+    number = update("sbtest", COLUMN_BYTES, draw="uniform")
+    update_non_index = statement(text, reported_as="update", row_bytes=120)
+    update_index = statement(number, *index, reported_as="update")
+    delete = statement(number, *index, reported_as="delete")
+    scan = statement(
+        access("sbtest", "read", 100, "run"), times=4, reported_as="range", row_bytes=100 * 120
+    )
+    writes = [update_index, update_non_index, delete, {**insert, "times": 1}]
+    scripts = {
+        "oltp_read": [BEGIN, select, COMMIT_READS],
+        "oltp_insert": [BEGIN, insert, COMMIT],
+        "oltp_read_only": [BEGIN, select, scan, COMMIT_READS],
+        "oltp_read_write": [BEGIN, select, scan, *writes, COMMIT],
+        "oltp_write_only": [BEGIN, *writes, COMMIT],
+        "oltp_point_select": [{**select, "times": 1}],
+        "oltp_update_index": [update_index],
+        "oltp_update_non_index": [update_non_index],
+    }
+    one = {"name": "transaction", "share_ppm": 1_000_000, "statements": scripts[work.script]}
+    return Shape(tables, [one], work.threads, None)
+
+
+def tpcc(work: Tpcc, stored: Stored) -> Shape:
+    """Return TPC-C's tables and its five transactions.
+
+    **Source:** the statements of yugabyte/tpcc (`procedures/NewOrder.java` and so on), which the
+    study ran.
+    """
+    transactions = [
+        {
+            "name": name,
+            "share_ppm": MIX_PPM[name],
+            "counted": name == "new order",
+            "keying_ns": KEYING_S[name] * NS_PER_S,
+            "think_ns": THINK_S[name] * NS_PER_S,
+            "statements": statements,
+        }
+        for name, statements in {
+            "new order": _new_order(),
+            "payment": _payment(),
+            "order status": _order_status(),
+            "delivery": _delivery(),
+            "stock level": _stock_level(),
+        }.items()
+    ]
+    terminals = work.warehouses * TERMINALS
+    return Shape(_tables(work.warehouses, stored), transactions, terminals, work.connections)
+
+
+def _tables(warehouses: int, stored: Stored) -> list[Json]:
+    """Return the nine tables and two indexes. **Source:** TPC-C 1.2.1 and 1.3.1."""
+    sizes = {
+        # Rows of a warehouse (all of them for items), bytes of the values, columns beside the key.
+        "warehouse": (warehouses, 89, 8),
+        "district": (warehouses * DISTRICTS, 95, 9),
+        "customer": (warehouses * 30_000, 655, 18),
+        "customer name": (warehouses * 30_000, 50, 0),
+        "history": (warehouses * 30_000, 46, 8),
+        "new_order": (warehouses * 9_000, 8, 0),
+        "oorder": (warehouses * 30_000, 24, 5),
+        "order of customer": (warehouses * 30_000, 20, 0),
+        "order_line": (warehouses * 300_000, 54, 6),
+        "item": (100_000, 82, 4),
+        "stock": (warehouses * 100_000, 306, 15),
+    }
+    return [stored.table(name, *size) for name, size in sizes.items()] + [stored.status()]
+
+
+# Warehouses, districts and items are few and used all the time.
+_WAREHOUSE = access("warehouse", "read", draw="recent")
+_DISTRICT = access("district", "read", draw="recent")
+_CUSTOMER_DRAW = {"nurand": {"a": 1023, "group": 3000}}
+_STOCK_DRAW = {"nurand": {"a": 8191, "group": 100_000}}
+
+
+def _customer(rows: int = 1) -> Json:
+    return access("customer", "read", rows, _CUSTOMER_DRAW)
+
+
+# Six of ten customers are named, three rows have that name; the others are numbered.
+# **Source:** TPC-C 2.5.1.2.
+_CUSTOMER_BY_NAME = [
+    statement(access("customer name", "read", 1, _CUSTOMER_DRAW)),
+    statement(_customer(2), row_bytes=1000),
+]
+
+
+def _new_order() -> list[Json]:
+    """Return a new order: rows selected for update are written too, as locks that are replicated.
+
+    Items and stock are one statement each. The rows of stock are updated in one batch, each by a
+    statement of its own, whose writes leave together; the lines are inserted by one statement.
+    """
+    stock = update("stock", 0, ITEMS, _STOCK_DRAW, locks=True)
+    return [
+        statement(_customer()),
+        statement(_WAREHOUSE),
+        statement(update("district", 0, locks=True)),
+        statement(update("district", COLUMN_BYTES)),
+        statement(access("oorder", "insert"), access("order of customer", "insert")),
+        statement(access("new_order", "insert")),
+        statement(access("item", "read", ITEMS, "recent"), row_bytes=ITEMS * 80),
+        statement(stock, row_bytes=ITEMS * 100),
+        statement(row_bytes=ITEMS * 40),
+        statement(times=ITEMS - 2, inside=True),
+        statement(update("stock", 4 * COLUMN_BYTES, ITEMS), inside=True),
+        statement(access("order_line", "insert", ITEMS), row_bytes=ITEMS * 60),
+        COMMIT,
+    ]
+
+
+def _payment() -> list[Json]:
+    return [
+        statement(update("warehouse", COLUMN_BYTES)),
+        statement(_WAREHOUSE),
+        statement(update("district", COLUMN_BYTES)),
+        statement(_DISTRICT),
+        *_CUSTOMER_BY_NAME,
+        statement(update("customer", 3 * COLUMN_BYTES)),
+        statement(access("history", "insert")),
+        COMMIT,
+    ]
+
+
+def _order_status() -> list[Json]:
+    return [
+        *_CUSTOMER_BY_NAME,
+        statement(access("order of customer", "read"), access("oorder", "read")),
+        statement(access("order_line", "read", ITEMS, "run"), row_bytes=ITEMS * 60),
+        COMMIT_READS,
+    ]
+
+
+def _delivery() -> list[Json]:
+    """Deliver the oldest order of each district, which was placed hours ago.
+
+    Each district is committed by itself.
+    """
+    lines = update("order_line", COLUMN_BYTES, ITEMS, "run")
+    return [
+        statement(access("new_order", "read"), times=DISTRICTS),
+        statement(update("new_order", COLUMN_BYTES), times=DISTRICTS),
+        statement(access("oorder", "read"), times=DISTRICTS),
+        statement(update("oorder", COLUMN_BYTES), times=DISTRICTS),
+        statement(lines, times=DISTRICTS),
+        statement(access("order_line", "read", ITEMS, "recent"), times=DISTRICTS),
+        statement(update("customer", 2 * COLUMN_BYTES, draw="uniform"), times=DISTRICTS),
+        {**COMMIT, "times": DISTRICTS},
+    ]
+
+
+def _stock_level() -> list[Json]:
+    """Look at the stock of the last twenty orders' items."""
+    lines = 20 * ITEMS
+    return [
+        statement(_DISTRICT),
+        statement(
+            access("order_line", "read", lines, "run"),
+            access("stock", "read", lines, _STOCK_DRAW),
+        ),
+        COMMIT_READS,
+    ]

@@ -1,0 +1,63 @@
+"""docs/accuracy.md fits the studies, the calibration and the simulator it was written from."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from disklab.engine.binary import find_engine
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "accuracy_page.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    found = importlib.util.spec_from_file_location("accuracy_page", SCRIPT)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    # Dataclasses look their module up by name.
+    sys.modules[found.name] = module
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_page_is_not_stale() -> None:
+    command = [sys.executable, str(SCRIPT), "--check"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_what_no_longer_fits_is_named(script: ModuleType) -> None:
+    page = script.PAGE.read_text(encoding="utf-8")
+    assert list(script.stale(page)) == []
+    without_row = re.sub(r"\| None, 64 \|.*\n", "", page)
+    assert list(script.stale(without_row)) == ["cassandra-disk-caching-threads has other rows"]
+    mark = re.compile(r"(<!-- ablations: calibration )\w+")
+    (problem,) = script.stale(mark.sub(r"\g<1>00000000", page))
+    assert problem == "ablations was simulated with another calibration"
+    (problem,) = script.stale(page.replace("azure-local-disks:", "azure-disks:"))
+    assert problem == "azure-local-disks is missing"
+    (problem,) = script.stale(page.replace("| `overhead_ns` | ", "| `overhead_ns` | 1"))
+    assert problem == "the calibration's parameters or rows differ"
+
+
+def test_every_mechanism_of_the_simulator_is_switched_off_once(script: ModuleType) -> None:
+    job = json.dumps({"cell": 0, "seed": 1, "ablate": ["gravity"]})
+    command = [str(find_engine()), "simulate"]
+    ran = subprocess.run(command, input=job, capture_output=True, text=True, check=False)
+    named = re.findall(r"`(\w+)`", (ran.stdout + ran.stderr).partition("expected one of")[2])
+    assert named, ran.stdout + ran.stderr
+    assert sorted(script.MECHANISMS) == sorted(named)

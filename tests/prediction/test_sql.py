@@ -1,0 +1,155 @@
+"""From trials of YugabyteDB to jobs, and what the quick simulation of them answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.engine.simulation import simulate
+from disklab.prediction.against import figures
+from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.cells import prepare
+from disklab.prediction.counted import study_of
+from disklab.prediction.jobs import Prepared
+from disklab.prediction.outcome import sql_figures
+
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "yugabytedb-disk-types.yaml"
+CATALOG = load_catalog([])
+READ_30, TPCC = 2, 4
+"""Trials of the Premium SSD; the other disks follow five by five."""
+
+SMALL = """\
+title: small
+cluster: {nodes: 3, vm: azure/Standard_D8s_v5, volumes: {data: {disks: azure/P15}}}
+database: {engine: yugabytedb, replication_factor: 3}
+workload:
+  sysbench: {script: oltp_read, tables: 2, rows_per_table: 1M, threads: 24}
+  stop: {duration: 60s}
+"""
+
+
+def yugabytedb() -> Calibration:
+    found = calibration_for("yugabytedb")
+    assert found is not None
+    return found
+
+
+def prepared(text: str) -> Prepared:
+    (trial,) = spec.parse(text, "x.yaml").trials("predict")
+    return prepare(trial, CATALOG, yugabytedb(), "x.yaml")
+
+
+def job(index: int) -> Any:
+    trial = spec.load(EXPERIMENT).trials("predict")[index]
+    found = prepare(trial, CATALOG, yugabytedb(), "x.yaml")
+    assert found.job is not None
+    return found.job["sql"]
+
+
+def test_the_study_becomes_its_cluster() -> None:
+    found = job(READ_30)
+    cluster, database = found["cluster"], found["database"]
+    assert (cluster["nodes"], cluster["cores"]) == (3, 8)
+    assert (database["replication_factor"], database["tls"]) == (3, True)
+    # Block cache, page cache and everything else share the VM's 32 GiB.
+    caches = database["block_cache_bytes"] + cluster["page_cache_bytes"]
+    assert 24 << 30 < caches < 32 << 30
+    tables = {table["name"]: table for table in found["tables"]}
+    assert tables["sbtest"]["rows"] == tables["k"]["rows"] == 450_000_000
+    assert tables["sbtest"]["tablets"] == 30 * 3 * 8
+    load = found["workload"]
+    assert (load["sessions"], load["connections"]) == (60, None)
+    assert (load["warm_up_ns"], load["duration_ns"]) == (300 * 10**9, 2100 * 10**9)
+    (transaction,) = load["transactions"]
+    statements = [one for one in transaction["statements"] if one["accesses"]]
+    assert [(one["times"], one["reported_as"]) for one in statements] == [(10, "select")]
+
+
+def test_a_fill_has_spent_some_burst_credits() -> None:
+    trials = spec.load(EXPERIMENT).trials("predict")
+    premium, second = (prepare(trials[i], CATALOG, yugabytedb(), "x.yaml") for i in (0, 5))
+    assert "50% of a full bucket" in " ".join(premium.warnings)
+    assert second.warnings == ()
+    (disk,) = job(READ_30)["cluster"]["host"]["volumes"][0]["disks"]
+    for limit in disk["limits"]:
+        assert limit["burst"]["start"] == limit["burst"]["credits"] // 2
+
+
+def test_tpcc_has_its_terminals_mix_and_pauses() -> None:
+    load = job(TPCC)["workload"]
+    assert (load["sessions"], load["connections"]) == (20_000, 600)
+    transactions = load["transactions"]
+    assert sum(one["share_ppm"] for one in transactions) == 1_000_000
+    assert [one["name"] for one in transactions if one["counted"]] == ["new order"]
+    # TPC-C 4.2.2: at most 12.86 new orders a minute from a warehouse's ten terminals.
+    cycle_s = sum(
+        one["share_ppm"] * (one["keying_ns"] + one["think_ns"]) for one in transactions
+    ) / (10**6 * 10**9)
+    assert 10 * 60 / cycle_s * 0.45 == pytest.approx(12.86, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("stop: {duration: 60s}", "stop: {operations: 1000}", "run for a time"),
+        ("title: small", "title: s\nbefore: {page_cache: as-left}", "no trial before it"),
+        (
+            "sysbench: {script: oltp_read, tables: 2, rows_per_table: 1M, threads: 24}",
+            "operations: {read: 100%}\n  load: {threads: 8}",
+            "sends sysbench or TPC-C to YugabyteDB",
+        ),
+    ],
+)
+def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, reason: str) -> None:
+    assert old in SMALL
+    text = SMALL.replace(old, new, 1)
+    if "operations: {" in new:
+        text = text.replace("workload:", "dataset: {rows: 1M, row: 5 x 100B}\nworkload:", 1)
+    found = prepared(text)
+    assert found.job is None
+    assert any(reason in problem.rule for problem in found.reasons)
+    assert all(problem.way_out for problem in found.reasons)
+
+
+def test_settings_and_loads_beyond_the_calibration_are_named() -> None:
+    text = SMALL.replace("threads: 24", "threads: 2000")
+    text = text.replace("replication_factor: 3", "replication_factor: 3, settings: {a_flag: 1}")
+    warnings = " ".join(prepared(text).warnings)
+    assert "2000 threads (fitted on 24 to 600)" in warnings
+    assert "a_flag" in warnings
+
+
+def test_thirty_tables_need_more_than_a_p15_gives() -> None:
+    trials = [READ_30, READ_30 + 5, TPCC]
+    jobs = [{"cell": index, "seed": 1, "fidelity": "quick", "sql": job(index)} for index in trials]
+    answers = {answer["cell"]: answer for answer in simulate(jobs)}
+    premium, second = answers[READ_30], answers[READ_30 + 5]
+    assert premium["bottleneck"]["resource"] == "data disk IOPS"
+    assert premium["ops_per_s"] < 0.6 * second["ops_per_s"]
+    # Burst credits of half an hour at 3500 IOPS do not last for 35 minutes.
+    assert min(one["left"] for one in premium["credits"] if "IOPS" in one["place"]) == 0
+    for answer in (premium, second):
+        # Little's law: sixty threads.
+        assert answer["ops_per_s"] * answer["latency_ms"]["mean"] / 1000 == pytest.approx(60, 0.01)
+        assert answer["per_operation"]["select"]["operations"] == pytest.approx(
+            10 * answer["per_operation"]["transaction"]["operations"], rel=0.01
+        )
+    figures = sql_figures(answers[TPCC], 3)
+    assert figures["tpmC"] == pytest.approx(12.86 * 2000, rel=0.03)
+    mix = answers[TPCC]["per_operation"]
+    assert set(mix) == {"new order", "payment", "order status", "delivery", "stock level"}
+
+
+def test_the_study_is_compared_in_its_own_figures() -> None:
+    study = study_of(spec.load(EXPERIMENT))
+    assert study is not None
+    (row,) = (
+        row
+        for row in study.results()
+        if row.factors["disk"] == "Ultra" and row.ops_per_s == 4310.24
+    )
+    found = figures(row)
+    assert (found["CPU"], found["disk IOPS"], found["disk MB/s"]) == (0.8, 5000, 130)
