@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benches import accuracy, client, rates, zero_delay
+from benches import accuracy, client, rates, simulator, sql, zero_delay
 from benches.summary import Row, markdown, processor, show, store
 
 BENCHES = {
@@ -18,6 +18,8 @@ BENCHES = {
     "accuracy": accuracy.bench,
     "rates": rates.bench,
     "load": client.bench,
+    "sql": sql.bench,
+    "simulator": simulator.bench,
 }
 
 SIZES = {"small": (1, 1), "large": (5, 5), "full": (5, 10)}

@@ -18,6 +18,7 @@ from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
 from disklab.engine.load import (
     ClosedLoop,
+    CqlTarget,
     LoadDone,
     LoadJob,
     LoadProgress,
@@ -25,7 +26,6 @@ from disklab.engine.load import (
     OpenLoop,
     RowsWorkload,
     Stop,
-    Target,
 )
 from disklab.hosts.addresses import free_addresses
 from disklab.results.histogram import decode
@@ -56,7 +56,7 @@ def job(points: list[str], read: bool, load: ClosedLoop | OpenLoop, stop: Stop) 
     """Return a job on the benchmark's rows."""
     return LoadJob(
         seed=1,
-        target=Target(contact_points=tuple(points), consistency="LOCAL_ONE"),
+        target=CqlTarget(contact_points=tuple(points), consistency="LOCAL_ONE"),
         workload=RowsWorkload(
             rows=ROWS,
             columns=COLUMNS,

@@ -1,0 +1,229 @@
+"""The load engine on PostgreSQL: statements and transactions a second of its own processor time.
+
+The peers are pgbench (Debian package postgresql-contrib or postgresql-15) and sysbench (package
+sysbench), each on one thread or process of its own with as many connections, prepared statements
+and one row by its key. Processor time is all of the client's, from start to end, as the kernel
+counts it. Server and clients share the machine, so rates are nobody's limit here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from disklab.databases import Database, NodePlace, Request, Sizes, provision
+from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
+from disklab.databases.postgresql.installation import find_postgresql
+from disklab.engine.load import (
+    ClosedLoop,
+    LoadDone,
+    LoadJob,
+    LoadRun,
+    OpenLoop,
+    RowsWorkload,
+    Stop,
+    load_target,
+)
+from disklab.hosts.addresses import free_addresses
+from disklab.results.histogram import decode
+from disklab.workloads.tpcc import load_job, run_job
+
+from benches.peers import available
+from benches.summary import Row, interleave, summarise
+
+ROWS = 20_000
+COLUMN_BYTES = 120
+"""As sysbench's column c: a row of one such column."""
+CONNECTIONS = 16
+OPEN_RATE = 5_000
+MOST_LATE_US = 200.0
+"""What is asked of the open loop at that rate, on an idle machine."""
+LEAST_TRANSACTIONS = 3_000.0
+"""What is asked of TPC-C, transactions a second of the client's processor time."""
+TERMINALS = 600
+MOST_CPU = 20.0
+"""What is asked of so many resting terminals on as many connections, in percent of a core."""
+GIB = 1 << 30
+
+PGBENCH = """\\set key random(0, {last})
+SELECT c0 FROM rows WHERE key = :key;
+"""
+
+
+@contextmanager
+def server(*, tls: bool) -> Iterator[Database]:
+    """Yield a PostgreSQL of ours on a plain directory, all of the rows in its buffers."""
+    # The server is run by a user who may not look into a folder of root's alone.
+    with tempfile.TemporaryDirectory(prefix="disklab-bench-") as folder:
+        os.chmod(folder, 0o755)
+        data = Path(folder, "data")
+        data.mkdir()
+        place = NodePlace(
+            name=f"bench-{os.getpid()}",
+            address=free_addresses(1, (PORT,))[0],
+            volumes={"data": data},
+            run_dir=Path(folder, "run"),
+            log_dir=Path(folder, "log"),
+        )
+        # What commits wait for is not the client's matter.
+        settings = {"synchronous_commit": False, "max_connections": TERMINALS + 20}
+        asked = Request("postgresql", Sizes(4 * GIB), tls=tls, columns=1, settings=settings)
+        database = provision(asked, [place])
+        try:
+            database.start()
+            yield database
+        finally:
+            database.stop()
+
+
+def rows_job(database: Database, read: bool, load: ClosedLoop | OpenLoop, stop: Stop) -> LoadJob:
+    """Return a job on the benchmark's rows."""
+    return LoadJob(
+        seed=1,
+        target=load_target(database.target),
+        workload=RowsWorkload(
+            rows=ROWS,
+            columns=1,
+            column_bytes=COLUMN_BYTES,
+            keys="uniform" if read else "sequential",
+            operations={"read": 1.0} if read else {"write": 1.0},
+        ),
+        load=load,
+        stop=stop,
+    )
+
+
+def run(asked: LoadJob) -> LoadDone:
+    """Run a job in which nothing may fail."""
+    with LoadRun(asked) as load:
+        for event in load:
+            if isinstance(event, LoadDone):
+                assert event.errors == {}, event.last_error
+                return event
+    raise AssertionError("a run ends with its result or raises")
+
+
+def per_cpu_s(done: LoadDone) -> float:
+    """Return what was done a second of the engine's processor time."""
+    return sum(one.count for one in done.operations.values()) / (done.cpu_ns / 1e9)
+
+
+def selects(database: Database, seconds: float) -> float:
+    """Return point selects a CPU second; every row is compared with what was written."""
+    load = ClosedLoop(threads=CONNECTIONS)
+    return per_cpu_s(run(rows_job(database, True, load, Stop(duration_s=seconds))))
+
+
+def _environment(database: Database) -> dict[str, str]:
+    # Left to itself libpq uses TLS where it can.
+    return {**os.environ, "PGSSLMODE": "require" if database.target["tls"] else "disable"}
+
+
+def _host(database: Database) -> str:
+    points: Any = database.target["contact_points"]
+    return str(points[0].rsplit(":", 1)[0])
+
+
+def _counted(command: list[str], database: Database) -> tuple[str, float]:
+    """Return what a program printed and the processor time that it took."""
+    before = os.times()
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=_environment(database)
+    )
+    after = os.times()
+    user = after.children_user - before.children_user
+    return done.stdout, user + after.children_system - before.children_system
+
+
+def pgbench_selects(database: Database, seconds: int) -> float:
+    """Return the same figure of pgbench."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "select.sql")
+        script.write_text(PGBENCH.format(last=ROWS - 1), encoding="utf-8")
+        program = find_postgresql().program("pgbench")
+        command = [program, "-n", "-M", "prepared", "-f", str(script), "-T", str(seconds)]
+        command += ["-c", str(CONNECTIONS), "-j", "1", "-h", _host(database), "-p", str(PORT)]
+        said, cpu_s = _counted([*command, "-U", USER, DATABASE], database)
+    (line,) = [line for line in said.splitlines() if "actually processed" in line]
+    return int(line.split(":")[1].split("/")[0]) / cpu_s
+
+
+def _sysbench(database: Database, *words: str) -> tuple[str, float]:
+    command = ["sysbench", "oltp_point_select", "--db-driver=pgsql", "--tables=1"]
+    command += [f"--pgsql-host={_host(database)}", f"--pgsql-port={PORT}", f"--pgsql-user={USER}"]
+    command += [f"--pgsql-db={DATABASE}", f"--table-size={ROWS}", *words]
+    return _counted(command, database)
+
+
+def sysbench_selects(database: Database, seconds: int) -> float:
+    """Return the same figure of sysbench."""
+    said, cpu_s = _sysbench(
+        database, f"--threads={CONNECTIONS}", f"--time={seconds}", "--rand-type=uniform", "run"
+    )
+    (line,) = [line for line in said.splitlines() if "transactions:" in line]
+    return int(line.split()[1]) / cpu_s
+
+
+def point_selects(tls: bool, repeats: int, seconds: int) -> Iterator[Row]:
+    """Yield rows of point selects, and of how late they are sent at a rate."""
+    with server(tls=tls) as database:
+        run(rows_job(database, False, ClosedLoop(threads=8), Stop(operations=ROWS)))
+        contenders: list[tuple[str, Callable[[], float]]] = [
+            ("disklab", lambda: selects(database, seconds))
+        ]
+        # pgbench comes with the server on some systems, and in a package of its own on others.
+        if shutil.which(find_postgresql().program("pgbench")):
+            contenders.append(("pgbench", lambda: pgbench_selects(database, seconds)))
+        if available("sysbench"):
+            _sysbench(database, "prepare")
+            contenders.append(("sysbench", lambda: sysbench_selects(database, seconds)))
+        case = f"point selects, {CONNECTIONS} connections, {'TLS' if tls else 'plain'}"
+        for name, values in interleave(repeats, contenders).items():
+            yield summarise("sql", case, name, "selects a CPU second", values)
+        open_loop = OpenLoop(rate_per_s=OPEN_RATE, max_in_flight=CONNECTIONS)
+        late = []
+        for _ in range(repeats):
+            done = run(rows_job(database, True, open_loop, Stop(duration_s=float(seconds))))
+            assert done.lateness is not None
+            late.append(decode(done.lateness).percentile(99) / 1e3)
+        case = f"point selects, {OPEN_RATE:,}/s open loop, {'TLS' if tls else 'plain'}"
+        yield replace(summarise("sql", case, "disklab", "us late at p99", late), asked=MOST_LATE_US)
+
+
+def transactions(repeats: int, seconds: int) -> Iterator[Row]:
+    """Yield rows of TPC-C on one warehouse."""
+    with server(tls=False) as database:
+        run(load_job(database.target, 1, 1))
+        stop = Stop(duration_s=float(seconds))
+        restless = run_job(
+            database.target, 1, 1, stop, connections=CONNECTIONS, keying_and_thinking=False
+        )
+        rates = [per_cpu_s(run(restless)) for _ in range(repeats)]
+        case = f"TPC-C without rests, {CONNECTIONS} connections"
+        row = summarise("sql", case, "disklab", "transactions a CPU second", rates)
+        yield replace(row, asked=LEAST_TRANSACTIONS)
+        # Rests make the rate: 600 terminals are 29 transactions a second, wherever they stand.
+        resting = run_job(database.target, 1, 1, stop, connections=TERMINALS)
+        work = resting.workload.model_copy(update={"terminals_per_warehouse": TERMINALS})
+        used = []
+        for _ in range(repeats):
+            done = run(resting.model_copy(update={"workload": work}))
+            used.append(100 * done.cpu_ns / 1e9 / seconds)
+        case = f"TPC-C, {TERMINALS} resting terminals and connections"
+        yield replace(summarise("sql", case, "disklab", "% of a core", used), asked=MOST_CPU)
+
+
+def bench(repeats: int, seconds: int) -> list[Row]:
+    """Return rows of every figure."""
+    return [
+        *point_selects(False, repeats, seconds),
+        *point_selects(True, repeats, seconds),
+        *transactions(repeats, seconds),
+    ]
