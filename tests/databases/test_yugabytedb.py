@@ -90,7 +90,7 @@ def node(home: Path) -> Iterator[Yugabyted]:
     installation = find_postgresql()
     data = home / "data"
     installation.own(data)
-    (address,) = free_addresses(1, (ysql.YSQL_PORT,))
+    (address,) = free_addresses(1, (ysql.YSQL_PORT, ysql.MASTER_WEB_PORT))
     place = NodePlace("n1", address, {"data": data}, home / "run", home / "logs")
     made = provision(request(settings={"ysql_max_connections": 80}), [place])
     assert isinstance(made, Yugabyted)
