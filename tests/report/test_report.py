@@ -161,6 +161,13 @@ def test_a_wrong_against_and_an_unknown_experiment_have_a_way_out(
     assert "known are: Local or attached" in str(unknown.exception)
 
 
+def test_a_disk_without_a_limit_in_the_way_binds_by_its_latency() -> None:
+    found = Why("data latency", 0.92, None, None, None, None, None)
+    assert found.phrases() == [
+        "bound by the latency of data: 92\N{NO-BREAK SPACE}% of an operation's time"
+    ]
+
+
 @pytest.mark.parametrize(
     ("utilisation", "told"),
     [

@@ -24,6 +24,7 @@ mod lateness;
 mod loop_device;
 mod mapping;
 mod overhead;
+pub mod precedence;
 mod preimage;
 mod protect;
 mod ring;

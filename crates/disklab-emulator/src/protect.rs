@@ -7,8 +7,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// The nice value that gets the CPU first.
-const HIGHEST_PRIORITY: libc::c_int = -20;
+use crate::precedence;
 
 /// Takes every step; returns what could not be done.
 pub fn protect() -> Vec<String> {
@@ -35,17 +34,8 @@ pub fn protect() -> Vec<String> {
             "the out-of-memory killer may choose this process (no CAP_SYS_RESOURCE)".to_owned(),
         );
     }
-    // A database that loads every CPU must not hold its own disk back. How much this helps is not settled: the
-    // only comparison (2026-11-21, sixteen busy processes) had no clean counterpart, and with few busy processes
-    // depth 64 was slower with it. Not a real-time class: that starves the loop device's own workers, which pass
-    // every I/O on (65k IOPS instead of 174k).
-    // SAFETY: no memory involved. Concerns this thread; threads and the watchdog inherit it.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST_PRIORITY) } != 0 {
-        let error = io::Error::last_os_error();
-        warnings.push(format!(
-            "the process keeps its usual priority ({error}): on a busy machine its disks are late"
-        ));
-    }
+    // A database that loads every CPU must not hold its own disk back.
+    warnings.extend(precedence::take());
     // SAFETY: no memory involved. Timers of this thread fire when they should, not 50 us later; threads inherit it.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     warnings

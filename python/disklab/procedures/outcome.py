@@ -19,12 +19,15 @@ from disklab.spec import Share as SpecShare
 from disklab.spec import Trial
 from disklab.spec.share import threads_of
 from disklab.telemetry import Judgement, judge
+from disklab.telemetry.sources import node_suffix
 
 # With more failures the rate of what succeeded is no rate of the database.
 MOST_ERRORS_RATIO = 0.01
 # A limit that keeps fewer I/Os waiting on average (Little's law) holds nobody up: a twentieth of
 # the threads is a difference that verdicts are made of.
 LEAST_WAITING_RATIO = 0.05
+# A disk is what operations wait for when its I/Os take the greater part of their time.
+MOSTLY_IN_IOS = 0.5
 # The machine's CPU is the limit when this much of it is in use: see the telemetry's judgement.
 FULL_MACHINE_RATIO = 0.95
 # Beyond this the allowance that a limit begins a pass with is a good part of the pass.
@@ -70,7 +73,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
             "loop": loop_of(turn, notes),
             "latency_ms": response.summary_ms(),
             "per_operation": _per_operation(series),
-            "bottleneck": bottleneck(turn, waits, series, judged),
+            "bottleneck": bottleneck(turn, notes, waits, series, judged),
             "host_cache_hit_ratio": account.hit_ratio(),
             "telemetry": TelemetryRecord(
                 limits=waits,
@@ -184,9 +187,13 @@ def errors_of(series: Series) -> dict[str, int]:
 
 
 def bottleneck(
-    turn: Turn, waits: list[LimitWait], series: Series, judged: Judgement
+    turn: Turn, notes: Notes, waits: list[LimitWait], series: Series, judged: Judgement
 ) -> Bottleneck | None:
-    """Return what bound: the limit that kept the most I/Os waiting, or the machine's CPU."""
+    """Return what bound: the limit that kept the most I/Os waiting, the machine's CPU, or a disk.
+
+    A disk without a limit in the way binds by its latency when a closed loop's operations spend
+    most of their time in its I/Os.
+    """
     threads = threads_of(turn.spec)
     first = waits[0] if waits else None
     if first is not None and _waiting(first, series) > LEAST_WAITING_RATIO * (threads or 1):
@@ -196,7 +203,31 @@ def bottleneck(
     used = sum(judged.cpu_ratio.values())
     if used >= FULL_MACHINE_RATIO:
         return Bottleneck(resource="this machine's CPU", utilisation=min(used, 1.0))
+    spent = _time_in_ios(turn, notes)
+    if spent:
+        volume = max(spent, key=lambda one: spent[one])
+        if spent[volume] >= MOSTLY_IN_IOS:
+            return Bottleneck(resource=f"{volume} latency", utilisation=min(spent[volume], 1.0))
     return None
+
+
+def _time_in_ios(turn: Turn, notes: Notes) -> dict[str, float]:
+    """Return, for each volume, I/Os under way for each operation under way; none in an open loop.
+
+    By Little's law the share of an operation's time that its I/Os take, where they follow each
+    other.
+    """
+    under_way = notes.threads or threads_of(turn.spec)
+    if not under_way or notes.sampler is None or turn.spec.cluster is None:
+        return {}
+    found: dict[str, float] = {}
+    for number in range(1, int(turn.trial.share.nodes.here) + 1):
+        for volume in turn.spec.cluster.volumes:
+            source = f"disk {volume}{node_suffix(number)}"
+            queue = notes.sampler.course(MEASURED, source, "queue")
+            if queue is not None:
+                found[volume] = found.get(volume, 0.0) + queue.mean / under_way
+    return found
 
 
 def _waiting(wait: LimitWait, series: Series) -> float:

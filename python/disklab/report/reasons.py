@@ -16,7 +16,10 @@ CREDITS_LOW = 0.2
 CLIENT_LATE_SHARE = 0.1
 """A client that sends later than a tenth of the median latency shapes what it measures."""
 LATENCY = "latency"
-"""What predictions name as the bottleneck when operations waited for nothing but service."""
+"""What predictions name as the bottleneck when operations waited for nothing but service.
+
+Rehearsals, which see the disks, name the volume before it: `data latency`.
+"""
 BUSY = 0.9
 """Share of a resource from which on it is the limit."""
 
@@ -44,6 +47,10 @@ class Why:
         """Return which limit bound, and how much of it was used."""
         if self.bound_by == LATENCY:
             return "bound by latency, not by a limit"
+        if self.bound_by and self.bound_by.endswith(f" {LATENCY}"):
+            volume, share = self.bound_by.removesuffix(f" {LATENCY}"), self.utilisation
+            took = f": {percent(share)} of an operation's time" if share else ""
+            return f"bound by the latency of {volume}{took}"
         used = self.used()
         return f"bound by {(self.bound_by or '').strip()}" + (f" ({used})" if used else "")
 
