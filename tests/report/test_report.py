@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from disklab.cli.app import app
+from disklab.report.files import references, write_pictures
 from disklab.report.page import page
 from disklab.report.reasons import Why
 from disklab.report.report import Report
@@ -127,6 +129,14 @@ def test_the_command_writes_page_table_json_and_pictures(demo: Run, tmp_path: Pa
                 for said in content["verdict"] for pair in said["pairs"]}  # fmt: skip
     assert outcomes == {"lower", "no difference", "cannot tell"}
     assert len(content["runs"][0]["cells"]) == 6
+
+
+def test_a_picture_says_which_run_is_dashed(threads: Run, tmp_path: Path) -> None:
+    report = Report.of([threads, *references([threads], wanted=True)])
+    pictures = write_pictures(report, png=None, svg=tmp_path)
+    (rate,) = (path for path in pictures if path.name.startswith("rate"))
+    words = re.findall(r">([^<>]+)</text>", rate.read_text())
+    assert {"rehearse", "published"} <= set(words)
 
 
 def test_a_run_without_anything_is_still_a_report(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from disklab.report.subject import RunLike
 from disklab.results import reference_runs
 
 WIDTH = 560
+APART = ("strokeDash", "opacity")
+"""What tells one run from another where lines, or bars, have the same colour."""
 PNG_SCALE = 2  # sharp on screens with doubled pixels
 
 
@@ -67,8 +69,7 @@ def drawable(panel: Panel, heading: str) -> str:
     spec["title"] = {"text": heading, "subtitle": panel.title}
     spec["config"] = theme.configuration(theme.LIGHT)
     spec["padding"] = 16
-    if panel.key:
-        with_key(spec)
+    with_keys(spec, [*(["color"] if panel.key else []), *(APART if panel.dashed else [])])
     text = json.dumps(spec)
     for name, colour in theme.LIGHT.items():
         if name != "series":
@@ -76,14 +77,15 @@ def drawable(panel: Panel, heading: str) -> str:
     return text
 
 
-def with_key(spec: dict[str, object]) -> None:
-    """Give the colours of a chart a legend: on the page one key serves all charts."""
+def with_keys(spec: dict[str, object], channels: Sequence[str]) -> None:
+    """Give a chart's colours and dashes a legend: on the page one key serves all charts."""
     layers = spec.get("layer", [spec])
     assert isinstance(layers, list)
     for layer in layers:
-        colour = layer.get("encoding", {}).get("color", {})
-        if "field" in colour:
-            colour["legend"] = {"title": None, "symbolType": "stroke"}
+        encoding = layer.get("encoding", {})
+        for channel in channels:
+            if "field" in encoding.get(channel, {}):
+                encoding[channel]["legend"] = {"title": None, "symbolType": "stroke"}
 
 
 def write(path: Path, content: bytes, place: str) -> None:
