@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -43,8 +45,20 @@ app.command("doctor")(doctor.doctor)
 app.command("clean")(clean.clean)
 
 
+def tell_version(wanted: bool) -> None:
+    """Print the version and end, when asked to."""
+    if wanted:
+        typer.echo(f"disklab {metadata.version('disklab')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=tell_version, is_eager=True, help="Say which release."),
+    ] = False,
+) -> None:
     """Which disks should my distributed database live on?"""
 
 
