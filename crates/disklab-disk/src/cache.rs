@@ -108,6 +108,21 @@ impl BlockCache {
         self.fill(lane, offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES));
     }
 
+    /// Puts in a long range, as reads would have done: room for all of it is made at once, and the
+    /// memory that a block needs is fetched while those before it go in.
+    pub fn fill_range(&mut self, lane: u32, offset: u64, len: u64) {
+        let block_bytes = self.sectors_per_block * SECTOR_BYTES;
+        let most = self.capacity / self.sectors_per_block;
+        self.table.reserve((len / block_bytes).min(most) as usize);
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            self.prefetch(lane, at + BlockQueue::AHEAD as u64 * block_bytes);
+            let next = (at / block_bytes + 1) * block_bytes;
+            self.fill_read(lane, at, next.min(end) - at);
+            at = next;
+        }
+    }
+
     /// Puts in what a write brought. A sector written in part does not become valid by it, for the
     /// rest of it would have to be read first; one that is valid stays so.
     pub fn fill_write(&mut self, lane: u32, offset: u64, len: u64) {
@@ -431,6 +446,23 @@ mod tests {
                 prop_assert!(cache.held <= capacity);
                 prop_assert_eq!(cache.share(0).held, cache.held);
             }
+        }
+
+        #[test]
+        fn a_long_range_is_filled_as_by_one_read(
+            ranges in prop::collection::vec((0..2_000_000_u64, 1..3_000_000_u64), 1..8),
+        ) {
+            let mut caches = [(); 2].map(|()| BlockCache::new(4 << 20, 64 << 10));
+            for (offset, len) in ranges {
+                caches[0].fill_read(3, offset, len);
+                caches[1].fill_range(3, offset, len);
+            }
+            let [left, right] = &mut caches;
+            for sector in 0..1_300 {
+                let missing = |cache: &mut BlockCache| cache.missing(3, sector * SECTOR_BYTES, 4096);
+                prop_assert_eq!(missing(left), missing(right), "sector {}", sector);
+            }
+            prop_assert_eq!((left.held, left.share(3).evicted), (right.held, right.share(3).evicted));
         }
 
         #[test]

@@ -401,7 +401,7 @@ impl Host {
         let len = len.min(profile.size_bytes.saturating_sub(offset));
         for (lane, offset, len) in self.pieces(id, offset, len) {
             if let Some(cache) = &mut self.cache {
-                cache.contents.fill_read(lane, offset, len);
+                cache.contents.fill_range(lane, offset, len);
             }
         }
     }

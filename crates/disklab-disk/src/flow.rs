@@ -117,6 +117,11 @@ impl Host {
             self.start_part(part, at, out);
             return;
         };
+        if let Some((member, offset)) = stripe.only_member(io.offset.get(), io.len) {
+            (part.lane, part.offset) = (volume.lanes[member], offset);
+            self.start_part(part, at, out);
+            return;
+        }
         let pieces = |member| stripe.on_member(member, io.offset.get(), u64::from(io.len));
         let count = (0..stripe.disks).filter(|&m| pieces(m).is_some()).count();
         if count > 1 {

@@ -43,6 +43,19 @@ impl Stripe {
         Some((start, stop - start))
     }
 
+    /// The only member on which a range of the volume lies, and where on it; `None`: it has several.
+    #[inline]
+    pub fn only_member(self, offset: u64, len: u32) -> Option<(usize, u64)> {
+        let chunk = offset / self.chunk_bytes;
+        let within = offset - chunk * self.chunk_bytes;
+        if within + u64::from(len) > self.chunk_bytes {
+            return None;
+        }
+        let row = chunk / self.disks;
+        let member = (chunk - row * self.disks) as usize;
+        Some((member, row * self.chunk_bytes + within))
+    }
+
     /// The member on which a byte of the volume lies, and where on it.
     pub fn place(self, offset: u64) -> (usize, u64) {
         let chunk = offset / self.chunk_bytes;
@@ -104,6 +117,15 @@ mod tests {
                     prop_assert_eq!(stripe.place(at), (member as usize, byte));
                     seen.push(at);
                 }
+            }
+            let first = u32::try_from(len).ok().and_then(|len| stripe.only_member(offset, len));
+            let pieces: Vec<_> = (0..disks)
+                .filter_map(|member| Some((member, stripe.on_member(member, offset, len)?.0)))
+                .collect();
+            if let Some((member, start)) = first {
+                prop_assert_eq!(pieces, [(member as u64, start)]);
+            } else {
+                prop_assert!(offset / chunk < (offset + len - 1) / chunk);
             }
             seen.sort_unstable();
             prop_assert_eq!(seen, (offset..offset + len).collect::<Vec<_>>());

@@ -234,7 +234,11 @@ impl Shard {
     }
 
     fn grow(&mut self) {
-        let width = self.width + self.width / 4 + 8;
+        self.widen(self.width + self.width / 4 + 8);
+    }
+
+    /// Moves all entries into a table with more home positions.
+    fn widen(&mut self, width: usize) {
         let mut grown = Shard {
             entries: vec![EMPTY; width + OVERHANG],
             width,
@@ -312,6 +316,19 @@ impl BlockTable {
                 self.count += 1;
                 let at = shard.insert(Entry::new(hash), at);
                 (&mut shard.entries[at], true)
+            }
+        }
+    }
+
+    /// Makes room for so many blocks more. Without it the table grows in small steps.
+    pub fn reserve(&mut self, blocks: usize) {
+        let shards = self.shards.len();
+        for shard in &mut self.shards {
+            // Hashes fall evenly: the fullest of the shards has a few per cent more than its share.
+            let count = shard.count + blocks / shards + blocks / shards / 16;
+            let width = count * MOST_FULL.1 / MOST_FULL.0;
+            if width > shard.width {
+                shard.widen(width);
             }
         }
     }
