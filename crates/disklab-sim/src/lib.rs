@@ -12,6 +12,7 @@ mod database;
 mod device;
 pub mod engine;
 mod filelayout;
+mod groups;
 pub mod job;
 mod network;
 mod node;

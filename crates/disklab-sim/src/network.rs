@@ -29,7 +29,8 @@ impl Link {
         let Some(rate) = self.bytes_per_s else {
             return at;
         };
-        let span = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
+        // Messages are far below the 18 GB at which this would overflow.
+        let span = bytes * 1_000_000_000 / rate;
         self.free_at = self.free_at.max(now) + span;
         at + (self.free_at - now)
     }

@@ -2,46 +2,7 @@
 
 use std::collections::VecDeque;
 
-use disklab_disk::prefetch;
-
-/// What is known of 64 pages, a bit each. The bits of a page lie in one line of the processor's cache: a
-/// touched page of a large table costs one access to memory, where five bitmaps cost five, and where
-/// groups that cross the lines cost half as much again.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Group {
-    /// In the cache, perhaps still on its way from the disk.
-    present: u64,
-    /// On its way.
-    locked: u64,
-    /// Used again since it last stood at the end of the queue.
-    used: u64,
-    /// Linux's PG_readahead: reading on starts when it is touched.
-    marked: u64,
-    /// In the page table of the process: touching it is no fault, and Linux hears nothing of it.
-    mapped: u64,
-}
-
-/// The groups that a range of pages touches, each with a mask of the pages in it.
-#[inline]
-fn groups(from: u64, to: u64) -> impl Iterator<Item = (usize, u64)> {
-    let mut at = from;
-    std::iter::from_fn(move || {
-        if at >= to {
-            return None;
-        }
-        let (index, end) = (at >> 6, (at | 63) + 1);
-        let high = end.min(to) - (at & !63);
-        let mask = (u64::MAX >> (64 - high)) & (u64::MAX << (at & 63));
-        at = end;
-        Some((index as usize, mask))
-    })
-}
-
-#[inline]
-fn bit(page: u64) -> u64 {
-    1 << (page & 63)
-}
+use crate::groups::{Group, Groups, bit, groups};
 
 /// What a page cache holds.
 ///
@@ -51,18 +12,65 @@ fn bit(page: u64) -> u64 {
 /// and no balance with other memory.
 #[derive(Clone, Debug)]
 pub struct PageCache {
-    groups: Vec<Group>,
-    queue: VecDeque<(u64, u32)>,
+    groups: Groups,
+    queue: VecDeque<Run>,
     held: u64,
     capacity: u64,
+}
+
+/// Pages that came together.
+#[derive(Clone, Copy, Debug)]
+struct Run(u64);
+
+impl Run {
+    /// Bits for the number of pages; those above are the first page's.
+    const COUNT_BITS: u32 = 28;
+    const MOST: u64 = (1 << Run::COUNT_BITS) - 1;
+
+    fn new(first: u64, pages: u64) -> Run {
+        debug_assert!(pages <= Run::MOST && first < 1 << (64 - Run::COUNT_BITS));
+        Run(first << Run::COUNT_BITS | pages)
+    }
+
+    /// First page, and the page after the last.
+    fn bounds(self) -> (u64, u64) {
+        let first = self.0 >> Run::COUNT_BITS;
+        (first, first + (self.0 & Run::MOST))
+    }
+}
+
+/// What is known of a page at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    group: Group,
+    bit: u64,
+}
+
+impl Known {
+    /// Whether the page is there or on its way.
+    #[inline]
+    pub fn is_present(&self) -> bool {
+        self.group.present & self.bit != 0
+    }
+
+    /// Whether it is on its way.
+    #[inline]
+    pub fn is_locked(&self) -> bool {
+        self.group.locked & self.bit != 0
+    }
+
+    /// Whether the process has it in its page table.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.group.mapped & self.bit != 0
+    }
 }
 
 impl PageCache {
     /// An empty cache for a volume of `pages` pages, holding `capacity` pages at most.
     pub fn new(pages: u64, capacity: u64) -> PageCache {
-        let groups = usize::try_from(pages / 64 + 1).expect("fits memory");
         PageCache {
-            groups: vec![Group::default(); groups],
+            groups: Groups::new(pages),
             queue: VecDeque::new(),
             held: 0,
             capacity: capacity.max(1024),
@@ -75,85 +83,84 @@ impl PageCache {
         self.held
     }
 
-    #[inline]
-    fn group(&self, page: u64) -> &Group {
-        &self.groups[(page >> 6) as usize]
-    }
-
-    #[inline]
-    fn group_mut(&mut self, page: u64) -> &mut Group {
-        &mut self.groups[(page >> 6) as usize]
-    }
-
     /// Has the processor fetch what is known of a page that will be touched soon.
     ///
     /// **Lesson:** without it a run of cold reads spent a quarter of its time in the first look at a
     /// random page of a table far larger than the processor's caches.
     #[inline]
     pub fn announce(&self, page: u64) {
-        prefetch(self.group(page));
+        self.groups.announce(page / 64);
+    }
+
+    /// What is known of a page, and of those beside it; nothing: none of them is here.
+    #[inline]
+    pub fn known(&self, page: u64) -> Known {
+        Known {
+            group: self.groups.get(page / 64).copied().unwrap_or_default(),
+            bit: bit(page),
+        }
     }
 
     /// Whether a page is there or on its way.
     #[inline]
     pub fn is_present(&self, page: u64) -> bool {
-        self.group(page).present & bit(page) != 0
-    }
-
-    /// Whether a page is on its way.
-    #[inline]
-    pub fn is_locked(&self, page: u64) -> bool {
-        self.group(page).locked & bit(page) != 0
+        self.known(page).is_present()
     }
 
     /// Notes a use of a page that is present.
     #[inline]
     pub fn touch(&mut self, page: u64) {
-        self.group_mut(page).used |= bit(page);
+        self.touch_all(page, page + 1);
     }
 
     /// Notes a use of pages that are present.
     #[inline]
     pub fn touch_all(&mut self, from: u64, to: u64) {
-        for (index, mask) in groups(from, to) {
-            self.groups[index].used |= mask;
-        }
+        self.each(from, to, |group, mask| group.used |= mask);
     }
 
-    /// Whether the process has a page in its page table.
-    #[inline]
-    pub fn is_mapped(&self, page: u64) -> bool {
-        self.group(page).mapped & bit(page) != 0
-    }
-
-    /// Puts a page into the page table of the process.
+    /// Puts a page into the page table of the process, if it is still there.
     #[inline]
     pub fn map(&mut self, page: u64) {
-        self.group_mut(page).mapped |= bit(page);
+        self.each(page, page + 1, |group, mask| {
+            group.mapped |= mask & group.present;
+        });
     }
 
-    /// Marks a page, so that touching it starts reading on.
+    /// Marks a page that will be read now, so that touching it starts reading on.
     pub fn mark(&mut self, page: u64) {
-        self.group_mut(page).marked |= bit(page);
+        self.groups.get_or_add(page / 64).marked |= bit(page);
     }
 
     /// Takes the mark off a page; whether it had one.
     #[inline]
     pub fn take_mark(&mut self, page: u64) -> bool {
-        let group = self.group_mut(page);
-        let marked = group.marked & bit(page) != 0;
-        group.marked &= !bit(page);
+        let mut marked = false;
+        self.each(page, page + 1, |group, mask| {
+            marked = group.marked & mask != 0;
+            group.marked &= !mask;
+        });
         marked
+    }
+
+    /// Changes the groups of a range, each with a mask of its pages in it, as far as they are known.
+    #[inline]
+    fn each(&mut self, from: u64, to: u64, mut change: impl FnMut(&mut Group, u64)) {
+        for (number, mask) in groups(from, to) {
+            if let Some(group) = self.groups.get_mut(number) {
+                change(group, mask);
+            }
+        }
     }
 
     /// The first page from `from` on, below `to`, that is present, or that is absent; else `to`.
     #[inline]
     fn find(&self, from: u64, to: u64, present: bool) -> u64 {
-        for (index, mask) in groups(from, to) {
-            let word = self.groups[index].present;
+        for (number, mask) in groups(from, to) {
+            let word = self.groups.get(number).map_or(0, |group| group.present);
             let found = mask & if present { word } else { !word };
             if found != 0 {
-                return index as u64 * 64 + u64::from(found.trailing_zeros());
+                return number * 64 + u64::from(found.trailing_zeros());
             }
         }
         to
@@ -168,8 +175,7 @@ impl PageCache {
 
     /// The first absent page in `from..to`, or `to`.
     pub fn next_hole(&self, from: u64, to: u64) -> u64 {
-        let known = self.groups.len() as u64 * 64;
-        self.find(from, to.min(known), false)
+        self.find(from, to.min(self.groups.end()), false)
     }
 
     /// How many of the pages right before `page` are present, `most` at most.
@@ -182,71 +188,71 @@ impl PageCache {
     /// Puts absent pages in; they are on their way until [`PageCache::arrive`].
     #[inline]
     pub fn expect(&mut self, from: u64, to: u64) {
-        for (index, mask) in groups(from, to) {
-            self.groups[index].locked |= mask;
-        }
-        self.insert(from, to);
+        self.put(from, to, u64::MAX);
     }
 
     /// The pages have come.
     #[inline]
     pub fn arrive(&mut self, from: u64, to: u64) {
-        for (index, mask) in groups(from, to) {
-            self.groups[index].locked &= !mask;
-        }
+        self.each(from, to, |group, mask| group.locked &= !mask);
     }
 
     /// Forgets pages at once, as if nobody had read them.
-    pub fn forget(&mut self, from: u64, to: u64) {
-        let mut gone = 0;
-        for (index, mask) in groups(from, to) {
-            let group = &mut self.groups[index];
-            gone += u64::from((group.present & mask).count_ones());
+    fn forget(&mut self, from: u64, to: u64) {
+        for (number, mask) in groups(from, to) {
+            let Some(group) = self.groups.get_mut(number) else {
+                continue;
+            };
+            self.held -= u64::from((group.present & mask).count_ones());
             group.present &= !mask;
             group.marked &= !mask;
             group.mapped &= !mask;
+            if group.present == 0 {
+                self.groups.remove(number);
+            }
         }
-        self.held -= gone;
     }
 
     /// Puts pages in that are absent.
     pub fn insert(&mut self, from: u64, to: u64) {
-        for (index, mask) in groups(from, to) {
-            let group = &mut self.groups[index];
+        self.put(from, to, 0);
+    }
+
+    /// Puts absent pages in, those of the mask `locked` still on their way.
+    #[inline]
+    fn put(&mut self, from: u64, to: u64, locked: u64) {
+        for (number, mask) in groups(from, to) {
+            let group = self.groups.get_or_add(number);
             group.present |= mask;
             group.used &= !mask;
+            group.locked |= mask & locked;
         }
         self.held += to - from;
-        self.queue.push_back((from, (to - from) as u32));
+        self.queue.push_back(Run::new(from, to - from));
         self.evict();
         if self.held + (to - from) > self.capacity
-            && let Some(&(next, _)) = self.queue.front()
+            && let Some(&next) = self.queue.front()
         {
-            self.announce(next);
+            self.announce(next.bounds().0);
         }
     }
 
     fn is_kept(&self, page: u64) -> bool {
-        let group = self.group(page);
-        (group.used | group.locked) & bit(page) != 0
+        self.kept_of(page, page + 1) > 0
     }
 
     /// How many pages of a run are in use, or on their way.
     #[inline]
     fn kept_of(&self, from: u64, to: u64) -> u64 {
         groups(from, to)
-            .map(|(index, mask)| {
-                let group = &self.groups[index];
-                u64::from(((group.used | group.locked) & mask).count_ones())
-            })
+            .filter_map(|(number, mask)| Some((self.groups.get(number)?, mask)))
+            .map(|(group, mask)| u64::from(((group.used | group.locked) & mask).count_ones()))
             .sum()
     }
 
     #[inline]
     fn unuse(&mut self, from: u64, to: u64) {
-        for (index, mask) in groups(from, to) {
-            self.groups[index].used &= !mask;
-        }
+        self.each(from, to, |group, mask| group.used &= !mask);
     }
 
     /// Forgets the pages of a run that nobody used, and puts the others back, run by run.
@@ -259,7 +265,7 @@ impl PageCache {
                 .unwrap_or(end);
             if keeps {
                 self.unuse(at, run_end);
-                self.queue.push_back((at, (run_end - at) as u32));
+                self.queue.push_back(Run::new(at, run_end - at));
             } else {
                 self.forget(at, run_end);
             }
@@ -272,15 +278,15 @@ impl PageCache {
         let mut looks = 2 * self.queue.len();
         while self.held > self.capacity && looks > 0 {
             looks -= 1;
-            let Some((start, count)) = self.queue.pop_front() else {
+            let Some(run) = self.queue.pop_front() else {
                 return;
             };
-            let end = start + u64::from(count);
+            let (start, end) = run.bounds();
             match self.kept_of(start, end) {
                 0 => self.forget(start, end),
                 kept if kept == end - start => {
                     self.unuse(start, end);
-                    self.queue.push_back((start, count));
+                    self.queue.push_back(run);
                 }
                 _ => self.split(start, end),
             }
@@ -312,9 +318,9 @@ mod tests {
         cache.expect(0, 8);
         cache.insert(1000, 2000);
         cache.insert(3000, 4000);
-        assert!(cache.is_present(7) && cache.is_locked(7));
+        assert!(cache.known(7).is_present() && cache.known(7).is_locked());
         cache.arrive(0, 8);
-        assert!(!cache.is_locked(0));
+        assert!(!cache.known(0).is_locked());
     }
 
     proptest! {

@@ -27,6 +27,8 @@ pub enum Purpose {
         to: u64,
         /// First of the waiting requests; each knows the next.
         waiter: u32,
+        /// Where the node's list of ranges on their way has it.
+        place: u32,
     },
     /// It belongs to a background stream of the node.
     Stream(u8),
@@ -86,6 +88,14 @@ pub enum File {
     Index,
 }
 
+/// Pages on their way.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    from: u64,
+    to: u64,
+    io: u32,
+}
+
 /// Disks and caches of one node.
 pub struct Storage {
     number: u16,
@@ -97,7 +107,7 @@ pub struct Storage {
     files: [(ReadAhead, Reading); 2],
     chunk_pages: u64,
     /// Ranges on their way, for requests that touch them meanwhile.
-    on_the_way: Vec<(u64, u64, u32)>,
+    on_the_way: Vec<Way>,
     /// Decisions of the disk model that the caller has not seen.
     pub decided: Vec<Completion>,
     counters: PageCounters,
@@ -211,7 +221,11 @@ impl Storage {
     pub fn announce(&self, row: u64) {
         let data = self.layout.data_of(row).first;
         self.cache.announce(self.layout.index_of(row).first);
-        self.cache.announce(data);
+        // What is read around it may begin in the group before, or end in the next one.
+        let around = self.files[File::Data as usize].0.most() / 2;
+        self.cache.announce(data.saturating_sub(around));
+        self.cache
+            .announce((data + around).min(self.layout.data_pages()));
         self.host.announce(&Io {
             tag: 0,
             volume: self.data,
@@ -231,14 +245,15 @@ impl Storage {
         pages: Pages,
         ios: &mut PendingIos,
     ) -> Touched {
-        if self.cache.is_mapped(page) {
+        let known = self.cache.known(page);
+        if known.is_mapped() {
             // No fault: only the accessed bit of the page table tells.
             self.counters.hits += 1;
             self.cache.touch(page);
             return Touched::Ready;
         }
         let mapped = self.files[file as usize].1 == Reading::Mapped;
-        if self.cache.is_present(page) {
+        if known.is_present() {
             return self.touch_present(now, file, page, pages, mapped, ios);
         }
         self.counters.misses += 1;
@@ -266,10 +281,8 @@ impl Storage {
             return Touched::Awaits(io.expect("the page is absent and inside its window"));
         }
         for page in [first, last] {
-            if self.cache.is_locked(page) {
-                let mut ways = self.on_the_way.iter();
-                let way = ways.find(|way| way.0 <= page && page < way.1);
-                return Touched::Awaits(way.expect("a locked page is on its way").2);
+            if self.cache.known(page).is_locked() {
+                return Touched::Awaits(self.bringer(page));
             }
         }
         self.counters.hits += 1;
@@ -298,11 +311,9 @@ impl Storage {
                 self.read(now, window, u64::MAX, ios);
             }
         }
-        if self.cache.is_locked(page) {
+        if self.cache.known(page).is_locked() {
             self.counters.misses += 1;
-            let mut ways = self.on_the_way.iter();
-            let way = ways.find(|way| way.0 <= page && page < way.1);
-            return Touched::Awaits(way.expect("a locked page is on its way").2);
+            return Touched::Awaits(self.bringer(page));
         }
         self.counters.hits += 1;
         if mapped {
@@ -325,6 +336,13 @@ impl Storage {
         if self.files[file as usize].1 == Reading::Buffered {
             self.files[file as usize].0.read_ended(page);
         }
+    }
+
+    /// The I/O that brings a locked page.
+    fn bringer(&self, page: u64) -> u32 {
+        let mut ways = self.on_the_way.iter();
+        let way = ways.find(|way| (way.from..way.to).contains(&page));
+        way.expect("a locked page is on its way").io
     }
 
     /// Reads the absent pages of a window; returns the I/O that brings `wanted`.
@@ -357,18 +375,19 @@ impl Storage {
             from,
             to,
             waiter: NOBODY,
+            place: self.on_the_way.len() as u32,
         };
-        let number = ios.add(PendingIo {
+        let io = ios.add(PendingIo {
             node: self.number,
             purpose,
         });
         self.cache.expect(from, to);
-        self.on_the_way.push((from, to, number));
+        self.on_the_way.push(Way { from, to, io });
         let len = ((to - from) * PAGE_BYTES) as u32;
         self.counters.read_ios += 1;
         self.counters.read_bytes += u64::from(len);
-        self.submit(now, self.data, Op::Read, from * PAGE_BYTES, len, number);
-        number
+        self.submit(now, self.data, Op::Read, from * PAGE_BYTES, len, io);
+        io
     }
 
     /// Sends an I/O to a volume; its end comes in [`Storage::decided`].
@@ -392,9 +411,20 @@ impl Storage {
 
     /// The pages of an I/O have come.
     #[inline]
-    pub fn arrived(&mut self, number: u32, from: u64, to: u64) {
-        if let Some(at) = self.on_the_way.iter().position(|way| way.2 == number) {
-            self.on_the_way.swap_remove(at);
+    pub fn arrived(&mut self, purpose: Purpose, ios: &mut PendingIos) {
+        let Purpose::Pages {
+            from, to, place, ..
+        } = purpose
+        else {
+            return;
+        };
+        let place_of_last = self.on_the_way.len() as u32 - 1;
+        self.on_the_way.swap_remove(place as usize);
+        if place != place_of_last
+            && let Purpose::Pages { place: moved, .. } =
+                &mut ios[self.on_the_way[place as usize].io].purpose
+        {
+            *moved = place;
         }
         self.cache.arrive(from, to);
     }

@@ -543,8 +543,9 @@ impl Cassandra {
                 self.pump(now, index);
             }
             Purpose::Log(_) => unreachable!("its commit log is a stream"),
-            Purpose::Pages { from, to, waiter } => {
-                self.nodes[index].storage.arrived(number, from, to);
+            Purpose::Pages { waiter, .. } => {
+                let storage = &mut self.nodes[index].storage;
+                storage.arrived(io.purpose, &mut self.ios);
                 let mut next = waiter;
                 while next != NOBODY {
                     let request = &mut self.requests[next];

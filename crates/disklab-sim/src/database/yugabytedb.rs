@@ -702,8 +702,9 @@ impl Yugabytedb {
                     self.append(now, this);
                 }
             }
-            Purpose::Pages { from, to, waiter } => {
-                self.servers[index].storage.arrived(number, from, to);
+            Purpose::Pages { waiter, .. } => {
+                let storage = &mut self.servers[index].storage;
+                storage.arrived(io.purpose, &mut self.ios);
                 let mut next = waiter;
                 while next != NOBODY {
                     let this = next;
