@@ -29,8 +29,11 @@ impl Link {
         let Some(rate) = self.bytes_per_s else {
             return at;
         };
-        // Messages are far below the 18 GB at which this would overflow.
-        let span = bytes * 1_000_000_000 / rate;
+        // Below 18 GB, which every message is, a division of 64 bits will do.
+        let span = match bytes.checked_mul(1_000_000_000) {
+            Some(product) => product / rate,
+            None => (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64,
+        };
         self.free_at = self.free_at.max(now) + span;
         at + (self.free_at - now)
     }
