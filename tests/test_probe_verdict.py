@@ -7,7 +7,7 @@ from disklab.engine.messages import Envelope, View
 from disklab.probe.cells import KIB, MIB, PERCENTILES, Cell, Direction, Profile
 from disklab.probe.fio import Latency, Measurement
 from disklab.probe.promise import Promise
-from disklab.probe.verdict import Outcome, invalid_reasons, judge, telemetry
+from disklab.probe.verdict import Outcome, invalid_reasons, judge, telemetry, throttling
 
 ASYNC_4K = Cell(Profile.ASYNC, Direction.RANDREAD, 4 * KIB)
 ASYNC_1M = Cell(Profile.ASYNC, Direction.RANDREAD, MIB)
@@ -122,6 +122,20 @@ def test_an_emulated_disk_that_nothing_delayed_is_beyond_this_machine() -> None:
     assert "short by 85%, and this machine is why" in str(verdict)
 
 
+def test_a_loop_device_that_waited_for_flushes_is_beyond_this_machine() -> None:
+    owed = rate(ASYNC_4K, 20000, "disk 20000 IOPS")
+    delayed = shown({"vm cached": 30 * 10**9})
+    verdict = judge(
+        measured(ASYNC_4K, 9000), owed, telemetry(shown({}), delayed, ASYNC_4K, 0.3), None
+    )
+    assert verdict.outcome is Outcome.BEYOND_MACHINE
+    assert "a FLUSH was under way 30% of the time" in str(verdict)
+    verdict = judge(
+        measured(ASYNC_4K, 9000), owed, telemetry(shown({}), delayed, ASYNC_4K, 0.03), None
+    )
+    assert verdict.outcome is Outcome.SHORT
+
+
 def test_an_injected_fault_is_named() -> None:
     owed = rate(ASYNC_4K, 20000, "disk 20000 IOPS")
     broken = shown({}).model_copy(update={"faults": [{"kind": "slow", "permille": 10_000}]})
@@ -137,6 +151,17 @@ def test_the_limit_that_delayed_most_is_named() -> None:
     verdict = judge(measured(ASYNC_4K, 4000, p50_ns=10 * MS), owed, seen, None)
     assert verdict.outcome is Outcome.SHORT
     assert verdict.held_back_by == "throttled by vm uncached 5000 IOPS"
+
+
+def test_what_waits_longer_than_all_of_fios_own_is_the_destage_behind_them() -> None:
+    one_job = measured(SYNC_4K, 1000)
+    s = 10**9
+    destage = telemetry(shown({}), shown({"disk 0": 32 * 60 * s, "vm cached": 30 * s}), SYNC_4K)
+    bound = throttling(one_job, destage)
+    assert bound is not None
+    assert bound.limit == "vm cached 5000 IOPS"
+    alone = telemetry(shown({}), shown({"disk 0": 32 * 60 * s, "vm cached": 0}), SYNC_4K)
+    assert throttling(one_job, alone) is None
 
 
 def test_a_byte_cap_is_judged_in_bytes() -> None:

@@ -67,8 +67,8 @@ def test_check_tells_every_problem_of_every_file(tmp_path: Path) -> None:
 def test_show_has_the_matrix_the_shares_and_the_reasons() -> None:
     shown = run("show", "experiments/cassandra-cache-cliff.yaml", "--mode", "rehearse").stdout
     row = next(line for line in shown.splitlines() if line.split()[:1] == ["8"])
-    assert re.search(r"500M +local +500M -> 167k +3M -> 1k +128 -> 21 .*refused", row)
-    assert "scale 1/500, 1 of 6 nodes" in shown
+    assert re.search(r"500M +local +500M -> 417k +3M -> 2.5k +128 -> 21 .*refused", row)
+    assert "scale 1/200, 1 of 6 nodes" in shown
     assert "refused: 8\n  experiments/cassandra-cache-cliff.yaml:20: dataset.rows: 500M:" in shown
 
 

@@ -162,6 +162,13 @@ def our_device(target: Target) -> OurDevice:
     return prove(Path(record.device), target.host, target.volume)
 
 
+def flush_ms(target: Target) -> float:
+    """Return how long FLUSHes of a volume took since it was attached, in this machine's time."""
+    words = (our_device(target).sysfs() / "stat").read_text(encoding="ascii").split()
+    # The last of the seventeen fields that Linux 5.5 and later have (Documentation/block/stat.rst).
+    return float(words[16]) if len(words) > 16 else 0.0
+
+
 def fail(target: Target, fault: dict[str, Any]) -> None:
     """Break or mend something."""
     with connected(target) as control:

@@ -64,7 +64,13 @@ def known_of(target: Target) -> Known:
         with Control(target.host.socket) as control:
             control.dilate(factor)
 
-    return Known(Placement(host, view.profile), lambda: running.show(target), envelope, dilate)
+    return Known(
+        Placement(host, view.profile),
+        lambda: running.show(target),
+        envelope,
+        dilate,
+        lambda: running.flush_ms(target),
+    )
 
 
 @contextmanager

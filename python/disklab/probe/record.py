@@ -6,7 +6,7 @@ from typing import Any
 
 from disklab.probe.promise import Promise
 from disklab.probe.run import CellResult
-from disklab.probe.verdict import Telemetry, Verdict
+from disklab.probe.verdict import Telemetry, Verdict, Wait, throttling
 
 RECORD_FORMAT = 1
 
@@ -25,8 +25,7 @@ def record(result: CellResult, trial: int, experiment: str | None = None) -> dic
         "max": ms(measured.latency.max_ns),
     }
     side = "write" if cell.direction.writes else "read"
-    waits = result.telemetry.waits if result.telemetry else ()
-    longest = waits[0] if waits and waits[0].delayed_ns else None
+    bound = throttling(measured, result.telemetry)
     return {
         "format": RECORD_FORMAT,
         "experiment": experiment,
@@ -44,7 +43,7 @@ def record(result: CellResult, trial: int, experiment: str | None = None) -> dic
         "mb_per_s": round(measured.bytes_per_s / 1e6, 3),
         "latency_ms": latency,
         "per_operation": {side: {"ops": measured.ios, "latency_ms": latency}},
-        "bottleneck": {"resource": longest.limit} if longest else None,
+        "bottleneck": bottleneck_record(bound, measured.runtime_s) if bound else None,
         "promise": promise_record(result.promise),
         "verdict": verdict_record(result.verdict),
         "telemetry": telemetry_record(result.telemetry),
@@ -53,6 +52,14 @@ def record(result: CellResult, trial: int, experiment: str | None = None) -> dic
         "fio": {"version": measured.fio_version, "command": list(measured.command)},
         "valid": not result.invalid,
         "warnings": [*result.invalid, *result.warnings],
+    }
+
+
+def bottleneck_record(bound: Wait, runtime_s: float) -> dict[str, Any]:
+    """Return the JSON form of the limit that bound, with the share of it that was used."""
+    return {
+        "resource": bound.limit,
+        "utilisation": round(bound.granted / bound.per_s / runtime_s, 4),
     }
 
 

@@ -28,6 +28,8 @@ class Known:
     envelope: Envelope | None = None
     dilate: Callable[[int], None] | None = None
     """Lets the time of an emulated disk run slower by a factor; None: it is a real one."""
+    flush_ms: Callable[[], float] | None = None
+    """How long FLUSHes took since the device was made, in this machine's time."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +124,16 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
     """Measure one cell and hold it against what is known of the disk."""
     known, region = subject.known, subject.region
     before = known.show() if known and known.show else None
+    flushed = known.flush_ms() if known and known.flush_ms else 0.0
     with slow_motion(known, job.plan.time_dilation):
         measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
     if known is None:
         return CellResult(subject.name, region.condition, measured)
-    seen = verdict.telemetry(before, known.show(), cell) if before and known.show else None
+    seen = None
+    if before and known.show:
+        flushing_s = (known.flush_ms() - flushed) / 1e3 if known.flush_ms else 0.0
+        ratio = flushing_s / (measured.runtime_s * job.plan.time_dilation)
+        seen = verdict.telemetry(before, known.show(), cell, ratio)
     # `disk set` may have changed the disk since the last cell: what counts is how it was now.
     placed = known.placed
     if before:

@@ -27,6 +27,9 @@ JUDGED_PERCENTILES = (50.0, 99.0)
 LATE_RATIO = 0.01
 # Waits of less than this share of the I/Os' time in flight did not shape the result.
 THROTTLED_RATIO = 0.01
+# A loop device passes nothing on while it waits for a FLUSH (drivers/block/loop.c: one worker calls
+# vfs_fsync); a real disk would. Where it waited for more of the time than this, that tells.
+FLUSHING_RATIO = 0.05
 
 
 class Outcome(str, Enum):
@@ -46,6 +49,9 @@ class Wait:
     limit: str
     delayed_ios: int
     delayed_ns: int
+    granted: int
+    """I/Os or bytes that it let through."""
+    per_s: int
     credits_left: int | None
 
 
@@ -62,6 +68,8 @@ class Telemetry:
     replies: int
     late_replies: int
     lateness_p99_ns: int
+    flush_ratio: float = 0.0
+    """Share of the time in which a FLUSH was under way."""
     faults: tuple[str, ...] = ()
     """Kinds of the faults that were injected and not mended."""
 
@@ -75,8 +83,13 @@ class Telemetry:
         """Whether more replies were late than the results can bear."""
         return self.late_ratio > LATE_RATIO
 
+    @property
+    def at_fault(self) -> bool:
+        """Whether this machine held the emulated disk up, whatever its limits did."""
+        return not self.faults and (self.late or self.flush_ratio > FLUSHING_RATIO)
 
-def telemetry(before: View, after: View, cell: Cell) -> Telemetry:
+
+def telemetry(before: View, after: View, cell: Cell, flush_ratio: float = 0.0) -> Telemetry:
     """Return what happened between two views of the volume."""
     side = "write" if cell.direction.writes else "read"
     old, new = before.counters.operations[side], after.counters.operations[side]
@@ -89,6 +102,7 @@ def telemetry(before: View, after: View, cell: Cell) -> Telemetry:
         replies=after.emulator.replies - before.emulator.replies,
         late_replies=after.emulator.late_replies - before.emulator.late_replies,
         lateness_p99_ns=after.emulator.lateness_ns.since(before.emulator.lateness_ns).p99,
+        flush_ratio=flush_ratio,
         faults=tuple(str(fault.get("kind", fault)) for fault in after.faults),
     )
 
@@ -104,6 +118,8 @@ def waits_between(before: list[LimitCounters], after: list[LimitCounters]) -> li
                 limit=limit_name(limit),
                 delayed_ios=limit.delayed_ios - (start.delayed_ios if start else 0),
                 delayed_ns=limit.delayed_ns - (start.delayed_ns if start else 0),
+                granted=limit.granted - (start.granted if start else 0),
+                per_s=limit.per_s,
                 credits_left=limit.credits.left if limit.credits else None,
             )
         )
@@ -186,7 +202,7 @@ def judge(
         wall = envelope_wall(measured.cell, owed, envelope)
         if wall is not None:
             outcome, reason = Outcome.BEYOND_MACHINE, wall
-        elif seen is not None and (reason is None or (seen.late and not seen.faults)):
+        elif seen is not None and (reason is None or seen.at_fault):
             # An emulated disk cannot be slower than its model unless this machine is.
             outcome, reason = Outcome.BEYOND_MACHINE, own_overhead(verdict, seen)
         elif reason is None:
@@ -228,15 +244,32 @@ def throttled_by(measured: Measurement, seen: Telemetry | None) -> str | None:
     """Return which fault or limit delayed the I/Os; None when hardly anything did."""
     if seen is not None and seen.faults:
         return f"a fault is injected: {', '.join(seen.faults)}"
-    total_ns = sum(wait.delayed_ns for wait in seen.waits) if seen else 0
-    in_flight_ns = measured.ios * measured.latency.mean_ns
-    if seen is None or total_ns < in_flight_ns * THROTTLED_RATIO:
+    wait = throttling(measured, seen)
+    return f"throttled by {wait.limit}" if wait else None
+
+
+def throttling(measured: Measurement, seen: Telemetry | None) -> Wait | None:
+    """Return the limit that fio's own I/Os waited for longest; None: they hardly waited.
+
+    What waited for longer than all of fio's I/Os took was behind them: a write cache's destage.
+    """
+    if seen is None:
         return None
-    return f"throttled by {seen.waits[0].limit}"
+    in_flight_ns = measured.ios * measured.latency.mean_ns
+    most_ns = in_flight_ns * seen.pieces * (1 + THROTTLED_RATIO)
+    waits = [wait for wait in seen.waits if wait.delayed_ns <= most_ns]
+    if sum(wait.delayed_ns for wait in waits) < in_flight_ns * THROTTLED_RATIO:
+        return None
+    return waits[0]
 
 
 def own_overhead(short: Verdict, seen: Telemetry) -> str:
     """Return what this machine added to an emulated disk that no limit delayed."""
+    if seen.flush_ratio > FLUSHING_RATIO:
+        return (
+            f"{short.short}, and this machine is why: a FLUSH was under way {seen.flush_ratio:.0%} "
+            "of the time, and a loop device passes nothing else on meanwhile"
+        )
     return (
         f"{short.short}, and this machine is why: {seen.late_ratio:.1%} of the replies were late, "
         "the rest is the way through kernel and emulator"

@@ -90,7 +90,7 @@ def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> Trial
                     service_ms=told["latency_ms"],
                 )
             },
-            "bottleneck": Bottleneck(resource=bound["resource"]) if bound else None,
+            "bottleneck": Bottleneck(**bound) if bound else None,
             "host_cache_hit_ratio": cell.telemetry.hit_ratio if cell.telemetry else None,
             "telemetry": TelemetryRecord(
                 limits=waits, late_ratio=cell.telemetry.late_ratio if cell.telemetry else None
