@@ -26,17 +26,12 @@ class Told:
         yield from self.metrics.items()
 
 
-def judged(
-    after: View | None = None,
-    generators: int = 1,
-    disk: dict[str, float] | None = None,
-    **cores: float,
-) -> Judgement:
+def judged(after: View | None = None, generators: int = 1, **cores: float) -> Judgement:
     """Judge a phase in which these cores were used: by roles, `busy` and `steal`."""
     used = {"client": 0.1, "server": 0.5, "emulator": 0.1, "busy": 0.8, "steal": 0.0, **cores}
     machine = {"busy_cores": used.pop("busy"), "steal_cores": used.pop("steal")}
     sources = [Told(f"cpu {role}", {"cores": count}) for role, count in used.items()]
-    sources += [Told("machine", machine), Told("disk data", disk or {})]
+    sources.append(Told("machine", machine))
     with Sampler(sources, lambda *_: None) as sampler:
         sampler.enter("measure")
         time.sleep(0.01)
@@ -104,14 +99,6 @@ def test_an_emulator_late_beside_its_disk_is_invalid() -> None:
     (reason,) = judged(after=view([(10_000, 9_800), (2_000_000, 200)])).invalid
     assert "1 % of its replies were late by 2000 us" in reason
     assert judged(after=view([(10_000, 9_950), (2_000_000, 50)])).invalid == []
-
-
-def test_a_loop_device_that_waited_for_flushes_is_told_of() -> None:
-    disk = {"flush_iops": 20.0, "flush_latency_ms": 15.0}
-    (warning,) = judged(after=view([(50_000, 10_000)]), disk=disk).warnings
-    assert "a FLUSH of volume data was under way 30% of the time" in warning
-    disk["flush_latency_ms"] = 2.5
-    assert judged(after=view([(50_000, 10_000)]), disk=disk).warnings == []
 
 
 def test_few_replies_say_nothing() -> None:

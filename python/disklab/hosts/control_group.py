@@ -26,6 +26,8 @@ SHRINK_SECONDS = 30.0
 # memory.reclaim and force_empty may stop early with something left; asking again helps a few times
 # and then no more (pages that are dirty, or locked by I/O, stay).
 RECLAIM_TRIES = 5
+# The limit of a group that has none, or none yet.
+UNLIMITED_BYTES = 1 << 62
 
 
 @dataclass(frozen=True)

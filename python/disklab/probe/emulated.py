@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from disklab.errors import Problem, UserError
 from disklab.hosts import attach as attaching
 from disklab.hosts import running
 from disklab.hosts.attach import AttachRequest
+from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
 from disklab.hosts.filesystem import Filesystem
+from disklab.hosts.left_databases import record_group, remove_database
 from disklab.hosts.ownership import our_devices
 from disklab.hosts.places import HostRecord, Places
 from disklab.hosts.running import Target
@@ -105,8 +108,28 @@ def made_for_probe(
         target = Target(places.host(host), VOLUME)
         undo.callback(remove, target, places)
         path = mount_point or Path(attached.device)
+        known = known_of(target)
+        if filesystem is not None:
+            known = apart(known, places, host, undo)
         with open_region(path, plan, ours=True, destroy_data=False) as region:
-            yield Subject(name, region, known_of(target))
+            yield Subject(name, region, known)
+
+
+def apart(known: Known, places: Places, host: str, undo: ExitStack) -> Known:
+    """Let fio use a disk from a control group of its own.
+
+    The journal of a file system sends FLUSHes, and a loop device serves each group by a worker of
+    its own: fio's I/Os do not wait for them then, as they would not on a real disk. Where there are
+    no control groups they do, and the result says so.
+    """
+    root = GroupRoot.of_machine()
+    if root is None:
+        return known
+    group = ControlGroup.make(host, UNLIMITED_BYTES, root)
+    folder = places.database(host)
+    undo.callback(lambda: list(remove_database(folder)))
+    record_group(folder, group)
+    return replace(known, inside=group.inside, flush_ms=None)
 
 
 def shortened(disk: Disk, plan: Plan) -> int | None:

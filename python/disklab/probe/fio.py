@@ -112,11 +112,13 @@ class Job:
     writable: bool
     """False: fio itself is told to refuse every write."""
     plan: Plan
+    inside: Callable[[list[str]], list[str]] = list
+    """Puts a command where it is to run, such as into a control group."""
 
     def measure(self, cell: Cell, tick: Tick) -> Measurement:
         """Run one cell."""
         command = self.cell_command(cell)
-        ran = run(command, self.machine_s + DRAIN_S, tick, cell.load.jobs)
+        ran = run(self.inside([*command]), self.machine_s + DRAIN_S, tick, cell.load.jobs)
         return parse(ran, cell, command, self.plan.time_dilation)
 
     @property
@@ -127,7 +129,7 @@ class Job:
     def fill(self, tick: Tick) -> None:
         """Write the whole region, so that no later read finds a hole (METHODOLOGY rule 3)."""
         limit_s = self.plan.size_bytes / FILL_FLOOR_BYTES_PER_S + DRAIN_S
-        run(self.fill_command(), limit_s, tick)
+        run(self.inside([*self.fill_command()]), limit_s, tick)
 
     def cell_command(self, cell: Cell) -> tuple[str, ...]:
         """Return the command line that measures `cell`.

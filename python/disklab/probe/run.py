@@ -30,6 +30,8 @@ class Known:
     """Lets the time of an emulated disk run slower by a factor; None: it is a real one."""
     flush_ms: Callable[[], float] | None = None
     """How long FLUSHes took since the device was made, in this machine's time."""
+    inside: Callable[[list[str]], list[str]] = list
+    """Puts a command into the control group from which the disk is used."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[
     """Fill the region when it may be written, then measure each cell of the plan."""
     plan = runnable(plan, subject.region)
     region = subject.region
-    job = Job(program, region.path, region.writable, plan)
+    inside = subject.known.inside if subject.known else list
+    job = Job(program, region.path, region.writable, plan, inside)
     if region.writable:
         what = f"writing {format_size(region.size_bytes)} before reading it"
         tell(StepStarted(subject.name, what, expected_fill_s(plan)))

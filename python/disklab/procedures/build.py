@@ -14,7 +14,7 @@ from disklab.catalog.resolve import Places as Words
 from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
-from disklab.hosts.control_group import ControlGroup, GroupRoot
+from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
 from disklab.hosts.left_databases import remove_database
 from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
 from disklab.hosts.places import Places
@@ -33,8 +33,6 @@ MOST_IN_FLIGHT = 200
 LEAST_CLIENTS = 16
 # The others are compiled before they run.
 COMPILING = ("cassandra",)
-# Bound of a group until the database has said what it needs.
-UNLIMITED_BYTES = 1 << 62
 
 
 @dataclass(frozen=True)

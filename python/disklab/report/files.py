@@ -85,7 +85,11 @@ def with_keys(spec: dict[str, object], channels: Sequence[str]) -> None:
         encoding = layer.get("encoding", {})
         for channel in channels:
             if "field" in encoding.get(channel, {}):
-                encoding[channel]["legend"] = {"title": None, "symbolType": "stroke"}
+                encoding[channel]["legend"] = {
+                    "title": None,
+                    "symbolType": "stroke",
+                    "symbolOpacity": 1,
+                }
 
 
 def write(path: Path, content: bytes, place: str) -> None:

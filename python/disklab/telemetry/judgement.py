@@ -29,8 +29,6 @@ MOST_MEDIAN_LATENESS = 0.1
 MOST_TAIL_LATENESS = 1.0
 # Fewer replies than this say nothing about a 99th percentile.
 FEW_REPLIES = 1000
-# A loop device passes nothing on while it waits for a FLUSH; a real disk would.
-MOST_FLUSHING = 0.2
 # More CPU stolen by the hypervisor than this makes runs differ among themselves.
 MOST_STEAL = 0.05
 
@@ -68,7 +66,6 @@ def judge(
     _judge_machine(made, seen, phase, cpus)
     for volume, (before, after) in volumes.items():
         _judge_emulator(made, volume, before, after)
-        _judge_flushes(made, seen, phase, volume)
     return made
 
 
@@ -124,19 +121,6 @@ def _judge_emulator(made: Judgement, volume: str, before: View, after: View) -> 
         )
     if reasons:
         made.invalid.append(f"the emulator was late on volume {volume}: {'; '.join(reasons)}")
-
-
-def _judge_flushes(made: Judgement, seen: Sampler, phase: str, volume: str) -> None:
-    each_ms = seen.mean(phase, f"disk {volume}", "flush_latency_ms")
-    per_s = seen.mean(phase, f"disk {volume}", "flush_iops")
-    if each_ms is None or per_s is None:
-        return
-    ratio = per_s * each_ms / 1e3
-    if ratio > MOST_FLUSHING:
-        made.warnings.append(
-            f"a FLUSH of volume {volume} was under way {ratio:.0%} of the time; the loop device of "
-            "an emulated disk passes nothing else on meanwhile, as a real disk does"
-        )
 
 
 def typical_latency_ns(view: View) -> int:
