@@ -57,6 +57,7 @@ pub struct Background {
     memtable: u64,
     memtable_bytes: u64,
     sync_period_ns: u64,
+    segment_bytes: u64,
     compaction_bytes_per_s: u64,
     /// When compaction may write next.
     compaction_at: u64,
@@ -64,6 +65,8 @@ pub struct Background {
     wished_at: u64,
     ticking: bool,
     sync_is_late: bool,
+    /// Whether everything that had to be synced was, at some time since the last tick.
+    was_synced: bool,
     off: bool,
 }
 
@@ -111,16 +114,22 @@ impl Background {
             memtable: 0,
             memtable_bytes: database.memtable_bytes.max(1),
             sync_period_ns: database.commitlog_sync_period_ns.max(1),
+            segment_bytes: database.commitlog_segment_bytes.max(unit),
             compaction_bytes_per_s: database.compaction_bytes_per_s,
             compaction_at: 0,
             wished_at: 0,
             ticking: false,
             sync_is_late: false,
+            was_synced: true,
             off,
         }
     }
 
     /// Takes a mutation of so many bytes.
+    ///
+    /// **Source:** a full segment of the commit log asks for a sync out of turn
+    /// (`AbstractCommitLogSegmentManager.advanceAllocatingFrom` of Cassandra 3.11). Without that each
+    /// period ended with seconds of writing at full speed.
     pub fn append(&mut self, now: u64, bytes: u64) -> Wishes {
         if self.off {
             return Wishes::default();
@@ -133,26 +142,34 @@ impl Background {
             self.streams[StreamKind::Compaction as usize].left += self.memtable * REWRITES;
             self.memtable = 0;
         }
+        let ends_segment = self.unsynced >= self.segment_bytes;
+        if ends_segment {
+            self.sync();
+        }
         let starts = !std::mem::replace(&mut self.ticking, true);
         Wishes {
             tick_at: starts.then_some(now + self.sync_period_ns),
-            pump_at: full.then_some(now),
+            pump_at: (full || ends_segment).then_some(now),
         }
     }
 
     /// Syncs the commit log, as it does once a period.
     pub fn tick(&mut self, now: u64) -> Wishes {
-        let log = &mut self.streams[StreamKind::CommitLog as usize];
-        // The last sync has not ended a whole period later: new writes wait for it.
-        self.sync_is_late = log.left > 0;
-        log.left += self.unsynced;
-        let idle = self.unsynced == 0 && log.left == 0;
-        self.unsynced = 0;
+        let left = self.streams[StreamKind::CommitLog as usize].left;
+        // A whole period later the log is still behind: new writes wait for it.
+        let was_synced = std::mem::take(&mut self.was_synced);
+        self.sync_is_late = left > 0 && !was_synced;
+        let idle = self.unsynced == 0 && left == 0;
+        self.sync();
         self.ticking = !idle;
         Wishes {
             tick_at: (!idle).then_some(now + self.sync_period_ns),
             pump_at: (!idle).then_some(now),
         }
+    }
+
+    fn sync(&mut self) {
+        self.streams[StreamKind::CommitLog as usize].left += std::mem::take(&mut self.unsynced);
     }
 
     /// Whether writes have to wait: for a commit log sync that is late, or for memtable room.
@@ -168,7 +185,7 @@ impl Background {
         stream.under_way -= 1;
         let log = &self.streams[StreamKind::CommitLog as usize];
         if log.left == 0 {
-            self.sync_is_late = false;
+            (self.sync_is_late, self.was_synced) = (false, true);
         }
     }
 
@@ -216,5 +233,84 @@ impl Background {
     /// Bytes that compaction still owes.
     pub fn pending_compaction_bytes(&self) -> u64 {
         self.streams[StreamKind::Compaction as usize].left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filelayout::FileLayout;
+    use crate::storage::{Reading, ReadingRules};
+
+    const MIB: u64 = 1 << 20;
+
+    /// A node whose segments have 4 MiB, whose memtable is never full, and which syncs every second.
+    fn node() -> (Background, Storage) {
+        let rules = ReadingRules {
+            data: Reading::Mapped,
+            index: Reading::Mapped,
+            read_ahead_pages: 0,
+            cache_pages: 1024,
+            scale: 1,
+            cuts_at_chunks: true,
+        };
+        let layout = FileLayout::new(1_000, 4096, None);
+        let host = crate::tests::host(1_000_000);
+        let storage = Storage::new(0, host, "data", layout, rules).expect("it is valid");
+        let database: Database = serde_json::from_value(serde_json::json!({
+            "engine": "cassandra", "replication_factor": 1, "consistency": "ONE", "access": "mmap",
+            "concurrent_reads": 1, "concurrent_writes": 1, "memtable_bytes": 1000 * MIB,
+            "commitlog_segment_bytes": 4 * MIB, "commitlog_sync_period_ns": 1_000_000_000,
+        }))
+        .expect("it is a database");
+        let log = storage.data_volume();
+        (Background::new(&database, &storage, log, false), storage)
+    }
+
+    /// Lets the node write until nothing is under way; returns how many bytes it sent.
+    fn drain(node: &mut Background, storage: &mut Storage, now: u64) -> u64 {
+        let mut ios = PendingIos::default();
+        let mut bytes = 0;
+        loop {
+            node.pump(now, storage, 0, &mut ios);
+            let ended = std::mem::take(&mut storage.decided);
+            if ended.is_empty() {
+                return bytes;
+            }
+            for io in ended {
+                let Purpose::Stream(stream) = ios[io.tag as u32].purpose else {
+                    unreachable!("it only writes");
+                };
+                node.written(stream);
+                bytes += u64::from(WRITE_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_segment_is_synced_before_the_period_ends() {
+        let (mut node, mut storage) = node();
+        assert_eq!(node.append(0, 4 * MIB - 1).pump_at, None);
+        assert_eq!(drain(&mut node, &mut storage, 1), 0);
+        assert_eq!(node.append(5, 1).pump_at, Some(5));
+        assert_eq!(drain(&mut node, &mut storage, 5), 4 * MIB);
+        node.append(6, MIB);
+        assert_eq!(node.tick(1_000_000_000).pump_at, Some(1_000_000_000));
+        assert_eq!(drain(&mut node, &mut storage, 1_000_000_000), MIB);
+    }
+
+    #[test]
+    fn writes_wait_for_a_log_that_was_behind_for_a_whole_period() {
+        let (mut node, mut storage) = node();
+        node.append(0, 2 * MIB);
+        node.tick(1_000_000_000);
+        assert!(!node.blocks_writes(), "this sync has only begun");
+        node.tick(2_000_000_000);
+        assert!(node.blocks_writes());
+        drain(&mut node, &mut storage, 2_000_000_001);
+        assert!(!node.blocks_writes());
+        node.append(2_000_000_002, 4 * MIB);
+        node.tick(3_000_000_000);
+        assert!(!node.blocks_writes(), "it was synced in between");
     }
 }

@@ -234,6 +234,9 @@ pub struct Database {
     /// `commitlog_sync_period_in_ms`, in nanoseconds.
     #[serde(default = "ten_seconds")]
     pub commitlog_sync_period_ns: u64,
+    /// `commitlog_segment_size_in_mb`, in bytes: a commit log that has grown by so much is synced at once.
+    #[serde(default = "default_segment")]
+    pub commitlog_segment_bytes: u64,
     /// Bytes of rows that a memtable takes before it is flushed.
     #[serde(default = "default_memtable")]
     pub memtable_bytes: u64,
@@ -251,6 +254,11 @@ fn whole() -> u32 {
 
 fn ten_seconds() -> u64 {
     10_000_000_000
+}
+
+/// Cassandra 3.11's default.
+fn default_segment() -> u64 {
+    32 << 20
 }
 
 /// A ninth of an 8 GiB heap's quarter for memtables is flushed at a time (Cassandra 3.11:

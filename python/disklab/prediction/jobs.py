@@ -42,6 +42,7 @@ NUMBERS = (
     "concurrent_reads",
     "concurrent_writes",
     "commitlog_sync_period_in_ms",
+    "commitlog_segment_size_in_mb",
     "compaction_throughput_mb_per_sec",
 )
 READ_SETTINGS = {*NUMBERS, "commitlog_sync", "disk_access_mode"}
@@ -221,6 +222,8 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
     if "commitlog_sync_period_in_ms" in settings:
         period_ms = int(settings["commitlog_sync_period_in_ms"])
         job["commitlog_sync_period_ns"] = period_ms * 10**6
+    if "commitlog_segment_size_in_mb" in settings:
+        job["commitlog_segment_bytes"] = int(settings["commitlog_segment_size_in_mb"]) << 20
     if "compaction_throughput_mb_per_sec" in settings:
         job["compaction_bytes_per_s"] = int(settings["compaction_throughput_mb_per_sec"]) << 20
     if database.table.compression != "none":

@@ -82,6 +82,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             chunk_bytes: None,
             compressed_permille: 1000,
             commitlog_sync_period_ns: 10_000_000_000,
+            commitlog_segment_bytes: 32 << 20,
             memtable_bytes: 256 << 20,
             compaction_bytes_per_s: 16 << 20,
             read_repair_ppm: 0,
