@@ -61,3 +61,7 @@ def test_every_mechanism_of_the_simulator_is_switched_off_once(script: ModuleTyp
     named = re.findall(r"`(\w+)`", (ran.stdout + ran.stderr).partition("expected one of")[2])
     assert named, ran.stdout + ran.stderr
     assert sorted(script.MECHANISMS) == sorted(named)
+
+
+def test_sql_mechanisms_are_some_of_all(script: ModuleType) -> None:
+    assert set(script.SQL_MECHANISMS) < set(script.MECHANISMS)

@@ -53,7 +53,9 @@ def why_not_counted(
     if CATALOGUED.get(stem) in key:
         return IN_CATALOGUE
     if stem == SEARCHED:
-        return f"published with {under_way(row)} operations under way, not at the target"
+        count = under_way(row)
+        what = "operation" if count == 1 else "operations"
+        return f"published with {count} {what} under way, not at the target"
     return OTHER_LOADS.get((stem, key), "")
 
 
