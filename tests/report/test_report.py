@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from disklab.cli.app import app
+from disklab.report import tables
 from disklab.report.files import references, write_pictures
 from disklab.report.page import page
 from disklab.report.reasons import Why
 from disklab.report.report import Report
-from disklab.results import Run, reference_runs
+from disklab.report.verdict import Quantity
+from disklab.results import Figure, Run, Share, rates, reference_runs
 from typer.testing import CliRunner
 
 from tests.report import synthetic
@@ -73,6 +75,53 @@ def test_against_the_reference_cells_match_and_rates_are_by_node(threads: Run) -
     assert all(abs(one.judgement.ratio - 1) < 0.1 for one in comparison.matched)
     assert [label for label, _ in report.headline] == ["rehearse", "", "published"]
     assert "published orderings are reproduced" in report.headline[1][1].text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "warehouses", "unit"),
+    [(3, 4, "ops/s of the full cluster"), (1, 2, "ops/s per node")],
+)
+def test_tpcc_stands_beside_the_published_by_its_warehouses(
+    tmp_path: Path, nodes: int, warehouses: int, unit: str
+) -> None:
+    (study,) = (run for run in reference_runs() if "yugabytedb" in run.info.id)
+    figures = {
+        (str(one.factors["disk"]), str(one.factors["workload"])): one.ops_per_s or 0.0
+        for one in study.results()
+    }
+    share = Share(
+        nodes=Figure(full=3, here=nodes),
+        scale="1/500",
+        warehouses=Figure(full=2000, here=warehouses),
+    )
+    trials = []
+    for (disk, workload), rate in figures.items():
+        scaled = workload == "TPC-C"
+        here = rate * warehouses / 2000 if scaled else rate * nodes / 3
+        more = {"nodes": nodes, "share": share if scaled else Share(nodes=share.nodes)}
+        factors = {"disk": disk, "workload": workload}
+        trials.append(synthetic.Made(factors, here, spread=0, more=more))
+    title = study.info.experiment.title
+    report = Report.of([synthetic.make_run(tmp_path, trials, title=title, seconds=3), study])
+    (comparison,) = report.comparisons
+    assert {(one.cells[1].factors["workload"]) for one in comparison.matched} >= {"TPC-C"}
+    assert all(abs(one.judgements[Quantity.OPS].ratio - 1) < 1e-9 for one in comparison.matched)
+    shown = page(report)
+    assert f"{unit} published" in shown
+    assert f"{warehouses} here for 2,000" in shown
+    study_table = tables.study(comparison)
+    assert study_table is not None
+    rates = [line[3] for line in study_table.rows if "TPC-C" in line[0]]
+    assert rates == ["419", "419", "427", "427", "427", "427"]
+
+
+def test_tpcc_without_think_times_is_not_multiplied_by_its_warehouses(tmp_path: Path) -> None:
+    share = Share(nodes=Figure(full=3, here=3), warehouses=Figure(full=2000, here=4))
+    more = {"nodes": 3, "share": share, "tpcc": {"keying_and_thinking": False}}
+    made = synthetic.Made({"disks": "a"}, 1000, spread=0, more=more)
+    (result, *_) = synthetic.make_run(tmp_path, [made], title="T", seconds=3).results()
+    assert rates.of_cluster(result) == 1000
+    assert rates.of_node(result) == pytest.approx(1000 / 3)
 
 
 def test_old_and_new_run_say_what_changed(tmp_path: Path) -> None:

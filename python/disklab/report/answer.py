@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from disklab.report import wording
-from disklab.report.cells import Cell, Factor, Matrix
+from disklab.report.cells import Cell, Factor, Matrix, Rates
 from disklab.report.reasons import reasons_of_pair, status_of, why
 from disklab.report.subject import Subject
 from disklab.report.verdict import Crossing, Judgement, Outcome, Quantity, crossings, judge
@@ -135,14 +135,14 @@ def pairs_of(subject: Subject) -> list[Pair]:
 
 
 def compare(
-    one: Subject, first: Cell, other: Subject, second: Cell, *, per_node: bool = False
+    one: Subject, first: Cell, other: Subject, second: Cell, rates: Rates = Rates.AS_RUN
 ) -> dict[Quantity, Judgement]:
     """Judge two cells in every quantity that both have."""
     judged = {
         quantity: judge(
             quantity,
-            one.sample(first, quantity, per_node=per_node),
-            other.sample(second, quantity, per_node=per_node),
+            one.sample(first, quantity, rates),
+            other.sample(second, quantity, rates),
         )
         for quantity in Quantity
     }

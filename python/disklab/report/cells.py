@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
-from disklab.results import Level, PlannedTrial, TrialResult
+from disklab.results import Level, PlannedTrial, TrialResult, rates
 
 Factors = Mapping[str, Level]
 
@@ -83,7 +84,7 @@ class Cell:
         return self.results[0].trial if self.results else -1
 
     def figures(self, path: str) -> tuple[float, ...]:
-        """Return `ops_per_s`, `ops_per_s_per_node` or `p99_ms` of each usable repeat."""
+        """Return a rate (`Rates`) or `p99_ms` of each usable repeat."""
         found = (figure(result, path) for result in self.usable)
         return tuple(value for value in found if value is not None)
 
@@ -92,12 +93,35 @@ class Cell:
         return median(self.figures(path))
 
 
+class Rates(str, Enum):
+    """Whose rates stand beside each other; the value is the figure's name."""
+
+    AS_RUN = "ops_per_s"
+    NODE = "ops_per_s_per_node"
+    """The runs had different numbers of nodes."""
+    CLUSTER = "ops_per_s_of_cluster"
+    """They had as many, and different shares of a load that shrinks with the data (TPC-C)."""
+
+    @property
+    def unit(self) -> str:
+        """As tables and charts call it."""
+        whose = {Rates.NODE: " per node", Rates.CLUSTER: " of the full cluster"}.get(self, "")
+        return f"ops/s{whose}"
+
+
+def scaled_loads(results: Sequence[TrialResult]) -> bool:
+    """Return whether some rates are of a smaller load than the described system's."""
+    return any(rates.load_ratio(result) not in (None, 1) for result in results if result.usable)
+
+
 def figure(result: TrialResult, path: str) -> float | None:
     """Return one figure of a result by its column name."""
-    if path == "ops_per_s":
+    if path == Rates.AS_RUN:
         return result.ops_per_s
-    if path == "ops_per_s_per_node":
-        return result.ops_per_s / result.nodes if result.ops_per_s and result.nodes else None
+    if path == Rates.NODE:
+        return rates.of_node(result)
+    if path == Rates.CLUSTER:
+        return rates.of_cluster(result)
     if path.endswith("_ms"):
         return result.latency_ms.get(path.removesuffix("_ms"))
     raise KeyError(path)

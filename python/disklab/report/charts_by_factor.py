@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 
 from disklab.report import wording
-from disklab.report.cells import Cell, Factor, Matrix, median
+from disklab.report.cells import Cell, Factor, Matrix, Rates, median, scaled_loads
 from disklab.report.comparison import counterpart
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
@@ -67,16 +67,19 @@ def series_of(matrix: Matrix) -> list[str]:
     return [matrix.main.phrase(level) for level in matrix.main.levels] if matrix.main else ["all"]
 
 
-def per_node(subjects: Sequence[Subject]) -> bool:
-    """Return whether rates must be divided by nodes to stand beside each other."""
-    nodes = {r.nodes for one in subjects for r in one.run.results() if r.usable}
-    return len(nodes) > 1 and None not in nodes
+def rates_of(subjects: Sequence[Subject]) -> Rates:
+    """Return whose rates can stand beside each other."""
+    results = [r for one in subjects for r in one.run.results() if r.usable]
+    nodes = {result.nodes for result in results}
+    if len(nodes) > 1 and None not in nodes:
+        return Rates.NODE
+    return Rates.CLUSTER if len(subjects) > 1 and scaled_loads(results) else Rates.AS_RUN
 
 
 def rate_section(subjects: Sequence[Subject]) -> Section:
     """Return ops/s by factor."""
-    path = "ops_per_s_per_node" if per_node(subjects) else "ops_per_s"
-    unit = "ops/s per node" if per_node(subjects) else "ops/s"
+    rates = rates_of(subjects)
+    path, unit = rates.value, rates.unit
     matrix = subjects[0].matrix
     panels = []
     for title, shown in panels_by(subjects):

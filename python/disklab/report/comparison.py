@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disklab.report.answer import compare, deciding_quantity
-from disklab.report.cells import Cell, canonical
+from disklab.report.cells import Cell, Rates, canonical, scaled_loads
 from disklab.report.subject import Subject
 from disklab.report.verdict import Judgement, Quantity
 
@@ -37,11 +37,16 @@ class Comparison:
 
     first: Subject
     second: Subject
-    per_node: bool
-    """Rates are compared by node, since the runs had different numbers of nodes."""
+    rates: Rates
+    """Whose rates are compared."""
     matched: tuple[Matched, ...]
     unmatched: int
     """Cells of the second run that the first one lacks, or that have no figures there."""
+
+    @property
+    def per_node(self) -> bool:
+        """Whether rates are compared by node, since the runs had different numbers of nodes."""
+        return self.rates is Rates.NODE
 
     @property
     def counted(self) -> tuple[Matched, ...]:
@@ -63,18 +68,20 @@ def comparisons_of(subjects: Sequence[Subject]) -> list[Comparison]:
 
 def compared(first: Subject, second: Subject) -> Comparison:
     """Match the second run's cells with the first one's and judge them."""
-    nodes = [{r.nodes for r in one.run.results() if r.usable} for one in (first, second)]
-    per_node = nodes[0] != nodes[1]
+    results = [[r for r in one.run.results() if r.usable] for one in (first, second)]
+    nodes = [{result.nodes for result in each} for each in results]
+    scaled = scaled_loads(results[0] + results[1])
+    rates = Rates.NODE if nodes[0] != nodes[1] else Rates.CLUSTER if scaled else Rates.AS_RUN
     matched, unmatched = [], 0
     for cell in second.matrix.cells.values():
         other = counterpart(second, cell, first)
-        judgements = compare(first, other, second, cell, per_node=per_node) if other else {}
+        judgements = compare(first, other, second, cell, rates) if other else {}
         deciding = deciding_quantity((other, cell), judgements) if other else None
         if other is None or deciding is None:
             unmatched += 1
         else:
             matched.append(Matched((other, cell), judgements, deciding))
-    return Comparison(first, second, per_node, tuple(matched), unmatched)
+    return Comparison(first, second, rates, tuple(matched), unmatched)
 
 
 def counterpart(subject: Subject, cell: Cell, other: Subject) -> Cell | None:

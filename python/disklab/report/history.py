@@ -7,7 +7,7 @@ from math import exp, log
 
 from disklab.report import wording
 from disklab.report.answer import Finding
-from disklab.report.cells import median
+from disklab.report.cells import Rates, median
 from disklab.report.comparison import Comparison, Matched
 from disklab.report.verdict import EQUIVALENCE, Outcome, Quantity
 
@@ -63,14 +63,12 @@ def errors(comparison: Comparison) -> list[Finding]:
         middle = median([abs(log(ratio)) for ratio in ratios])
         if middle is not None:
             worst = max(ratios, key=lambda ratio: abs(log(ratio)))
-            unit = quantity.label + (
-                " per node" if comparison.per_node and quantity is Quantity.OPS else ""
-            )
+            unit = comparison.rates.unit if quantity is Quantity.OPS else quantity.label
             told.append(
                 f"{unit} off by {wording.off(exp(middle))} in the median, at most "
                 f"{wording.change_range(worst, worst)}"
             )
-    pairs, agree = ordering(counted)
+    pairs, agree = ordering(counted, comparison.rates)
     text = f"{second} against {first}, {len(counted)} cells: " + "; ".join(told)
     if left := len(comparison.matched) - len(counted):
         text += f"; not counted: {left} of {len(comparison.matched)} (the table says why)"
@@ -79,14 +77,15 @@ def errors(comparison: Comparison) -> list[Finding]:
     return [said(text)]
 
 
-def ordering(matched: Sequence[Matched]) -> tuple[int, int]:
+def ordering(matched: Sequence[Matched], rates: Rates) -> tuple[int, int]:
     """Return how many pairs of cells have an order, and how many keep it.
 
     A pair has an order when its figures differ by 5 % or more in the first run.
     """
     figures = []
     for one in matched:
-        old, new = (median(cell.figures(one.deciding.value)) for cell in one.cells)
+        path = rates.value if one.deciding is Quantity.OPS else one.deciding.value
+        old, new = (median(cell.figures(path)) for cell in one.cells)
         if old and new:
             figures.append((one.deciding, old, new))
     pairs = agree = 0

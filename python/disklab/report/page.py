@@ -148,6 +148,8 @@ def compared(comparison: Comparison) -> str:
     lead += f", {comparison.unmatched} do not." if comparison.unmatched else "."
     if comparison.per_node:
         lead += " Rates are by node, because the runs had different numbers of nodes."
+    if scaled := tables.scaled_loads(comparison):
+        lead += f" {scaled}"
     return tag(
         "section",
         text("h2", f"{second} beside {first}"),
@@ -164,7 +166,7 @@ def study_table(comparison: Comparison) -> str:
         return ""
     first, second = comparison.first.label, comparison.second.label
     lead = (
-        "Mean latency and rate of the cluster as it ran; CPU and disks of one node as published, "
+        "Mean latency and rate of the full cluster; CPU and disks of one node as published, "
         "here of all database processes on this machine, and of the busiest node's disks."
     )
     return text("p", lead, class_="lead") + table(figures, f"{first} and {second}")

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import polars as pl
 
-from disklab.report.cells import Cell, Matrix, matrix_of
+from disklab.report.cells import Cell, Matrix, Rates, matrix_of
 from disklab.report.course import Windows, windows_of
 from disklab.report.verdict import Quantity, Sample
 from disklab.report.verdict_interval import FEWEST_REPEATS
@@ -55,9 +55,9 @@ class Subject:
             self._windows[result.key] = windows_of(self.run.seconds(*result.key))
         return self._windows[result.key]
 
-    def sample(self, cell: Cell, quantity: Quantity, *, per_node: bool = False) -> Sample:
+    def sample(self, cell: Cell, quantity: Quantity, rates: Rates = Rates.AS_RUN) -> Sample:
         """Return a cell's figures, with their course where repeats alone are too few."""
-        path = "ops_per_s_per_node" if per_node and quantity is Quantity.OPS else quantity.value
+        path = rates.value if quantity is Quantity.OPS else quantity.value
         figures = cell.figures(path)
         if len(figures) >= FEWEST_REPEATS:
             return Sample(figures)
@@ -67,8 +67,9 @@ class Subject:
             found = windows.series(quantity) if windows else None
             if found is not None:
                 series.append(found)
-        # The course counts operations of the whole; by node they are all divided by one number.
-        if len(series) < len(figures) or (per_node and quantity is Quantity.OPS):
+        # The course counts what ran; other rates are all multiplied by one number.
+        as_run = rates is Rates.AS_RUN or quantity is not Quantity.OPS
+        if len(series) < len(figures) or not as_run:
             return Sample(figures)
         return Sample(figures, tuple(series))
 

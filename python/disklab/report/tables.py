@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from disklab.report import wording
-from disklab.report.cells import Cell, Matrix, median
+from disklab.report.cells import Cell, Matrix, Rates, median
 from disklab.report.comparison import Comparison
 from disklab.report.panel import Figures, rows
 from disklab.report.reasons import late_clients, over, problem_of, status_of, why
 from disklab.report.subject import Subject
 from disklab.report.verdict import Quantity
-from disklab.results import TrialResult
+from disklab.results import TrialResult, rates
 
 
 def titled(matrix: Matrix, cell: Cell) -> list[str]:
@@ -100,7 +100,7 @@ def cpu(cell: Cell) -> str:
 def prices(subject: Subject) -> Figures | None:
     """Return what each cell costs; None when no price is known.
 
-    The rate of the full cluster is that of a node times its nodes: rates are not scaled down.
+    The rate of the full cluster is that of a node times its nodes; TPC-C's that of its warehouses.
     """
     matrix = subject.matrix
     lines = []
@@ -108,7 +108,7 @@ def prices(subject: Subject) -> Figures | None:
         usd = over(cell.results, lambda result: result.price_usd_per_month)
         if usd is None:
             continue
-        rate = cluster_rate(cell)
+        rate = cell.median(Rates.CLUSTER)
         per_thousand = usd / rate * 1000 if rate else None
         names = titled(matrix, cell) or ["all"]
         lines.append([*names, wording.money(usd), wording.rate(rate), wording.money(per_thousand)])
@@ -162,17 +162,17 @@ def study(comparison: Comparison) -> Figures | None:
             lines.append([name, subject.label, *study_columns(cell.shown)])
     if not any(line[-1] or line[-2] for line in lines[::2]):
         return None
-    heads = ("cell", "run", "latency", "ops/s", "CPU", "disk IOPS", "disk MB/s")
+    heads = ("cell", "run", "latency", Rates.CLUSTER.unit, "CPU", "disk IOPS", "disk MB/s")
     return Figures(heads, rows(lines))
 
 
 def study_columns(cell: Cell) -> list[str]:
-    """Return mean latency, rate, the database's CPU, and what its disks did: medians."""
+    """Return mean latency, the cluster's rate, CPU, and what disks did: medians."""
     found = cell.usable
     cpu_ratio = over(found, server_cpu)
     return [
         wording.latency(over(found, lambda result: result.latency_ms.get("mean"))),
-        wording.rate(over(found, lambda result: result.ops_per_s)),
+        wording.rate(cell.median(Rates.CLUSTER)),
         "" if cpu_ratio is None else wording.percent(cpu_ratio),
         wording.rate(over(found, lambda result: result.disk_iops)),
         wording.rate(over(found, lambda result: result.disk_mb_per_s)),
@@ -182,18 +182,6 @@ def study_columns(cell: Cell) -> list[str]:
 def server_cpu(result: TrialResult) -> float | None:
     """Return the share of its machine that the database used."""
     return result.telemetry.cpu_ratio.get("server")
-
-
-def cluster_rate(cell: Cell) -> float | None:
-    """Return the rate of the whole cluster that the cell describes."""
-    figures = []
-    for result in cell.usable:
-        if result.ops_per_s is None:
-            continue
-        full = result.share.nodes.full if result.share else result.nodes
-        here = result.nodes or (result.share.nodes.here if result.share else None)
-        figures.append(result.ops_per_s * full / here if full and here else result.ops_per_s)
-    return median(figures)
 
 
 def price_sources(subject: Subject) -> list[str]:
@@ -288,8 +276,7 @@ def missing_repeats(subject: Subject) -> str:
 
 def side_by_side(comparison: Comparison) -> Figures:
     """Return the cells of two runs with the difference of each."""
-    unit = "ops/s per node" if comparison.per_node else "ops/s"
-    path = "ops_per_s_per_node" if comparison.per_node else "ops_per_s"
+    unit, path = comparison.rates.unit, comparison.rates.value
     matrix = comparison.second.matrix
     first, second = comparison.first.label, comparison.second.label
     word = "change" if comparison.is_history else "error"
@@ -316,6 +303,26 @@ def side_by_side(comparison: Comparison) -> Figures:
         heads += [f"{name} {first}", second, word]
     figures = Figures((*heads, "verdict", "not counted"), rows(lines))
     return without_empty_columns(figures)
+
+
+def scaled_loads(comparison: Comparison) -> str:
+    """Return what was done to rates whose load shrinks with the data; empty when there are none."""
+    found = {
+        (figure.here, figure.full): None
+        for one in comparison.matched
+        for cell in one.cells
+        for result in cell.usable
+        if rates.load_ratio(result) not in (None, 1)
+        and result.share
+        and (figure := result.share.warehouses)
+    }
+    told = ", ".join(f"{here:,g} here for {full:,g}" for here, full in found)
+    if not told:
+        return ""
+    return (
+        f"TPC-C's rate is that of its warehouses, so it is multiplied by them ({told}); "
+        "what CPU and disks did is not."
+    )
 
 
 def change(judgement: object) -> str:

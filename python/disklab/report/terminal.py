@@ -42,6 +42,8 @@ def show(report: Report, out: Console) -> None:
         columns = tables.study(comparison)
         if columns is not None:
             out.print(grid(tables.without_empty_columns(columns)))
+        if scaled := tables.scaled_loads(comparison):
+            out.print(Text(scaled, style="dim"))
     show_notes(report, out)
 
 

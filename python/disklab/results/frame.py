@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from disklab.results import rates
 from disklab.results.records import RunInfo, TrialResult
 
 LATENCIES = ("mean", "p50", "p95", "p99", "p99.9", "max")
@@ -46,7 +47,6 @@ def results_frame(info: RunInfo, results: Sequence[TrialResult]) -> pl.DataFrame
 
 def row(info: RunInfo, result: TrialResult) -> dict[str, Any]:
     """Return the columns of one repeat, without its factors."""
-    rate = result.ops_per_s
     return {
         "run": info.id,
         "mode": info.mode,
@@ -54,9 +54,9 @@ def row(info: RunInfo, result: TrialResult) -> dict[str, Any]:
         "repeat": result.repeat,
         "status": result.status,
         "usable": result.usable,
-        "ops_per_s": rate,
+        "ops_per_s": result.ops_per_s,
         "nodes": result.nodes,
-        "ops_per_s_per_node": rate / result.nodes if rate is not None and result.nodes else None,
+        "ops_per_s_per_node": rates.of_node(result),
         **{f"{name}_ms": result.latency_ms.get(name) for name in LATENCIES},
         "bottleneck": result.bottleneck.resource if result.bottleneck else None,
         "host_cache_hit_ratio": result.host_cache_hit_ratio,
