@@ -188,6 +188,43 @@ def test_what_waits_too_long_fails_and_leaves_nothing(loaded: Database, sql: Sql
     assert broken(loaded) == {}
 
 
+def test_what_another_transaction_undid_is_tried_again_and_counted(
+    loaded: Database, sql: Sql
+) -> None:
+    # A number of a sequence stays taken when its transaction is undone.
+    sql.ask("CREATE SEQUENCE attempts")
+    sql.ask(
+        "CREATE FUNCTION undo() RETURNS trigger LANGUAGE plpgsql AS $$ "
+        "DECLARE attempt bigint := nextval('disklab_tpcc.attempts'); BEGIN "
+        "IF attempt % 5 = 0 OR attempt > 1000000 "
+        "THEN RAISE 'made to fail' USING ERRCODE = '40001'; END IF; "
+        "IF attempt % 7 = 0 THEN RAISE 'made to fail' USING ERRCODE = '40P01'; END IF; "
+        "RETURN NEW; END $$"
+    )
+    sql.ask("CREATE TRIGGER undo BEFORE INSERT ON history FOR EACH ROW EXECUTE FUNCTION undo()")
+    ((before,),) = sql.ask("SELECT count(*) FROM history")
+    done = last(restless(loaded, Stop(operations=300), connections=1))
+    assert done.errors == {}
+    paid = done.operations["payment"].count
+    ((attempts,),) = sql.ask("SELECT last_value FROM attempts")
+    numbers = range(1, int(attempts) + 1)
+    serialization = sum(number % 5 == 0 for number in numbers)
+    deadlocks = sum(number % 7 == 0 and number % 5 != 0 for number in numbers)
+    assert said(done).retries == {"40001": serialization, "40P01": deadlocks}
+    assert int(attempts) == paid + serialization + deadlocks
+    assert sql.ask("SELECT count(*) FROM history") == [[str(int(before) + paid)]]
+    # What never comes through is a failure, after so many attempts, and is not counted as done.
+    sql.ask("SELECT setval('attempts', 1000000)")
+    done = last(restless(loaded, Stop(operations=60), connections=1))
+    failed = done.operations["payment"].failed
+    assert failed > 0
+    assert done.operations["payment"].count == 0
+    assert done.errors == {"40001 serialization_failure": failed}
+    assert said(done).retries == {"40001": 9 * failed, "40P01": 0}
+    sql.ask("DROP TRIGGER undo ON history; DROP FUNCTION undo(); DROP SEQUENCE attempts")
+    assert broken(loaded) == {}
+
+
 def test_each_condition_can_fail(loaded: Database, sql: Sql) -> None:
     # Each change is undone by the second sign. They break different things, so that one check sees
     # whether each condition counts its own.

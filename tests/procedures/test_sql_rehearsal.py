@@ -189,3 +189,30 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
     assert any("burst credits" in text for text in results["fits", "read"].warnings)
     assert (run / "report.html").exists()
     assert_nothing_is_left(lab, running.process.pid)
+
+
+DEATH_SECONDS = 10.0
+"""For a look once a second, the end of the load, and a machine that is busy with something else."""
+
+
+def test_a_death_in_slow_motion_is_noticed_in_this_machines_time(lab: Lab, tmp_path: Path) -> None:
+    lab.root.chmod(0o755)
+    only = ("--only", "disk=fits", "--only", "workload=read")
+    running = Rehearsal(lab, tmp_path, *only, "--time-dilation", "12")
+    try:
+        running.wait_for("disk fits", "measure")
+        # Into the pass, which lasts 12 times as long as it says.
+        time.sleep(3)
+        began = time.monotonic()
+        os.kill(postmaster(lab), signal.SIGKILL)
+        running.wait_for("measure", "failed")
+        took_s = time.monotonic() - began
+        running.process.wait(MOST_SECONDS)
+    finally:
+        running.process.kill()
+    ((_, killed),) = running.results().items()
+    assert killed.status == "failed"
+    assert killed.reason is not None
+    assert "was killed by SIGKILL" in killed.reason.rule
+    assert took_s < DEATH_SECONDS, f"{took_s:.1f} s until the death was noticed"
+    assert_nothing_is_left(lab, running.process.pid)

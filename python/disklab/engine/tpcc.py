@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from disklab.engine.messages import Message
 
@@ -86,6 +86,9 @@ class TpccOutcome(Message):
     lines: int
     by_last_name: int
     """Payments and order status by last name, of all done."""
+    retries: dict[str, int] = Field(default_factory=dict)
+    """Run: attempts that another transaction undid and that were made again, by SQLSTATE (40001,
+    40P01). Response times hold all attempts; what never came through is a failure."""
     remarks: tuple[str, ...]
     """Where the run is not what the standard asks: each begins with `not compliant: `."""
     conditions: tuple[TpccCondition, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
@@ -30,8 +31,15 @@ def figures(series: Series) -> dict[str, Any]:
 
 
 def remarks(series: Series) -> Iterator[str]:
-    """Yield where the runs are not what the standard asks, each once."""
-    yield from dict.fromkeys(text for run in _of(series, "run") for text in run.remarks)
+    """Yield where the runs are not what the standard asks, each once, and what was tried again."""
+    runs = _of(series, "run")
+    yield from dict.fromkeys(text for run in runs for text in run.remarks)
+    retries = sum((Counter(run.retries) for run in runs), Counter())
+    for state, count in retries.items():
+        yield (
+            f"{count} attempts at transactions were undone by others (SQLSTATE {state}) and made "
+            "again: response times hold all attempts"
+        )
 
 
 def violations(series: Series) -> Iterator[str]:

@@ -1,23 +1,23 @@
-//! PostgreSQL's wire protocol, by tokio-postgres: a connection for each operation in flight.
+//! PostgreSQL's wire protocol: a connection for each operation in flight.
 //!
 //! A backend of the server does one statement at a time, so only more connections put more of them on the disk at once.
+//! Rows have two statements and speak the protocol themselves (`wire.rs`); TPC-C's many are tokio-postgres's
+//! (`driver.rs`).
 
 pub mod decimal;
+mod driver;
 pub mod rows;
 mod tls;
+mod wire;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::error::Error as _;
 use std::future::Future;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error, NoTls};
-use tokio_postgres_rustls::MakeRustlsConnect;
+
+pub use driver::{Sessions, Statements, Unprepared, failure};
 
 use crate::error::{LoadError, Problem};
 use crate::job::{Job, Postgresql};
@@ -30,144 +30,104 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// ones (a listen backlog of 128 on old kernels).
 const CONNECTING: usize = 32;
 
-/// The statements of a workload, prepared once on each connection.
-pub trait Statements {
-    /// The prepared ones.
-    type Prepared;
+/// What makes the connections of a pool.
+pub trait Connect {
+    /// A connection, ready for its statements. Dropping it closes it at once, whatever is under way.
+    type Connection;
 
-    /// Prepares them.
-    fn prepare(&self, client: &Client) -> impl Future<Output = Result<Self::Prepared, Error>>;
+    /// Makes one.
+    fn connect(
+        &self,
+        server: &Server,
+    ) -> impl Future<Output = Result<Self::Connection, NoConnection>>;
+
+    /// Whether it can be used, as far as is known without asking.
+    fn is_open(connection: &Self::Connection) -> bool;
 }
 
-/// No statement is prepared: each is asked once.
-pub struct Unprepared;
-
-impl Statements for Unprepared {
-    type Prepared = ();
-
-    async fn prepare(&self, _: &Client) -> Result<(), Error> {
-        Ok(())
-    }
+/// Where a server is and who comes to it.
+pub struct Server {
+    host: String,
+    port: u16,
+    database: String,
+    user: String,
+    password: Option<String>,
+    /// Run-time parameters of the session, as libpq takes them.
+    options: String,
 }
 
-/// A connection with its prepared statements. Dropping it closes the connection at once, whatever is under way.
-struct Session<P> {
-    client: Client,
-    prepared: P,
-    driver: JoinHandle<()>,
-}
-
-impl<P> Drop for Session<P> {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
+/// Why there is no connection.
+pub enum NoConnection {
+    /// Nobody answers, or not to this user.
+    Unreachable(Failure),
+    /// The statements were refused.
+    Refused(Failure),
 }
 
 /// A connection for each slot, made anew when it was lost or given up.
-pub struct Sessions<S: Statements> {
-    servers: Vec<Config>,
-    tls: Option<MakeRustlsConnect>,
-    statements: S,
-    slots: Vec<RefCell<Option<Session<S::Prepared>>>>,
+pub struct Pool<C: Connect> {
+    servers: Vec<Server>,
+    connector: C,
+    slots: Vec<RefCell<Option<C::Connection>>>,
 }
 
-/// Why there is no session.
-enum NoSession {
-    Unreachable(Error),
-    Refused(Error),
-}
-
-impl<S: Statements> Sessions<S> {
-    /// Connects `count` slots to the servers in turn and prepares their statements.
-    ///
-    /// `settings` are run-time parameters of the sessions.
-    pub async fn open(
+impl<C: Connect> Pool<C> {
+    /// Connects `count` slots to the servers in turn. `settings` are run-time parameters of the sessions.
+    async fn connected(
         job: &Job,
         target: &Postgresql,
         settings: &[(&str, &str)],
-        statements: S,
+        connector: C,
         count: usize,
-    ) -> Result<Sessions<S>, LoadError> {
+    ) -> Result<Pool<C>, LoadError> {
         allow_open_files(count);
-        let sessions = Sessions {
+        let pool = Pool {
             servers: servers(job, target, settings),
-            tls: target
-                .tls
-                .then(|| tls::connector(target.ca_file.as_deref()))
-                .transpose()?,
-            statements,
+            connector,
             slots: (0..count).map(|_| RefCell::default()).collect(),
         };
         stream::iter(0..count)
             .map(async |slot| {
-                let session = sessions.connect(slot).await?;
-                sessions.slots[slot].replace(Some(session));
+                let made = pool.connect(slot).await?;
+                pool.slots[slot].replace(Some(made));
                 Ok(())
             })
             .buffer_unordered(CONNECTING)
             .try_collect::<()>()
             .await
-            .map_err(|why: NoSession| why.as_problem(target))?;
-        Ok(sessions)
+            .map_err(|why: NoConnection| why.as_problem(target))?;
+        Ok(pool)
     }
 
     /// Does `work` on the slot's connection. A connection that was lost is made anew by the next operation; one whose
     /// operation is given up before it ends is closed, because its answer would be taken for the next one's.
-    pub async fn with<T>(
+    async fn on<T>(
         &self,
         slot: usize,
-        work: impl AsyncFnOnce(&Client, &S::Prepared) -> Result<T, Failure>,
+        work: impl AsyncFnOnce(&mut C::Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let kept = self.slots[slot].take();
-        let session = match kept.filter(|session| !session.client.is_closed()) {
-            Some(session) => session,
+        let mut connection = match kept.filter(C::is_open) {
+            Some(connection) => connection,
             None => self
                 .connect(slot)
                 .await
-                .map_err(|why| failure(why.error()))?,
+                .map_err(NoConnection::into_failure)?,
         };
-        let done = work(&session.client, &session.prepared).await;
+        let done = work(&mut connection).await;
         if done.as_ref().err().is_none_or(|failure| !is_end(failure)) {
-            self.slots[slot].replace(Some(session));
+            self.slots[slot].replace(Some(connection));
         }
         done
     }
 
-    async fn connect(&self, slot: usize) -> Result<Session<S::Prepared>, NoSession> {
+    async fn connect(&self, slot: usize) -> Result<C::Connection, NoConnection> {
         let server = &self.servers[slot % self.servers.len()];
-        let (client, driver) = match &self.tls {
-            Some(tls) => {
-                let connected = server.connect(tls.clone()).await;
-                let (client, connection) = connected.map_err(NoSession::Unreachable)?;
-                (client, tokio::task::spawn_local(drive(connection)))
-            }
-            None => {
-                let connected = server.connect(NoTls).await;
-                let (client, connection) = connected.map_err(NoSession::Unreachable)?;
-                (client, tokio::task::spawn_local(drive(connection)))
-            }
-        };
-        let prepared = self.statements.prepare(&client).await;
-        match prepared {
-            Ok(prepared) => Ok(Session {
-                client,
-                prepared,
-                driver,
-            }),
-            Err(error) => {
-                driver.abort();
-                Err(NoSession::Refused(error))
-            }
-        }
+        self.connector.connect(server).await
     }
 }
 
-/// Sends and receives until the connection ends; why it does is told to the operation that waits.
-async fn drive(connection: impl Future<Output = Result<(), Error>>) {
-    let _ = connection.await;
-}
-
-fn servers(job: &Job, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Config> {
+fn servers(job: &Job, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Server> {
     // The server's own time-out, so that a statement that this side has given up does not go on for long.
     let limit_ms = job.request_timeout_here().as_nanos() / 1_000_000;
     let mut options = format!("-c statement_timeout={limit_ms}");
@@ -175,54 +135,43 @@ fn servers(job: &Job, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Con
         options.push_str(&format!(" -c {name}={}", value.replace(' ', "\\ ")));
     }
     let of = |point: &String| {
-        let mut config = Config::new();
         // The points were resolved when the job was read; the port is what follows the last colon.
-        if let Some((host, port)) = point.rsplit_once(':') {
-            config.host(host.trim_matches(['[', ']']));
-            config.port(port.parse().unwrap_or(5432));
+        let (host, port) = point.rsplit_once(':').unwrap_or((point, ""));
+        Server {
+            host: host.trim_matches(['[', ']']).into(),
+            port: port.parse().unwrap_or(5432),
+            database: target.database.clone(),
+            user: target.user.clone(),
+            password: target.password.clone(),
+            options: options.clone(),
         }
-        config
-            .dbname(&target.database)
-            .user(&target.user)
-            .application_name("disklab")
-            .connect_timeout(CONNECT_TIMEOUT)
-            .ssl_mode(if target.tls {
-                SslMode::Require
-            } else {
-                SslMode::Disable
-            })
-            .options(&options);
-        if let Some(password) = &target.password {
-            config.password(password);
-        }
-        config
     };
     target.contact_points.iter().map(of).collect()
 }
 
-impl NoSession {
-    fn error(&self) -> &Error {
+impl NoConnection {
+    fn into_failure(self) -> Failure {
         match self {
-            NoSession::Unreachable(error) | NoSession::Refused(error) => error,
+            NoConnection::Unreachable(failure) | NoConnection::Refused(failure) => failure,
         }
     }
 
     fn as_problem(&self, target: &Postgresql) -> Problem {
-        let said = described(self.error());
         match self {
-            NoSession::Unreachable(_) => Problem::new(
+            NoConnection::Unreachable(why) => Problem::new(
                 "target.contact_points",
                 target.contact_points.join(", "),
                 format!(
-                    "the database cannot be reached {} TLS: {said}",
-                    if target.tls { "with" } else { "without" }
+                    "the database cannot be reached {} TLS: {}",
+                    if target.tls { "with" } else { "without" },
+                    why.text
                 ),
                 "start it, or correct address, database, user or tls",
             ),
-            NoSession::Refused(_) => Problem::new(
+            NoConnection::Refused(why) => Problem::new(
                 "target.database",
                 &target.database,
-                format!("the database refused the statements: {said}"),
+                format!("the database refused the statements: {}", why.text),
                 "make the tables first: those of rows are `key bigint PRIMARY KEY, c0 bytea, c1 bytea, ...`",
             ),
         }
@@ -236,75 +185,27 @@ fn is_end(failure: &Failure) -> bool {
         .any(|kind| failure.kind.starts_with(kind))
 }
 
-/// What an error is counted as: the server's SQLSTATE with its name where it is a usual one.
-pub fn failure(error: &Error) -> Failure {
-    let kind = match error.as_db_error() {
-        Some(said) => state_kind(said.code()),
-        None if error.is_closed() || has_io_source(error) => "connection_lost".into(),
-        None => "protocol".into(),
-    };
-    Failure {
-        kind,
-        text: described(error),
-    }
-}
-
-fn has_io_source(error: &Error) -> bool {
-    error
-        .source()
-        .is_some_and(|source| source.is::<std::io::Error>())
-}
-
-/// **Source:** PostgreSQL 15's manual, appendix A.
-fn state_kind(state: &SqlState) -> Cow<'static, str> {
-    let usual = [
-        (
-            SqlState::T_R_SERIALIZATION_FAILURE,
-            "40001 serialization_failure",
-        ),
-        (SqlState::T_R_DEADLOCK_DETECTED, "40P01 deadlock_detected"),
-        (SqlState::UNIQUE_VIOLATION, "23505 unique_violation"),
-        (SqlState::LOCK_NOT_AVAILABLE, "55P03 lock_not_available"),
-        (SqlState::QUERY_CANCELED, "57014 query_canceled"),
-        (SqlState::ADMIN_SHUTDOWN, "57P01 admin_shutdown"),
-        (SqlState::CRASH_SHUTDOWN, "57P02 crash_shutdown"),
-        (SqlState::CANNOT_CONNECT_NOW, "57P03 cannot_connect_now"),
-        (SqlState::TOO_MANY_CONNECTIONS, "53300 too_many_connections"),
-        (SqlState::DISK_FULL, "53100 disk_full"),
-        (SqlState::OUT_OF_MEMORY, "53200 out_of_memory"),
-        (SqlState::IO_ERROR, "58030 io_error"),
-        (SqlState::UNDEFINED_TABLE, "42P01 undefined_table"),
+/// What an error of the server is counted as. **Source:** PostgreSQL 15's manual, appendix A.
+fn state_kind(code: &str) -> Cow<'static, str> {
+    const USUAL: [&str; 13] = [
+        "40001 serialization_failure",
+        "40P01 deadlock_detected",
+        "23505 unique_violation",
+        "55P03 lock_not_available",
+        "57014 query_canceled",
+        "57P01 admin_shutdown",
+        "57P02 crash_shutdown",
+        "57P03 cannot_connect_now",
+        "53300 too_many_connections",
+        "53100 disk_full",
+        "53200 out_of_memory",
+        "58030 io_error",
+        "42P01 undefined_table",
     ];
-    let known = usual.into_iter().find(|(code, _)| code == state);
-    known.map_or_else(
-        || Cow::Owned(format!("{} sqlstate", state.code())),
-        |(_, name)| name.into(),
-    )
-}
-
-/// The server's own words, or the chain of what went wrong here.
-fn described(error: &Error) -> String {
-    if let Some(said) = error.as_db_error() {
-        let detail = said.detail().map(|text| format!(" ({text})"));
-        return format!(
-            "{} {}: {}{}",
-            said.severity(),
-            said.code().code(),
-            said.message(),
-            detail.unwrap_or_default()
-        );
-    }
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // The driver repeats some of its causes.
-        if !text.ends_with(&cause_text) {
-            text.push_str(&format!(": {cause_text}"));
-        }
-        source = cause.source();
-    }
-    text
+    let known = USUAL
+        .into_iter()
+        .find(|kind| kind.split(' ').next() == Some(code));
+    known.map_or_else(|| Cow::Owned(format!("{code} sqlstate")), Cow::Borrowed)
 }
 
 /// Raises this process's limit of open files as far as it may, for so many connections: many systems start a process
@@ -332,10 +233,7 @@ mod tests {
 
     #[test]
     fn unusual_states_are_counted_by_their_code() {
-        assert_eq!(
-            state_kind(&SqlState::T_R_DEADLOCK_DETECTED),
-            "40P01 deadlock_detected"
-        );
-        assert_eq!(state_kind(&SqlState::from_code("XX123")), "XX123 sqlstate");
+        assert_eq!(state_kind("40P01"), "40P01 deadlock_detected");
+        assert_eq!(state_kind("XX123"), "XX123 sqlstate");
     }
 }

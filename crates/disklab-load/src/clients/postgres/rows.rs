@@ -1,13 +1,12 @@
 //! The rows workload over PostgreSQL's protocol.
 
-use std::error::Error;
-use std::fmt;
+use std::sync::Arc;
 
-use bytes::BytesMut;
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Client, Row, Statement};
+use bytes::{BufMut, BytesMut};
+use tokio_rustls::TlsConnector;
 
-use super::{Sessions, Statements, failure};
+use super::wire::{RowBytes, Wire, WireError};
+use super::{Connect, NoConnection, Pool, Server, tls};
 use crate::clients::RowClient;
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql, Rows};
@@ -15,38 +14,48 @@ use crate::keys::Key;
 use crate::workloads::rows::Content;
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 
+/// Names of the prepared statements.
+const SELECT: &str = "select";
+const UPSERT: &str = "upsert";
+
+/// **Source:** PostgreSQL's pg_type.dat.
+const INT8: u32 = 20;
+const BYTEA: u32 = 17;
+
 /// A table of rows: `key bigint PRIMARY KEY, c0 bytea, c1 bytea, ...`.
 pub struct PostgresRows {
-    sessions: Sessions<RowStatements>,
+    pool: Pool<RowStatements>,
     content: Content,
     verify: bool,
 }
 
-/// The texts of the two statements.
+/// Makes connections with the two statements.
 struct RowStatements {
+    tls: Option<TlsConnector>,
     select: String,
     upsert: String,
+    columns: u32,
 }
 
-/// The two statements on a connection.
-struct Prepared {
-    select: Statement,
-    upsert: Statement,
-}
+impl Connect for RowStatements {
+    type Connection = Wire;
 
-impl Statements for RowStatements {
-    type Prepared = Prepared;
+    async fn connect(&self, server: &Server) -> Result<Wire, NoConnection> {
+        let mut wire = Wire::connect(server, self.tls.as_ref()).await?;
+        wire.prepare(SELECT, &self.select, [INT8]).await?;
+        let columns = (0..self.columns).map(|_| BYTEA);
+        let types = std::iter::once(INT8).chain(columns);
+        wire.prepare(UPSERT, &self.upsert, types).await?;
+        Ok(wire)
+    }
 
-    async fn prepare(&self, client: &Client) -> Result<Prepared, tokio_postgres::Error> {
-        Ok(Prepared {
-            select: client.prepare(&self.select).await?,
-            upsert: client.prepare(&self.upsert).await?,
-        })
+    fn is_open(wire: &Wire) -> bool {
+        wire.is_open()
     }
 }
 
 impl RowStatements {
-    fn new(table: &str, columns: u32) -> RowStatements {
+    fn new(table: &str, columns: u32, tls: Option<TlsConnector>) -> RowStatements {
         let names: Vec<String> = (0..columns).map(|column| format!("c{column}")).collect();
         let names = names.join(", ");
         let places: Vec<String> = (0..columns)
@@ -56,6 +65,8 @@ impl RowStatements {
             .map(|column| format!("c{column} = excluded.c{column}"))
             .collect();
         RowStatements {
+            tls,
+            columns,
             select: format!("SELECT {names} FROM {table} WHERE key = $1"),
             // As CQL's INSERT: the row is there afterwards, whether or not it was before.
             upsert: format!(
@@ -74,98 +85,74 @@ impl PostgresRows {
         target: &Postgresql,
         rows: &Rows,
     ) -> Result<PostgresRows, LoadError> {
-        let statements = RowStatements::new(&target.table, rows.columns);
+        let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
+        let tls = tls.transpose()?;
+        let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
+        let statements = RowStatements::new(&target.table, rows.columns, tls);
         let count = job.slots() as usize;
         Ok(PostgresRows {
-            sessions: Sessions::open(job, target, &[], statements, count).await?,
+            pool: Pool::connected(job, target, &[], statements, count).await?,
             content: Content::of(job, rows),
             verify: rows.verify,
         })
     }
 
-    fn examine(&self, key: Key, row: &Row) -> Result<(), Failure> {
+    fn examine(&self, key: Key, row: RowBytes<'_>) -> Result<(), Failure> {
         let wrong = |text: String| Failure {
             kind: WRONG_ROW.into(),
             text: format!("key {key}: {text}"),
         };
-        for column in 0..self.content.columns() {
-            let bytes: Option<&[u8]> = row
-                .try_get(column as usize)
-                .map_err(|error| wrong(error.to_string()))?;
-            let bytes = bytes.ok_or_else(|| wrong(format!("column c{column} is null")))?;
-            if !self.content.matches(key, column, bytes) {
-                return Err(wrong(format!("column c{column} is not what was written")));
+        let mut columns = 0;
+        for bytes in row {
+            let bytes = bytes.ok_or_else(|| wrong(format!("column c{columns} is null")))?;
+            if !self.content.matches(key, columns, bytes) {
+                return Err(wrong(format!("column c{columns} is not what was written")));
             }
+            columns += 1;
         }
-        Ok(())
+        if columns == self.content.columns() && u32::from(row.columns) == columns {
+            return Ok(());
+        }
+        Err(wrong(format!("{columns} columns")))
     }
 }
 
 impl RowClient for PostgresRows {
     async fn read(&self, slot: usize, key: Key) -> Result<(), Failure> {
-        let read = async |client: &Client, prepared: &Prepared| {
-            let row = client
-                .query_opt(&prepared.select, &[&(key as i64)])
-                .await
-                .map_err(|error| failure(&error))?;
-            let row = row.ok_or_else(|| Failure {
-                kind: MISSING_ROW.into(),
-                text: format!("key {key}: no such row"),
-            })?;
-            if self.verify {
-                self.examine(key, &row)
-            } else {
-                Ok(())
-            }
+        let read = async |wire: &mut Wire| {
+            let mut found = None;
+            let put = |key: Key, out: &mut BytesMut| out.put_i64(key as i64);
+            let row = |row: RowBytes<'_>| {
+                found = Some(if self.verify {
+                    self.examine(key, row)
+                } else {
+                    Ok(())
+                });
+            };
+            let asked = wire.execute(SELECT, [key], put, row).await;
+            asked.map_err(WireError::into_failure)?;
+            found.unwrap_or_else(|| {
+                Err(Failure {
+                    kind: MISSING_ROW.into(),
+                    text: format!("key {key}: no such row"),
+                })
+            })
         };
-        self.sessions.with(slot, read).await
+        self.pool.on(slot, read).await
     }
 
     async fn write(&self, slot: usize, key: Key) -> Result<(), Failure> {
-        let write = async |client: &Client, prepared: &Prepared| {
-            let key_value = key as i64;
-            let columns: Vec<ColumnValue> = (0..self.content.columns())
-                .map(|column| ColumnValue {
-                    content: &self.content,
-                    key,
-                    column,
-                })
-                .collect();
-            let mut values: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(columns.len() + 1);
-            values.push(&key_value);
-            values.extend(columns.iter().map(|column| column as &(dyn ToSql + Sync)));
-            client
-                .execute(&prepared.upsert, &values)
-                .await
-                .map(|_| ())
-                .map_err(|error| failure(&error))
+        let write = async |wire: &mut Wire| {
+            // The key, and then each column, made while it is written to the request.
+            let columns = (0..self.content.columns()).map(Some);
+            let values = std::iter::once(None).chain(columns);
+            let put = |column: Option<u32>, out: &mut BytesMut| match column {
+                None => out.put_i64(key as i64),
+                Some(column) => self.content.write(key, column, out),
+            };
+            let asked = wire.execute(UPSERT, values, put, |_| ()).await;
+            asked.map_err(WireError::into_failure)
         };
-        self.sessions.with(slot, write).await
+        self.pool.on(slot, write).await
     }
-}
-
-/// A column, made while it is written to the request.
-struct ColumnValue<'a> {
-    content: &'a Content,
-    key: Key,
-    column: u32,
-}
-
-impl fmt::Debug for ColumnValue<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "column c{} of key {}", self.column, self.key)
-    }
-}
-
-impl ToSql for ColumnValue<'_> {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        self.content.write(self.key, self.column, out);
-        Ok(IsNull::No)
-    }
-
-    fn accepts(of: &Type) -> bool {
-        *of == Type::BYTEA
-    }
-
-    to_sql_checked!();
 }

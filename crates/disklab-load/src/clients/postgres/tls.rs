@@ -8,18 +8,17 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{LoadError, Problem};
 
-/// What makes encrypted connections. With `ca_file` the server must have a certificate from one of its authorities, for
+/// What encrypted connections are. With `ca_file` the server must have a certificate from one of its authorities, for
 /// the name that is connected to; without, it may have any, as with libpq's `sslmode=require`.
-pub fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, LoadError> {
+pub fn config(ca_file: Option<&Path>) -> Result<ClientConfig, LoadError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| Problem::new("target.tls", true, error.to_string(), "report this"))?;
-    let config = match ca_file {
+    Ok(match ca_file {
         Some(file) => builder
             .with_root_certificates(authorities(file)?)
             .with_no_client_auth(),
@@ -27,8 +26,7 @@ pub fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, LoadError>
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
             .with_no_client_auth(),
-    };
-    Ok(MakeRustlsConnect::new(config))
+    })
 }
 
 fn authorities(file: &Path) -> Result<RootCertStore, LoadError> {

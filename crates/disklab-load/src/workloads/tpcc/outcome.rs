@@ -41,6 +41,10 @@ pub struct Counts {
     pub remote_lines: u64,
     pub lines: u64,
     pub by_last_name: u64,
+    /// Attempts that were undone by a serialization failure, and made again.
+    pub serialization_retries: u64,
+    /// Attempts that were undone because of a deadlock, and made again.
+    pub deadlock_retries: u64,
 }
 
 impl Said {
@@ -71,6 +75,7 @@ impl Said {
             "remote_lines": 0,
             "lines": 0,
             "by_last_name": 0,
+            "retries": {},
             "remarks": [],
             "conditions": [],
         });
@@ -108,6 +113,10 @@ impl Said {
                 "remote_lines": counts.remote_lines,
                 "lines": counts.lines,
                 "by_last_name": counts.by_last_name,
+                "retries": {
+                    "40001": counts.serialization_retries,
+                    "40P01": counts.deadlock_retries,
+                },
                 "remarks": self.remarks(counts, record, elapsed),
             }),
         )
@@ -146,10 +155,7 @@ impl Said {
             "deliveries are done at once and not queued (clause 2.7.2)".into(),
         );
         let failed = record.failed();
-        unless(
-            failed == 0,
-            format!("{failed} transactions failed, and were not tried again"),
-        );
+        unless(failed == 0, format!("{failed} transactions failed"));
         self.shares(counts, record, &mut unless);
         unless(false, "nobody has audited it: no TPC result".into());
         found
@@ -246,6 +252,7 @@ mod tests {
         let counts = Counts {
             rolled_back: 45,
             deliveries: 400,
+            serialization_retries: 7,
             ..Counts::default()
         };
         let record = record([4_500, 4_300, 400, 400, 400], 500);
@@ -254,6 +261,7 @@ mod tests {
         assert_eq!(run["efficiency_ratio"], 2_250.0 / 128.6);
         assert_eq!(run["mix_ratio"]["payment"], 0.43);
         assert_eq!(run["terminals"], 100);
+        assert_eq!(run["retries"], json!({"40001": 7, "40P01": 0}));
         assert!(remarks(&run).contains("500 transactions failed"));
         assert!(!remarks(&run).contains("think times"));
         assert!(!remarks(&run).contains("in the mix"));

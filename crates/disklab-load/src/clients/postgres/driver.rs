@@ -1,0 +1,191 @@
+//! Connections of tokio-postgres, for workloads with many kinds of statements.
+
+use std::error::Error as _;
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, Error, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, state_kind, tls};
+use crate::error::LoadError;
+use crate::job::{Job, Postgresql};
+use crate::workloads::Failure;
+
+/// The statements of a workload, prepared once on each connection.
+pub trait Statements {
+    /// The prepared ones.
+    type Prepared;
+
+    /// Prepares them.
+    fn prepare(&self, client: &Client) -> impl Future<Output = Result<Self::Prepared, Error>>;
+}
+
+/// No statement is prepared: each is asked once.
+pub struct Unprepared;
+
+impl Statements for Unprepared {
+    type Prepared = ();
+
+    async fn prepare(&self, _: &Client) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Makes connections of the driver.
+pub struct Driver<S> {
+    tls: Option<MakeRustlsConnect>,
+    statements: S,
+}
+
+/// A connection with its prepared statements. Dropping it closes the connection at once, whatever is under way.
+pub struct Session<P> {
+    client: Client,
+    prepared: P,
+    driver: JoinHandle<()>,
+}
+
+impl<P> Drop for Session<P> {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// The driver's connections, one for each slot.
+pub type Sessions<S> = Pool<Driver<S>>;
+
+impl<S: Statements> Pool<Driver<S>> {
+    /// Connects `count` slots to the servers in turn and prepares their statements.
+    ///
+    /// `settings` are run-time parameters of the sessions.
+    pub async fn open(
+        job: &Job,
+        target: &Postgresql,
+        settings: &[(&str, &str)],
+        statements: S,
+        count: usize,
+    ) -> Result<Sessions<S>, LoadError> {
+        let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
+        let tls = tls.transpose()?.map(MakeRustlsConnect::new);
+        Pool::connected(job, target, settings, Driver { tls, statements }, count).await
+    }
+
+    /// Does `work` on the slot's connection; see [`Pool::on`].
+    pub async fn with<T>(
+        &self,
+        slot: usize,
+        work: impl AsyncFnOnce(&Client, &S::Prepared) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let on = async |session: &mut Session<S::Prepared>| {
+            work(&session.client, &session.prepared).await
+        };
+        self.on(slot, on).await
+    }
+}
+
+impl<S: Statements> Connect for Driver<S> {
+    type Connection = Session<S::Prepared>;
+
+    async fn connect(&self, server: &Server) -> Result<Self::Connection, NoConnection> {
+        let unreachable = |error: Error| NoConnection::Unreachable(failure(&error));
+        let config = config(server, self.tls.is_some());
+        let (client, driver) = match &self.tls {
+            Some(tls) => {
+                let connected = config.connect(tls.clone()).await;
+                let (client, connection) = connected.map_err(unreachable)?;
+                (client, tokio::task::spawn_local(drive(connection)))
+            }
+            None => {
+                let connected = config.connect(NoTls).await;
+                let (client, connection) = connected.map_err(unreachable)?;
+                (client, tokio::task::spawn_local(drive(connection)))
+            }
+        };
+        match self.statements.prepare(&client).await {
+            Ok(prepared) => Ok(Session {
+                client,
+                prepared,
+                driver,
+            }),
+            Err(error) => {
+                driver.abort();
+                Err(NoConnection::Refused(failure(&error)))
+            }
+        }
+    }
+
+    fn is_open(session: &Self::Connection) -> bool {
+        !session.client.is_closed()
+    }
+}
+
+/// Sends and receives until the connection ends; why it does is told to the operation that waits.
+async fn drive(connection: impl Future<Output = Result<(), Error>>) {
+    let _ = connection.await;
+}
+
+fn config(server: &Server, tls: bool) -> Config {
+    let mut config = Config::new();
+    config
+        .host(&server.host)
+        .port(server.port)
+        .dbname(&server.database)
+        .user(&server.user)
+        .application_name("disklab")
+        .connect_timeout(CONNECT_TIMEOUT)
+        .ssl_mode(if tls {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        })
+        .options(&server.options);
+    if let Some(password) = &server.password {
+        config.password(password);
+    }
+    config
+}
+
+/// What an error is counted as: the server's SQLSTATE with its name where it is a usual one.
+pub fn failure(error: &Error) -> Failure {
+    let kind = match error.as_db_error() {
+        Some(said) => state_kind(said.code().code()),
+        None if error.is_closed() || has_io_source(error) => "connection_lost".into(),
+        None => "protocol".into(),
+    };
+    Failure {
+        kind,
+        text: described(error),
+    }
+}
+
+fn has_io_source(error: &Error) -> bool {
+    error
+        .source()
+        .is_some_and(|source| source.is::<std::io::Error>())
+}
+
+/// The server's own words, or the chain of what went wrong here.
+fn described(error: &Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        let detail = said.detail().map(|text| format!(" ({text})"));
+        return format!(
+            "{} {}: {}{}",
+            said.severity(),
+            said.code().code(),
+            said.message(),
+            detail.unwrap_or_default()
+        );
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // The driver repeats some of its causes.
+        if !text.ends_with(&cause_text) {
+            text.push_str(&format!(": {cause_text}"));
+        }
+        source = cause.source();
+    }
+    text
+}
