@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_local_data_lie_on_the_temp_disk_beside_the_commit_log() -> None:
 
 
 def test_rehearsal_shares_keep_the_ratios_of_a_node() -> None:
-    read = reference("cassandra-local-or-attached").trials("rehearse")[1]
+    read = reference("cassandra-local-or-attached").trials("rehearse", scale=Fraction(1, 100))[1]
     share = read.share
     assert share.nodes == Figure(full=6, here=1)
     assert share.threads == Figure(full=128, here=21)
