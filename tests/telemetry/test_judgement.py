@@ -26,12 +26,17 @@ class Told:
         yield from self.metrics.items()
 
 
-def judged(after: View | None = None, generators: int = 1, **cores: float) -> Judgement:
+def judged(
+    after: View | None = None,
+    generators: int = 1,
+    disk: dict[str, float] | None = None,
+    **cores: float,
+) -> Judgement:
     """Judge a phase in which these cores were used: by roles, `busy` and `steal`."""
     used = {"client": 0.1, "server": 0.5, "emulator": 0.1, "busy": 0.8, "steal": 0.0, **cores}
     machine = {"busy_cores": used.pop("busy"), "steal_cores": used.pop("steal")}
     sources = [Told(f"cpu {role}", {"cores": count}) for role, count in used.items()]
-    sources.append(Told("machine", machine))
+    sources += [Told("machine", machine), Told("disk data", disk or {})]
     with Sampler(sources, lambda *_: None) as sampler:
         sampler.enter("measure")
         time.sleep(0.01)
@@ -99,6 +104,18 @@ def test_an_emulator_late_beside_its_disk_is_invalid() -> None:
     (reason,) = judged(after=view([(10_000, 9_800), (2_000_000, 200)])).invalid
     assert "1 % of its replies were late by 2000 us" in reason
     assert judged(after=view([(10_000, 9_950), (2_000_000, 50)])).invalid == []
+
+
+def test_lateness_is_held_against_what_ios_took() -> None:
+    after = view([(10_000, 9_800), (2_000_000, 200)])
+    large_writes = {"write_iops": 900.0, "write_latency_ms": 3.0}
+    assert judged(after=after, disk=large_writes).invalid == []
+    # A mean over both sides: few slow writes excuse nothing.
+    mixed = {**large_writes, "read_iops": 9_000.0, "read_latency_ms": 1.0}
+    assert judged(after=after, disk=mixed).invalid
+    # What was late itself is no excuse.
+    always = view([(2_000_000, 10_000)])
+    assert judged(after=always, disk={"read_iops": 300.0, "read_latency_ms": 3.0}).invalid
 
 
 def test_few_replies_say_nothing() -> None:

@@ -31,11 +31,15 @@ fn consistency(text: &str) -> Result<Consistency, String> {
 
 /// Puts load on a database.
 pub fn load() -> ExitCode {
-    // In the system that is described, the client has CPUs of its own: here it goes first. Who may not say so
-    // loads another machine's database, or has the lateness in the result.
-    let _refused = precedence::take();
-    let job = read_job();
-    match job.and_then(|job| disklab_load::run(&job, std::io::stdout())) {
+    let done = read_job().and_then(|job| {
+        if job.is_timed() {
+            // In the system that is described, the client has CPUs of its own. A closed loop goes without: woken for
+            // each single answer, it does fewer operations with its CPU (point selects: 204k a second instead of 328k).
+            let _refused = precedence::take();
+        }
+        disklab_load::run(&job, std::io::stdout())
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("disklab-engine: {error}");

@@ -156,6 +156,12 @@ impl Job {
         self.generator.part(u64::from(whole)) as u32
     }
 
+    /// Whether operations start by the clock: in an open loop, and where terminals rest.
+    pub fn is_timed(&self) -> bool {
+        let rests = matches!(&self.workload, Workload::Tpcc(tpcc) if tpcc.keying_and_thinking);
+        rests || matches!(self.load, Load::Open(_))
+    }
+
     fn most_slots(&self) -> u32 {
         match self.target {
             Target::Cql(_) => MOST_STREAMS,
