@@ -14,7 +14,7 @@ from disklab.report.page import page
 from disklab.report.reasons import Why
 from disklab.report.report import Report
 from disklab.report.verdict import Quantity
-from disklab.results import Figure, Run, Share, rates, reference_runs
+from disklab.results import Figure, Reason, Run, Share, rates, reference_runs
 from typer.testing import CliRunner
 
 from tests.report import synthetic
@@ -240,3 +240,20 @@ def test_more_than_a_baseline_is_called_a_burst(utilisation: float | None, told:
     found = Why("disk IOPS", utilisation, None, None, None, None, None)
     # Figures and their units stand together by a narrow or a no-break space.
     assert found.bound().replace("\u202f", " ").replace("\xa0", " ") == told
+
+
+def test_levels_that_were_refused_do_not_stand_on_the_one_that_was_tried(tmp_path: Path) -> None:
+    copies = "database.replication_factor"
+
+    def cell(place: str, factor: int, **more: object) -> synthetic.Made:
+        return synthetic.Made({"data disks": place, copies: factor}, 1000, spread=0, more=more)
+
+    places = ("attached", "local")
+    tried = [cell(place, 1) for place in places]
+    refused = [cell(place, 3, status="refused", reason=Reason(rule="3 nodes")) for place in places]
+    here = synthetic.make_run(tmp_path / "here", [*tried, *refused], title="T", seconds=3)
+    everything = [cell(place, factor) for place in places for factor in (1, 3)]
+    there = synthetic.make_run(tmp_path / "there", everything, title="T", seconds=3)
+    rate = next(one for one in Report.of([here, there]).sections if one.name == "rate")
+    (panel,) = rate.panels
+    assert len(panel.figures.rows) == 4, "two places, once here and once there"

@@ -118,5 +118,13 @@ def test_lateness_is_held_against_what_ios_took() -> None:
     assert judged(after=always, disk={"read_iops": 300.0, "read_latency_ms": 3.0}).invalid
 
 
+def test_flushes_that_hold_writes_up_are_told_of() -> None:
+    disk = {"flush_iops": 20.0, "flush_latency_ms": 15.0}
+    (warning,) = judged(after=view([(50_000, 10_000)]), disk=disk).warnings
+    assert "a FLUSH of volume data was under way 30% of the time" in warning
+    disk["flush_latency_ms"] = 2.5
+    assert judged(after=view([(50_000, 10_000)]), disk=disk).warnings == []
+
+
 def test_few_replies_say_nothing() -> None:
     assert judged(after=view([(5_000_000, 999)])).invalid == []

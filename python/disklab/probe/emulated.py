@@ -119,8 +119,8 @@ def apart(known: Known, places: Places, host: str, undo: ExitStack) -> Known:
     """Let fio use a disk from a control group of its own.
 
     The journal of a file system sends FLUSHes, and a loop device serves each group by a worker of
-    its own: fio's I/Os do not wait for them then, as they would not on a real disk. Where there are
-    no control groups they do, and the result says so.
+    its own: fio's reads do not wait for them then, as they would not on a real disk. Its writes do:
+    FUSE holds the file's lock meanwhile (fuse_fsync). The result says so.
     """
     root = GroupRoot.of_machine()
     if root is None:
@@ -129,7 +129,7 @@ def apart(known: Known, places: Places, host: str, undo: ExitStack) -> Known:
     folder = places.database(host)
     undo.callback(lambda: list(remove_database(folder)))
     record_group(folder, group)
-    return replace(known, inside=group.inside, flush_ms=None)
+    return replace(known, inside=group.inside)
 
 
 def shortened(disk: Disk, plan: Plan) -> int | None:

@@ -27,8 +27,9 @@ JUDGED_PERCENTILES = (50.0, 99.0)
 LATE_RATIO = 0.01
 # Waits of less than this share of the I/Os' time in flight did not shape the result.
 THROTTLED_RATIO = 0.01
-# A loop device passes nothing on while it waits for a FLUSH (drivers/block/loop.c: one worker calls
-# vfs_fsync); a real disk would. Where it waited for more of the time than this, that tells.
+# While a FLUSH is under way FUSE lets no write through (fuse_fsync holds the file's lock), and loop
+# nothing of the same control group (its one worker waits); a real disk would. Where that was more
+# of the time than this, it tells.
 FLUSHING_RATIO = 0.05
 
 
@@ -268,7 +269,7 @@ def own_overhead(short: Verdict, seen: Telemetry) -> str:
     if seen.flush_ratio > FLUSHING_RATIO:
         return (
             f"{short.short}, and this machine is why: a FLUSH was under way {seen.flush_ratio:.0%} "
-            "of the time, and a loop device passes nothing else on meanwhile"
+            "of the time, and no write gets through to an emulated disk meanwhile"
         )
     return (
         f"{short.short}, and this machine is why: {seen.late_ratio:.1%} of the replies were late, "

@@ -193,6 +193,26 @@ class Matrix:
         roles = {factor.name for factor in (self.main, self.sweep, *self.others) if factor}
         return tuple(factor for factor in self.factors if factor.name in roles)
 
+    def drawn(self) -> list[Cell]:
+        """Return the cells that a chart has a place for.
+
+        Where a factor was tried at one level alone, the refused cells of its other levels would
+        stand on top of that one's, with whatever another run has for them.
+        """
+        roles = {factor.name for factor in self.varying}
+        silent = [factor.name for factor in self.factors if factor.name not in roles]
+        tried = {
+            (name, canonical(cell.factors.get(name, "")))
+            for cell in self.cells.values()
+            if not cell.refused
+            for name in silent
+        }
+        return [
+            cell
+            for cell in self.cells.values()
+            if all((name, canonical(cell.factors.get(name, ""))) in tried for name in silent)
+        ]
+
     def contexts(self) -> list[dict[str, Level]]:
         """Return the combinations of the other factors' levels that gave figures, in order."""
         found: dict[Key, dict[str, Level]] = {}

@@ -42,7 +42,7 @@ def panels_by(subjects: Sequence[Subject]) -> list[tuple[str, list[Shown]]]:
     found: list[tuple[str, list[Shown]]] = []
     for context in matrix.contexts():
         shown = []
-        for cell in matrix.cells.values():
+        for cell in matrix.drawn():
             if any(cell.factors[name] != level for name, level in context.items()):
                 continue
             series, at = place(matrix, cell.factors)

@@ -20,6 +20,12 @@ from disklab.results import reference_runs
 WIDTH = 560
 APART = ("strokeDash", "opacity")
 """What tells one run from another where lines, or bars, have the same colour."""
+SYMBOLS: dict[str, dict[str, object]] = {
+    "color": {"symbolType": "stroke", "symbolOpacity": 1},
+    "strokeDash": {"symbolType": "stroke", "symbolOpacity": 1},
+    "opacity": {"symbolType": "square", "symbolFillColor": "var(--ink)", "symbolStrokeWidth": 0},
+}
+"""How each is shown in a legend."""
 PNG_SCALE = 2  # sharp on screens with doubled pixels
 
 
@@ -85,11 +91,7 @@ def with_keys(spec: dict[str, object], channels: Sequence[str]) -> None:
         encoding = layer.get("encoding", {})
         for channel in channels:
             if "field" in encoding.get(channel, {}):
-                encoding[channel]["legend"] = {
-                    "title": None,
-                    "symbolType": "stroke",
-                    "symbolOpacity": 1,
-                }
+                encoding[channel]["legend"] = {"title": None, **SYMBOLS[channel]}
 
 
 def write(path: Path, content: bytes, place: str) -> None:

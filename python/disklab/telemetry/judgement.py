@@ -29,6 +29,8 @@ MOST_MEDIAN_LATENESS = 0.1
 MOST_TAIL_LATENESS = 1.0
 # Fewer replies than this say nothing about a 99th percentile.
 FEW_REPLIES = 1000
+# While a FLUSH is under way no write gets through FUSE to an emulated disk; a real one takes it.
+MOST_FLUSHING = 0.2
 # More CPU stolen by the hypervisor than this makes runs differ among themselves.
 MOST_STEAL = 0.05
 
@@ -66,6 +68,7 @@ def judge(
     _judge_machine(made, seen, phase, cpus)
     for volume, (before, after) in volumes.items():
         _judge_emulator(made, volume, before, after, _took_ns(seen, phase, volume))
+        _judge_flushes(made, seen, phase, volume)
     return made
 
 
@@ -124,6 +127,19 @@ def _judge_emulator(
         )
     if reasons:
         made.invalid.append(f"the emulator was late on volume {volume}: {'; '.join(reasons)}")
+
+
+def _judge_flushes(made: Judgement, seen: Sampler, phase: str, volume: str) -> None:
+    each_ms = seen.mean(phase, f"disk {volume}", "flush_latency_ms")
+    per_s = seen.mean(phase, f"disk {volume}", "flush_iops")
+    if each_ms is None or per_s is None:
+        return
+    ratio = per_s * each_ms / 1e3
+    if ratio > MOST_FLUSHING:
+        made.warnings.append(
+            f"a FLUSH of volume {volume} was under way {ratio:.0%} of the time; no write gets "
+            "through to an emulated disk meanwhile, as it does to a real one"
+        )
 
 
 def _took_ns(seen: Sampler, phase: str, volume: str) -> float:
