@@ -11,6 +11,7 @@ from disklab.probe.emulated import made_for_probe
 from disklab.probe.experiment import trial_of
 from disklab.probe.record import record
 from disklab.probe.run import CellResult, Event, StepProgress, StepStarted, probe
+from disklab.probe.verdict import Outcome
 from disklab.procedures import outcome
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
@@ -77,7 +78,7 @@ def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> Trial
         update={
             "status": "invalid" if cell.invalid else "ok",
             "valid": not cell.invalid,
-            "warnings": list(cell.warnings),
+            "warnings": [*cell.warnings, *beyond_this_machine(cell)],
             "invalid_reasons": list(cell.invalid),
             "ops_per_s": cell.measurement.iops,
             "loop": told["loop"],
@@ -103,3 +104,11 @@ def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> Trial
             "fio": told["fio"],
         }
     )
+
+
+def beyond_this_machine(cell: CellResult) -> list[str]:
+    """Return which limit of this machine stood in the way of the disk's promise, if one did."""
+    judged = cell.verdict
+    if judged is None or judged.outcome is not Outcome.BEYOND_MACHINE:
+        return []
+    return [f"{judged.quantity}: {judged.held_back_by}"]
