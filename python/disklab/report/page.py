@@ -117,7 +117,9 @@ def verdict(report: Report) -> str:
     more = ""
     if rest:
         lines = [wording.sentence(finding.text) for _, finding in rest]
-        more = tag("details", text("summary", f"{len(rest)} more comparisons"), items(lines))
+        more = tag(
+            "details", text("summary", wording.counted(len(rest), "more comparison")), items(lines)
+        )
     return tag(
         "section",
         tag("ul", *said, class_="verdict"),

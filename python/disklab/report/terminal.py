@@ -27,7 +27,7 @@ def show(report: Report, out: Console) -> None:
         line = verdict_line(label + finding.text, finding.reason, finding.basis)
         out.print(Padding(line, (0, 0, 0, 2)))
     if report.rest:
-        more = f"  {len(report.rest)} more comparisons in the page and in --json"
+        more = f"  {wording.counted(len(report.rest), 'more comparison')} in the page and in --json"
         out.print(Text(more, style="dim"))
     for text in report.status:
         out.print(Text(f"  {text}", style="dim"))

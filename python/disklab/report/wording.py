@@ -169,3 +169,8 @@ def sentence(text: str) -> str:
     """Return the text with a capital and a full stop."""
     text = text.strip()
     return capital(text) + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def counted(count: int, what: str) -> str:
+    """Return `1 more comparison`, `2 more comparisons`."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
