@@ -20,10 +20,10 @@ def test_at_full_size_the_heap_is_that_of_cassandras_own_script() -> None:
 
 
 def test_a_small_scale_keeps_a_working_heap_and_scales_what_holds_data() -> None:
-    plan = plan_memory(Sizes(DS14, Fraction(1, 100)), machine_bytes=24 * GIB)
+    plan = plan_memory(Sizes(DS14, Fraction(1, 20)), machine_bytes=24 * GIB)
     assert plan.heap == GIB
-    assert plan.memtable == 20 * MIB  # a quarter of 8 GiB, by 100
-    page_cache = (DS14 - 8 * GIB - JVM_OVERHEAD) / 100
+    assert plan.memtable == 102 * MIB  # a quarter of 8 GiB, by 20
+    page_cache = (DS14 - 8 * GIB - JVM_OVERHEAD) / 20
     assert plan.page_cache == pytest.approx(page_cache, rel=1e-6)
     assert "less than a JVM works well with" in plan.reasons[0]
 
@@ -37,6 +37,12 @@ def test_a_page_cache_too_small_to_work_with_is_raised_and_said() -> None:
     plan = plan_memory(Sizes(DS14, Fraction(1, 10_000)), machine_bytes=24 * GIB)
     assert plan.page_cache == 96 * MIB
     assert any("page cache 96 MiB" in reason for reason in plan.reasons)
+
+
+def test_memtables_too_small_to_work_with_are_raised_and_said() -> None:
+    plan = plan_memory(Sizes(DS14, Fraction(1, 100)), machine_bytes=24 * GIB)
+    assert plan.memtable == 64 * MIB
+    assert any("scaled they would be 20 MiB" in reason for reason in plan.reasons)
 
 
 def test_a_machine_too_small_for_its_nodes_is_refused() -> None:

@@ -152,6 +152,23 @@ def test_more_copies_than_rehearsed_nodes_are_refused_with_the_way_out() -> None
     assert not any(one.refused for one in experiment.trials("predict"))
 
 
+def test_copies_that_are_not_compared_follow_the_rehearsed_nodes() -> None:
+    experiment = reference("cassandra-vm-types")
+    one, three = (experiment.trials("rehearse", nodes=nodes)[0] for nodes in (1, 3))
+    assert not one.refused
+    assert one.share.replication_factor is not None
+    assert (one.share.replication_factor.full, one.share.replication_factor.here) == (3, 1)
+    assert one.here.database is not None
+    assert one.here.database.replication_factor == 1
+    # Each node has the same data, three copies on three or one on one.
+    assert one.share.rows == three.share.rows
+    assert three.share.replication_factor is not None
+    assert three.share.replication_factor.here == 3
+    # One level of a compared factor is still no other level.
+    chosen = reference("cassandra-local-or-attached").select(**{"database.replication_factor": 5})
+    assert all(trial.refused for trial in chosen.trials("rehearse"))
+
+
 def test_data_that_do_not_fit_the_local_disk_are_refused_cells() -> None:
     trials = reference("cassandra-cache-cliff").trials("predict")
     refused = {(t.factors["dataset.rows"], t.factors["data disks"]): t.refused for t in trials}

@@ -25,6 +25,8 @@ from disklab.events import (
 # The guess of the plan gives way to what trials took, the more of them there are.
 WEIGHT_OF_PLAN = 2.0
 REFRESH_PER_S = 4
+# Without a terminal a line now and then shows that it goes on: a log of an hour stays readable.
+PLAIN_EVERY_S = 15.0
 
 
 class RunView:
@@ -41,6 +43,7 @@ class RunView:
         self._trial = ""
         self._phase = ""
         self._load = ""
+        self._said_at = time.monotonic()
         self._live: Live | None = None
 
     def __enter__(self) -> RunView:
@@ -79,6 +82,7 @@ class RunView:
                 self._plain(f"  {event.phase}" + (f": {event.detail}" if event.detail else ""))
             case Progress():
                 self._load = load_text(event)
+                self._plain_now_and_then()
             case Warned():
                 # What holds for a bed is noted with each of its trials; it is told once.
                 if event.text not in self._told:
@@ -119,6 +123,11 @@ class RunView:
 
     def _say(self, text: str | Text, style: str | None = None) -> None:
         self.console.print(text, style=style, markup=False, highlight=False)
+        self._said_at = time.monotonic()
+
+    def _plain_now_and_then(self) -> None:
+        if time.monotonic() - self._said_at >= PLAIN_EVERY_S:
+            self._plain(f"  {self._phase}: {self._load}")
 
     def _plain(self, text: str) -> None:
         """Print what the live line shows on a terminal."""

@@ -46,12 +46,18 @@ def stop_of(spec: TrialSpec, effort: Effort, scale: float) -> Stop:
     if spec.workload.tpcc is not None:
         return Stop(duration_s=max((stop.duration_s or 0) * scale, LEAST_TPCC_S))
     if not uses_up(spec):
-        timed = stop.duration_s or effort.steady_run_s
-        return Stop(duration_s=min(timed, effort.longest_run_s))
+        return steady_stop(spec, effort)
     duration_s = stop.duration_s
     if duration_s is not None:
         duration_s = min(max(duration_s * scale, LEAST_PASS_S), effort.longest_run_s)
     return Stop(operations=stop.operations, duration_s=duration_s)
+
+
+def steady_stop(spec: TrialSpec, effort: Effort) -> Stop:
+    """Return when a run ends that is to find a steady state."""
+    stop = spec.workload.stop
+    timed = stop.duration_s if stop and stop.duration_s else effort.steady_run_s
+    return Stop(duration_s=min(timed, effort.longest_run_s))
 
 
 def uses_up(spec: TrialSpec) -> bool:

@@ -1,6 +1,6 @@
 """The life of a trial from its bed to its figures: warm-up, condition, measure, again.
 
-Every procedure is made of these two functions; what it does with the load is its own.
+Every procedure is made of these functions; what it does with the load is its own.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 from disklab.engine.load import Stop
 from disklab.procedures import conditions, jobs
 from disklab.procedures.bed import Bed
-from disklab.procedures.record import Notes
+from disklab.procedures.record import MEASURED, Notes
 from disklab.procedures.series import Series
 from disklab.procedures.turn import Turn
-from disklab.workloads.protocol import Asked, Begin
+from disklab.workloads.protocol import Asked
+
+SEARCH = "search"
+"""The phase of a procedure that looks for what to measure."""
 
 
 def warm_up(turn: Turn, bed: Bed, notes: Notes) -> None:
@@ -28,43 +31,73 @@ def warm_up(turn: Turn, bed: Bed, notes: Notes) -> None:
         bed.warm_up(loads, notes.watcher("warm-up", operations))
 
 
-def measure(turn: Turn, bed: Bed, notes: Notes, threads: int | None = None) -> Series:
+def measure(turn: Turn, bed: Bed, notes: Notes) -> Series:
     """Bring the bed into the trial's condition and measure, as often as it takes.
 
-    `threads` replaces those of the trial. Raises what stops the trial.
+    Raises what stops the trial.
     """
-    spec = turn.spec
-    workload = turn.workload()
-    stop = jobs.stop_of(spec, turn.effort, turn.scale)
-    uncounted = jobs.warm_up_of(spec, turn.effort, turn.scale) or stop
-    series = Series(
-        turn.effort,
-        again=jobs.uses_up(spec),
-        timed=stop.operations is None,
-        headline=workload.headline,
-    )
-
-    def load(until: Stop, *name: object) -> Begin:
-        stream = turn.seeds.stream(*name, threads)
-        return workload.run(bed.target, Asked(until, stream, threads))
-
+    stop = jobs.stop_of(turn.spec, turn.effort, turn.scale)
+    series = _series(turn, stop, again=jobs.uses_up(turn.spec))
     while series.wants_more():
-        for step in conditions.steps(bed.state, spec):
-            with notes.phase(conditions.PHASES[step], step):
-                if step in ("run the load", "warm up"):
-                    until, name = (stop, "warm") if step == "run the load" else (uncounted, step)
-                    bed.run(workload, load(until, name), notes.watcher("warm-up", None))
-                else:
-                    bed.take(step, spec, workload, notes.watcher("fill", None))
-        # A restart for a cold page cache has lost what the compiler knew.
-        warm_up(turn, bed, notes)
-        begin = load(stop, f"pass {series.passes}")
-        with notes.phase("measure"), notes.watching(bed.nodes, bed.time_dilation):
-            course = notes.course(series.goal(stop), series.rates)
-            series.add(bed.run(workload, begin, course))
-    notes.describe("measure", series.in_words())
+        prepare(turn, bed, notes, stop)
+        stream = turn.seeds.stream(f"pass {series.passes}", None)
+        _pass(turn, bed, notes, series, Asked(stop, stream))
+    notes.describe(MEASURED, series.in_words())
+    workload = turn.workload()
     check = workload.check(bed.target)
     if check is not None:
         with notes.phase("check", "whether the data are consistent"):
             series.check(bed.verify(check, notes.watcher("check", None)))
     return series
+
+
+def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
+    """Bring the bed into the trial's condition. `stop`: when one pass of its load ends."""
+    workload = turn.workload()
+    uncounted = jobs.warm_up_of(turn.spec, turn.effort, turn.scale) or stop
+    for step in conditions.steps(bed.state, turn.spec):
+        with notes.phase(conditions.PHASES[step], step):
+            if step in ("run the load", "warm up"):
+                until, name = (stop, "warm") if step == "run the load" else (uncounted, step)
+                asked = Asked(until, turn.seeds.stream(name, None))
+                begin = workload.run(bed.target, asked)
+                bed.run(workload, begin, notes.watcher("warm-up", None))
+            else:
+                bed.take(step, turn.spec, workload, notes.watcher("fill", None))
+    # A restart for a cold page cache has lost what the compiler knew.
+    warm_up(turn, bed, notes)
+
+
+def step(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Series:
+    """Try so many threads, from what was there before; no part of the result."""
+    stop = Stop(duration_s=turn.effort.steady_run_s)
+    series = _series(turn, stop, again=False)
+    workload = turn.workload()
+    # Its keys are not those of the measurement, which would find in memory what the step has read.
+    asked = Asked(stop, turn.seeds.stream(SEARCH, threads), threads)
+    with notes.phase(SEARCH, f"{threads} threads"):
+        begin = workload.run(bed.target, asked)
+        series.add(bed.run(workload, begin, notes.watcher(SEARCH, None)))
+    return series
+
+
+def go_on(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Series:
+    """Measure once with so many threads, from what was there before."""
+    stop = jobs.steady_stop(turn.spec, turn.effort)
+    series = _series(turn, stop, again=False)
+    _pass(turn, bed, notes, series, Asked(stop, turn.seeds.stream("pass 0", threads), threads))
+    return series
+
+
+def _series(turn: Turn, stop: Stop, *, again: bool) -> Series:
+    timed = stop.operations is None
+    return Series(turn.effort, again=again, timed=timed, headline=turn.workload().headline)
+
+
+def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> None:
+    """Run the load once and add it to the series."""
+    workload = turn.workload()
+    begin = workload.run(bed.target, asked)
+    with notes.phase(MEASURED), notes.watching(bed.nodes, bed.time_dilation):
+        course = notes.course(series.goal(asked.stop), series.rates)
+        series.add(bed.run(workload, begin, course))

@@ -148,7 +148,7 @@ def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialRe
                 repeat=turn.repeat,
                 phases=phases,
             )
-            for text in bed.warnings:
+            for text in [*fewer_copies(turn), *bed.warnings]:
                 notes.warn(text)
             with watched(bed, notes):
                 series = PROCEDURES[turn.procedure](turn, bed, notes)
@@ -169,6 +169,18 @@ def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialRe
         except DisklabError as error:
             emit(Warned(f"{error}; `disklab clean` finds what is left", *turn.key))
         return result
+
+
+def fewer_copies(turn: Turn) -> list[str]:
+    """Return what it means that fewer copies are kept here than in the cluster."""
+    copies = turn.trial.share.replication_factor
+    if copies is None or copies.here == copies.full:
+        return []
+    return [
+        f"replication factor {copies.here:g} for {copies.full:g}: a node has its share of the "
+        "data, but nothing goes between replicas; rates are those of a node without its work for "
+        f"the others' copies (--nodes {copies.full:g} has them all)"
+    ]
 
 
 def _device_turn(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:

@@ -95,6 +95,8 @@ class Experiment:
     rehearse: Rehearse
     factors: tuple[Factor, ...]
     cells: tuple[_Cell, ...] = field(repr=False)
+    compares_copies: bool = False
+    """Whether replication factors are among what the whole matrix compares."""
 
     @property
     def path(self) -> Path:
@@ -121,7 +123,8 @@ class Experiment:
         told = {"scale": scale, "nodes": nodes, "time_dilation": time_dilation}
         given = {name: value for name, value in told.items() if value is not None}
         wanted = self.rehearse.model_copy(update=given)
-        return [self._trial(cell, portion_of(cell.spec, mode, wanted)) for cell in self.cells]
+        portions = [portion_of(one.spec, mode, wanted, self.compares_copies) for one in self.cells]
+        return [self._trial(*both) for both in zip(self.cells, portions, strict=True)]
 
     def select(self, **levels: str | int | float | Sequence[str | int | float]) -> Experiment:
         """Return the part of the matrix in which each factor named has one of the levels.
@@ -194,10 +197,9 @@ class Experiment:
     def _trial(self, cell: _Cell, portion: Portion) -> Trial:
         problems = [*cell.problems]
         database = cell.spec.database
-        # A database that only stands in for the cluster's shows what one of its nodes does.
         if (
             database is not None
-            and not portion.stands_in
+            and not portion.fewer_copies
             and portion.nodes
             < database.replication_factor
             <= (cell.spec.cluster.nodes if cell.spec.cluster else 1)
@@ -217,20 +219,26 @@ class Experiment:
         return Trial(cell.index, labels, cell.spec, share, refusal_of(problems))
 
 
-def portion_of(spec: TrialSpec, mode: Mode, wanted: Rehearse) -> Portion:
-    """Return what a mode runs of a trial's system."""
+def portion_of(spec: TrialSpec, mode: Mode, wanted: Rehearse, compares_copies: bool) -> Portion:
+    """Return what a mode runs of a trial's system.
+
+    A database that stands in for the cluster's shows what one of its nodes does, and so does one
+    node of a cluster all of whose trials have as many copies.
+    """
     full = spec.cluster.nodes if spec.cluster else 1
     if mode != "rehearse":
         return Portion(nodes=full)
     copies = spec.database.replication_factor if spec.database else 1
     engine = wanted.engine
+    stands_in = spec.database is not None and engine not in (None, spec.database.engine)
     return Portion(
         nodes=min(wanted.nodes or copies, full),
         scale=wanted.scale,
         rate_scale=wanted.rate_scale,
         time_dilation=wanted.time_dilation,
         engine=engine,
-        stands_in=spec.database is not None and engine not in (None, spec.database.engine),
+        stands_in=stands_in,
+        fewer_copies=stands_in or not compares_copies,
     )
 
 
@@ -292,8 +300,15 @@ def experiment_of(document: Document) -> Experiment:
     cells = [_cell(document, *parts) for parts in made]
     everywhere = set(cells[0].problems).intersection(*(cell.problems for cell in cells))
     raise_all(everywhere)
+    copies = {cell.spec.database.replication_factor for cell in cells if cell.spec.database}
     return Experiment(
-        document, head.title, head.source, head.rehearse, tuple(factors), tuple(cells)
+        document,
+        head.title,
+        head.source,
+        head.rehearse,
+        tuple(factors),
+        tuple(cells),
+        compares_copies=len(copies) > 1,
     )
 
 

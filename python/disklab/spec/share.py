@@ -60,8 +60,8 @@ class Share(Part):
     engine: str | None = None
     """The database here; None: a device experiment."""
     replication_factor: Figure | None = None
-    """Copies of each row. A database that stands in for the cluster's (`rehearse.engine`) on fewer
-    nodes than there are copies keeps one copy a node."""
+    """Copies of each row. On fewer nodes than there are copies each node keeps one, where copies
+    are not what the experiment compares."""
     rows: Figure | None = None
     """Of the data set; sysbench: of all its tables."""
     warehouses: Figure | None = None
@@ -96,6 +96,8 @@ class Portion(Part):
     engine: str | None = None
     stands_in: bool = False
     """Whether `engine` is not the cluster's own database."""
+    fewer_copies: bool = False
+    """Whether there may be fewer copies here: no more than nodes."""
 
 
 def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[str, int]) -> Share:
@@ -120,6 +122,12 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
             # Its terminals rest: fewer warehouses ask for less in a second, not sooner.
             vcpus *= portion.scale
         dilation = time_dilation(math.ceil(vcpus), os.cpu_count() or 1)
+    copies = copies_of(spec, portion)
+    rows = both
+    if copies is not None and not portion.stands_in:
+        # So that a node has as much of the data as in the cluster. What stands in for YugabyteDB
+        # has the rows that its nodes lead: those alone are read.
+        rows *= Fraction(int(copies.full), int(copies.here))
     page_cache = page_cache_bytes(vm.facts.mem_gib if vm else None)
     least = {
         name: MKFS_LEAST_BYTES[(volume.filesystem)]
@@ -132,8 +140,8 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
         rate_scale=portion.rate_scale,
         time_dilation=dilation,
         engine=portion.engine or (spec.database.engine if spec.database else None),
-        replication_factor=copies_of(spec, portion),
-        rows=rows_figure(spec, both),
+        replication_factor=copies,
+        rows=rows_figure(spec, rows),
         warehouses=whole(spec.workload.tpcc.warehouses if spec.workload.tpcc else None, both),
         operations=whole(stop.operations if stop else None, both),
         threads=threads_figure(spec, nodes_ratio, both),
@@ -157,7 +165,7 @@ def copies_of(spec: TrialSpec, portion: Portion) -> Figure | None:
     if spec.database is None:
         return None
     copies = spec.database.replication_factor
-    return Figure(full=copies, here=min(copies, portion.nodes) if portion.stands_in else copies)
+    return Figure(full=copies, here=min(copies, portion.nodes) if portion.fewer_copies else copies)
 
 
 def rows_figure(spec: TrialSpec, by: Fraction) -> Figure | None:
