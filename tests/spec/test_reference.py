@@ -160,6 +160,10 @@ def test_copies_that_are_not_compared_follow_the_rehearsed_nodes() -> None:
     assert (one.share.replication_factor.full, one.share.replication_factor.here) == (3, 1)
     assert one.here.database is not None
     assert one.here.database.replication_factor == 1
+    variable = experiment.select(procedure="variable").trials("rehearse")[0].here.procedure
+    assert variable is not None
+    assert variable.variable is not None
+    assert variable.variable.threads.model_dump() == {"start": 3, "factor": 1.5, "most": 341}
     # Each node has the same data, three copies on three or one on one.
     assert one.share.rows == three.share.rows
     assert three.share.replication_factor is not None

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.engine.load import ClosedLoop, CqlTarget, LoadJob, OpenLoop, RowsWorkload
+from disklab.engine.load import (
+    ClosedLoop,
+    CqlTarget,
+    LoadDone,
+    LoadJob,
+    OpenLoop,
+    RowsWorkload,
+)
 from disklab.spec import TrialSpec
-from disklab.workloads.rows import fill_job, measure_job
+from disklab.workloads.rows import Rows, fill_job, measure_job
 
 TARGET = {"protocol": "cql", "contact_points": ["127.0.0.1:9042"], "keyspace": "k", "table": "t"}
 
@@ -82,3 +89,28 @@ def test_a_workload_without_rows_is_a_bug(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="no rows"):
         measure_job(without, TARGET, 500, seed=9)
+
+
+def test_writes_wear_the_rows_and_reads_do_not(tmp_path: Path) -> None:
+    small = trial(tmp_path, "{threads: 4}")
+    assert small.dataset is not None
+    assert small.dataset.rows == 500
+    for operations, worn in (({"read": 500, "write": 25}, 0.05), ({"read": 500}, 0.0)):
+        assert Rows(small, seed=9).wear(done(operations)) == worn
+
+
+def done(operations: dict[str, int]) -> LoadDone:
+    """Return the end of a run with so many operations, a fifth of them failed."""
+    times = dict.fromkeys(("mean_ms", "p50_ms", "p95_ms", "p99_ms", "p99.9_ms", "max_ms"))
+    of = {
+        name: {"count": count * 4 // 5, "failed": count // 5, "ops_per_s": 1.0, **times}
+        for name, count in operations.items()
+    }
+    return LoadDone.model_validate(
+        {
+            **{"elapsed_s": 1.0, "ops_per_s": 1.0, "operations": of, "response": {}, "service": {}},
+            **{"lateness": None, "unsent": 0, "abandoned": 0, "errors": {}, "last_error": None},
+            **{"wrong_rows": 0, "missing_rows": 0, "cpu_ns": 1, "started_unix_ns": 2},
+            "interrupted": False,
+        }
+    )

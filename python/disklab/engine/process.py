@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,23 +67,31 @@ class EngineProcess:
         return True
 
     def end(self, sign: signal.Signals = signal.SIGKILL) -> bool:
-        """Send a signal, if it is ours, and wait for its end. Returns whether it has ended.
+        """Send a signal, if it is ours, and wait for its end. Returns whether it has ended."""
+        return end_process(self.pid, self.is_ours, sign, END_SECONDS)
 
-        A pidfd holds on to the process, so that no other one can get its number in between.
-        """
-        try:
-            handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
+
+def end_process(
+    pid: int, is_ours: Callable[[], bool], sign: signal.Signals, seconds: float
+) -> bool:
+    """Send a signal to a process that is ours and wait for its end; returns whether it has ended.
+
+    A pidfd holds on to the process, so that no other one can get its number between the proof and
+    the signal.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if not is_ours():
             return True
-        try:
-            if not self.is_ours():
-                return True
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, sign)
-            ended, _, _ = select.select([handle], [], [], END_SECONDS)
-            return bool(ended)
-        finally:
-            os.close(handle)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, sign)
+        ended, _, _ = select.select([handle], [], [], seconds)
+        return bool(ended)
+    finally:
+        os.close(handle)
 
 
 def start_host(  # noqa: PLR0913 - each is an option of the engine

@@ -7,11 +7,11 @@ it. A process is ours only while the kernel shows that mark, with a directory be
 from __future__ import annotations
 
 import os
-import select
 import signal
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from disklab.engine.process import end_process
 
 MARK = "DISKLAB_NODE"
 
@@ -29,23 +29,8 @@ class MarkedProcess:
         return _mark(self.pid) == str(self.node)
 
     def end(self, sign: signal.Signals, seconds: float) -> bool:
-        """Send a signal and wait for its end; returns whether it has ended.
-
-        A pidfd holds on to the process, so that no other one can get its number in between.
-        """
-        try:
-            handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return True
-        try:
-            if not self.is_ours():
-                return True
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, sign)
-            ended, _, _ = select.select([handle], [], [], seconds)
-            return bool(ended)
-        finally:
-            os.close(handle)
+        """Send a signal and wait for its end; returns whether it has ended."""
+        return end_process(self.pid, self.is_ours, sign, seconds)
 
 
 def marked_processes(below: Path) -> list[MarkedProcess]:

@@ -93,7 +93,8 @@ def _step(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Step:
     """Measure one step of the search, and let compactions finish."""
     series = passes.step(turn, bed, notes, threads)
     step = Step(threads, series, bed.pending_compactions())
-    with notes.phase("settle", "compactions"):
+    seen = f"{series.ops_per_s:,.0f} ops/s, median {step.median_ms:.2f} ms"
+    with notes.phase("settle", f"compactions, after {threads} threads: {seen}"):
         bed.settle()
     notes.describe(passes.SEARCH, f"{threads} threads: {series.in_words()}")
     return step

@@ -257,7 +257,9 @@ def scaled_down(spec: TrialSpec, share: Share) -> TrialSpec:
         fixed = procedure.fixed.model_copy(update={"rate_per_s": float(share.rate_per_s.here)})
         changed["procedure"] = procedure.model_copy(update={"fixed": fixed})
     if procedure is not None and procedure.variable is not None and share.threads is not None:
-        steps = procedure.variable.threads.model_copy(update={"start": int(share.threads.here)})
+        start = int(share.threads.here)
+        most = max(start, round(procedure.variable.threads.most * share.nodes_ratio))
+        steps = procedure.variable.threads.model_copy(update={"start": start, "most": most})
         variable = procedure.variable.model_copy(update={"threads": steps})
         changed["procedure"] = procedure.model_copy(update={"variable": variable})
     if spec.dataset is not None and share.rows is not None:

@@ -95,9 +95,12 @@ class Rows:
         """Return nothing: every read compares what it gets with what was written."""
 
     def wear(self, done: LoadDone) -> float:
-        """Return 1 after writes: they leave other files behind than a fill does."""
+        """Return the share of rows that were written anew: they lie in other files than the fill's.
+
+        A write that failed may have arrived.
+        """
         written = done.operations.get("write")
-        return 1.0 if written is not None and written.count + written.failed else 0.0
+        return (written.count + written.failed) / self._rows if written is not None else 0.0
 
 
 def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int) -> LoadJob:

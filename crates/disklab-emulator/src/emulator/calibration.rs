@@ -75,7 +75,7 @@ impl Emulated {
             *wait = calibrate::overhead(device, *wait).map_err(failed)?;
         }
         let (overhead, left) = Overhead::believable(measured);
-        if left > Duration::ZERO {
+        if left >= Duration::from_micros(1) {
             let text = format!(
                 "this machine is busy: up to {} us of what it adds to a latency cannot be the emulator's own \
                  part and are not subtracted, so short latencies may be longer than promised",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from disklab.databases import running
 from disklab.databases.cassandra.configuration import CQL_PORT
 from disklab.databases.cassandra.table import check_table, statements
 from disklab.databases.cql import READY, Cql
@@ -26,20 +27,16 @@ class RunningCluster:
     def of(cls, request: Request) -> RunningCluster:
         """Return the cluster at the request's address. UserError for what cannot be had of it."""
         problems = list(_check(request))
-        host, _, port = str(request.address).rpartition(":")
-        host, port = (host, port) if host else (port, str(CQL_PORT))
-        if not port.isdigit() or not host:
-            rule = "an address is HOST or HOST:PORT of the CQL service"
-            way_out = f"write for example 10.0.0.4:{CQL_PORT}"
-            problems.append(Problem("database.address", str(request.address), rule, way_out))
+        host, port, wrong = running.address_of(request, "CQL", CQL_PORT)
+        problems += wrong
         if problems:
             raise UserError(*problems)
-        return cls(request, host, int(port))
+        return cls(request, host, port)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
-        return (f"{self._address} was used as it ran: settings, memory and page cache are its own",)
+        return (running.used_as_it_ran(self._address),)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -62,25 +59,13 @@ class RunningCluster:
 
     def settle(self, conditions: Conditions) -> None:
         """Truncate when asked to. Flushing and waiting for compactions are refused."""
-        problems = []
-        for asked, place, what in (
-            (conditions.flushed, "before", "flush its memtables"),
-            (conditions.compacted, "before.compactions", "tell when its compactions have ended"),
-        ):
-            if asked:
-                rule = f"{self._address} runs already, and CQL cannot {what}"
-                way_out = "use `as-left`, or let disklab start the database"
-                problems.append(Problem(place, "asked for", rule, way_out))
-        if problems:
-            raise UserError(*problems)
+        running.refuse_settling(self._address, "CQL", conditions)
         if conditions.empty:
             self._cql.run(f"TRUNCATE {self.request.keyspace}.{self.request.table_name}")
 
     def make_cold(self) -> Coldness:
         """Refuse: the page cache is another machine's, or another's business."""
-        rule = f"{self._address} runs already, and its page cache is not ours to drop"
-        way_out = "use `page_cache: as-left`, or let disklab start the database"
-        raise UserError(Problem("before.page_cache", "cold", rule, way_out))
+        raise running.refuse_cold(self._address)
 
     def stop(self) -> None:
         """Do nothing: it is not ours."""
@@ -93,7 +78,4 @@ class RunningCluster:
 
 def _check(request: Request) -> Iterator[Problem]:
     yield from check_table(request, NEWEST)
-    for name, value in request.settings.items():
-        rule = f"{request.address} runs already, with settings of its own"
-        way_out = "set it there, and leave it out here"
-        yield Problem(f"database.settings.{name}", repr(value), rule, way_out)
+    yield from running.refused_settings(request)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
+from disklab.databases import running
 from disklab.databases.protocol import Coldness, Conditions, Observation, Request
 from disklab.databases.sql import Login, Sql
 from disklab.databases.yugabytedb.table import schema
@@ -31,22 +32,18 @@ class RunningCluster:
     @classmethod
     def of(cls, request: Request) -> RunningCluster:
         """Return the cluster at the request's address. UserError for what cannot be had of it."""
-        problems = list(_check(request))
-        host, _, port = str(request.address).rpartition(":")
-        host, port = (host, port) if host else (port, str(YSQL_PORT))
-        if not port.isdigit() or not host:
-            rule = "an address is HOST or HOST:PORT of the YSQL service"
-            way_out = f"write for example 10.0.0.4:{YSQL_PORT}"
-            problems.append(Problem("database.address", str(request.address), rule, way_out))
+        problems = list(running.refused_settings(request))
+        host, port, wrong = running.address_of(request, "YSQL", YSQL_PORT)
+        problems += wrong
         if problems:
             raise UserError(*problems)
         program = requirements.required_program("psql", "database.address")
-        return cls(request, host, int(port), program)
+        return cls(request, host, port, program)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
-        used = f"{self._address} was used as it ran: settings, memory and page cache are its own"
+        used = running.used_as_it_ran(self._address)
         if self.facts is None:
             return (used,)
         copies = self.facts.replication_factor
@@ -95,25 +92,13 @@ class RunningCluster:
 
     def settle(self, conditions: Conditions) -> None:
         """Truncate when asked to. Flushing and waiting for compactions are refused."""
-        problems = []
-        for asked, place, what in (
-            (conditions.flushed, "before", "flush its memtables"),
-            (conditions.compacted, "before.compactions", "tell when its compactions have ended"),
-        ):
-            if asked:
-                rule = f"{self._address} runs already, and YSQL cannot {what}"
-                way_out = "use `as-left`, or let disklab start the database"
-                problems.append(Problem(place, "asked for", rule, way_out))
-        if problems:
-            raise UserError(*problems)
+        running.refuse_settling(self._address, "YSQL", conditions)
         if conditions.empty:
             self._connected().ask(f"TRUNCATE {self.request.table_name}")
 
     def make_cold(self) -> Coldness:
         """Refuse: the page cache is another machine's, or another's business."""
-        rule = f"{self._address} runs already, and its page cache is not ours to drop"
-        way_out = "use `page_cache: as-left`, or let disklab start the database"
-        raise UserError(Problem("before.page_cache", "cold", rule, way_out))
+        raise running.refuse_cold(self._address)
 
     def stop(self) -> None:
         """Close our connection. The cluster is not ours."""
@@ -131,10 +116,3 @@ class RunningCluster:
     def _connected(self) -> Sql:
         assert self._sql is not None, "start() connects"
         return self._sql
-
-
-def _check(request: Request) -> Iterator[Problem]:
-    for name, value in request.settings.items():
-        rule = f"{request.address} runs already, with settings of its own"
-        way_out = "set it there, and leave it out here"
-        yield Problem(f"database.settings.{name}", repr(value), rule, way_out)
