@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import platform
 import sys
 from pathlib import Path
@@ -37,6 +38,8 @@ def main() -> int:
     if arguments.markdown:
         print(markdown(arguments.markdown))
         return 0
+    # A bench that is ended takes its devices and daemons with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if os.geteuid() != 0:
         print("benches: they make loop devices and FUSE mounts, which needs root; use sudo")
         return 2

@@ -6,13 +6,14 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from disklab.engine.binary import find_engine
 
 from benches.peers import Asked, stop
 
@@ -85,7 +86,7 @@ def volume(size_bytes: int, latency: Json, limits: list[Json]) -> Json:
 @contextmanager
 def emulated(profile: Json, transport: str = "auto") -> Iterator[Emulated]:
     """Run an engine with one volume in memory, fully written, until the block ends."""
-    engine = Path(sys.executable).with_name("disklab-engine")
+    engine = find_engine()
     host = {
         "version": 1, "name": "bench", "seed": 1, "cached": [], "uncached": [], "cache": None,
         "volumes": [],

@@ -6,6 +6,11 @@
 //! CPUs kept awake it was 317 us and 371 us (fio, depth 1, 2026-11-21). The kernel keeps them awake
 //! for whoever holds `/dev/cpu_dma_latency` open with a zero in it, and lets go when the file is
 //! closed, so a crash leaves nothing behind.
+//!
+//! A kernel without idle states to choose from (`none` in /sys/devices/system/cpu/cpuidle/current_driver) halts all the
+//! same. Threads that poll there at the idle policy took the 99th percentile of 300 us from 359 us to 309 us on an idle
+//! machine, and to 4 ms on a busy one, where a session's share of the CPU goes before its threads' policy; threads that
+//! wake every 50 us cost the short waits 15 % (2026-11-22). So there are none.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -22,8 +22,8 @@ from disklab.workloads.protocol import Begin, Load, Target, Workload
 
 OnProgress = Callable[[LoadProgress], None]
 
-# A data set of which a twentieth was added or written anew is still the one that was filled: a study
-# that disklab repeats let its own grow by as much in each half hour of inserts.
+# A data set of which a twentieth was added or written anew is still the one that was filled: a
+# study that disklab repeats let its own grow by as much in each half hour of inserts.
 MOST_WEAR = 0.05
 # While nothing is measured. At the 8 KiB that Cassandra's data disks have, a compaction waits for a
 # cloud disk after every two pages: 4 MB/s (seen on a striped P30), an hour for a scaled data set.
