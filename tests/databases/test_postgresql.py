@@ -119,6 +119,43 @@ def test_a_server_that_dies_says_so_and_starts_again(server: PostgreSQL) -> None
     )
 
 
+def mapped(pid: int) -> str:
+    return Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+
+
+def namespace(pid: int | str) -> str:
+    return os.readlink(f"/proc/{pid}/ns/ipc")
+
+
+def is_living(pid: int) -> bool:
+    try:
+        # What nobody has waited for yet has no memory any more.
+        return mapped(pid) != ""
+    except OSError:
+        return False
+
+
+@pytest.mark.machine
+def test_nothing_of_a_killed_server_stays_but_its_data(server: PostgreSQL) -> None:
+    ((backend,),) = server.primary.connection().ask("SELECT pg_backend_pid()")
+    pids = list(server.primary.pids())
+    assert int(backend) in pids
+    # Their shared memory ends with the last of them: it is of a namespace that is theirs alone.
+    assert any("/SYSV" in mapped(pid) for pid in pids)
+    assert not any("/dev/shm/" in mapped(pid) for pid in pids)
+    (theirs,) = {namespace(pid) for pid in pids}
+    assert theirs != namespace("self")
+
+    # A backend that did not see the end of its server might still write.
+    os.kill(int(backend), signal.SIGSTOP)
+    (main,) = marked_processes(server.primary.place.run_dir)
+    assert main.end(signal.SIGKILL, 10)
+    server.stop()
+    assert namespace(int(backend)) == theirs
+    server.start()
+    assert not is_living(int(backend))
+
+
 @pytest.fixture
 def three(disk_lab: Lab) -> Iterator[PostgreSQL]:
     """Three servers, each on its own emulated host and disk."""

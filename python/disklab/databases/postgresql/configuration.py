@@ -38,6 +38,10 @@ OURS = {
     **dict.fromkeys(
         ("logging_collector", "log_destination"), "the log is kept in the folder of the run"
     ),
+    **dict.fromkeys(
+        ("shared_memory_type", "dynamic_shared_memory_type"),
+        "its shared memory is of the kind that goes with its processes, however they end",
+    ),
 }
 
 
@@ -149,6 +153,11 @@ def server_settings(
         "logging_collector": False,
         "log_line_prefix": "%m [%p] ",
         "log_timezone": "UTC",
+        # The server starts in an IPC namespace of its own (`Installation.alone`), with which memory
+        # of this kind ends. Files in /dev/shm (posix, the default) outlive a killed server, and
+        # those of mmap are written to the very disk that is measured: statistics live there.
+        # Source: PostgreSQL 15's manual, 20.4.1.
+        "dynamic_shared_memory_type": "sysv",
         **sized,
         **user,
     }

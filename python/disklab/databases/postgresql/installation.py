@@ -47,6 +47,14 @@ class Installation:
             *command,
         ]
 
+    def alone(self, command: list[str]) -> list[str]:
+        """Return the command with System V shared memory that ends when its processes have.
+
+        Without root there is no such namespace, and what a killed server leaves stays until its
+        data directory is used again.
+        """
+        return command if self.user is None else ["unshare", "--ipc", "--", *command]
+
     def own(self, folder: Path) -> None:
         """Make a folder for the server alone: it refuses one that others may read."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

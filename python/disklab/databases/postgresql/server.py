@@ -22,8 +22,9 @@ from disklab.databases.postgresql.configuration import (
 )
 from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.log import LOG
+from disklab.databases.postgresql.remains import end_remains
 from disklab.databases.postgresql.sizing import MemoryPlan
-from disklab.databases.process import DatabaseProcess
+from disklab.databases.process import KILL_SECONDS, DatabaseProcess
 from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
@@ -93,9 +94,14 @@ class Server:
         if self.place.group is not None:
             self.place.group.set_limit(self._plan.first_limit(role.connections))
             record_group(self.place.run_dir, self.place.group)
-        self._configure(role)
         program = self._installation.program("postgres")
-        self.process.launch(self._installation.as_user([program, "-D", str(self.files.data)]))
+        left = end_remains(self.files.data, Path(program), KILL_SECONDS)
+        if left:
+            told = f"its killed processes {left} still wait for their disk"
+            raise self.process.failure(f"cannot be started: {told}")
+        self._configure(role)
+        command = self._installation.as_user([program, "-D", str(self.files.data)])
+        self.process.launch(self._installation.alone(command))
 
     def wait_until_ready(self, *, makes_schema: bool) -> None:
         """Return when the first query is answered, from a connection that is kept."""
@@ -163,6 +169,9 @@ class Server:
                     *("openssl", "req", "-new", "-x509", "-nodes", "-days", "365"),
                     *("-subj", f"/CN={self.place.address}"),
                     *("-addext", f"subjectAltName=IP:{self.place.address}"),
+                    # A client may name it as the authority; some refuse an authority's own as a
+                    # server's.
+                    *("-addext", "basicConstraints=critical,CA:FALSE"),
                     *("-out", str(files.certificate), "-keyout", str(files.key)),
                 ]
             )
