@@ -8,7 +8,7 @@ use scylla::response::query_result::QueryResult;
 use scylla::value::{CqlValue, Row};
 use serde_json::{Map, Value, json};
 
-use crate::clients::cql::{connect, resolve};
+use crate::clients::cql::driver::{connect, resolve};
 use crate::job::Consistency;
 use crate::output::say;
 
@@ -60,12 +60,7 @@ async fn answer(
         Some(session) => session,
         None => {
             let points = resolve(&options.contact_points);
-            let opening = connect(
-                &points,
-                None,
-                options.consistency.into(),
-                Some(options.timeout),
-            );
+            let opening = connect(&points, None, options.consistency, Some(options.timeout));
             let opened = tokio::time::timeout(options.timeout, opening).await;
             let opened = opened.map_err(|_| {
                 let points = options.contact_points.join(", ");

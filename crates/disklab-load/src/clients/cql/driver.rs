@@ -1,0 +1,73 @@
+//! The scylla driver: it finds the cluster, and hears what becomes of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::NewSessionError;
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::statement::Consistency as Level;
+
+use crate::job::Consistency;
+
+/// How long a first connection may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Opens a session that adds nothing of its own: no retries, no second attempts, no compression.
+pub async fn connect(
+    contact_points: &[SocketAddr],
+    keyspace: Option<&str>,
+    consistency: Consistency,
+    request_timeout: Option<Duration>,
+) -> Result<Session, NewSessionError> {
+    let profile = ExecutionProfile::builder()
+        .consistency(consistency.into())
+        .serial_consistency(None)
+        .request_timeout(request_timeout)
+        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        .speculative_execution_policy(None)
+        .build();
+    SessionBuilder::new()
+        .known_nodes_addr(contact_points)
+        .default_execution_profile_handle(profile.into_handle())
+        .compression(None)
+        .tcp_nodelay(true)
+        .connection_timeout(CONNECT_TIMEOUT)
+        .pool_size(PoolSize::PerHost(std::num::NonZeroUsize::MIN))
+        .fetch_schema_metadata(keyspace.is_some())
+        .keyspaces_to_fetch(keyspace)
+        .auto_await_schema_agreement(keyspace.is_none())
+        .driver_config_reporting(false)
+        .build()
+        .await
+}
+
+/// Addresses of contact points, which were checked when the job was read.
+pub fn resolve(contact_points: &[String]) -> Vec<SocketAddr> {
+    use std::net::ToSocketAddrs;
+    contact_points
+        .iter()
+        .filter_map(|point| point.to_socket_addrs().ok())
+        .flatten()
+        .collect()
+}
+
+impl From<Consistency> for Level {
+    fn from(consistency: Consistency) -> Level {
+        match consistency {
+            Consistency::Any => Level::Any,
+            Consistency::One => Level::One,
+            Consistency::Two => Level::Two,
+            Consistency::Three => Level::Three,
+            Consistency::Quorum => Level::Quorum,
+            Consistency::All => Level::All,
+            Consistency::LocalQuorum => Level::LocalQuorum,
+            Consistency::EachQuorum => Level::EachQuorum,
+            Consistency::LocalOne => Level::LocalOne,
+        }
+    }
+}

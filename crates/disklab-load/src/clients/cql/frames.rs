@@ -1,0 +1,346 @@
+//! As much of Cassandra's native protocol, version 4, as rows need.
+//!
+//! Version 4 and not 5, whose frames carry checksums: those cost the client time and are no part of the question.
+//! **Source:** Apache Cassandra, doc/native_protocol_v4.spec.
+
+use bytes::BufMut;
+
+/// Bytes before the body of a frame.
+pub const HEAD_BYTES: usize = 9;
+
+/// The longest body. **Source:** the specification, section 2.5.
+const MOST_BODY_BYTES: usize = 256 << 20;
+
+const VERSION: u8 = 0x04;
+const ANSWER: u8 = 0x80;
+
+/// Kinds of requests. **Source:** section 2.4.
+const STARTUP: u8 = 0x01;
+const PREPARE: u8 = 0x09;
+const EXECUTE: u8 = 0x0A;
+
+/// Flags of a statement: values follow; the columns need not be described again. **Source:** section 4.1.4.
+const VALUES: u8 = 0x01;
+const SKIP_METADATA: u8 = 0x02;
+
+/// A request under construction at the end of a buffer.
+pub struct Request<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Request<'a> {
+    fn begin(out: &'a mut Vec<u8>, stream: u16, opcode: u8) -> Request<'a> {
+        let start = out.len();
+        out.put_slice(&[VERSION, 0]);
+        out.put_u16(stream);
+        out.put_u8(opcode);
+        // The length is known at the end.
+        out.put_u32(0);
+        Request { out, start }
+    }
+
+    /// Begins a conversation.
+    pub fn startup(out: &mut Vec<u8>) {
+        let request = Request::begin(out, 0, STARTUP);
+        request.out.put_u16(1);
+        for text in ["CQL_VERSION", "3.0.0"] {
+            request.out.put_u16(text.len() as u16);
+            request.out.put_slice(text.as_bytes());
+        }
+        request.end();
+    }
+
+    /// Asks for a statement's id.
+    pub fn prepare(out: &mut Vec<u8>, statement: &str) {
+        let request = Request::begin(out, 0, PREPARE);
+        request.out.put_u32(statement.len() as u32);
+        request.out.put_slice(statement.as_bytes());
+        request.end();
+    }
+
+    /// Runs a prepared statement; so many values have to follow.
+    pub fn execute(
+        out: &'a mut Vec<u8>,
+        stream: u16,
+        id: &[u8],
+        consistency: u16,
+        values: u16,
+    ) -> Request<'a> {
+        let request = Request::begin(out, stream, EXECUTE);
+        request.out.put_u16(id.len() as u16);
+        request.out.put_slice(id);
+        request.out.put_u16(consistency);
+        request.out.put_u8(VALUES | SKIP_METADATA);
+        request.out.put_u16(values);
+        request
+    }
+
+    /// Appends a value; `write` appends its bytes.
+    pub fn value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let place = self.out.len();
+        self.out.put_u32(0);
+        write(self.out);
+        self.put_length(place);
+    }
+
+    /// The request is whole.
+    pub fn end(self) {
+        let place = self.start + HEAD_BYTES - size_of::<u32>();
+        let Request { out, .. } = self;
+        put_length(out, place);
+    }
+
+    fn put_length(&mut self, place: usize) {
+        put_length(self.out, place);
+    }
+}
+
+/// Writes at `place` how many bytes follow there.
+fn put_length(out: &mut [u8], place: usize) {
+    let from = place + size_of::<u32>();
+    let len = (out.len() - from) as u32;
+    out[place..from].copy_from_slice(&len.to_be_bytes());
+}
+
+/// What stands before the body of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the request, or -1 of an event.
+    pub stream: i16,
+    /// Bytes of the body.
+    pub body_bytes: usize,
+    flags: u8,
+    opcode: u8,
+}
+
+impl Head {
+    /// Reads one.
+    pub fn read(bytes: &[u8; HEAD_BYTES]) -> Result<Head, String> {
+        let [version, flags, s0, s1, opcode, l0, l1, l2, l3] = *bytes;
+        if version != ANSWER | VERSION {
+            return Err(format!("an answer of version {version:#x}"));
+        }
+        let body_bytes = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
+        if body_bytes > MOST_BODY_BYTES {
+            return Err(format!("a frame of {body_bytes} bytes"));
+        }
+        Ok(Head {
+            stream: i16::from_be_bytes([s0, s1]),
+            body_bytes,
+            flags,
+            opcode,
+        })
+    }
+}
+
+/// What a node answered.
+#[derive(Debug)]
+pub enum Answer<'a> {
+    /// It is ready for statements.
+    Ready,
+    /// It wants to know who is there.
+    Authenticate,
+    /// A statement's id.
+    Prepared(&'a [u8]),
+    /// The rows of a SELECT.
+    Rows(Rows<'a>),
+    /// It is done.
+    Void,
+    /// It is not done: the code and what was said.
+    Error(u32, String),
+}
+
+impl<'a> Answer<'a> {
+    /// Reads the body that belongs to a head.
+    pub fn read(head: Head, body: &'a [u8]) -> Result<Answer<'a>, String> {
+        let mut body = Body(body);
+        body.skip_extras(head.flags).ok_or_else(cut_off)?;
+        match head.opcode {
+            0x00 => body.error().ok_or_else(cut_off),
+            0x02 => Ok(Answer::Ready),
+            0x03 => Ok(Answer::Authenticate),
+            0x08 => body.result(),
+            other => Err(format!("an unexpected answer {other:#x}")),
+        }
+    }
+}
+
+fn cut_off() -> String {
+    "a frame is cut off".into()
+}
+
+/// A body, or what is left of it.
+#[derive(Clone, Copy, Debug)]
+struct Body<'a>(&'a [u8]);
+
+impl<'a> Body<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn short(&mut self) -> Option<usize> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u16::from_be_bytes(*number).into())
+    }
+
+    fn int(&mut self) -> Option<i32> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(i32::from_be_bytes(*number))
+    }
+
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let len = self.short()?;
+        self.take(len)
+    }
+
+    /// A value; None inside: null.
+    fn value(&mut self) -> Option<Option<&'a [u8]>> {
+        match usize::try_from(self.int()?) {
+            Ok(len) => self.take(len).map(Some),
+            Err(_) => Some(None),
+        }
+    }
+
+    /// Skips what a node may put before the body proper. **Source:** section 2.2.
+    fn skip_extras(&mut self, flags: u8) -> Option<()> {
+        const TRACING: u8 = 0x02;
+        const PAYLOAD: u8 = 0x04;
+        const WARNING: u8 = 0x08;
+        if flags & TRACING != 0 {
+            self.take(16)?;
+        }
+        if flags & WARNING != 0 {
+            for _ in 0..self.short()? {
+                self.string()?;
+            }
+        }
+        if flags & PAYLOAD != 0 {
+            for _ in 0..self.short()? {
+                self.string()?;
+                self.value()?;
+            }
+        }
+        Some(())
+    }
+
+    fn error(mut self) -> Option<Answer<'a>> {
+        let code = self.int()? as u32;
+        let text = String::from_utf8_lossy(self.string()?).into_owned();
+        Some(Answer::Error(code, text))
+    }
+
+    /// **Source:** section 4.2.5.
+    fn result(mut self) -> Result<Answer<'a>, String> {
+        let kind = self.int().ok_or_else(cut_off)?;
+        match kind {
+            1 => Ok(Answer::Void),
+            2 => self.rows(),
+            4 => self.string().map(Answer::Prepared).ok_or_else(cut_off),
+            other => Err(format!("an unexpected result {other}")),
+        }
+    }
+
+    fn rows(mut self) -> Result<Answer<'a>, String> {
+        const MORE_PAGES: i32 = 0x02;
+        const NO_METADATA: i32 = 0x04;
+        let flags = self.int().ok_or_else(cut_off)?;
+        if flags & NO_METADATA == 0 || flags & MORE_PAGES != 0 {
+            return Err(format!(
+                "rows with flags {flags:#x}: a page, or columns described again"
+            ));
+        }
+        let mut number = || {
+            let number = self.int().ok_or_else(cut_off)?;
+            u32::try_from(number).map_err(|_| format!("{number} rows or columns"))
+        };
+        let (columns, count) = (number()?, number()?);
+        Ok(Answer::Rows(Rows {
+            columns,
+            count,
+            rest: self,
+        }))
+    }
+}
+
+/// Rows as they came.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// Columns of each.
+    pub columns: u32,
+    /// How many.
+    pub count: u32,
+    rest: Body<'a>,
+}
+
+impl<'a> Rows<'a> {
+    /// The next value, row by row; None inside: null. None also where the body ends.
+    pub fn value(&mut self) -> Option<Option<&'a [u8]>> {
+        self.rest.value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(flags: u8, opcode: u8, body: &[u8]) -> Head {
+        let mut bytes = [VERSION | ANSWER, flags, 0, 7, opcode, 0, 0, 0, 0];
+        bytes[5..].copy_from_slice(&(body.len() as u32).to_be_bytes());
+        Head::read(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_request_says_how_long_it_and_its_values_are() {
+        let mut out = vec![0xEE];
+        let mut request = Request::execute(&mut out, 0x0102, &[9, 8], 10, 2);
+        request.value(|out| out.put_u8(5));
+        request.value(|_| ());
+        request.end();
+        let frame = [4, 0, 1, 2, 0x0A, 0, 0, 0, 18];
+        let statement = [0, 2, 9, 8, 0, 10, 3, 0, 2];
+        let values = [0, 0, 0, 1, 5, 0, 0, 0, 0];
+        assert_eq!(out, [&[0xEE], &frame[..], &statement, &values].concat());
+    }
+
+    #[test]
+    fn rows_are_read_behind_warnings_tracing_and_payload() {
+        let extras = [
+            &[1; 16][..],
+            &[0, 1, 0, 2, b'n', b'o'],
+            &[0, 1, 0, 1, b'k', 0, 0, 0, 1, 9],
+        ];
+        let rows = [
+            0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 2, 7, 8, 255, 255, 255, 255,
+            0, 0, 0, 0,
+        ];
+        let body = [&extras.concat(), &rows[..]].concat();
+        let Answer::Rows(mut rows) = Answer::read(head(0x0E, 0x08, &body), &body).unwrap() else {
+            panic!("rows");
+        };
+        assert_eq!((rows.columns, rows.count), (3, 1));
+        assert_eq!(rows.value(), Some(Some(&[7, 8][..])));
+        assert_eq!(rows.value(), Some(None));
+        assert_eq!(rows.value(), Some(Some(&[][..])));
+        assert_eq!(rows.value(), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_of_another_kind_is_said() {
+        let error = [0, 0, 0x10, 0x01, 0, 2, b'n', b'o'];
+        let answer = Answer::read(head(0, 0, &error), &error).unwrap();
+        assert!(matches!(answer, Answer::Error(0x1001, text) if text == "no"));
+        for len in 0..error.len() {
+            assert!(Answer::read(head(0, 0, &error[..len]), &error[..len]).is_err());
+        }
+        let described = [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1];
+        assert!(Answer::read(head(0, 8, &described), &described).is_err());
+        assert!(Answer::read(head(0, 0x0C, &[]), &[]).is_err());
+        assert!(Head::read(&[0x85, 0, 0, 0, 8, 0, 0, 0, 0]).is_err());
+        assert!(Head::read(&[0x84, 0, 0, 0, 8, 255, 0, 0, 0]).is_err());
+    }
+}

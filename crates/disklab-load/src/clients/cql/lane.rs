@@ -1,0 +1,563 @@
+//! A connection to one node, on which many operations are under way at once.
+//!
+//! Answers are compared where they were received, and requests are written where they are sent from; whatever came with
+//! one read is answered by one write. The scylla driver gives each operation a task's wake-up more, a channel and memory
+//! of its own.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::driver::CONNECT_TIMEOUT;
+use super::frames::{Answer, HEAD_BYTES, Head, Request};
+use super::statements::{Ids, Statements, refused};
+use crate::workloads::Failure;
+use crate::workloads::rows::Step;
+
+/// How long after a lost connection, or one that could not be made, another one is tried.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// What is read at once: sixteen rows of 4 KB. More would not stay in the processor's cache until it is compared.
+const READ_BYTES: usize = 64 << 10;
+
+/// Requests that a connection can tell apart. **Source:** the native protocol, version 4, section 2.3.
+const MOST_STREAMS: usize = 1 << 15;
+
+/// A node and the connection to it, which is made anew when it is lost.
+pub struct Lane {
+    address: SocketAddr,
+    statements: Rc<Statements>,
+    state: RefCell<State>,
+}
+
+struct State {
+    /// What the open connection calls the statements; or why there is none.
+    ids: Result<Ids, Failure>,
+    out: Output,
+    streams: Streams,
+    /// Whoever sends and receives.
+    driver: Option<Waker>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum NotOpen {
+    /// Nobody answers, or not in this protocol.
+    Unreachable(String),
+    /// A statement was refused.
+    Refused(Failure),
+}
+
+/// A connection on which nothing is under way.
+pub struct Opened {
+    talk: Talk,
+    ids: Ids,
+}
+
+/// The bytes of a connection.
+pub struct Talk {
+    tcp: TcpStream,
+    input: Input,
+}
+
+impl Lane {
+    /// A node that there is no connection to yet.
+    pub fn new(address: SocketAddr, statements: Rc<Statements>) -> Lane {
+        Lane {
+            address,
+            statements,
+            state: RefCell::new(State {
+                ids: Err(no_connection(address, &"not connected yet")),
+                out: Output::default(),
+                streams: Streams::default(),
+                driver: None,
+            }),
+        }
+    }
+
+    /// Where the node is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Why an operation would fail at once; none while there is a connection.
+    pub fn closed(&self) -> Option<Failure> {
+        self.state.borrow().ids.as_ref().err().cloned()
+    }
+
+    /// Whether there is a connection, as far as is known.
+    pub fn is_open(&self) -> bool {
+        self.state.borrow().ids.is_ok()
+    }
+
+    /// Connects and prepares the statements.
+    pub async fn open(&self) -> Result<Opened, NotOpen> {
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.greet()).await;
+        opened.unwrap_or_else(|_| {
+            Err(NotOpen::Unreachable(format!(
+                "no answer within {CONNECT_TIMEOUT:?}"
+            )))
+        })
+    }
+
+    async fn greet(&self) -> Result<Opened, NotOpen> {
+        let tcp = TcpStream::connect(self.address).await?;
+        tcp.set_nodelay(true)?;
+        let mut talk = Talk {
+            tcp,
+            input: Input::default(),
+        };
+        talk.ask(Request::startup).await?;
+        let statements = &self.statements;
+        let ids = Ids {
+            select: talk
+                .ask(|out| Request::prepare(out, &statements.select))
+                .await?,
+            insert: talk
+                .ask(|out| Request::prepare(out, &statements.insert))
+                .await?,
+        };
+        Ok(Opened { talk, ids })
+    }
+
+    /// From now on operations go over this connection.
+    pub fn accept(&self, opened: Opened) -> Talk {
+        self.state.borrow_mut().ids = Ok(opened.ids);
+        opened.talk
+    }
+
+    /// Keeps a connection open, for ever; `talk` is the first one, which was accepted.
+    pub async fn serve(self: Rc<Lane>, mut talk: Option<Talk>) {
+        loop {
+            let made = match talk.take() {
+                Some(talk) => Ok(talk),
+                None => self.open().await.map(|opened| self.accept(opened)),
+            };
+            match made {
+                Ok(talk) => {
+                    let why = self.converse(talk).await;
+                    self.close(&why);
+                }
+                Err(why) => {
+                    self.state.borrow_mut().ids = Err(no_connection(self.address, &why));
+                }
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    /// Sends a step's request with the next ones; the answer is to be waited for.
+    pub fn ask(self: &Rc<Lane>, step: Step) -> Result<Waiting, Failure> {
+        let State {
+            ids,
+            out,
+            streams,
+            driver,
+        } = &mut *self.state.borrow_mut();
+        let ids = ids.as_ref().map_err(Failure::clone)?;
+        let stream = streams.take(step).ok_or_else(|| Failure {
+            kind: "no_stream".into(),
+            text: format!(
+                "{}: {MOST_STREAMS} requests without an answer",
+                self.address
+            ),
+        })?;
+        if out.is_empty()
+            && let Some(driver) = driver
+        {
+            driver.wake_by_ref();
+        }
+        self.statements.request(step, ids, stream, &mut out.bytes);
+        Ok(Waiting {
+            lane: self.clone(),
+            stream,
+            over: false,
+        })
+    }
+
+    /// Ends all that is under way: the connection has been lost, or is not wanted any more.
+    pub fn close(&self, why: &dyn fmt::Display) {
+        let mut state = self.state.borrow_mut();
+        state.ids = Err(no_connection(self.address, why));
+        state.out = Output::default();
+        state.driver = None;
+        state.streams.fail_all(&Failure {
+            kind: "connection_lost".into(),
+            text: format!("the connection to {} was lost: {why}", self.address),
+        });
+    }
+
+    /// Sends and receives until the connection is lost; returns why it was.
+    async fn converse(&self, mut talk: Talk) -> String {
+        let lost = poll_fn(|context| {
+            let first = self.state.borrow().driver.is_none();
+            if first {
+                self.state.borrow_mut().driver = Some(context.waker().clone());
+            }
+            let Talk { tcp, input } = &mut talk;
+            if input.poll_fill(tcp, context)?.is_ready() {
+                while let Some((head, body)) = input.frame().map_err(io::Error::other)? {
+                    self.answered(head, body).map_err(io::Error::other)?;
+                }
+                // Those that were answered go first, and their next requests go out together.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.state.borrow_mut().out.poll_send(tcp, context)
+        });
+        let lost: Result<(), io::Error> = lost.await;
+        lost.map_or_else(|error| error.to_string(), |()| "closed".into())
+    }
+
+    fn answered(&self, head: Head, body: &[u8]) -> Result<(), String> {
+        let answer = Answer::read(head, body)?;
+        let streams = &mut self.state.borrow_mut().streams;
+        // What is not asked for (-1) are events, for which nobody has registered.
+        let number = u16::try_from(head.stream).map_err(|_| "an event".to_string())?;
+        streams.answered(number, |step| self.statements.examine(step, &answer))?;
+        match answer {
+            // A node forgets statements when their table is changed. The next connection prepares them again.
+            Answer::Error(code @ 0x2500, text) => Err(refused(code, &text).text),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn no_connection(address: SocketAddr, why: &dyn fmt::Display) -> Failure {
+    Failure {
+        kind: "no_connection".into(),
+        text: format!("no connection to {address}: {why}"),
+    }
+}
+
+impl From<io::Error> for NotOpen {
+    fn from(error: io::Error) -> NotOpen {
+        NotOpen::Unreachable(error.to_string())
+    }
+}
+
+impl fmt::Display for NotOpen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotOpen::Unreachable(why) => f.write_str(why),
+            NotOpen::Refused(failure) => f.write_str(&failure.text),
+        }
+    }
+}
+
+impl Talk {
+    /// Sends one request and waits for its answer: the id of a statement, or nothing.
+    async fn ask(&mut self, request: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>, NotOpen> {
+        let mut out = Vec::new();
+        request(&mut out);
+        self.tcp.write_all(&out).await?;
+        loop {
+            if let Some((head, body)) = self.input.frame().map_err(NotOpen::Unreachable)? {
+                return match Answer::read(head, body).map_err(NotOpen::Unreachable)? {
+                    Answer::Prepared(id) => Ok(id.to_vec()),
+                    Answer::Ready => Ok(Vec::new()),
+                    Answer::Error(code, text) => Err(NotOpen::Refused(refused(code, &text))),
+                    Answer::Authenticate => Err(NotOpen::Unreachable(
+                        "it asks for a user, and this client knows none".into(),
+                    )),
+                    other => Err(NotOpen::Unreachable(format!("it answered {other:?}"))),
+                };
+            }
+            poll_fn(|context| self.input.poll_fill(&mut self.tcp, context)).await?;
+        }
+    }
+}
+
+/// The answer of one request. Dropping it gives the operation up; its answer is dropped when it comes.
+pub struct Waiting {
+    lane: Rc<Lane>,
+    stream: u16,
+    over: bool,
+}
+
+impl Future for Waiting {
+    type Output = Result<(), Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let lane = self.lane.clone();
+        let streams = &mut lane.state.borrow_mut().streams;
+        let answer = ready!(streams.poll_answer(self.stream, context));
+        self.over = true;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.over {
+            self.lane.state.borrow_mut().streams.give_up(self.stream);
+        }
+    }
+}
+
+/// Requests by their numbers.
+#[derive(Default)]
+struct Streams {
+    all: Vec<Stream>,
+    /// Free ones. The last to come is the first to go: its memory is warm.
+    free: Vec<u16>,
+}
+
+enum Stream {
+    Free,
+    Asked(Step, Option<Waker>),
+    Answered(Result<(), Failure>),
+    /// Nobody waits for its answer, which is still to come.
+    GivenUp,
+}
+
+impl Streams {
+    /// A number for a request; none when all of them wait for an answer.
+    fn take(&mut self, step: Step) -> Option<u16> {
+        let asked = Stream::Asked(step, None);
+        if let Some(number) = self.free.pop() {
+            self.all[usize::from(number)] = asked;
+            return Some(number);
+        }
+        if self.all.len() == MOST_STREAMS {
+            return None;
+        }
+        self.all.push(asked);
+        Some((self.all.len() - 1) as u16)
+    }
+
+    /// An answer has come; `examine` says what it is worth.
+    fn answered(
+        &mut self,
+        number: u16,
+        examine: impl FnOnce(Step) -> Result<(), Failure>,
+    ) -> Result<(), String> {
+        let unasked = || format!("an answer to the request {number}, which was not asked");
+        let stream = self.all.get_mut(usize::from(number)).ok_or_else(unasked)?;
+        match stream {
+            Stream::Asked(step, waker) => {
+                let (step, waker) = (*step, waker.take());
+                *stream = Stream::Answered(examine(step));
+                waker.into_iter().for_each(Waker::wake);
+            }
+            Stream::GivenUp => self.release(number),
+            Stream::Free | Stream::Answered(_) => return Err(unasked()),
+        }
+        Ok(())
+    }
+
+    fn poll_answer(&mut self, number: u16, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match &mut self.all[usize::from(number)] {
+            Stream::Asked(_, waker) => {
+                // Whoever waits is one task: its waker stays the same.
+                waker.get_or_insert_with(|| context.waker().clone());
+                Poll::Pending
+            }
+            Stream::Answered(answer) => {
+                let answer = std::mem::replace(answer, Ok(()));
+                self.release(number);
+                Poll::Ready(answer)
+            }
+            Stream::Free | Stream::GivenUp => unreachable!("whoever waits holds the number"),
+        }
+    }
+
+    fn give_up(&mut self, number: u16) {
+        match self.all[usize::from(number)] {
+            Stream::Answered(_) => self.release(number),
+            _ => self.all[usize::from(number)] = Stream::GivenUp,
+        }
+    }
+
+    fn release(&mut self, number: u16) {
+        self.all[usize::from(number)] = Stream::Free;
+        self.free.push(number);
+    }
+
+    /// No answer will come any more.
+    fn fail_all(&mut self, failure: &Failure) {
+        for number in 0..self.all.len() {
+            match &mut self.all[number] {
+                Stream::Asked(_, waker) => {
+                    let waker = waker.take();
+                    self.all[number] = Stream::Answered(Err(failure.clone()));
+                    waker.into_iter().for_each(Waker::wake);
+                }
+                Stream::GivenUp => self.release(number as u16),
+                Stream::Free | Stream::Answered(_) => {}
+            }
+        }
+    }
+}
+
+/// Requests that are to be sent; the first `sent` bytes of them have been.
+#[derive(Default)]
+struct Output {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Output {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Sends all of it. Never ready without an error: there will be more.
+    fn poll_send(
+        &mut self,
+        tcp: &mut TcpStream,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.sent < self.bytes.len() {
+            let sent = Pin::new(&mut *tcp).poll_write(context, &self.bytes[self.sent..]);
+            self.sent += ready!(sent)?;
+        }
+        self.bytes.clear();
+        self.sent = 0;
+        Poll::Pending
+    }
+}
+
+/// What was received and not yet looked at: `bytes[from..to]`.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+impl Input {
+    /// The next whole frame, if it has come.
+    fn frame(&mut self) -> Result<Option<(Head, &[u8])>, String> {
+        let Some(head) = self.bytes[self.from..self.to].first_chunk::<HEAD_BYTES>() else {
+            return Ok(None);
+        };
+        let head = Head::read(head)?;
+        let body = self.from + HEAD_BYTES;
+        let end = body + head.body_bytes;
+        if end > self.to {
+            return Ok(None);
+        }
+        self.from = end;
+        Ok(Some((head, &self.bytes[body..end])))
+    }
+
+    /// Bytes of the frame that has begun to come, as far as is known.
+    fn needed(&self) -> usize {
+        let head = self.bytes[self.from..self.to].first_chunk::<HEAD_BYTES>();
+        let body = head.and_then(|head| Head::read(head).ok());
+        HEAD_BYTES + body.map_or(0, |head| head.body_bytes)
+    }
+
+    /// Receives something.
+    fn poll_fill(
+        &mut self,
+        tcp: &mut TcpStream,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let room = self.needed().max(READ_BYTES);
+        self.bytes.copy_within(self.from..self.to, 0);
+        self.to -= self.from;
+        self.from = 0;
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
+        }
+        let mut buffer = ReadBuf::new(&mut self.bytes[self.to..]);
+        ready!(Pin::new(tcp).poll_read(context, &mut buffer))?;
+        match buffer.filled().len() {
+            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            count => {
+                self.to += count;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Step = Step::Read(1);
+
+    fn poll(streams: &mut Streams, number: u16) -> Poll<Result<(), Failure>> {
+        streams.poll_answer(number, &mut Context::from_waker(Waker::noop()))
+    }
+
+    fn failure() -> Failure {
+        no_connection(([127, 0, 0, 1], 9042).into(), &"gone")
+    }
+
+    #[test]
+    fn a_number_is_used_again_when_its_answer_has_been_taken_or_has_come_too_late() {
+        let mut streams = Streams::default();
+        let (first, second) = (streams.take(READ).unwrap(), streams.take(READ).unwrap());
+        assert_ne!(first, second);
+        assert!(poll(&mut streams, first).is_pending());
+        streams.give_up(first);
+        // Its answer is still to come: the number is not free.
+        assert_eq!(streams.take(READ), Some(2));
+        streams
+            .answered(first, |_| panic!("nobody waits for it"))
+            .unwrap();
+        assert_eq!(streams.take(READ), Some(first));
+        streams.answered(second, |_| Err(failure())).unwrap();
+        assert!(streams.answered(second, |_| Ok(())).is_err(), "twice");
+        assert_eq!(poll(&mut streams, second), Poll::Ready(Err(failure())));
+        assert_eq!(streams.take(READ), Some(second));
+        assert!(streams.answered(99, |_| Ok(())).is_err(), "never asked");
+    }
+
+    #[test]
+    fn a_lost_connection_fails_what_waits_and_frees_what_was_given_up() {
+        let mut streams = Streams::default();
+        let numbers = [0, 1, 2].map(|_| streams.take(READ).unwrap());
+        streams.give_up(numbers[0]);
+        streams.answered(numbers[1], |_| Ok(())).unwrap();
+        streams.fail_all(&failure());
+        assert_eq!(streams.free, [numbers[0]]);
+        // An answer that had come before counts.
+        assert_eq!(poll(&mut streams, numbers[1]), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut streams, numbers[2]), Poll::Ready(Err(failure())));
+    }
+
+    #[test]
+    fn there_are_so_many_numbers_and_no_more() {
+        let mut streams = Streams::default();
+        for _ in 0..MOST_STREAMS {
+            assert!(streams.take(READ).is_some_and(|number| number < 1 << 15));
+        }
+        assert_eq!(streams.take(READ), None);
+    }
+
+    #[test]
+    fn frames_are_found_wherever_they_are_cut() {
+        let frame = |stream: u8| [0x84, 0, 0, stream, 8, 0, 0, 0, 4, 0, 0, 0, 1];
+        let bytes = [frame(1), frame(2)].concat();
+        for cut in 0..bytes.len() {
+            let mut input = Input {
+                bytes: bytes.clone(),
+                from: 0,
+                to: cut,
+            };
+            let mut found = Vec::new();
+            for to in [cut, bytes.len()] {
+                input.to = to;
+                while let Some((head, body)) = input.frame().unwrap() {
+                    found.push((head.stream, body.to_vec()));
+                }
+            }
+            let body = vec![0, 0, 0, 1];
+            assert_eq!(found, [(1, body.clone()), (2, body)]);
+        }
+    }
+}
