@@ -59,8 +59,14 @@ fn done(job: &Value) -> Value {
 }
 
 fn fill(fake: &Fake) {
+    fill_cluster(fake);
+    assert_eq!(fake.keys(), (0..100).collect::<Vec<_>>());
+}
+
+/// Fills a table of which each node has a part.
+fn fill_cluster(node: &Fake) {
     let filled = done(&job(
-        fake,
+        node,
         &[
             ("/workload/keys", json!("sequential")),
             ("/workload/operations", json!({"write": 1.0})),
@@ -68,7 +74,6 @@ fn fill(fake: &Fake) {
         ],
     ));
     assert_eq!(filled["operations"]["write"]["count"], 100);
-    assert_eq!(fake.keys(), (0..100).collect::<Vec<_>>());
 }
 
 fn histogram(packed: &Value) -> Histogram<u64> {
@@ -340,6 +345,54 @@ fn latest_reads_only_what_was_acknowledged() {
     ));
     assert_eq!(run["errors"], json!({}));
     assert_eq!(fake.keys(), (0..5_100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_row_is_asked_of_the_node_that_has_it_and_of_another_when_that_is_gone() {
+    let [first, second] = Fake::pair();
+    fill_cluster(&first);
+    let (of_first, of_second) = (first.keys(), second.keys());
+    let mut all = [of_first.clone(), of_second.clone()].concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..100).collect::<Vec<_>>(), "each at one node");
+    // A hundred rows, each at either with the same chance: ten standard deviations.
+    assert!((1..100).contains(&of_first.len()));
+    let once_each = [
+        ("/workload/keys", json!("sequential")),
+        ("/stop/operations", json!(100)),
+    ];
+    let (events, ended) = run(&job(&second, &once_each));
+    ended.unwrap();
+    assert_eq!(events[0]["nodes"], 2);
+    assert_eq!(events.last().unwrap()["errors"], json!({}));
+    first.die();
+    let read = done(&job(&second, &once_each));
+    assert_eq!(read["missing_rows"], of_first.len());
+    assert_eq!(read["operations"]["read"]["count"], of_second.len());
+}
+
+#[test]
+fn a_lost_connection_ends_what_was_under_way_and_is_made_anew() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    let asked = job(&fake, &[("/stop", json!({"duration_s": 1.5}))]);
+    let breaker = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        fake.hang_up();
+        fake
+    });
+    let (mut events, ended) = run(&asked);
+    ended.unwrap();
+    drop(breaker.join().unwrap());
+    let read = events.pop().unwrap();
+    // Four threads, each with an operation under way, and then a pause of 10 ms before each attempt until there is a
+    // connection again, for which 100 ms are waited.
+    let lost = read["errors"]["connection_lost"].as_u64().unwrap();
+    let without = read["errors"]["no_connection"].as_u64().unwrap_or(0);
+    assert!((1..=4).contains(&lost), "{lost}");
+    assert_eq!(read["operations"]["read"]["failed"], lost + without);
+    let last = events.pop().unwrap();
+    assert!(last["ops_per_s"].as_f64() > Some(0.0), "it goes on: {last}");
 }
 
 #[test]

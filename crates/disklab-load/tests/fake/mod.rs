@@ -1,7 +1,7 @@
 //! A small database that speaks Cassandra's native protocol, version 4, and can be told to misbehave.
 //!
 //! It keeps rows in memory, answers what the driver asks about the cluster, and does with requests
-//! exactly what [`Manners`] say. Not a mock: the load engine cannot tell it from a one-node Cassandra.
+//! exactly what [`Manners`] say. Not a mock: the load engine cannot tell it from a Cassandra of one or two nodes.
 
 mod protocol;
 
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use protocol::{Answer, Request, Statement};
+use protocol::{Answer, Node, Request, Statement};
 
 /// How the database behaves towards reads and writes of rows.
 #[derive(Debug, Default)]
@@ -50,10 +50,31 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Listens at a free port of the loopback address.
+    /// One node, at a free port of the loopback address.
     pub fn start(manners: Manners) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
+        Fake::serve(listener, manners, Node { address, token: 0 }, Vec::new())
+    }
+
+    /// Two nodes of one cluster, each of which has every second half of the rows. As with Cassandra their ports are the
+    /// same and their addresses are not.
+    pub fn pair() -> [Fake; 2] {
+        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = first.local_addr().expect("a bound address").port();
+        let second = TcpListener::bind(("127.0.0.2", port)).expect("the same port");
+        let listeners = [(first, -1), (second, i64::MAX)];
+        let nodes = listeners.each_ref().map(|(listener, token)| Node {
+            address: listener.local_addr().expect("a bound address"),
+            token: *token,
+        });
+        let [(first, _), (second, _)] = listeners;
+        [(first, nodes[0], nodes[1]), (second, nodes[1], nodes[0])].map(|(listener, own, other)| {
+            Fake::serve(listener, Manners::default(), own, vec![other])
+        })
+    }
+
+    fn serve(listener: TcpListener, manners: Manners, own: Node, others: Vec<Node>) -> Fake {
         let state = Arc::new(Mutex::new(State {
             manners,
             ..State::default()
@@ -68,11 +89,15 @@ impl Fake {
                 state.connections.push(stream.try_clone().unwrap());
                 drop(state);
                 let shared = shared.clone();
+                let others = others.clone();
                 // An end of the connection, or a frame that is none, ends the thread.
-                std::thread::spawn(move || serve(stream, address, &shared));
+                std::thread::spawn(move || serve(stream, own, &others, &shared));
             }
         });
-        Fake { address, state }
+        Fake {
+            address: own.address,
+            state,
+        }
     }
 
     /// Changes how it behaves, or looks at what it has seen.
@@ -85,6 +110,13 @@ impl Fake {
         let mut keys: Vec<i64> = self.state.lock().unwrap().rows.keys().copied().collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// Closes every connection, and listens on.
+    pub fn hang_up(&self) {
+        for connection in self.state.lock().unwrap().connections.drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
     }
 
     /// Closes every connection and listens no more.
@@ -106,7 +138,7 @@ impl Drop for Fake {
     }
 }
 
-fn serve(stream: TcpStream, address: SocketAddr, state: &Mutex<State>) -> Option<()> {
+fn serve(stream: TcpStream, own: Node, others: &[Node], state: &Mutex<State>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut input = BufReader::with_capacity(1 << 16, stream.try_clone().ok()?);
     let mut output = BufWriter::with_capacity(1 << 16, stream);
@@ -116,7 +148,7 @@ fn serve(stream: TcpStream, address: SocketAddr, state: &Mutex<State>) -> Option
         let answer = match Request::parse(&frame)? {
             Request::Options => Answer::supported(),
             Request::Startup | Request::Register => Answer::ready(),
-            Request::Query(text) => Statement::new(text).about_cluster(address),
+            Request::Query(text) => Statement::new(text).about_cluster(own, others),
             Request::Prepare(text) => {
                 let statement = Statement::new(text);
                 statements.push(statement.clone());
@@ -125,7 +157,7 @@ fn serve(stream: TcpStream, address: SocketAddr, state: &Mutex<State>) -> Option
             Request::Execute { id, values } => {
                 let statement = statements.get(id)?;
                 match statement.row_columns() {
-                    None => statement.about_cluster(address),
+                    None => statement.about_cluster(own, others),
                     Some(columns) => row_request(statement, columns, values, state)?,
                 }
             }

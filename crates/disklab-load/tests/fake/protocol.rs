@@ -138,39 +138,56 @@ impl Statement {
         self.text.matches('?').count()
     }
 
-    /// The answer of a cluster with one node to a question about the cluster.
-    pub fn about_cluster(&self, address: SocketAddr) -> Answer {
+    /// The answer of a node to a question about the cluster.
+    pub fn about_cluster(&self, own: Node, others: &[Node]) -> Answer {
         if self.text.contains("scylla") || self.text.contains("client_routes") {
             return Answer::error(0x2200, "unconfigured table");
         }
         let columns = self.selected();
         let mut answer = Answer::start_rows();
         answer.metadata(&columns);
-        let one_row = ["system.local", "system_schema.keyspaces"]
+        let is_about = |table: &&str| self.text.contains(*table);
+        let rows = if self.text.contains("system.peers") {
+            others
+        } else if ["system.local", "system_schema.keyspaces"]
             .iter()
-            .any(|table| self.text.contains(table));
-        answer.int(i32::from(one_row));
-        if one_row {
-            for column in columns {
-                answer.bytes(&fact(column, address));
+            .any(|table| is_about(&table))
+        {
+            &[own][..]
+        } else {
+            &[]
+        };
+        answer.int(rows.len() as i32);
+        for node in rows {
+            for column in &columns {
+                answer.bytes(&fact(column, *node));
             }
         }
         answer
     }
 }
 
-/// What stands in a column about the node, or about the one keyspace.
-fn fact(column: &str, address: SocketAddr) -> Vec<u8> {
-    let IpAddr::V4(ip) = address.ip() else {
+/// A node of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    pub address: SocketAddr,
+    /// The last of the tokens whose rows it has.
+    pub token: i64,
+}
+
+/// What stands in a column about a node, or about the one keyspace.
+fn fact(column: &str, node: Node) -> Vec<u8> {
+    let IpAddr::V4(ip) = node.address.ip() else {
         panic!("listens on 127.0.0.1")
     };
     let mut map = Answer::new(0);
     match column {
-        "host_id" | "schema_version" => vec![7; 16],
+        "host_id" => [[7; 12].as_slice(), &ip.octets()].concat(),
+        "schema_version" => vec![7; 16],
         "rpc_address" => ip.octets().to_vec(),
         "tokens" => {
             map.int(1);
-            map.bytes(b"0");
+            map.bytes(node.token.to_string().as_bytes());
             map.body
         }
         "replication" => {

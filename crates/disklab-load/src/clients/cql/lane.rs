@@ -197,25 +197,29 @@ impl Lane {
     }
 
     /// Sends and receives until the connection is lost; returns why it was.
-    async fn converse(&self, mut talk: Talk) -> String {
-        let lost = poll_fn(|context| {
-            let first = self.state.borrow().driver.is_none();
-            if first {
-                self.state.borrow_mut().driver = Some(context.waker().clone());
+    async fn converse(&self, mut talk: Talk) -> io::Error {
+        poll_fn(|context| match self.poll_talk(&mut talk, context) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(error),
+        })
+        .await
+    }
+
+    fn poll_talk(&self, talk: &mut Talk, context: &mut Context<'_>) -> io::Result<()> {
+        let Talk { tcp, input } = talk;
+        {
+            let State { out, driver, .. } = &mut *self.state.borrow_mut();
+            driver.get_or_insert_with(|| context.waker().clone());
+            out.send(tcp, context)?;
+        }
+        if input.poll_fill(tcp, context)?.is_ready() {
+            while let Some((head, body)) = input.frame().map_err(io::Error::other)? {
+                self.answered(head, body).map_err(io::Error::other)?;
             }
-            let Talk { tcp, input } = &mut talk;
-            if input.poll_fill(tcp, context)?.is_ready() {
-                while let Some((head, body)) = input.frame().map_err(io::Error::other)? {
-                    self.answered(head, body).map_err(io::Error::other)?;
-                }
-                // Those that were answered go first, and their next requests go out together.
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            self.state.borrow_mut().out.poll_send(tcp, context)
-        });
-        let lost: Result<(), io::Error> = lost.await;
-        lost.map_or_else(|error| error.to_string(), |()| "closed".into())
+            // Those that were answered go first, and their next requests go out together.
+            context.waker().wake_by_ref();
+        }
+        Ok(())
     }
 
     fn answered(&self, head: Head, body: &[u8]) -> Result<(), String> {
@@ -411,19 +415,18 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Sends all of it. Never ready without an error: there will be more.
-    fn poll_send(
-        &mut self,
-        tcp: &mut TcpStream,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    /// Sends as much as the socket takes; the context is woken when it takes more.
+    fn send(&mut self, tcp: &mut TcpStream, context: &mut Context<'_>) -> io::Result<()> {
         while self.sent < self.bytes.len() {
-            let sent = Pin::new(&mut *tcp).poll_write(context, &self.bytes[self.sent..]);
-            self.sent += ready!(sent)?;
+            let rest = &self.bytes[self.sent..];
+            match Pin::new(&mut *tcp).poll_write(context, rest)? {
+                Poll::Ready(sent) => self.sent += sent,
+                Poll::Pending => return Ok(()),
+            }
         }
         self.bytes.clear();
         self.sent = 0;
-        Poll::Pending
+        Ok(())
     }
 }
 
