@@ -146,13 +146,10 @@ impl Statement {
         let columns = self.selected();
         let mut answer = Answer::start_rows();
         answer.metadata(&columns);
-        let is_about = |table: &&str| self.text.contains(*table);
-        let rows = if self.text.contains("system.peers") {
+        let is_about = |table: &str| self.text.contains(table);
+        let rows = if is_about("system.peers") {
             others
-        } else if ["system.local", "system_schema.keyspaces"]
-            .iter()
-            .any(|table| is_about(&table))
-        {
+        } else if is_about("system.local") || is_about("system_schema.keyspaces") {
             &[own][..]
         } else {
             &[]
