@@ -35,5 +35,5 @@ pub use counters::{
 pub use fault::{Change, Fault};
 pub use host::Host;
 pub use io::{Completion, Destaged, Io, Op, Outcome, VolumeId};
-pub use refusal::{Reason, Refusal};
+pub use refusal::{Reason, Refusal, Rules};
 pub use table::prefetch;

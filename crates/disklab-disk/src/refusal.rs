@@ -50,3 +50,45 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// Collects the reasons against something.
+#[derive(Debug, Default)]
+pub struct Rules {
+    reasons: Vec<Reason>,
+}
+
+impl Rules {
+    /// Notes a rule that does not hold.
+    pub fn must(
+        &mut self,
+        holds: bool,
+        place: &str,
+        value: impl fmt::Display,
+        rule: &str,
+        way_out: &str,
+    ) {
+        if !holds {
+            self.reasons.push(Reason {
+                place: place.to_owned(),
+                value: value.to_string(),
+                rule: rule.to_owned(),
+                way_out: way_out.to_owned(),
+            });
+        }
+    }
+
+    /// Whether no rule is broken so far.
+    pub fn hold(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// Refuses with every reason, if there is one.
+    pub fn verdict(self) -> Result<(), Refusal> {
+        if self.hold() {
+            return Ok(());
+        }
+        Err(Refusal {
+            reasons: self.reasons,
+        })
+    }
+}

@@ -1,14 +1,12 @@
 //! The rules that profiles, changes and faults obey, and their refusals.
 
-use std::fmt::Display;
-
 use crate::fault::{Change, Fault};
 use crate::io::VolumeId;
 use crate::profile::{
     Burst, CacheProfile, Caching, DiskProfile, Distribution, HostProfile, Latency, Limit, Medium,
     PROFILE_VERSION, Unit, VolumeProfile,
 };
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Reason, Refusal, Rules};
 use crate::table::{LANE_BITS, MOST_SECTORS};
 
 /// The unit in which the host cache knows data, and in which volumes and chunks are measured.
@@ -40,34 +38,6 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Largest volume: 2^50 bytes. The largest cloud disk has 2^46.
 const LARGEST_VOLUME: u64 = 1 << 50;
-
-/// Collects the reasons against something.
-#[derive(Default)]
-struct Rules {
-    reasons: Vec<Reason>,
-}
-
-impl Rules {
-    fn must(&mut self, holds: bool, place: &str, value: impl Display, rule: &str, way_out: &str) {
-        if !holds {
-            self.reasons.push(Reason {
-                place: place.to_owned(),
-                value: value.to_string(),
-                rule: rule.to_owned(),
-                way_out: way_out.to_owned(),
-            });
-        }
-    }
-
-    fn verdict(self) -> Result<(), Refusal> {
-        if self.reasons.is_empty() {
-            return Ok(());
-        }
-        Err(Refusal {
-            reasons: self.reasons,
-        })
-    }
-}
 
 /// Checks a whole host.
 pub fn host(host: &HostProfile) -> Result<(), Refusal> {

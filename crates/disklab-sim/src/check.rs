@@ -1,9 +1,7 @@
 //! The rules of a job: every broken one is named at once.
 
-use std::fmt::Display;
-
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Reason, Refusal};
+use disklab_disk::{Refusal, Rules};
 
 use crate::cluster::{MOST_REPLICAS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
@@ -16,24 +14,6 @@ mod sql;
 const MOST_NODES: u32 = 64;
 /// Most operations under way at a time.
 const MOST_UNDER_WAY: u32 = 1 << 20;
-
-#[derive(Default)]
-struct Rules {
-    reasons: Vec<Reason>,
-}
-
-impl Rules {
-    fn must(&mut self, holds: bool, place: &str, value: impl Display, rule: &str, way_out: &str) {
-        if !holds {
-            self.reasons.push(Reason {
-                place: place.to_owned(),
-                value: value.to_string(),
-                rule: rule.to_owned(),
-                way_out: way_out.to_owned(),
-            });
-        }
-    }
-}
 
 /// Checks everything that the disk model does not check itself.
 pub fn check(job: &Job) -> Result<(), Refusal> {
@@ -50,12 +30,7 @@ pub fn check(job: &Job) -> Result<(), Refusal> {
             "give exactly one of them",
         ),
     }
-    if rules.reasons.is_empty() {
-        return Ok(());
-    }
-    Err(Refusal {
-        reasons: rules.reasons,
-    })
+    rules.verdict()
 }
 
 fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
@@ -107,7 +82,7 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     if let Some(commitlog) = &job.cluster.commitlog_volume {
         check_volume(rules, "cluster.commitlog_volume", commitlog, host);
     }
-    if rules.reasons.is_empty() {
+    if rules.hold() {
         check_room(rules, job, seed);
     }
 }
@@ -249,13 +224,14 @@ fn check_device(rules: &mut Rules, job: &DeviceJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 12] = [
+pub const MECHANISMS: [Mechanism; 13] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
     Mechanism::ThrottleWindows,
     Mechanism::ChunkBorders,
     Mechanism::Pauses,
+    Mechanism::ClientPauses,
     Mechanism::ClientCpu,
     Mechanism::ServerCpu,
     Mechanism::Slots,
