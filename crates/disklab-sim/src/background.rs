@@ -1,4 +1,10 @@
 //! What a node does on its own: commit log, memtable flush, compaction, as streams of large writes.
+//!
+//! Tables are written through the page cache: a thread fills it at its own pace, and then waits until
+//! that is on the disk. With `trickle_fsync` it does so every few MiB, without it once, at the end of
+//! the table. **Source:** `SequentialWriter.syncDataOnly` of Cassandra 3.11, called by the writer itself.
+
+use std::collections::VecDeque;
 
 use disklab_disk::{Op, VolumeId};
 
@@ -9,58 +15,163 @@ use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
 /// dirty pages back in runs at least as large.
 const WRITE_BYTES: u32 = 256 << 10;
 
-/// Writes of a stream under way. Writeback keeps a disk busy without filling its queue.
-const DEPTH: u32 = 4;
+/// Writes of a sync under way. **Source:** `nr_requests` of a block device of Linux: 128.
+const DEPTH: u32 = 128;
 
-/// How often a flushed byte is written again by compaction. **Source:** size-tiered compaction merges
-/// four tables of a size (`min_threshold`), so that n flushes rewrite each byte about log4 n times;
-/// two stands for the 4 to 64 flushes of a run of minutes.
-const REWRITES: u64 = 2;
+/// Tables of about one size that are compacted into one. **Source:** `min_threshold` of size-tiered
+/// compaction.
+const TABLES_OF_A_TIER: u32 = 4;
 
-/// Memtables that may wait for their flush before writes stop. **Source:** Cassandra blocks when the
-/// memtable space is full: nine of its memtables, of which some hold what is being written.
-const MOST_WAITING_MEMTABLES: u64 = 4;
+/// Memtables whose flush has room in memory; with more, writes stop. **Source:** Cassandra 3.11 flushes
+/// when a third of the memtable space is in use (`memtable_cleanup_threshold`, 1 / (1 + two flush writers)).
+const MOST_MEMTABLES: u64 = 3;
 
-/// The streams of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamKind {
-    /// Commit log segments.
-    CommitLog,
-    /// Memtables.
-    Flush,
-    /// Compaction.
-    Compaction,
-}
+/// Memtables that are flushed at a time. **Source:** `memtable_flush_writers` of one data directory.
+const FLUSH_WRITERS: usize = 2;
 
-const KINDS: [StreamKind; 3] = [
-    StreamKind::CommitLog,
-    StreamKind::Flush,
-    StreamKind::Compaction,
-];
+/// Stream of the commit log, as [`Purpose::Stream`] names it; tables' writers follow.
+const COMMIT_LOG: usize = 0;
+/// The writer of compaction, after those of flushes.
+const COMPACTION: usize = FLUSH_WRITERS;
 
-#[derive(Clone, Debug, Default)]
-struct WriteStream {
+/// Bytes on their way to a volume, sent in order.
+#[derive(Clone, Debug)]
+struct Sync {
+    volume: VolumeId,
+    /// First byte and length of the free space of the volume.
+    space: (u64, u64),
+    cursor: u64,
     left: u64,
     under_way: u32,
-    cursor: u64,
+}
+
+impl Sync {
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.under_way == 0
+    }
+
+    /// Sends what may be sent now.
+    fn send(
+        &mut self,
+        now: u64,
+        stream: usize,
+        storage: &mut Storage,
+        node: u16,
+        ios: &mut PendingIos,
+    ) {
+        let unit = u64::from(WRITE_BYTES);
+        let (start, space) = self.space;
+        while self.left > 0 && self.under_way < DEPTH {
+            self.left = self.left.saturating_sub(unit);
+            self.under_way += 1;
+            let at = start + self.cursor;
+            self.cursor = (self.cursor + unit) % space.max(1);
+            let purpose = Purpose::Stream(stream as u8);
+            let io = ios.add(PendingIo { node, purpose });
+            storage.submit(now, self.volume, Op::Write, at, WRITE_BYTES, io);
+        }
+    }
+}
+
+/// What a table writer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    /// It fills the page cache with so many bytes of its table until then.
+    Filling(u64, u64),
+    Syncing,
+}
+
+/// A thread that writes tables, one after the other.
+#[derive(Clone, Debug)]
+struct TableWriter {
+    doing: Doing,
+    /// Bytes of the present table that it has not begun.
+    left: u64,
+    /// Bytes of the present table, and its size class.
+    table_bytes: u64,
+    tier: usize,
+    /// Bytes between two syncs.
+    piece_bytes: u64,
+    /// Pace into the page cache; zero: no time.
+    bytes_per_s: u64,
+    /// Rate that it may not exceed; zero: none.
+    most_bytes_per_s: u64,
+    /// When that rate allows the next piece.
+    allowed_at: u64,
+    sync: Sync,
+}
+
+impl TableWriter {
+    fn is_idle(&self) -> bool {
+        self.doing == Doing::Nothing && self.left == 0
+    }
+
+    /// Begins a table.
+    fn begin(&mut self, now: u64, bytes: u64, tier: usize) {
+        (self.left, self.table_bytes, self.tier) = (bytes, bytes, tier);
+        self.fill(now);
+    }
+
+    fn fill(&mut self, now: u64) {
+        let bytes = self.left.min(self.piece_bytes);
+        self.left -= bytes;
+        let start = self.allowed_at.max(now);
+        self.allowed_at = start + time_of(bytes, self.most_bytes_per_s);
+        self.doing = Doing::Filling(start + time_of(bytes, self.bytes_per_s), bytes);
+    }
+
+    /// Goes on as far as it can; true: it has written its table.
+    fn go_on(&mut self, now: u64) -> bool {
+        if let Doing::Filling(until, bytes) = self.doing
+            && until <= now
+        {
+            self.sync.left += bytes;
+            self.doing = Doing::Syncing;
+        } else if self.doing == Doing::Syncing && self.sync.is_done() {
+            self.doing = Doing::Nothing;
+            if self.left == 0 {
+                return true;
+            }
+            self.fill(now);
+        }
+        false
+    }
+
+    /// When it goes on by itself.
+    fn wakes_at(&self) -> Option<u64> {
+        match self.doing {
+            Doing::Filling(until, _) => Some(until),
+            Doing::Nothing | Doing::Syncing => None,
+        }
+    }
+}
+
+/// Nanoseconds that so many bytes take; none at a rate of zero.
+fn time_of(bytes: u64, bytes_per_s: u64) -> u64 {
+    if bytes_per_s == 0 {
+        return 0;
+    }
+    (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s)) as u64
 }
 
 /// Background work of one node.
 #[derive(Debug)]
 pub struct Background {
-    data: VolumeId,
-    commitlog: VolumeId,
-    /// First byte and length of the free space of each stream's volume.
-    space: [(u64, u64); 3],
-    streams: [WriteStream; 3],
+    log: Sync,
+    /// Those of flushes, then that of compaction.
+    writers: [TableWriter; FLUSH_WRITERS + 1],
+    /// Bytes of the memtables that wait for their flush.
+    flushes: VecDeque<u64>,
+    /// Bytes and tier of the compactions that wait.
+    compactions: VecDeque<(u64, usize)>,
+    /// Tables of each size class, and their bytes.
+    tiers: Vec<(u32, u64)>,
     unsynced: u64,
     memtable: u64,
     memtable_bytes: u64,
     sync_period_ns: u64,
     segment_bytes: u64,
-    compaction_bytes_per_s: u64,
-    /// When compaction may write next.
-    compaction_at: u64,
     /// The time that was last asked for, so that no wish is made twice.
     wished_at: u64,
     ticking: bool,
@@ -79,49 +190,69 @@ pub struct Wishes {
     pub pump_at: Option<u64>,
 }
 
+/// Which of the background's mechanisms are off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Off {
+    /// All of it costs nothing.
+    pub all: bool,
+    /// Tables are written as fast as the disk takes them.
+    pub pace: bool,
+}
+
 impl Background {
-    /// A node at rest; `off`: background work costs nothing.
+    /// A node at rest, with no table smaller than its data set's.
     pub fn new(
         database: &Database,
         storage: &Storage,
         commitlog: VolumeId,
-        off: bool,
+        off: Off,
     ) -> Background {
         let data = storage.data_volume();
-        let size = |volume| storage.host().volume(volume).map_or(0, |v| v.size_bytes);
-        let table = storage.layout().all_pages() * crate::filelayout::PAGE_BYTES;
-        let unit = u64::from(WRITE_BYTES);
-        let behind = |volume: VolumeId| {
-            let start = if volume == data {
-                table.next_multiple_of(unit)
-            } else {
+        let sync = |volume| Sync {
+            volume,
+            space: free_space(storage, volume),
+            cursor: 0,
+            left: 0,
+            under_way: 0,
+        };
+        let writer = |most_bytes_per_s| TableWriter {
+            doing: Doing::Nothing,
+            left: 0,
+            table_bytes: 0,
+            tier: 0,
+            piece_bytes: match database.trickle_fsync_bytes {
+                Some(bytes) if !off.pace => bytes.max(u64::from(WRITE_BYTES)),
+                _ => u64::MAX,
+            },
+            bytes_per_s: if off.pace {
                 0
-            };
-            let end = size(volume) / unit * unit;
-            // A volume that the table fills: new tables replace old ones.
-            if start + unit <= end {
-                (start, end - start)
             } else {
-                (0, end)
-            }
+                database.table_write_bytes_per_s
+            },
+            most_bytes_per_s,
+            allowed_at: 0,
+            sync: sync(data),
         };
         Background {
-            data,
-            commitlog,
-            space: [behind(commitlog), behind(data), behind(data)],
-            streams: Default::default(),
+            log: sync(commitlog),
+            writers: [
+                writer(0),
+                writer(0),
+                writer(database.compaction_bytes_per_s),
+            ],
+            flushes: VecDeque::new(),
+            compactions: VecDeque::new(),
+            tiers: Vec::new(),
             unsynced: 0,
             memtable: 0,
             memtable_bytes: database.memtable_bytes.max(1),
             sync_period_ns: database.commitlog_sync_period_ns.max(1),
-            segment_bytes: database.commitlog_segment_bytes.max(unit),
-            compaction_bytes_per_s: database.compaction_bytes_per_s,
-            compaction_at: 0,
+            segment_bytes: database.commitlog_segment_bytes.max(u64::from(WRITE_BYTES)),
             wished_at: 0,
             ticking: false,
             sync_is_late: false,
             was_synced: true,
-            off,
+            off: off.all,
         }
     }
 
@@ -138,9 +269,7 @@ impl Background {
         self.memtable += bytes;
         let full = self.memtable >= self.memtable_bytes;
         if full {
-            self.streams[StreamKind::Flush as usize].left += self.memtable;
-            self.streams[StreamKind::Compaction as usize].left += self.memtable * REWRITES;
-            self.memtable = 0;
+            self.flushes.push_back(std::mem::take(&mut self.memtable));
         }
         let ends_segment = self.unsynced >= self.segment_bytes;
         if ends_segment {
@@ -155,7 +284,7 @@ impl Background {
 
     /// Syncs the commit log, as it does once a period.
     pub fn tick(&mut self, now: u64) -> Wishes {
-        let left = self.streams[StreamKind::CommitLog as usize].left;
+        let left = self.log.left;
         // A whole period later the log is still behind: new writes wait for it.
         let was_synced = std::mem::take(&mut self.was_synced);
         self.sync_is_late = left > 0 && !was_synced;
@@ -169,22 +298,28 @@ impl Background {
     }
 
     fn sync(&mut self) {
-        self.streams[StreamKind::CommitLog as usize].left += std::mem::take(&mut self.unsynced);
+        self.log.left += std::mem::take(&mut self.unsynced);
     }
 
-    /// Whether writes have to wait: for a commit log sync that is late, or for memtable room.
+    /// Whether writes have to wait: for a commit log sync that is late, or for memtable room, which is
+    /// given back when a flush has ended.
     #[inline]
     pub fn blocks_writes(&self) -> bool {
-        let flush = &self.streams[StreamKind::Flush as usize];
-        self.sync_is_late || flush.left > MOST_WAITING_MEMTABLES * self.memtable_bytes
+        self.sync_is_late || self.full_memtables() >= MOST_MEMTABLES as usize
+    }
+
+    fn full_memtables(&self) -> usize {
+        let flushing = self.writers[..FLUSH_WRITERS].iter();
+        self.flushes.len() + flushing.filter(|writer| !writer.is_idle()).count()
     }
 
     /// Notes the end of a stream's write.
     pub fn written(&mut self, stream: u8) {
-        let stream = &mut self.streams[usize::from(stream)];
-        stream.under_way -= 1;
-        let log = &self.streams[StreamKind::CommitLog as usize];
-        if log.left == 0 {
+        match usize::from(stream) {
+            COMMIT_LOG => self.log.under_way -= 1,
+            writer => self.writers[writer - 1].sync.under_way -= 1,
+        }
+        if self.log.left == 0 {
             (self.sync_is_late, self.was_synced) = (false, true);
         }
     }
@@ -197,42 +332,81 @@ impl Background {
         node: u16,
         ios: &mut PendingIos,
     ) -> Wishes {
-        let mut wishes = Wishes::default();
-        for kind in KINDS {
-            let index = kind as usize;
-            let volume = match kind {
-                StreamKind::CommitLog => self.commitlog,
-                StreamKind::Flush | StreamKind::Compaction => self.data,
-            };
-            let (start, space) = self.space[index];
-            while self.streams[index].left > 0 && self.streams[index].under_way < DEPTH {
-                if kind == StreamKind::Compaction && self.compaction_bytes_per_s > 0 {
-                    if self.compaction_at > now {
-                        if self.wished_at != self.compaction_at {
-                            self.wished_at = self.compaction_at;
-                            wishes.pump_at = Some(self.compaction_at);
-                        }
-                        break;
-                    }
-                    let span = u64::from(WRITE_BYTES) * 1_000_000_000 / self.compaction_bytes_per_s;
-                    self.compaction_at = self.compaction_at.max(now) + span;
-                }
-                let stream = &mut self.streams[index];
-                stream.left = stream.left.saturating_sub(u64::from(WRITE_BYTES));
-                stream.under_way += 1;
-                let at = start + stream.cursor;
-                stream.cursor = (stream.cursor + u64::from(WRITE_BYTES)) % space.max(1);
-                let purpose = Purpose::Stream(index as u8);
-                let io = ios.add(PendingIo { node, purpose });
-                storage.submit(now, volume, Op::Write, at, WRITE_BYTES, io);
+        self.log.send(now, COMMIT_LOG, storage, node, ios);
+        let mut wake_at = None;
+        for index in 0..self.writers.len() {
+            self.write_on(now, index);
+            let writer = &mut self.writers[index];
+            writer.sync.send(now, index + 1, storage, node, ios);
+            wake_at = wake_at.into_iter().chain(writer.wakes_at()).min();
+        }
+        let wish = wake_at.filter(|&at| at != self.wished_at);
+        self.wished_at = wake_at.unwrap_or(self.wished_at);
+        Wishes {
+            tick_at: None,
+            pump_at: wish,
+        }
+    }
+
+    /// Lets a writer do what takes no time.
+    fn write_on(&mut self, now: u64, index: usize) {
+        loop {
+            if self.writers[index].is_idle() {
+                let next = if index == COMPACTION {
+                    self.compactions.pop_front()
+                } else {
+                    self.flushes.pop_front().map(|bytes| (bytes, 0))
+                };
+                let Some((bytes, tier)) = next else { return };
+                self.writers[index].begin(now, bytes, tier);
+            }
+            let writer = &mut self.writers[index];
+            let before = writer.doing;
+            if writer.go_on(now) {
+                let (bytes, tier) = (writer.table_bytes, writer.tier);
+                self.add_table(bytes, tier);
+            } else if writer.doing == before || writer.doing == Doing::Syncing {
+                return;
             }
         }
-        wishes
+    }
+
+    /// A table of a size class is there; the last one that its class takes makes a compaction.
+    fn add_table(&mut self, bytes: u64, tier: usize) {
+        if self.tiers.len() <= tier {
+            self.tiers.resize(tier + 1, (0, 0));
+        }
+        let (tables, all) = &mut self.tiers[tier];
+        (*tables, *all) = (*tables + 1, *all + bytes);
+        if *tables == TABLES_OF_A_TIER {
+            self.compactions.push_back((*all, tier + 1));
+            self.tiers[tier] = (0, 0);
+        }
     }
 
     /// Bytes that compaction still owes.
     pub fn pending_compaction_bytes(&self) -> u64 {
-        self.streams[StreamKind::Compaction as usize].left
+        let waiting: u64 = self.compactions.iter().map(|(bytes, _)| bytes).sum();
+        waiting + self.writers[COMPACTION].left
+    }
+}
+
+/// First byte and length of what a volume has free behind the table.
+fn free_space(storage: &Storage, volume: VolumeId) -> (u64, u64) {
+    let unit = u64::from(WRITE_BYTES);
+    let table = storage.layout().all_pages() * crate::filelayout::PAGE_BYTES;
+    let start = if volume == storage.data_volume() {
+        table.next_multiple_of(unit)
+    } else {
+        0
+    };
+    let size = storage.host().volume(volume).map_or(0, |v| v.size_bytes);
+    let end = size / unit * unit;
+    // A volume that the table fills: new tables replace old ones.
+    if start + unit <= end {
+        (start, end - start)
+    } else {
+        (0, end)
     }
 }
 
@@ -243,9 +417,11 @@ mod tests {
     use crate::storage::{Reading, ReadingRules};
 
     const MIB: u64 = 1 << 20;
+    const SECOND: u64 = 1_000_000_000;
 
-    /// A node whose segments have 4 MiB, whose memtable is never full, and which syncs every second.
-    fn node() -> (Background, Storage) {
+    /// A node whose segments have 4 MiB, whose memtables have `memtable_bytes`, which syncs its log every
+    /// second, and writes tables at 100 MiB/s.
+    fn node(memtable_bytes: u64, trickle_fsync_bytes: Option<u64>) -> Node {
         let rules = ReadingRules {
             data: Reading::Mapped,
             index: Reading::Mapped,
@@ -259,58 +435,128 @@ mod tests {
         let storage = Storage::new(0, host, "data", layout, rules).expect("it is valid");
         let database: Database = serde_json::from_value(serde_json::json!({
             "engine": "cassandra", "replication_factor": 1, "consistency": "ONE", "access": "mmap",
-            "concurrent_reads": 1, "concurrent_writes": 1, "memtable_bytes": 1000 * MIB,
-            "commitlog_segment_bytes": 4 * MIB, "commitlog_sync_period_ns": 1_000_000_000,
+            "concurrent_reads": 1, "concurrent_writes": 1, "memtable_bytes": memtable_bytes,
+            "commitlog_segment_bytes": 4 * MIB, "commitlog_sync_period_ns": SECOND,
+            "table_write_bytes_per_s": 100 * MIB, "trickle_fsync_bytes": trickle_fsync_bytes,
+            "compaction_bytes_per_s": 0,
         }))
         .expect("it is a database");
         let log = storage.data_volume();
-        (Background::new(&database, &storage, log, false), storage)
+        let background = Background::new(&database, &storage, log, Off::default());
+        Node {
+            background,
+            storage,
+            wake_at: None,
+        }
     }
 
-    /// Lets the node write until nothing is under way; returns how many bytes it sent.
-    fn drain(node: &mut Background, storage: &mut Storage, now: u64) -> u64 {
-        let mut ios = PendingIos::default();
-        let mut bytes = 0;
-        loop {
-            node.pump(now, storage, 0, &mut ios);
-            let ended = std::mem::take(&mut storage.decided);
-            if ended.is_empty() {
-                return bytes;
+    struct Node {
+        background: Background,
+        storage: Storage,
+        wake_at: Option<u64>,
+    }
+
+    impl Node {
+        /// Lets the node write until nothing is under way; returns how many bytes it sent of each stream.
+        fn drain(&mut self, now: u64) -> [u64; 4] {
+            let mut ios = PendingIos::default();
+            let mut bytes = [0; 4];
+            loop {
+                let wishes = self.background.pump(now, &mut self.storage, 0, &mut ios);
+                self.wake_at = wishes.pump_at.or(self.wake_at);
+                let ended = self.storage.disks.take_decided();
+                if ended.is_empty() {
+                    return bytes;
+                }
+                for io in ended {
+                    let Purpose::Stream(stream) = ios[io.tag as u32].purpose else {
+                        unreachable!("it only writes");
+                    };
+                    self.background.written(stream);
+                    bytes[usize::from(stream)] += u64::from(WRITE_BYTES);
+                }
             }
-            for io in ended {
-                let Purpose::Stream(stream) = ios[io.tag as u32].purpose else {
-                    unreachable!("it only writes");
-                };
-                node.written(stream);
-                bytes += u64::from(WRITE_BYTES);
+        }
+
+        /// Lets it write until it rests, as if the disk took no time; returns when it sent what of its tables.
+        fn tables_written(&mut self) -> Vec<(u64, u64)> {
+            let mut found = Vec::new();
+            while let Some(at) = self.wake_at.take() {
+                found.push((at, self.drain(at)[1..].iter().sum()));
             }
+            found
         }
     }
 
     #[test]
     fn a_full_segment_is_synced_before_the_period_ends() {
-        let (mut node, mut storage) = node();
-        assert_eq!(node.append(0, 4 * MIB - 1).pump_at, None);
-        assert_eq!(drain(&mut node, &mut storage, 1), 0);
-        assert_eq!(node.append(5, 1).pump_at, Some(5));
-        assert_eq!(drain(&mut node, &mut storage, 5), 4 * MIB);
-        node.append(6, MIB);
-        assert_eq!(node.tick(1_000_000_000).pump_at, Some(1_000_000_000));
-        assert_eq!(drain(&mut node, &mut storage, 1_000_000_000), MIB);
+        let mut node = node(1000 * MIB, None);
+        assert_eq!(node.background.append(0, 4 * MIB - 1).pump_at, None);
+        assert_eq!(node.drain(1)[COMMIT_LOG], 0);
+        assert_eq!(node.background.append(5, 1).pump_at, Some(5));
+        assert_eq!(node.drain(5)[COMMIT_LOG], 4 * MIB);
+        node.background.append(6, MIB);
+        assert_eq!(node.background.tick(SECOND).pump_at, Some(SECOND));
+        assert_eq!(node.drain(SECOND)[COMMIT_LOG], MIB);
     }
 
     #[test]
     fn writes_wait_for_a_log_that_was_behind_for_a_whole_period() {
-        let (mut node, mut storage) = node();
-        node.append(0, 2 * MIB);
-        node.tick(1_000_000_000);
-        assert!(!node.blocks_writes(), "this sync has only begun");
-        node.tick(2_000_000_000);
-        assert!(node.blocks_writes());
-        drain(&mut node, &mut storage, 2_000_000_001);
-        assert!(!node.blocks_writes());
-        node.append(2_000_000_002, 4 * MIB);
-        node.tick(3_000_000_000);
-        assert!(!node.blocks_writes(), "it was synced in between");
+        let mut node = node(1000 * MIB, None);
+        node.background.append(0, 2 * MIB);
+        node.background.tick(SECOND);
+        assert!(!node.background.blocks_writes(), "this sync has only begun");
+        node.background.tick(2 * SECOND);
+        assert!(node.background.blocks_writes());
+        node.drain(2 * SECOND + 1);
+        assert!(!node.background.blocks_writes());
+        node.background.append(2 * SECOND + 2, 4 * MIB);
+        node.background.tick(3 * SECOND);
+        assert!(!node.background.blocks_writes(), "it was synced in between");
+    }
+
+    #[test]
+    fn a_table_goes_to_the_disk_piece_by_piece_or_at_its_end() {
+        let mut trickling = node(25 * MIB, Some(10 * MIB));
+        trickling.background.append(0, 25 * MIB);
+        trickling.drain(0);
+        let tenth = SECOND / 10;
+        let expected = [
+            (tenth, 10 * MIB),
+            (2 * tenth, 10 * MIB),
+            (2 * tenth + tenth / 2, 5 * MIB),
+        ];
+        assert_eq!(trickling.tables_written(), expected);
+        let mut other = node(25 * MIB, None);
+        other.background.append(0, 25 * MIB);
+        other.drain(0);
+        assert_eq!(other.tables_written(), [(2 * tenth + tenth / 2, 25 * MIB)]);
+    }
+
+    #[test]
+    fn four_tables_of_a_size_become_one() {
+        let mut node = node(10 * MIB, None);
+        let mut written = 0;
+        for flush in 1..=16 {
+            let now = flush * 100 * SECOND;
+            node.background.append(now, 10 * MIB);
+            node.drain(now);
+            written += node.tables_written().iter().map(|&(_, b)| b).sum::<u64>();
+            let (fours, sixteens) = (flush / 4, flush / 16);
+            assert_eq!(written, (flush * 10 + fours * 40 + sixteens * 160) * MIB);
+        }
+    }
+
+    #[test]
+    fn writes_wait_for_a_flush_when_three_memtables_are_full() {
+        let mut node = node(10 * MIB, None);
+        for full in 1..=3 {
+            assert!(!node.background.blocks_writes());
+            node.background.append(full, 10 * MIB);
+            node.drain(full);
+        }
+        assert!(node.background.blocks_writes());
+        node.drain(SECOND);
+        assert!(!node.background.blocks_writes());
     }
 }

@@ -224,7 +224,7 @@ fn check_device(rules: &mut Rules, job: &DeviceJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 13] = [
+pub const MECHANISMS: [Mechanism; 14] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -238,4 +238,5 @@ pub const MECHANISMS: [Mechanism; 13] = [
     Mechanism::PageCacheHits,
     Mechanism::RemoteTail,
     Mechanism::BackgroundIo,
+    Mechanism::PacedTables,
 ];

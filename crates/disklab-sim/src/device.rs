@@ -1,10 +1,11 @@
 //! One device under fio: jobs that keep so many direct I/Os under way.
 
-use disklab_disk::{Completion, Host, Io, Op, Refusal, VolumeId};
+use disklab_disk::{Host, Io, Op, Refusal, VolumeId};
+use disklab_units::Bytes;
 use disklab_units::random::Stream;
-use disklab_units::{Bytes, Instant};
 
 use crate::client::Kind;
+use crate::disks::Disks;
 use crate::engine::{Code, Queue};
 use crate::job::{CacheState, DeviceJob, Mechanism, Pattern};
 use crate::record::Recorder;
@@ -41,7 +42,7 @@ impl Code for Event {
 /// A device under load in virtual time.
 pub struct Device {
     queue: Queue<Event>,
-    host: Host,
+    disks: Disks,
     volume: VolumeId,
     op: Op,
     random: bool,
@@ -56,8 +57,6 @@ pub struct Device {
     places: Stream,
     starts: Vec<u64>,
     recorder: Recorder,
-    decided: Vec<Completion>,
-    due: u64,
 }
 
 impl Device {
@@ -68,7 +67,8 @@ impl Device {
         if off.contains(&Mechanism::ThrottleWindows) {
             crate::storage::set_windows(&mut profile, 0);
         }
-        let mut host = Host::new(profile, Instant::EPOCH)?;
+        let mut disks = Disks::new(profile)?;
+        let host = &mut disks.host;
         let volume = host.volume_named(&job.volume);
         let volume = volume.expect("the job was checked: the volume exists");
         let size = host.volume(volume).map_or(0, |v| v.size_bytes);
@@ -82,7 +82,7 @@ impl Device {
         let file = fio.size_bytes.min(size / u64::from(fio.jobs));
         Ok(Device {
             queue: Queue::default(),
-            host,
+            disks,
             volume,
             op: match fio.rw {
                 Pattern::Randread | Pattern::Read => Op::Read,
@@ -99,8 +99,6 @@ impl Device {
             places: Stream::new(seed, "fio places"),
             starts: vec![0; jobs * fio.depth as usize],
             recorder: Recorder::new(),
-            decided: Vec::new(),
-            due: u64::MAX,
         })
     }
 
@@ -122,11 +120,8 @@ impl Device {
                     self.next(now, slot);
                 }
                 Event::Due => {
-                    if self.due == now {
-                        self.due = u64::MAX;
-                        let at = Instant::from_nanos(now);
-                        self.host.advance(at, &mut self.decided);
-                        self.take_decisions(now);
+                    if self.disks.step(now) {
+                        self.schedule(now);
                     }
                 }
             }
@@ -170,23 +165,13 @@ impl Device {
         };
         self.starts[slot as usize] = now;
         self.recorder.started(now);
-        self.host
-            .submit(Instant::from_nanos(now), io, &mut self.decided);
-        self.take_decisions(now);
+        self.disks.submit(now, io);
+        self.schedule(now);
     }
 
-    fn take_decisions(&mut self, now: u64) {
-        for completion in self.decided.drain(..) {
-            let event = Event::Ended(completion.tag as u32);
-            self.queue.push(completion.at.as_nanos(), event);
-        }
-        if let Some(next) = self.host.next_event() {
-            let next = next.as_nanos();
-            if next < self.due || self.due < now {
-                self.due = next;
-                self.queue.push(next, Event::Due);
-            }
-        }
+    fn schedule(&mut self, now: u64) {
+        self.disks
+            .schedule(now, &mut self.queue, Event::Ended, Event::Due);
     }
 
     /// What was recorded.
@@ -196,7 +181,7 @@ impl Device {
 
     /// The disk model and the volume.
     pub fn host(&self) -> (&Host, VolumeId) {
-        (&self.host, self.volume)
+        (&self.disks.host, self.volume)
     }
 
     /// Jobs' threads: how many, and their busy time.

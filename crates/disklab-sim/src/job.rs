@@ -81,6 +81,8 @@ pub enum Mechanism {
     RemoteTail,
     /// Flush, compaction and commit log cost nothing.
     BackgroundIo,
+    /// Flush and compaction write as fast as the disk takes it.
+    PacedTables,
 }
 
 /// A cluster, its clients and their load.
@@ -240,6 +242,14 @@ pub struct Database {
     /// Bytes of rows that a memtable takes before it is flushed.
     #[serde(default = "default_memtable")]
     pub memtable_bytes: u64,
+    /// Rate at which one thread writes a table into the page cache: serialisation and checksums; zero:
+    /// it takes no time.
+    #[serde(default)]
+    pub table_write_bytes_per_s: u64,
+    /// `trickle_fsync_interval_in_kb`, in bytes: a table that has grown by so much is synced; absent:
+    /// `trickle_fsync` is off, and it is synced at its end.
+    #[serde(default)]
+    pub trickle_fsync_bytes: Option<u64>,
     /// `compaction_throughput_mb_per_sec`, in bytes per second; zero: no limit.
     #[serde(default = "default_compaction")]
     pub compaction_bytes_per_s: u64,
@@ -261,10 +271,11 @@ fn default_segment() -> u64 {
     32 << 20
 }
 
-/// A ninth of an 8 GiB heap's quarter for memtables is flushed at a time (Cassandra 3.11:
-/// `memtable_cleanup_threshold` 0.11, `memtable_heap_space_in_mb` a quarter of the heap), rounded.
+/// A third of an 8 GiB heap's quarter for memtables is flushed at a time (Cassandra 3.11:
+/// `memtable_cleanup_threshold` 1 / (1 + two flush writers), `memtable_heap_space_in_mb` a quarter of
+/// the heap).
 fn default_memtable() -> u64 {
-    256 << 20
+    (2 << 30) / 3
 }
 
 /// Cassandra 3.11's default of 16 MB/s.

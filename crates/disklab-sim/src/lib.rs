@@ -10,6 +10,7 @@ mod client;
 mod cluster;
 mod database;
 mod device;
+mod disks;
 pub mod engine;
 mod filelayout;
 mod groups;

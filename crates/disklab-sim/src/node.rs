@@ -26,8 +26,6 @@ pub struct Node {
     pub background: Background,
     /// Its pauses.
     pub pauses: Pauses,
-    /// When the disk model is due next, as scheduled; `u64::MAX`: not at all.
-    pub due: u64,
     /// Rows of the table that it stores.
     pub rows: u64,
 }

@@ -70,6 +70,7 @@ fn scaled(job: &DatabaseJob, fidelity: Fidelity) -> (DatabaseJob, u64) {
     job.cluster.page_cache_bytes = fewer(job.cluster.page_cache_bytes);
     job.database.memtable_bytes = fewer(job.database.memtable_bytes);
     job.database.commitlog_segment_bytes = fewer(job.database.commitlog_segment_bytes);
+    job.database.trickle_fsync_bytes = job.database.trickle_fsync_bytes.map(fewer);
     job.database.commitlog_sync_period_ns = fewer(job.database.commitlog_sync_period_ns);
     job.workload.warm_up_ns /= share;
     job.workload.stop.operations = job.workload.stop.operations.map(fewer);

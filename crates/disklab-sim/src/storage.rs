@@ -1,9 +1,10 @@
 //! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
 
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Completion, Host, Io, Op, Refusal, VolumeId};
-use disklab_units::{Bytes, Instant};
+use disklab_disk::{Host, Io, Op, Refusal, VolumeId};
+use disklab_units::Bytes;
 
+use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
 use crate::pagecache::PageCache;
@@ -99,7 +100,8 @@ struct Way {
 /// Disks and caches of one node.
 pub struct Storage {
     number: u16,
-    host: Host,
+    /// The disk model in virtual time.
+    pub disks: Disks,
     data: VolumeId,
     layout: FileLayout,
     /// Page cache of the table.
@@ -108,8 +110,6 @@ pub struct Storage {
     chunk_pages: u64,
     /// Ranges on their way, for requests that touch them meanwhile.
     on_the_way: Vec<Way>,
-    /// Decisions of the disk model that the caller has not seen.
-    pub decided: Vec<Completion>,
     counters: PageCounters,
 }
 
@@ -144,8 +144,9 @@ impl Storage {
             .iter()
             .find(|volume| volume.name == data)
             .and_then(|volume| volume.chunk_bytes);
-        let host = Host::new(profile, Instant::EPOCH)?;
-        let data = host
+        let disks = Disks::new(profile)?;
+        let data = disks
+            .host
             .volume_named(data)
             .expect("the job was checked: the volume exists");
         let file = |first, end, reading, scale| {
@@ -155,7 +156,7 @@ impl Storage {
         let (data_end, end) = (layout.data_pages(), layout.all_pages());
         Ok(Storage {
             number,
-            host,
+            disks,
             data,
             layout,
             cache: PageCache::new(end, rules.cache_pages),
@@ -168,14 +169,13 @@ impl Storage {
                 _ => u64::MAX,
             },
             on_the_way: Vec::new(),
-            decided: Vec::new(),
             counters: PageCounters::default(),
         })
     }
 
     /// The disk model.
     pub fn host(&self) -> &Host {
-        &self.host
+        &self.disks.host
     }
 
     /// The volume with the table.
@@ -203,7 +203,7 @@ impl Storage {
         let end = self.layout.all_pages() * PAGE_BYTES;
         let start = end.saturating_sub(capacity_bytes) / PAGE_BYTES * PAGE_BYTES;
         let bytes = Bytes::new(end - start);
-        self.host.warm(self.data, Bytes::new(start), bytes);
+        self.disks.host.warm(self.data, Bytes::new(start), bytes);
     }
 
     /// Fills the page cache with the table's pages, those of the index first.
@@ -226,7 +226,7 @@ impl Storage {
         self.cache.announce(data.saturating_sub(around));
         self.cache
             .announce((data + around).min(self.layout.data_pages()));
-        self.host.announce(&Io {
+        self.disks.host.announce(&Io {
             tag: 0,
             volume: self.data,
             op: Op::Read,
@@ -390,7 +390,7 @@ impl Storage {
         io
     }
 
-    /// Sends an I/O to a volume; its end comes in [`Storage::decided`].
+    /// Sends an I/O to a volume; its end comes with [`Disks::schedule`].
     pub fn submit(&mut self, now: u64, volume: VolumeId, op: Op, at: u64, len: u32, tag: u32) {
         let io = Io {
             tag: u64::from(tag),
@@ -399,14 +399,7 @@ impl Storage {
             offset: Bytes::new(at),
             len,
         };
-        self.host
-            .submit(Instant::from_nanos(now), io, &mut self.decided);
-    }
-
-    /// Lets the disk model do what is due.
-    pub fn advance(&mut self, now: u64) {
-        self.host
-            .advance(Instant::from_nanos(now), &mut self.decided);
+        self.disks.submit(now, io);
     }
 
     /// The pages of an I/O have come.

@@ -2,7 +2,7 @@
 
 use disklab_disk::Refusal;
 
-use crate::background::Background;
+use crate::background::{Background, Off};
 use crate::cluster::{Ring, hash};
 use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::{Access, CacheState, DatabaseJob, Mechanism};
@@ -62,7 +62,10 @@ pub fn node(
         .unwrap_or(&cluster.data_volume);
     let log = storage.host().volume_named(commitlog);
     let log = log.expect("the job was checked: the volume exists");
-    let idle = has_not(Mechanism::BackgroundIo);
+    let idle = Off {
+        all: has_not(Mechanism::BackgroundIo),
+        pace: has_not(Mechanism::PacedTables),
+    };
     let slots = |count| {
         Slots::new(if has_not(Mechanism::Slots) {
             u32::MAX
@@ -78,7 +81,6 @@ pub fn node(
         background: Background::new(&job.database, &storage, log, idle),
         pauses: Pauses::of_node(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
         storage,
-        due: u64::MAX,
         rows,
     })
 }

@@ -5,7 +5,7 @@
 //! goes to all replicas and is answered by as many as the consistency level asks for; each appends
 //! to commit log and memtable.
 
-use disklab_disk::{Completion, Refusal, VolumeCounters};
+use disklab_disk::{Refusal, VolumeCounters};
 use disklab_units::Instant;
 use disklab_units::random::Stream;
 
@@ -97,7 +97,6 @@ pub struct Cassandra {
     chances: Stream,
     times: Stream,
     next_offer: u64,
-    decided: Vec<Completion>,
     /// Counters of each node's volumes when measuring began.
     before: Vec<Vec<VolumeCounters>>,
 }
@@ -169,7 +168,6 @@ impl Cassandra {
             chances: Stream::new(seed, "chances"),
             times: Stream::new(seed, "server cpu"),
             next_offer: 0,
-            decided: Vec::new(),
             before: Vec::new(),
             rules,
         })
@@ -509,28 +507,14 @@ impl Cassandra {
 
     /// Schedules what the disk model of a node has decided, and its next step.
     fn take_decisions(&mut self, now: u64, index: usize) {
-        let node = &mut self.nodes[index];
-        std::mem::swap(&mut self.decided, &mut node.storage.decided);
-        for completion in self.decided.drain(..) {
-            let io = completion.tag as u32;
-            self.queue.push(completion.at.as_nanos(), Event::Io(io));
-        }
-        if let Some(next) = node.storage.host().next_event() {
-            let next = next.as_nanos();
-            if next < node.due || node.due < now {
-                node.due = next;
-                self.queue.push(next, Event::Due(index as u32));
-            }
-        }
+        let disks = &mut self.nodes[index].storage.disks;
+        disks.schedule(now, &mut self.queue, Event::Io, Event::Due(index as u32));
     }
 
     fn disk_is_due(&mut self, now: u64, index: usize) {
-        if self.nodes[index].due != now {
-            return;
+        if self.nodes[index].storage.disks.step(now) {
+            self.take_decisions(now, index);
         }
-        self.nodes[index].due = u64::MAX;
-        self.nodes[index].storage.advance(now);
-        self.take_decisions(now, index);
     }
 
     fn io_ended(&mut self, now: u64, number: u32) {

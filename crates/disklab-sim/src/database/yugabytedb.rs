@@ -17,7 +17,7 @@ mod lsm;
 mod plan;
 mod server;
 
-use disklab_disk::{Completion, Refusal, VolumeCounters};
+use disklab_disk::{Refusal, VolumeCounters};
 use disklab_units::Instant;
 use disklab_units::random::Stream;
 
@@ -115,7 +115,6 @@ pub struct Yugabytedb {
     rows: Stream,
     times: Stream,
     people: Stream,
-    decided: Vec<Completion>,
     before: Vec<Vec<VolumeCounters>>,
 }
 
@@ -163,7 +162,6 @@ impl Yugabytedb {
             rows: Stream::new(seed, "rows"),
             times: Stream::new(seed, "server cpu"),
             people: Stream::new(seed, "keying and thinking"),
-            decided: Vec::new(),
             before: Vec::new(),
             plan,
             rules,
@@ -657,28 +655,14 @@ impl Yugabytedb {
 
     /// Schedules what the disk model of a node has decided, and its next step.
     fn take_decisions(&mut self, now: u64, index: usize) {
-        let server = &mut self.servers[index];
-        std::mem::swap(&mut self.decided, &mut server.storage.decided);
-        for completion in self.decided.drain(..) {
-            let io = completion.tag as u32;
-            self.queue.push(completion.at.as_nanos(), Event::Io(io));
-        }
-        if let Some(next) = server.storage.host().next_event() {
-            let next = next.as_nanos();
-            if next < server.due || server.due < now {
-                server.due = next;
-                self.queue.push(next, Event::Due(index as u32));
-            }
-        }
+        let disks = &mut self.servers[index].storage.disks;
+        disks.schedule(now, &mut self.queue, Event::Io, Event::Due(index as u32));
     }
 
     fn disk_is_due(&mut self, now: u64, index: usize) {
-        if self.servers[index].due != now {
-            return;
+        if self.servers[index].storage.disks.step(now) {
+            self.take_decisions(now, index);
         }
-        self.servers[index].due = u64::MAX;
-        self.servers[index].storage.advance(now);
-        self.take_decisions(now, index);
     }
 
     fn io_ended(&mut self, now: u64, number: u32) {

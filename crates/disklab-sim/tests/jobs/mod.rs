@@ -84,6 +84,8 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             commitlog_sync_period_ns: 10_000_000_000,
             commitlog_segment_bytes: 32 << 20,
             memtable_bytes: 256 << 20,
+            table_write_bytes_per_s: 465 << 20,
+            trickle_fsync_bytes: Some(10 << 20),
             compaction_bytes_per_s: 16 << 20,
             read_repair_ppm: 0,
         },

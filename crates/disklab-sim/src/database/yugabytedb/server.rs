@@ -49,8 +49,6 @@ pub struct Server {
     pub lsm: Lsm,
     /// Blocks wanted, and found in memory.
     pub block_counts: (u64, u64),
-    /// When the disk model is due next, as scheduled; `u64::MAX`: not at all.
-    pub due: u64,
     /// Requests that wait for room in the memstores.
     pub held: Vec<u32>,
     logs: Vec<Log>,
@@ -114,7 +112,6 @@ impl Server {
             blocks,
             lsm,
             block_counts: (0, 0),
-            due: u64::MAX,
             held: Vec::new(),
             logs: vec![Log::CLEAN; plan.tablets.len()],
             next_log: 0,

@@ -1,0 +1,72 @@
+//! A host of the disk model in virtual time: what it decides becomes events.
+
+use disklab_disk::profile::HostProfile;
+use disklab_disk::{Completion, Host, Io, Refusal};
+use disklab_units::Instant;
+
+use crate::engine::{Code, Queue};
+
+/// The disks of one machine.
+pub struct Disks {
+    /// The disk model.
+    pub host: Host,
+    /// Decisions that are not events yet.
+    decided: Vec<Completion>,
+    /// When the disk model is due next, as scheduled; `u64::MAX`: not at all.
+    due: u64,
+}
+
+impl Disks {
+    /// Idle disks. Refuses what the disk model refuses.
+    pub fn new(profile: HostProfile) -> Result<Disks, Refusal> {
+        Ok(Disks {
+            host: Host::new(profile, Instant::EPOCH)?,
+            decided: Vec::new(),
+            due: u64::MAX,
+        })
+    }
+
+    /// Sends an I/O; [`Disks::schedule`] it and what came with it before time goes on.
+    #[inline]
+    pub fn submit(&mut self, now: u64, io: Io) {
+        self.host
+            .submit(Instant::from_nanos(now), io, &mut self.decided);
+    }
+
+    /// Schedules the ends of I/Os that are decided, and the disk model's next step as `due`.
+    pub fn schedule<E: Code>(
+        &mut self,
+        now: u64,
+        queue: &mut Queue<E>,
+        ended: impl Fn(u32) -> E,
+        due: E,
+    ) {
+        for completion in self.decided.drain(..) {
+            queue.push(completion.at.as_nanos(), ended(completion.tag as u32));
+        }
+        if let Some(next) = self.host.next_event() {
+            let next = next.as_nanos();
+            if next < self.due || self.due < now {
+                self.due = next;
+                queue.push(next, due);
+            }
+        }
+    }
+
+    /// Lets the disk model do what is due; false: an earlier step has done it.
+    pub fn step(&mut self, now: u64) -> bool {
+        if self.due != now {
+            return false;
+        }
+        self.due = u64::MAX;
+        self.host
+            .advance(Instant::from_nanos(now), &mut self.decided);
+        true
+    }
+
+    /// Takes the decisions out, without a queue.
+    #[cfg(test)]
+    pub fn take_decided(&mut self) -> Vec<Completion> {
+        std::mem::take(&mut self.decided)
+    }
+}
