@@ -117,6 +117,28 @@ def test_open_loop_settings_and_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "bytes_"),
+    [
+        ("concurrent_reads: 64", 10 << 20),
+        ("trickle_fsync: true, trickle_fsync_interval_in_kb: 4096", 4 << 20),
+        ("trickle_fsync: false", None),
+    ],
+)
+def test_tables_are_synced_as_the_settings_say(settings: str, bytes_: int | None) -> None:
+    text = SMALL.replace("engine: cassandra", f"engine: cassandra, settings: {{{settings}}}")
+    assert job(text)["database"].get("trickle_fsync_bytes") == bytes_
+
+
+def test_compaction_is_as_fast_as_the_study_unless_the_settings_say() -> None:
+    assert job(SMALL)["database"]["compaction_bytes_per_s"] == 128 << 20
+    text = SMALL.replace(
+        "engine: cassandra",
+        "engine: cassandra, settings: {compaction_throughput_mb_per_sec: 16}",
+    )
+    assert job(text)["database"]["compaction_bytes_per_s"] == 16 << 20
+
+
+@pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ("engine: cassandra", "engine: postgresql", "the simulator models Cassandra and"),
@@ -127,6 +149,11 @@ def test_open_loop_settings_and_defaults() -> None:
             "engine: cassandra",
             "engine: cassandra, settings: {commitlog_sync: batch}",
             "the simulator knows periodic",
+        ),
+        (
+            "engine: cassandra",
+            "engine: cassandra, settings: {trickle_fsync: perhaps}",
+            "the simulator knows true, false",
         ),
         (
             "engine: cassandra",

@@ -44,8 +44,16 @@ NUMBERS = (
     "commitlog_sync_period_in_ms",
     "commitlog_segment_size_in_mb",
     "compaction_throughput_mb_per_sec",
+    "trickle_fsync_interval_in_kb",
 )
-READ_SETTINGS = {*NUMBERS, "commitlog_sync", "disk_access_mode"}
+CHOICES = {
+    "commitlog_sync": ("periodic",),
+    "disk_access_mode": ("auto", "mmap", "mmap_index_only", "standard"),
+    "trickle_fsync": ("true", "false"),
+}
+"""Settings with few values: those that the simulator knows, the default first."""
+
+READ_SETTINGS = {*NUMBERS, *CHOICES}
 """Settings of Cassandra that change a prediction; others are named in a warning."""
 
 ACCESS = {
@@ -111,8 +119,8 @@ def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: database.tls", "true", rule, REHEARSE)
     if database.consistency == "ANY":
         yield Problem(f"{place}: database.consistency", "ANY", "hints are not modelled", "use ONE")
-    for name, known in (("commitlog_sync", ("periodic",)), ("disk_access_mode", tuple(ACCESS))):
-        value = str(settings.get(name, known[0]))
+    for name, known in CHOICES.items():
+        value = str(settings.get(name, known[0])).lower()
         if value not in known:
             rule = f"the simulator knows {', '.join(known)}"
             yield Problem(f"{place}: database.settings.{name}", value, rule, REHEARSE)
@@ -224,8 +232,17 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
         job["commitlog_sync_period_ns"] = period_ms * 10**6
     if "commitlog_segment_size_in_mb" in settings:
         job["commitlog_segment_bytes"] = int(settings["commitlog_segment_size_in_mb"]) << 20
-    if "compaction_throughput_mb_per_sec" in settings:
-        job["compaction_bytes_per_s"] = int(settings["compaction_throughput_mb_per_sec"]) << 20
+    compaction_mib_per_s = settings.get("compaction_throughput_mb_per_sec")
+    job["compaction_bytes_per_s"] = (
+        calibration.fact("compaction_bytes_per_s")
+        if compaction_mib_per_s is None
+        else int(compaction_mib_per_s) << 20
+    )
+    job["table_write_bytes_per_s"] = calibration.fact("table_write_bytes_per_s")
+    if str(settings.get("trickle_fsync", "true")).lower() == "true":
+        interval_kib = settings.get("trickle_fsync_interval_in_kb")
+        usual = calibration.fact("trickle_fsync_bytes")
+        job["trickle_fsync_bytes"] = usual if interval_kib is None else int(interval_kib) << 10
     if database.table.compression != "none":
         job["chunk_bytes"] = calibration.fact("chunk_length_bytes")
         job["compressed_permille"] = calibration.fact("compressed_permille")

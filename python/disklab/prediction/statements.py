@@ -225,10 +225,16 @@ _CUSTOMER_BY_NAME = [
 def _new_order() -> list[Json]:
     """Return a new order: rows selected for update are written too, as locks that are replicated.
 
-    Items and stock are one statement each. The rows of stock are updated in one batch, each by a
-    statement of its own, whose writes leave together; the lines are inserted by one statement.
+    Items and stock are one statement each. The rows of stock are updated in one batch of the
+    driver, but each by a statement of its own, whose write is replicated before the next: it has to
+    tell whether there was such a row. The lines are inserted by one statement.
+
+    **Source:** `YBCExecuteUpdate` of YugabyteDB 2.x (ybcModifyTable.c, `can_batch_update`): updates
+    of a single row are batched in procedures alone; those that read their row first are flushed by
+    the read of the next (yugabyte-db issue 29361).
     """
     stock = update("stock", 0, ITEMS, _STOCK_DRAW, locks=True)
+    new_stock = update("stock", 4 * COLUMN_BYTES)
     return [
         statement(_customer()),
         statement(_WAREHOUSE),
@@ -238,9 +244,8 @@ def _new_order() -> list[Json]:
         statement(access("new_order", "insert")),
         statement(access("item", "read", ITEMS, "recent"), row_bytes=ITEMS * 80),
         statement(stock, row_bytes=ITEMS * 100),
-        statement(row_bytes=ITEMS * 40),
-        statement(times=ITEMS - 2, inside=True),
-        statement(update("stock", 4 * COLUMN_BYTES, ITEMS), inside=True),
+        statement(new_stock, row_bytes=ITEMS * 40),
+        statement(new_stock, times=ITEMS - 1, inside=True),
         statement(access("order_line", "insert", ITEMS), row_bytes=ITEMS * 60),
         COMMIT,
     ]
