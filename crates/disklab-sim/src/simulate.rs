@@ -28,7 +28,7 @@ const QUICK_PAUSES: u64 = 1;
 
 /// What findings of the 2019 study's prototype say about scaling rows and operations together.
 const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a fifth too high; reads beside writes \
-     without what flushes and log cost them, up to a third too many";
+     without what flushes and log cost them, up to a fifth too many";
 
 /// Simulates a cell. Refuses a job that breaks a rule, with every reason.
 pub fn simulate(job: &Job) -> Result<Report, Refusal> {
