@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import platform
+import signal
 import sys
 from pathlib import Path
 

@@ -173,6 +173,14 @@ def test_copies_that_are_not_compared_follow_the_rehearsed_nodes() -> None:
     assert all(trial.refused for trial in chosen.trials("rehearse"))
 
 
+def test_a_stand_in_has_room_for_its_warehouses() -> None:
+    trials = reference("yugabytedb-disk-types").trials("rehearse")
+    sizes = {t.spec.workload.kind: t.share.volume_bytes["data"].here for t in trials}
+    # 256 GiB / 500, and what four warehouses of PostgreSQL need.
+    assert sizes["sysbench"] == pytest.approx((256 << 30) / 500, rel=0.03)
+    assert sizes["tpcc"] == (512 + 4 * 192) << 20
+
+
 def test_data_that_do_not_fit_the_local_disk_are_refused_cells() -> None:
     trials = reference("cassandra-cache-cliff").trials("predict")
     refused = {(t.factors["dataset.rows"], t.factors["data disks"]): t.refused for t in trials}

@@ -161,6 +161,13 @@ class Database(Protocol):
         """
         ...
 
+    def expect(self, connections: int) -> None:
+        """Make room for a load of so many clients at once, and no more than that.
+
+        Never more than the request has.
+        """
+        ...
+
     def settle(self, conditions: Conditions) -> None:
         """Bring the database into these conditions."""
         ...

@@ -58,6 +58,8 @@ class PostgresqlTarget(JobPart):
     """Certificates (PEM) that the server's must come from, for the name that is connected to. None:
     encrypted, but whoever answers is believed, as with libpq's sslmode=require."""
     table: str = "rows"
+    settings: dict[str, str] = Field(default={})
+    """Run-time parameters of each session."""
     request_timeout_ms: int = 12_000
 
 

@@ -93,7 +93,9 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
                 else:
                     healthy.append(host.name)
             else:
-                removed += _database(places, host.name, dry_run=scope.dry_run)
+                # Who waits for its disk ends with that, and is seen to below.
+                database = _database(places, host.name, dry_run=scope.dry_run)
+                removed += [one for one in database if one.done]
                 remove = _plan if scope.dry_run else partial(_remove_host, healthy=well)
                 removed += remove(host, places)
                 if orphan and not scope.data:

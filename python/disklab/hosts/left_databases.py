@@ -31,7 +31,7 @@ def remove_database(run_dir: Path) -> Iterator[tuple[str, str, bool, str]]:
     """End and remove what is left of a node: kind, what, whether it is gone, a note.
 
     A process is ended only while the kernel shows our mark on it. The run directory stays as long
-    as one of them lives.
+    as one of them lives, or somebody is in the group.
     """
     gone = True
     for process in marked_processes(run_dir):
@@ -44,8 +44,10 @@ def remove_database(run_dir: Path) -> Iterator[tuple[str, str, bool, str]]:
         return
     group = recorded_group(run_dir)
     if group is not None and group.folder.exists():
-        yield "memory group", str(group.folder), group.remove(), ""
-    if run_dir.exists():
+        # PostgreSQL's own processes overwrite the mark with their titles, and end by themselves.
+        gone = group.remove()
+        yield "memory group", str(group.folder), gone, "" if gone else "a process is in it still"
+    if gone and run_dir.exists():
         # Configuration only: data and logs lie elsewhere, and nothing is ever mounted here.
         shutil.rmtree(run_dir)
         yield "run directory", str(run_dir), True, ""

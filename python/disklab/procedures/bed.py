@@ -17,6 +17,7 @@ from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.node import EmulatedNode
 from disklab.hosts.open_files import renew_read_ahead
 from disklab.procedures.conditions import BedState, HostCache, Step
+from disklab.procedures.jobs import LEAST_CLIENTS
 from disklab.spec import TrialSpec, Volume
 from disklab.workloads.protocol import Begin, Load, Target, Workload
 
@@ -145,12 +146,17 @@ class Bed:
 
     def warm_up(self, loads: Sequence[Begin], on_progress: OnProgress) -> None:
         """Let the database's compiler see reads and writes, on the table beside."""
+        self.expect(LEAST_CLIENTS)
         for begin in loads:
             self._write(begin, on_progress)
             # Read from files, as the measured reads are, and not from memory.
             self.database.settle(Conditions(flushed=True, compacted=False))
         self._use_credits()
         self.is_warm = True
+
+    def expect(self, clients: int) -> None:
+        """Let the database have room for a load of so many clients."""
+        self.database.expect(clients)
 
     def run(self, workload: Workload, begin: Begin, on_progress: OnProgress) -> LoadDone:
         """Run a load on the data set, in slow motion; note what it leaves."""
@@ -209,6 +215,7 @@ class Bed:
 
     def _fill(self, workload: Workload, on_progress: OnProgress) -> None:
         """Make the data set; what does not arrive is a failure of the trial."""
+        self.expect(LEAST_CLIENTS)
         with self._far_ahead():
             for begin in workload.fill(self.target):
                 self._write(begin, on_progress)

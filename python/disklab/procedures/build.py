@@ -20,17 +20,13 @@ from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
 from disklab.hosts.places import Places
 from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
+from disklab.procedures.turn import Turn
 from disklab.spec import Trial, TrialSpec
-from disklab.spec.share import threads_of
 from disklab.workloads.rows import WARM_UP_TABLE
 
 # Cassandra's: CQL, between nodes, and the agent that answers for JMX. PostgreSQL's. YugabyteDB's:
 # YSQL, masters and tablet servers.
 PORTS = {"cassandra": (9042, 7000, 8778), "postgresql": (5432,), "yugabytedb": (5433, 7100, 9100)}
-# Of an open loop, where each operation in flight is a connection.
-MOST_IN_FLIGHT = 200
-# A fill has as many, however few threads the trial has.
-LEAST_CLIENTS = 16
 # The others are compiled before they run.
 COMPILING = ("cassandra",)
 
@@ -46,14 +42,14 @@ class Site:
     seed: int
 
 
-def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed:
+def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
     """Return a bed whose database answers and holds nothing yet.
 
     `prefix` begins the names of its hosts; no other host of this machine has such names.
 
     Raises UserError, MachineError or EngineError; then nothing is left.
     """
-    spec = trial.here
+    trial, spec = turn.trial, turn.spec
     assert spec.cluster is not None, "a cluster experiment"
     with ExitStack() as undo:
         groups = [_group(f"{prefix}-n{number + 1}", undo) for number in range(spec.cluster.nodes)]
@@ -66,7 +62,7 @@ def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed
             # After the database has stopped: its configuration, and what did not stop.
             undo.callback(_remove_database, site.places.database(node.name))
             nodes.append(node)
-        request = request_of(trial, site.catalog)
+        request = request_of(turn, site.catalog)
         addresses = free_addresses(len(nodes), PORTS[request.engine])
         database = provision(
             request,
@@ -90,7 +86,7 @@ def build(trial: Trial, bed: str, prefix: str, site: Site, say: Progress) -> Bed
         say("starting the database")
         database.start()
         return Bed(
-            name=bed,
+            name=turn.bed,
             nodes=nodes,
             database=database,
             time_dilation=trial.share.time_dilation,
@@ -148,9 +144,9 @@ def node_folders(spec: TrialSpec, node: EmulatedNode) -> dict[str, Path]:
     return folders
 
 
-def request_of(trial: Trial, catalog: Catalog) -> Request:
-    """Return the database that a trial asks for."""
-    spec = trial.here
+def request_of(turn: Turn, catalog: Catalog) -> Request:
+    """Return the database that a turn and the others of its bed ask for."""
+    trial, spec = turn.trial, turn.spec
     assert spec.cluster is not None
     assert spec.database is not None
     vm = find_vm(catalog, spec.cluster.vm, Words())
@@ -172,7 +168,7 @@ def request_of(trial: Trial, catalog: Catalog) -> Request:
         table=spec.database.table.model_dump(),
         tls=spec.database.tls,
         columns=spec.dataset.columns if spec.workload.kind == "rows" and spec.dataset else 0,
-        connections=max(threads_of(spec) or MOST_IN_FLIGHT, LEAST_CLIENTS),
+        connections=turn.connections,
         tables_beside=(WARM_UP_TABLE,),
     )
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from disklab.engine.load import Stop
 from disklab.procedures.effort import Effort
 from disklab.spec import TrialSpec
+from disklab.spec.share import threads_of
+from disklab.workloads.rows import SQL_CONNECTIONS, SQL_FILL_CONNECTIONS, WARM_UP_THREADS
+from disklab.workloads.tpcc import LOAD_CONNECTIONS
 
 # Shorter passes would be mostly their own beginning and end.
 LEAST_PASS_S = 1.0
@@ -16,6 +19,10 @@ LEAST_PASS_S = 1.0
 # half of one in which those begin that had to key in first.
 LEAST_TPCC_S = 60.0
 LEAST_TPCC_WARM_UP_S = 30.0
+
+
+# A fill and a warm-up have no more clients, however few threads the trial has.
+LEAST_CLIENTS = max(SQL_FILL_CONNECTIONS, WARM_UP_THREADS, LOAD_CONNECTIONS)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,17 @@ def steady_stop(spec: TrialSpec, effort: Effort) -> Stop:
     stop = spec.workload.stop
     timed = stop.duration_s if stop and stop.duration_s else effort.steady_run_s
     return Stop(duration_s=min(timed, effort.longest_run_s))
+
+
+def clients(spec: TrialSpec, threads: int | None = None) -> int:
+    """Return how many clients a trial's load has at once. `threads` replaces the trial's own."""
+    return max(threads or threads_of(spec) or SQL_CONNECTIONS, LEAST_CLIENTS)
+
+
+def most_clients(spec: TrialSpec) -> int:
+    """Return how many clients there can be at once in any part of a trial."""
+    variable = spec.procedure.variable if spec.procedure else None
+    return clients(spec, variable.threads.most if variable else None)
 
 
 def uses_up(spec: TrialSpec) -> bool:

@@ -61,6 +61,7 @@ def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
                 until, name = (stop, "warm") if step == "run the load" else (uncounted, step)
                 asked = Asked(until, turn.seeds.stream(name, None))
                 begin = workload.run(bed.target, asked)
+                bed.expect(jobs.clients(turn.spec))
                 bed.run(workload, begin, notes.watcher("warm-up", None))
             else:
                 bed.take(step, turn.spec, workload, notes.watcher("fill", None))
@@ -77,6 +78,7 @@ def step(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Series:
     asked = Asked(stop, turn.seeds.stream(SEARCH, threads), threads)
     with notes.phase(SEARCH, f"{threads} threads"):
         begin = workload.run(bed.target, asked)
+        bed.expect(jobs.clients(turn.spec, threads))
         series.add(bed.run(workload, begin, notes.watcher(SEARCH, None)))
     return series
 
@@ -98,6 +100,7 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> N
     """Run the load once and add it to the series."""
     workload = turn.workload()
     begin = workload.run(bed.target, asked)
+    bed.expect(jobs.clients(turn.spec, asked.threads))
     with notes.phase(MEASURED), notes.watching(bed.nodes, bed.time_dilation):
         course = notes.course(series.goal(asked.stop), series.rates)
         series.add(bed.run(workload, begin, course))

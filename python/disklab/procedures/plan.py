@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from disklab.procedures.effort import Effort
+from disklab.procedures.jobs import most_clients
 from disklab.procedures.turn import Key, Turn
 from disklab.spec import Trial, TrialSpec
 
@@ -76,7 +77,8 @@ def order(
         for name in names:
             members = [trial for trial in able if beds[trial.index] == name]
             chance.shuffle(members)
-            drawn += [Turn(trial, repeat, name, effort, seed) for trial in members]
+            most = max(most_clients(trial.here) for trial in members)
+            drawn += [Turn(trial, repeat, name, effort, seed, most) for trial in members]
         last = names[-1] if names else None
     return [turn for turn in drawn if turn.key not in finished]
 

@@ -235,7 +235,7 @@ def _engine_problems(
                     device.check(turn)
                     continue
                 turn.workload()
-                found = provision(request_of(turn.trial, catalog), planned_places(turn), say)
+                found = provision(request_of(turn, catalog), planned_places(turn), say)
                 versions |= found.versions
             except UserError as error:
                 problems += error.problems

@@ -64,8 +64,7 @@ class Beds:
         emit(PhaseStarted("build", "hosts, volumes, database"))
         try:
             self.standing = build(
-                turn.trial,
-                turn.bed,
+                turn,
                 f"{self.prefix}-{self._built}",
                 self.site,
                 lambda what: emit(PhaseStarted("build", what)),

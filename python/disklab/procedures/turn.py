@@ -26,6 +26,8 @@ class Turn:
     """In this machine's time."""
     seed: int
     """The run's."""
+    connections: int
+    """Clients at once on its bed, at most, whichever turn it is."""
 
     @property
     def key(self) -> Key:

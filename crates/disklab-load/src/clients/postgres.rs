@@ -131,7 +131,9 @@ fn servers(job: &Job, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Ser
     // The server's own time-out, so that a statement that this side has given up does not go on for long.
     let limit_ms = job.request_timeout_here().as_nanos() / 1_000_000;
     let mut options = format!("-c statement_timeout={limit_ms}");
-    for (name, value) in settings {
+    let own = target.settings.iter();
+    let own = own.map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in settings.iter().copied().chain(own) {
         options.push_str(&format!(" -c {name}={}", value.replace(' ', "\\ ")));
     }
     let of = |point: &String| {

@@ -1,5 +1,6 @@
 //! Where a database is, and how to speak to it.
 
+use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
@@ -59,6 +60,9 @@ pub struct Postgresql {
     /// The table of the rows workload.
     #[serde(default = "rows")]
     pub table: String,
+    /// Run-time parameters of each session, such as `synchronous_commit`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// An operation that takes longer has failed.
     #[serde(default = "twelve_seconds")]
     pub request_timeout_ms: u64,
@@ -104,7 +108,12 @@ impl Target {
                 ("target.keyspace", &cql.keyspace),
                 ("target.table", &cql.table),
             ],
-            Target::Postgresql(postgresql) => vec![("target.table", &postgresql.table)],
+            Target::Postgresql(postgresql) => postgresql
+                .settings
+                .keys()
+                .map(|name| ("target.settings", name))
+                .chain([("target.table", &postgresql.table)])
+                .collect(),
         };
         let mut found: Vec<Problem> = names
             .into_iter()

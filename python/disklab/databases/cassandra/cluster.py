@@ -109,6 +109,9 @@ class Cassandra:
             self._kill()
             raise
 
+    def expect(self, connections: int) -> None:
+        """Do nothing: clients are threads of a heap that has its size."""
+
     def settle(self, conditions: Conditions) -> None:
         """Truncate, flush and sync, wait for compactions, in this order."""
         with self._with_the_reason():

@@ -57,6 +57,9 @@ class RunningCluster:
         """Make keyspace and tables where they are not there yet."""
         self._cql.run(*statements(self.request))
 
+    def expect(self, connections: int) -> None:
+        """Do nothing: its memory is its own."""
+
     def settle(self, conditions: Conditions) -> None:
         """Truncate when asked to. Flushing and waiting for compactions are refused."""
         running.refuse_settling(self._address, "CQL", conditions)

@@ -132,6 +132,10 @@ class PostgreSQL:
                 server.kill()
             raise
 
+    def expect(self, connections: int) -> None:
+        """Hold room in the primary's memory group for the backends of so many clients."""
+        self.primary.expect(connections)
+
     def settle(self, conditions: Conditions) -> None:
         """Truncate, vacuum, write a checkpoint and sync, in this order, on every server."""
         with self._with_the_reason() as sql:
@@ -205,9 +209,8 @@ class PostgreSQL:
             primary.process.await_death()
             raise
         self._check_quorum(int(streaming))
-        primary.fit_group(self.request.connections)
-        for standby in self.standbys:
-            standby.fit_group(0)
+        for server in self.servers:
+            server.fit_group()
         names = ("blocks_read", "blocks_hit", "deadlocks", "temp_bytes", "wal_bytes")
         return Observation(
             pids=tuple(pid for server in self.servers for pid in server.pids()),

@@ -55,6 +55,7 @@ class Server:
         self._installation = installation
         self._most_anonymous = 0
         self._most_backends = 0
+        self._expected = 0
 
     @property
     def is_made(self) -> bool:
@@ -136,17 +137,22 @@ class Server:
             self.place.group.reclaim()
         page_cache.drop(self.files.data)
 
-    def fit_group(self, connections: int) -> None:
+    def expect(self, connections: int) -> None:
+        """Keep room for the backends of so many clients, and none for those of loads before."""
+        self._expected, self._most_anonymous, self._most_backends = connections, 0, 0
+        self.fit_group()
+
+    def fit_group(self) -> None:
         """Hold buffers and page cache at their planned size, whatever the backends need beside.
 
-        Room is kept for those of the connections that have never come yet.
+        Room is kept for those of the expected connections that have not come yet.
         """
         group = self.place.group
         if group is None:
             return
         self._most_anonymous = max(self._most_anonymous, group.use().anonymous)
         self._most_backends = max(self._most_backends, len(list(self.pids())) - OWN_PROCESSES)
-        missing = max(connections - self._most_backends, 0)
+        missing = max(self._expected - self._most_backends, 0)
         # The page cache may be full of what the room for connections let in: that goes.
         with suppress(MachineError):
             group.set_limit(self._plan.limit_for(self._most_anonymous, missing))

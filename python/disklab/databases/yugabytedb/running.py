@@ -90,6 +90,9 @@ class RunningCluster:
             for table in (self.request.table_name, *self.request.tables_beside):
                 sql.ask(schema(table, self.request.columns))
 
+    def expect(self, connections: int) -> None:
+        """Do nothing: its memory is its own."""
+
     def settle(self, conditions: Conditions) -> None:
         """Truncate when asked to. Flushing and waiting for compactions are refused."""
         running.refuse_settling(self._address, "YSQL", conditions)

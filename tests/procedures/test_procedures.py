@@ -1,0 +1,85 @@
+"""Fixed rate and variable threads, whole, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from disklab.databases.postgresql.installation import find_postgresql
+from disklab.errors import UserError
+from disklab.results import Run, TrialResult
+
+from tests.conftest import IN_CI
+from tests.hosts.conftest import DISKLAB, Lab
+
+pytestmark = pytest.mark.machine
+
+# 3000 IOPS and more rows than caches: a few threads meet a median of 5 ms, thirty do not.
+EXPERIMENT = """
+title: What do fixed and variable say of one slow disk?
+cluster:
+  nodes: 3
+  vm: azure/Standard_D2s_v5
+  volumes: {data: {disks: "azure/PremiumV2(256GiB, 3000 IOPS, 125 MB/s)"}}
+database: {engine: postgresql, replication_factor: 1}
+dataset: {rows: 60M, row: 5 x 400B}
+workload: {operations: {read: 100%}, keys: uniform, stop: {duration: 60s}}
+before: {page_cache: cold}
+procedure: {variable: {median_latency: 5ms, threads: {start: 6, factor: 4, most: 96}}}
+factors:
+  procedure:
+    fixed:    {procedure: {fixed: {rate: 90/s}}}
+    variable: {}
+rehearse: {nodes: 1, scale: 1/100, time_dilation: 1}
+"""
+MOST_SECONDS = 400.0
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    try:
+        find_postgresql()
+    except UserError as error:
+        if not IN_CI:
+            pytest.skip(str(error))
+        raise
+
+
+@pytest.fixture
+def results(lab: Lab, tmp_path: Path) -> dict[str, TrialResult]:
+    lab.root.chmod(0o755)
+    (tmp_path / "both.yaml").write_text(EXPERIMENT)
+    command = [str(DISKLAB), "rehearse", str(tmp_path / "both.yaml"), "--quick"]
+    subprocess.run(
+        [*command, "--out", str(tmp_path / "runs")],
+        env=lab.environment(),
+        timeout=MOST_SECONDS,
+        check=False,
+    )
+    (folder,) = (tmp_path / "runs").iterdir()
+    return {str(one.factors["procedure"]): one for one in Run.open(folder).results()}
+
+
+def test_a_rate_is_offered_and_the_most_threads_that_meet_a_median_are_found(
+    results: dict[str, TrialResult],
+) -> None:
+    fixed, variable = results["fixed"], results["variable"]
+    # On a busy machine the emulator is late, and says so.
+    assert {fixed.status, variable.status} <= {"ok", "invalid"}, (fixed, variable)
+
+    # A third of the cluster takes a third of the rate.
+    assert fixed.loop == {"kind": "open", "rate_per_s": 30.0, "arrivals": "poisson"}
+    assert fixed.ops_per_s == pytest.approx(30, rel=0.3)
+    assert fixed.telemetry.client_late_p99_ms is not None
+
+    steps = (variable.model_extra or {})["steps"]
+    assert [step["threads"] for step in steps] == [2, 8, 32][: len(steps)]
+    met = [step for step in steps if step["latency_ms"]["p50"] <= 5]
+    assert 1 <= len(met) < 3, steps
+    assert steps == [*met, steps[-1]], "the search ends where the target is missed"
+    chosen = met[-1]["threads"]
+    assert variable.loop == {"kind": "closed", "threads": chosen, "procedure": "variable"}
+    # The result is a measurement of its own, with its own keys, not the step that was chosen.
+    assert variable.ops_per_s not in [step["ops_per_s"] for step in steps]
+    assert "search" in {phase.name for phase in variable.phases}
