@@ -1,12 +1,15 @@
 """The load engine: operations a second of its own processor time, lateness of arrivals, memory.
 
 The peer is latte, which has the same driver; `cargo install latte-cli` puts it
-on the PATH. Processor time is all of the client's, from start to end, as the kernel counts it.
+on the PATH. Processor time is all of the client's process, from start to end, as the kernel counts
+it; both run for as long.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -131,28 +134,36 @@ def fake() -> Iterator[list[str]]:
         process.stdin.close()
 
 
-def reads_per_cpu_s(points: list[str], seconds: float) -> float:
+def _cpu_s() -> float:
+    """Return the processor time of all programs that have ended, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def reads_per_cpu_s(points: list[str], seconds: int) -> float:
     """Return operations per second of the engine's processor time."""
-    done = run(job(points, True, ClosedLoop(threads=THREADS), Stop(duration_s=seconds)))
-    return done.operations["read"].count / (done.cpu_ns / 1e9)
+    before = _cpu_s()
+    stop = Stop(duration_s=float(seconds))
+    done = run(job(points, True, ClosedLoop(threads=THREADS), stop))
+    return done.operations["read"].count / (_cpu_s() - before)
 
 
-def latte_reads_per_cpu_s(points: list[str], operations: int) -> float:
+def latte_reads_per_cpu_s(points: list[str], seconds: int) -> float:
     """Return the same figure of latte, on one thread with as many requests in flight."""
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder, "read.rn")
+        script, report = Path(folder, "read.rn"), Path(folder, "report.json")
         script.write_text(LATTE.replace("%ROWS%", str(ROWS)))
-        command = ["latte", "run", str(script), *points, "--duration", str(operations)]
+        command = ["latte", "run", str(script), *points, "--duration", f"{seconds}s"]
         command += ["--warmup", "1", "--threads", "1", "--concurrency", str(THREADS)]
         command += ["--consistency", "LOCAL_ONE", "--quiet", "--drop-sampling-log"]
-        before = os.times()
+        before = _cpu_s()
         subprocess.run(
-            [*command, "--output", str(Path(folder, "report.json"))],
-            check=True, capture_output=True, cwd=folder,
-        )  # fmt: skip
-        after = os.times()
-    user = after.children_user - before.children_user
-    return operations / (user + after.children_system - before.children_system)
+            [*command, "--output", str(report)], check=True, capture_output=True, cwd=folder
+        )
+        used_s = _cpu_s() - before
+        done = json.loads(report.read_text(encoding="utf-8"))["result"]
+    assert done["error_count"] == 0
+    return float(done["cycle_count"]) / used_s
 
 
 def lateness_us(points: list[str], seconds: float) -> float:
@@ -193,7 +204,7 @@ def bench(repeats: int, seconds: int) -> list[Row]:
         run(job(points, True, ClosedLoop(threads=THREADS), Stop(duration_s=2.0 * seconds)))
         contenders = [("disklab", lambda: reads_per_cpu_s(points, seconds))]
         if available("latte"):
-            contenders.append(("latte", lambda: latte_reads_per_cpu_s(points, 15_000 * seconds)))
+            contenders.append(("latte", lambda: latte_reads_per_cpu_s(points, seconds)))
         for name, values in interleave(repeats, contenders).items():
             rows.append(summarise("client", case, name, unit, values))
     with fake() as points:

@@ -164,6 +164,19 @@ mod tests {
     }
 
     #[test]
+    fn a_key_s_token_is_cassandra_s() {
+        // SELECT token(key) of Cassandra 5.0.6, 2026-11-22.
+        let told = [
+            (0, 2_945_182_322_382_062_539),
+            (1, 6_292_367_497_774_912_474),
+            (42, 8_623_491_988_607_824_794),
+        ];
+        for (key, expected) in told {
+            assert_eq!(token(key), expected, "{key}");
+        }
+    }
+
+    #[test]
     fn every_place_is_tried_once_from_any_on() {
         assert_eq!(turned(3, 4).collect::<Vec<_>>(), [1, 2, 0]);
         assert_eq!(turned(0, 4).count(), 0);
