@@ -1,6 +1,6 @@
 """The load engine: operations a second of its own processor time, lateness of arrivals, memory.
 
-The peer is latte, which has the same driver; `cargo install latte-cli` puts it
+The peer is latte, on the scylla driver; `cargo install latte-cli` puts it
 on the PATH. Processor time is all of the client's process, from start to end, as the kernel counts
 it; both run for as long.
 """
