@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from disklab import spec
-from disklab.prediction.search import Search, run_searches, thread_steps
+from disklab.prediction.search import Search, run_searches
 from disklab.spec.model import Variable
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,12 +30,12 @@ def searching(cell: int = 0) -> Search:
 
 def test_steps_grow_by_the_factor_and_end_at_the_most() -> None:
     variable = Variable.model_validate({"median_latency": "10ms"})
-    assert thread_steps(variable)[:6] == [8, 12, 18, 27, 40, 60]
-    assert thread_steps(variable)[-1] == 1024
+    assert variable.threads.each()[:6] == [8, 12, 18, 27, 40, 60]
+    assert variable.threads.each()[-1] == 1024
     slow = Variable.model_validate(
         {"median_latency": "1ms", "threads": {"start": 1, "factor": 1.01, "most": 5}}
     )
-    assert thread_steps(slow) == [1, 2, 3, 4, 5]
+    assert slow.threads.each() == [1, 2, 3, 4, 5]
 
 
 @given(st.lists(st.floats(0.001, 0.2), min_size=1, max_size=4))

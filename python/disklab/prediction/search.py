@@ -12,23 +12,12 @@ from typing import Any
 
 from disklab.prediction.jobs import Job
 from disklab.spec import TrialSpec
-from disklab.spec.model import Variable
 
 # How long a step is simulated: tens of thousands of operations, hundreds of throttle windows.
 STEP_NS = 10_000_000_000
 
 Simulate = Callable[[Iterator[Job]], Iterator[Any]]
 """Takes jobs, yields their answers in any order."""
-
-
-def thread_steps(variable: Variable) -> list[int]:
-    """Return the threads of each step of the procedure, fewest first."""
-    rise = variable.threads
-    steps = [rise.start]
-    while steps[-1] < rise.most:
-        # A step has at least one thread more, however small the factor.
-        steps.append(min(rise.most, max(steps[-1] + 1, round(steps[-1] * rise.factor))))
-    return steps
 
 
 @dataclass
@@ -44,7 +33,7 @@ class Search:
         assert procedure is not None
         assert procedure.variable is not None
         self.target_ms = procedure.variable.median_latency_ms
-        self.steps = thread_steps(procedure.variable)
+        self.steps = procedure.variable.threads.each()
         self.low, self.high = 0, len(self.steps)
         self.best: dict[str, Any] | None = None
         """The answer of the most threads that met the target so far."""

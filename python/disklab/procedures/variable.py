@@ -19,7 +19,6 @@ from disklab.procedures.bed import Bed
 from disklab.procedures.record import MEASURED, Notes
 from disklab.procedures.series import Series
 from disklab.procedures.turn import Turn
-from disklab.spec.model import ThreadSteps
 
 # A search ends: 8 threads x 1.5 each step pass a thousand after twelve steps.
 MOST_STEPS = 24
@@ -65,7 +64,7 @@ def run(turn: Turn, bed: Bed, notes: Notes) -> Series:
     passes.warm_up(turn, bed, notes)
     passes.prepare(turn, bed, notes, jobs.steady_stop(turn.spec, turn.effort))
     found: Step | None = None
-    for threads in thread_steps(variable.threads):
+    for threads in variable.threads.each()[:MOST_STEPS]:
         step = _step(turn, bed, notes, threads)
         notes.steps.append(step.told())
         if not step.meets(variable.median_latency_ms, variable.pending_compactions):
@@ -98,13 +97,3 @@ def _step(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Step:
         bed.settle()
     notes.describe(passes.SEARCH, f"{threads} threads: {series.in_words()}")
     return step
-
-
-def thread_steps(steps: ThreadSteps) -> list[int]:
-    """Return the threads of each step: each more than the one before, none above the most."""
-    found = [min(steps.start, steps.most)]
-    exact = float(steps.start)
-    while found[-1] < steps.most and len(found) < MOST_STEPS:
-        exact *= steps.factor
-        found.append(min(max(round(exact), found[-1] + 1), steps.most))
-    return found

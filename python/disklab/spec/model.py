@@ -374,6 +374,13 @@ class ThreadSteps(Part):
     most: Threads = Field(default=1024, examples=[512])
     """No step has more."""
 
+    def each(self) -> list[int]:
+        """Return the threads of each step, fewest first; a step has at least one more."""
+        steps = [min(self.start, self.most)]
+        while steps[-1] < self.most:
+            steps.append(min(self.most, max(steps[-1] + 1, round(steps[-1] * self.factor))))
+        return steps
+
 
 class ClosedLoop(Part):
     """The threads of the load, until it stops."""
