@@ -18,7 +18,7 @@ from disklab.databases.cassandra.configuration import (
     write_files,
 )
 from disklab.databases.cassandra.jolokia import PENDING, STORAGE
-from disklab.databases.cassandra.node import Node
+from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import merged
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan
 from disklab.databases.cassandra.table import statements
@@ -104,10 +104,37 @@ class Cassandra:
                     node.launch(self._command(node))
                 for node in nodes:
                     node.wait_until_ready()
+            # A node that another has not met yet gets a statement without the keyspace before it.
+            self._wait_for_agreement()
             self.nodes[0].cql.run(*statements(self.request))
+            self._wait_for_agreement()
         except BaseException:
             self._kill()
             raise
+
+    def _wait_for_agreement(self) -> None:
+        """Return when every node sees all others and has the same schema as they.
+
+        Raises MachineError when that takes too long, or a node dies.
+        """
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            seen = [
+                node.jolokia.read((STORAGE, "LiveNodes"), (STORAGE, "SchemaVersion"))
+                for node in self.nodes
+            ]
+            schemas = {schema for _, schema in seen}
+            if all(len(live) == len(self.nodes) for live, _ in seen) and len(schemas) == 1:
+                return
+            for node in self.nodes:
+                node.process.check()
+            if time.monotonic() > deadline:
+                fewest = min(len(live) for live, _ in seen)
+                raise MachineError(
+                    f"after {READY_SECONDS:.0f} s a node sees {fewest} of {len(self.nodes)} nodes, "
+                    f"and there are {len(schemas)} schemas; look at the nodes' logs"
+                )
+            time.sleep(POLL_SECONDS)
 
     def expect(self, connections: int) -> None:
         """Do nothing: clients are threads of a heap that has its size."""
