@@ -47,6 +47,8 @@ class Made:
     bound_by: str | None = None
     price: float | None = None
     credits_left: float | None = None
+    idle_every: int = 0
+    """In every so manyth second nothing ends."""
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -117,8 +119,10 @@ def finished(  # noqa: PLR0913, PLR0917
         for second in range(seconds):
             state = 0.7 * state + float(random.normal(0, 0.04))
             done = max(1, round(rate * np.exp(state)))
+            idle = one.idle_every and second % one.idle_every == 0
+            done, told = (0, {}) if idle else (done, {"read": texts[second % POOL]})
             course.second({"t_s": second + 1.002, "operations": done, "ops_per_s": float(done),
-                           "errors": 0, "histograms": {"read": texts[second % POOL]}})  # fmt: skip
+                           "errors": 0, "histograms": told})  # fmt: skip
         whole = encode(merged(pool))
         course.whole({"elapsed_s": float(seconds), "response": {"read": whole}})
     with run.record_telemetry(trial, repeat) as telemetry:

@@ -124,6 +124,19 @@ def test_tpcc_without_think_times_is_not_multiplied_by_its_warehouses(tmp_path: 
     assert rates.of_node(result) == pytest.approx(1000 / 3)
 
 
+def test_seconds_in_which_nothing_ends_have_no_latency(tmp_path: Path) -> None:
+    trials = [
+        synthetic.Made({"disks": "slow"}, 3, p50_ms=200, tail=0.01, idle_every=2),
+        synthetic.Made({"disks": "still"}, 3, p50_ms=200, tail=0.01, idle_every=1),
+    ]
+    report = Report.of([synthetic.make_run(tmp_path, trials, title="T", repeats=1, seconds=8)])
+    (section,) = [one for one in report.sections if one.name == "course"]
+    (panel,) = section.panels
+    (line,) = panel.figures.rows
+    assert line[0] == "slow"
+    assert all(text.endswith("ms") for text in line[1:3]), line
+
+
 def test_old_and_new_run_say_what_changed(tmp_path: Path) -> None:
     def run(name: str, write: float) -> Run:
         trials = [

@@ -50,13 +50,17 @@ def course_section(subject: Subject) -> Section:
                 continue
             widest = max(widest, windows.width_s)
             middle, high = windows.percentile_ms(50), windows.percentile_ms(99)
+            # A window in which nothing ended has no latency: slow transactions are seconds apart.
+            seen = [float(tail) for tail in high if not isnan(tail)]
+            if not seen:
+                continue
             data += [
                 {"s": series, "t": round(t, 1), "p50": _short(half), "p99": _short(tail)}
                 for t, half, tail in zip(windows.t_s, middle, high, strict=True)
                 if not isnan(half)
             ]
             lines.append(
-                [series, wording.latency(float(min(high))), wording.latency(float(max(high))),
+                [series, wording.latency(min(seen)), wording.latency(max(seen)),
                  wording.rate(float(min(windows.ops_per_s))),
                  wording.rate(float(max(windows.ops_per_s)))]
             )  # fmt: skip
