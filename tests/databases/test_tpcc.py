@@ -118,8 +118,13 @@ def test_a_run_does_the_standard_s_mix_and_leaves_the_tables_consistent(
 ) -> None:
     paid = "SELECT count(*) FROM history"
     ordered = "SELECT count(*) FROM orders"
+    looked_at = (
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables"
+        " WHERE relid = 'disklab_tpcc.stock'::regclass"
+    )
     ((payments,),) = sql.ask(paid)
     ((orders,),) = sql.ask(ordered)
+    ((stocks_before,),) = sql.ask(looked_at)
     done = last(restless(loaded, Stop(operations=3_000)))
     assert done.errors == {}
     outcome = said(done)
@@ -137,6 +142,10 @@ def test_a_run_does_the_standard_s_mix_and_leaves_the_tables_consistent(
     # What the tables say happened is what the run says.
     assert sql.ask(paid) == [[str(int(payments) + counts["payment"])]]
     assert sql.ask(ordered) == [[str(int(orders) + counts["new_order"] - outcome.rolled_back)]]
+    # One row of stock for each line ordered, some 200 for each look at the stock: not all of it.
+    ((stocks,),) = sql.ask(looked_at)
+    most = 1.5 * (outcome.lines + 200 * counts["stock_level"])
+    assert outcome.lines < int(stocks) - int(stocks_before) < most
     assert 1 <= outcome.rolled_back <= 40
     assert outcome.lines == pytest.approx(10 * counts["new_order"], rel=0.05)
     assert outcome.remote_lines == pytest.approx(0.01 * outcome.lines, rel=0.5)

@@ -19,6 +19,7 @@ from disklab.cli.experiment import ExperimentFile, Only, chosen
 from disklab.cli.output import console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
+from disklab.report import wording
 from disklab.results import DEFAULT_OUT, TrialResult
 
 Fidelity = Literal["full", "quick"]
@@ -120,7 +121,7 @@ def progress(*, as_json: bool) -> Iterator[Emit]:
             warn(event.text)
         elif isinstance(event, TrialFinished):
             rate = event.result.get("ops_per_s")
-            bar.update(task, advance=1, last=f"{rate:,.0f} ops/s" if rate else "")
+            bar.update(task, advance=1, last=f"{wording.rate(rate)} ops/s" if rate else "")
             if as_json:
                 print_json(dict(event.result))
         elif isinstance(event, RunFinished) and event.interrupted:

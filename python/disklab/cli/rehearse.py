@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -21,6 +22,13 @@ from disklab.results import DEFAULT_OUT
 Experiment = Annotated[
     Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
 ]
+
+
+class Again(str, Enum):
+    """Ends of a trial that are worth another try. Refused trials stay refused."""
+
+    failed = "failed"
+    invalid = "invalid"
 
 
 def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -46,6 +54,10 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     resume: Annotated[
         str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
     ] = None,
+    again: Annotated[
+        list[Again] | None,
+        typer.Option(help="With --resume: also trials that ended so. May be given twice."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
 ) -> None:
@@ -53,7 +65,8 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab rehearse experiments/cassandra-local-or-attached.yaml --quick[/bold],
     [bold]disklab rehearse FILE --only workload=read --repeat 5[/bold],
-    [bold]disklab rehearse --resume RUN[/bold]
+    [bold]disklab rehearse --resume RUN[/bold],
+    [bold]disklab rehearse --resume RUN --again failed[/bold]
     """
     # Loaded here because it brings NumPy and polars: no other command is to wait for them.
     from disklab.cli.rehearsing import run_it  # noqa: PLC0415
@@ -75,7 +88,13 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     }
     if resume is not None:
         _refuse_with_resume({name: value for name, value in given.items() if value is not None})
-        prepared = preparation.resume(resume, out, say)
+        prepared = preparation.resume(resume, out, say, [one.value for one in again or []])
+    elif again:
+        stated = " ".join(again)
+        way_out = "name the run: --resume RUN"
+        raise UserError(
+            Problem("--again", stated, "only a run that was begun has results", way_out)
+        )
     elif experiment is None:
         way_out = "name a file, such as experiments/cassandra-local-or-attached.yaml"
         raise UserError(Problem("EXPERIMENT", "(nothing)", "there is nothing to rehearse", way_out))

@@ -21,6 +21,7 @@ from disklab.events import (
     TrialStarted,
     Warned,
 )
+from disklab.report import wording
 
 # The guess of the plan gives way to what trials took, the more of them there are.
 WEIGHT_OF_PLAN = 2.0
@@ -155,9 +156,9 @@ def name_of(factors: Factors, repeat: int) -> str:
 def load_text(event: Progress) -> str:
     """Return how a load goes."""
     done = f"{event.done}" + (f" of {event.of}" if event.of else "")
-    p99 = "" if event.p99_ms is None else f", p99 {event.p99_ms:.1f} ms"
+    p99 = "" if event.p99_ms is None else f", p99 {wording.latency(event.p99_ms)}"
     errors = f", {event.errors} errors" if event.errors else ""
-    return f"{done}, {event.ops_per_s:,.0f} ops/s{p99}{errors}"
+    return f"{done}, {wording.rate(event.ops_per_s)} ops/s{p99}{errors}"
 
 
 def result_text(event: TrialFinished) -> Text:
@@ -168,8 +169,8 @@ def result_text(event: TrialFinished) -> Text:
     latency = result.get("latency_ms") or {}
     if result.get("ops_per_s") is not None and latency:
         line.append(
-            f": {result['ops_per_s']:,.0f} ops/s, p50 {latency['p50']:.2f} ms, "
-            f"p99 {latency['p99']:.1f} ms"
+            f": {wording.rate(result['ops_per_s'])} ops/s, "
+            f"p50 {wording.latency(latency['p50'])}, p99 {wording.latency(latency['p99'])}"
         )
     reason = result.get("reason")
     if reason:

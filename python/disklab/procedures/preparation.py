@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.metadata import version
@@ -31,6 +31,7 @@ from disklab.results import (
     Reason,
     Run,
     RunInfo,
+    Status,
     new_run_id,
     pricing,
     utc_now,
@@ -117,8 +118,12 @@ def prepare(experiment: Experiment, options: Options, out: Path, say: Progress) 
     return _prepared(experiment, trials, turns, options, run, catalog)
 
 
-def resume(name: str, out: Path, say: Progress) -> Prepared:
-    """Return a run that was stopped, with what is left of it. Raises UserError."""
+def resume(name: str, out: Path, say: Progress, again: Collection[Status] = ()) -> Prepared:
+    """Return a run that was stopped, with what is left of it.
+
+    Trials whose status is one of `again` are left too: what they measure next counts instead, and
+    what they measured before stays in the run's files. Raises UserError.
+    """
     run = Run.open(name, out)
     stored = (run.info.model_extra or {}).get("rehearse")
     if run.info.mode != "rehearse" or stored is None:
@@ -127,7 +132,8 @@ def resume(name: str, out: Path, say: Progress) -> Prepared:
     text = (run.folder / "experiment.yaml").read_text(encoding="utf-8")
     experiment = parse(text, run.info.experiment.file)
     options = Options.of(stored)
-    trials, turns = _plan(experiment, options, frozenset(run.finished()))
+    stays = frozenset(result.key for result in run.results() if result.status not in again)
+    trials, turns = _plan(experiment, options, stays)
     catalog = load_catalog()
     if turns:
         _check(trials, turns, catalog, say)

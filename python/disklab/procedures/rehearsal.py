@@ -212,7 +212,7 @@ def _started(prepared: Prepared) -> RunStarted:
             PlannedTrial(*turn.key, dict(turn.trial.factors), expected)
             for turn, expected in zip(prepared.turns, prepared.expected_s, strict=True)
         ),
-        finished=len(prepared.run.finished()),
+        finished=len(prepared.run.finished() - {turn.key for turn in prepared.turns}),
         refused=sum(trial.refused is not None for trial in prepared.trials),
     )
 

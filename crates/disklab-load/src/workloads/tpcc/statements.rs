@@ -122,9 +122,10 @@ statements! {
           JOIN delivered ON ol_d_id = o_d_id AND ol_o_id = o_id GROUP BY o_d_id, o_c_id) AS bill
         WHERE c_w_id = $3 AND c_d_id = o_d_id AND c_id = o_c_id RETURNING c_id";
 
-    // Stock level. Source: clause 2.8.2.2.
-    low_stocks: "SELECT count(DISTINCT s_i_id) FROM district
-        JOIN order_line ON ol_w_id = d_w_id AND ol_d_id = d_id AND ol_o_id >= d_next_o_id - 20 AND ol_o_id < d_next_o_id
-        JOIN stock ON s_w_id = ol_w_id AND s_i_id = ol_i_id
-        WHERE d_w_id = $1 AND d_id = $2 AND s_quantity < $3";
+    // Stock level. Source: clause 2.8.2.2. Two statements, as in the standard's own program (appendix A.5): joined with its
+    // district, whose next order a planner does not know, PostgreSQL expected 3,000 order lines instead of 200 and read all
+    // of a warehouse's stock: 1.9 s from an Ultra disk, more than 12 s from a P15.
+    orders_end: "SELECT d_next_o_id FROM district WHERE d_w_id = $1 AND d_id = $2";
+    low_stocks: "SELECT count(DISTINCT s_i_id) FROM order_line JOIN stock ON s_w_id = ol_w_id AND s_i_id = ol_i_id
+        WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id >= $3 - 20 AND ol_o_id < $3 AND s_quantity < $4";
 }

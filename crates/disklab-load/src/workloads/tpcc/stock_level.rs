@@ -4,10 +4,10 @@ use tokio_postgres::Client;
 
 use super::inputs::StockLevel;
 use super::statements::Prepared;
-use super::transactions::{int, one};
+use super::transactions::{all, int, one};
 use crate::workloads::Failure;
 
-/// Does it. A single statement is a transaction.
+/// Does it. The district says which orders are the last ones, so it takes two ways to the server.
 pub async fn perform(
     client: &Client,
     prepared: &Prepared,
@@ -15,8 +15,20 @@ pub async fn perform(
 ) -> Result<(), Failure> {
     let [warehouse, district, threshold] =
         [asked.warehouse, asked.district, asked.threshold].map(int);
-    let counted = client
-        .query_opt(&prepared.low_stocks, &[&warehouse, &district, &threshold])
-        .await;
-    one(counted, "district").map(drop)
+    let (begun, end) = tokio::join!(
+        biased;
+        client.batch_execute("BEGIN"),
+        async { client.query_opt(&prepared.orders_end, &[&warehouse, &district]).await },
+    );
+    all([begun])?;
+    let end: i32 = one(end, "district")?.get(0);
+    let (counted, ended) = tokio::join!(
+        biased;
+        async {
+            client.query_opt(&prepared.low_stocks, &[&warehouse, &district, &end, &threshold]).await
+        },
+        client.batch_execute("COMMIT"),
+    );
+    one(counted, "stock")?;
+    all([ended])
 }

@@ -1,0 +1,49 @@
+"""What is left to do of a run that was begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.cli.app import app
+from disklab.procedures import preparation
+from disklab.results import Run, Status, TrialResult
+from typer.testing import CliRunner
+
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "cassandra-disk-caching-threads.yaml"
+ENDS: dict[tuple[int, int], Status] = {(0, 0): "ok", (1, 0): "failed", (2, 0): "invalid"}
+
+
+@pytest.mark.machine
+def test_what_failed_is_tried_again_when_asked_and_what_it_said_stays(tmp_path: Path) -> None:
+    options = preparation.Options(quick=True, repeats=1)
+    begun = preparation.prepare(spec.load(EXPERIMENT), options, tmp_path, lambda _: None)
+    run = begun.run
+    for (trial, repeat), status in ENDS.items():
+        factors = dict(begun.trials[trial].factors)
+        result = TrialResult(
+            experiment="", mode="rehearse", trial=trial, repeat=repeat, factors=factors
+        )
+        run.append(result.model_copy(update={"status": status}))
+
+    def left(*again: Status) -> list[tuple[int, int]]:
+        prepared = preparation.resume(run.info.id, tmp_path, lambda _: None, again)
+        return [turn.key for turn in prepared.turns]
+
+    drawn = [turn.key for turn in begun.turns]
+    assert len(drawn) == 8
+    assert left() == [key for key in drawn if key not in ENDS]
+    assert left("failed") == [key for key in drawn if ENDS.get(key, "failed") == "failed"]
+    assert left("failed", "invalid") == [key for key in drawn if ENDS.get(key) != "ok"]
+    # The later result counts, and the file has both.
+    run.append(run.results()[1].model_copy(update={"status": "ok"}))
+    assert [one.status for one in Run.open(run.folder).results()] == ["ok", "ok", "invalid"]
+    assert len((run.folder / "trials.jsonl").read_text().splitlines()) == 4
+
+
+def test_another_try_needs_a_run() -> None:
+    asked = ["rehearse", str(EXPERIMENT), "--again", "failed"]
+    refused = CliRunner().invoke(app, asked)
+    assert refused.exit_code != 0
+    assert "only a run that was begun has results" in str(refused.exception)
