@@ -290,10 +290,10 @@ def _hull(pairs: Sequence[Pair]) -> tuple[float, float]:
 
 
 def _reason(pairs: Sequence[Pair], names: tuple[str, str]) -> str:
-    """Return why: each different reason of the pairs once."""
-    told: dict[str, None] = {}
+    """Return why: each different reason of the pairs once, with the span of its percentages."""
+    told: list[str] = []
     for pair in pairs:
         better = 1 if pair.deciding.higher_is_better else -1
         leaning = pair.judgement.leaning * better
-        told |= dict.fromkeys(reasons_of_pair(*pair.cells, leaning, names))
-    return "; ".join(list(told)[:MOST_REASONS])
+        told += reasons_of_pair(*pair.cells, leaning, names)
+    return "; ".join(wording.with_spans(told)[:MOST_REASONS])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from math import floor, log10
 
 from disklab.report.verdict import EQUIVALENCE, Judgement, Outcome, Quantity
@@ -12,6 +14,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 TIMES_FROM, TIMES_TO = 2.0, 3.0
 """From a doubling on a factor reads better than a percentage; also for a range that ends there."""
 SMALL_CHANGE = 0.095  # rounds to less than ten per cent
+_PERCENT = re.compile(rf"[\d.]+{SPACE}%")
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -26,6 +29,24 @@ def significant(value: float, digits: int = 3) -> str:
 def rate(per_s: float | None) -> str:
     """Return a rate without its unit."""
     return "" if per_s is None else significant(per_s)
+
+
+def with_spans(sentences: Iterable[str]) -> list[str]:
+    """Return each sentence once; those that differ in one percentage become one with its span."""
+    alike: dict[str, dict[str, None]] = {}
+    for sentence in sentences:
+        shares = _PERCENT.findall(sentence)
+        name = _PERCENT.sub("%", sentence) if len(shares) == 1 else sentence
+        alike.setdefault(name, {})[sentence] = None
+    return [_with_span(list(group)) for group in alike.values()]
+
+
+def _with_span(sentences: list[str]) -> str:
+    if len(sentences) == 1:
+        return sentences[0]
+    shares = [_PERCENT.findall(sentence)[0] for sentence in sentences]
+    low, *_, high = sorted(shares, key=lambda share: float(share.rstrip(f"{SPACE}%")))
+    return _PERCENT.sub(f"{low} to {high}", sentences[0])
 
 
 def latency(ms: float | None) -> str:

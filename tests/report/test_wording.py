@@ -1,0 +1,30 @@
+"""How sentences read."""
+
+from __future__ import annotations
+
+from disklab.report.wording import SPACE, with_spans
+
+
+def test_sentences_that_differ_in_a_percentage_become_one() -> None:
+    told = with_spans(
+        [
+            f"None was bound by its latency: 98{SPACE}% of the time",
+            f"99.6{SPACE}% of reads came from the cache",
+            f"None was bound by its latency: 100{SPACE}% of the time",
+            f"None was bound by its latency: 95{SPACE}% of the time",
+            "credits ran out after 5 s",
+            "credits ran out after 7 s",
+            "credits ran out after 5 s",
+        ]
+    )
+    assert told == [
+        f"None was bound by its latency: 95{SPACE}% to 100{SPACE}% of the time",
+        f"99.6{SPACE}% of reads came from the cache",
+        "credits ran out after 5 s",
+        "credits ran out after 7 s",
+    ]
+
+
+def test_what_has_two_percentages_is_left_alone() -> None:
+    told = [f"{one}{SPACE}% against {other}{SPACE}%" for one, other in ((5, 6), (7, 8), (5, 6))]
+    assert with_spans(told) == told[:2]
