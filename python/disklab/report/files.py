@@ -54,7 +54,7 @@ def write_pictures(report: Report, *, png: Path | None, svg: Path | None) -> lis
     written = []
     for section in report.sections if png or svg else ():
         for panel in section.panels:
-            name = f"{section.name}-{slug(panel.title)}"
+            name = f"{section.name}-{slug(panel.title)}" if panel.title else section.name
             spec = drawable(panel, section.heading)
             if svg:
                 drawing = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
