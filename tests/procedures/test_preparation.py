@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.cli.app import app
+from disklab.errors import UserError
 from disklab.procedures import preparation
 from disklab.results import Run, Status, TrialResult
 from typer.testing import CliRunner
@@ -40,6 +41,19 @@ def test_what_failed_is_tried_again_when_asked_and_what_it_said_stays(tmp_path: 
     run.append(run.results()[1].model_copy(update={"status": "ok"}))
     assert [one.status for one in Run.open(run.folder).results()] == ["ok", "ok", "invalid"]
     assert len((run.folder / "trials.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.machine
+def test_a_rate_that_no_client_offers_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    text = EXPERIMENT.read_text().replace("{threads: 128}", "{rate: 900M/s}")
+    text = text[: text.index("factors:")] + text[text.index("rehearse:") :]
+    options = preparation.Options(quick=True, repeats=1)
+    with pytest.raises(UserError) as refused:
+        preparation.prepare(spec.parse(text), options, tmp_path / "runs", lambda _: None)
+    told = str(refused.value)
+    assert "900,000,000/s" in told
+    assert "of it 150,000,000/s fall to this machine; at most 10,000,000/s" in told
+    assert not (tmp_path / "runs").exists()
 
 
 def test_another_try_needs_a_run() -> None:

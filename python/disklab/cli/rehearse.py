@@ -65,7 +65,6 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab rehearse experiments/cassandra-local-or-attached.yaml --quick[/bold],
     [bold]disklab rehearse FILE --only workload=read --repeat 5[/bold],
-    [bold]disklab rehearse --resume RUN[/bold],
     [bold]disklab rehearse --resume RUN --again failed[/bold]
     """
     # Loaded here because it brings NumPy and polars: no other command is to wait for them.
@@ -89,23 +88,13 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if resume is not None:
         _refuse_with_resume({name: value for name, value in given.items() if value is not None})
         prepared = preparation.resume(resume, out, say, [one.value for one in again or []])
-    elif again:
-        stated = " ".join(again)
-        way_out = "name the run: --resume RUN"
-        raise UserError(
-            Problem("--again", stated, "only a run that was begun has results", way_out)
-        )
-    elif experiment is None:
-        way_out = "name a file, such as experiments/cassandra-local-or-attached.yaml"
-        raise UserError(Problem("EXPERIMENT", "(nothing)", "there is nothing to rehearse", way_out))
     else:
-        repeats = repeat if repeat is not None else 1 if quick else preparation.DEFAULT_REPEATS
-        described = spec.load(experiment)
+        described = spec.load(_experiment_of_new_run(experiment, again))
         options = preparation.Options(
             scale=scale_of(scale),
             nodes=nodes,
             time_dilation=time_dilation,
-            repeats=repeats,
+            repeats=repeat if repeat is not None else 1 if quick else preparation.DEFAULT_REPEATS,
             seed=1 if seed is None else seed,
             quick=quick,
             only=choices(only),
@@ -116,6 +105,20 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _experiment_of_new_run(experiment: Path | None, again: list[Again] | None) -> Path:
+    problems = []
+    if again:
+        stated = ", ".join(one.value for one in again)
+        rule = "only a run that was begun has results"
+        problems.append(Problem("--again", stated, rule, "name the run: --resume RUN"))
+    if experiment is None:
+        way_out = "name a file, such as experiments/cassandra-local-or-attached.yaml"
+        problems.append(Problem("EXPERIMENT", "(nothing)", "there is nothing to rehearse", way_out))
+    if experiment is None or problems:
+        raise UserError(*problems)
+    return experiment
 
 
 def _refuse_with_resume(given: dict[str, object]) -> None:

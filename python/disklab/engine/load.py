@@ -25,6 +25,8 @@ from disklab.errors import EngineError
 
 END_SECONDS = 10.0
 """After a signal the engine waits a second for operations in flight, then ends."""
+MOST_RATE_PER_S = 10_000_000
+"""What the engine takes as a rate: an operation each 100 ns, more than any client's core does."""
 
 
 class CqlTarget(JobPart):
@@ -109,6 +111,7 @@ class OpenLoop(JobPart):
     """Operations start by the clock, whatever the database does."""
 
     rate_per_s: float
+    """Above 0, at most `MOST_RATE_PER_S`."""
     arrivals: Literal["poisson", "even"] = "poisson"
     max_in_flight: int = 4096
 

@@ -15,6 +15,7 @@ from typing import Any
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.databases import NodePlace, provision
+from disklab.engine.load import MOST_RATE_PER_S
 from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 from disklab.hosts.node import Progress
@@ -194,6 +195,7 @@ def _check(
             problems.append(Problem("this machine", program, rule, way_out))
     versions: dict[str, str] = {"disklab": version("disklab")}
     problems += _engine_problems(turns, catalog, say, versions)
+    problems += _rate_problems(turns)
     problems += _space_problems(turns, Places.usual())
     if problems:
         raise UserError(*dict.fromkeys(problems))
@@ -257,6 +259,19 @@ def planned_places(turn: Turn) -> list[NodePlace]:
         NodePlace(f"n{number}", f"127.0.0.{number}", volumes, folder / "run", folder / "logs")
         for number in range(1, turn.spec.cluster.nodes + 1)
     ]
+
+
+def _rate_problems(turns: Sequence[Turn]) -> Iterator[Problem]:
+    """Yield the rates that no load client offers. Lower ones are tried, and fall short or not."""
+    for turn in turns:
+        load = turn.spec.workload.load if turn.spec.workload else None
+        if load is None or load.rate_per_s is None or load.rate_per_s <= MOST_RATE_PER_S:
+            continue
+        rule = f"of it {load.rate_per_s:,.0f}/s fall to this machine; at most {MOST_RATE_PER_S:,}/s"
+        way_out = "offer less, or shrink the rates: `rehearse: {rate_scale: 1/10}`"
+        share = turn.trial.share.rate_per_s
+        full = load.rate_per_s if share is None else float(share.full)
+        yield Problem("workload.load.rate", f"{full:,.0f}/s", rule, way_out)
 
 
 def _space_problems(turns: Sequence[Turn], places: Places) -> Iterator[Problem]:
