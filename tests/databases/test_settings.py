@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from disklab import spec
 from disklab.databases import NodePlace, provision
 from disklab.databases.cassandra import timing
 from disklab.databases.cassandra.configuration import default_settings
@@ -17,6 +18,8 @@ from disklab.errors import MachineError, UserError
 from disklab.hosts.processes import marked_processes
 
 from tests.databases.conftest import request
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 @pytest.fixture(scope="session")
@@ -187,3 +190,16 @@ def test_every_usual_period_is_a_setting_of_the_version(known: dict[str, str]) -
         "read_request_timeout_in_ms": 20_000,
         "compaction_throughput_mb_per_sec": 16,
     }
+
+
+def test_the_settings_of_the_study_of_local_disks_reach_its_nodes(known: dict[str, str]) -> None:
+    (trial, *_) = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml").trials("rehearse")
+    assert trial.spec.database is not None
+    asked = trial.spec.database.settings
+    assert check_settings(asked, known, "5.0") == []
+    settings = timing.dilated(merged(asked, timing.usual(known), known), 8)
+    # A rate is as much slower as time is; what is synced at a time stays, as the disks' windows do.
+    assert settings["compaction_throughput_mb_per_sec"] == 128 // 8
+    assert "compaction_throughput" not in settings
+    assert settings["trickle_fsync"] is True
+    assert settings["trickle_fsync_interval_in_kb"] == 10240

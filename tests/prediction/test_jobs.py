@@ -16,6 +16,7 @@ from disklab.prediction.calibration import (
     read_calibration,
 )
 from disklab.prediction.jobs import Prepared, prepare
+from disklab.prediction.run import requests_of
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 CATALOG = load_catalog([])
@@ -119,9 +120,11 @@ def test_open_loop_settings_and_defaults() -> None:
 @pytest.mark.parametrize(
     ("settings", "bytes_"),
     [
-        ("concurrent_reads: 64", 10 << 20),
         ("trickle_fsync: true, trickle_fsync_interval_in_kb: 4096", 4 << 20),
-        ("trickle_fsync: false", None),
+        ("trickle_fsync: true, trickle_fsync_interval: 4096KiB", 4 << 20),
+        ("trickle_fsync: true", 10 << 20),
+        ("trickle_fsync_interval_in_kb: 4096", None),
+        ("concurrent_reads: 64", None),
     ],
 )
 def test_tables_are_synced_as_the_settings_say(settings: str, bytes_: int | None) -> None:
@@ -129,13 +132,38 @@ def test_tables_are_synced_as_the_settings_say(settings: str, bytes_: int | None
     assert job(text)["database"].get("trickle_fsync_bytes") == bytes_
 
 
-def test_compaction_is_as_fast_as_the_study_unless_the_settings_say() -> None:
-    assert job(SMALL)["database"]["compaction_bytes_per_s"] == 128 << 20
-    text = SMALL.replace(
-        "engine: cassandra",
-        "engine: cassandra, settings: {compaction_throughput_mb_per_sec: 16}",
-    )
-    assert job(text)["database"]["compaction_bytes_per_s"] == 16 << 20
+@pytest.mark.parametrize(
+    ("database", "mib_per_s"),
+    [
+        ("settings: {compaction_throughput_mb_per_sec: 128}", 128),
+        ("settings: {compaction_throughput: 128MiB/s}", 128),
+        ("settings: {compaction_throughput: 0MiB/s}", 0),
+        ("version: 3.11", 16),
+        ('version: "4.0"', 64),
+        ("settings: {}", 64),
+    ],
+)
+def test_compaction_is_as_fast_as_the_settings_or_the_version_say(
+    database: str, mib_per_s: int
+) -> None:
+    text = SMALL.replace("engine: cassandra", f"engine: cassandra, {database}")
+    assert job(text)["database"]["compaction_bytes_per_s"] == mib_per_s << 20
+
+
+def test_the_commit_log_is_read_under_either_name() -> None:
+    old = "commitlog_sync_period_in_ms: 5000, commitlog_segment_size_in_mb: 8"
+    new = "commitlog_sync_period: 5s, commitlog_segment_size: 8MiB"
+    for settings in (old, new):
+        text = SMALL.replace("engine: cassandra", f"engine: cassandra, settings: {{{settings}}}")
+        found = job(text)["database"]
+        assert found["commitlog_sync_period_ns"] == 5 * 10**9
+        assert found["commitlog_segment_bytes"] == 8 << 20
+
+
+def test_the_study_of_local_disks_has_its_own_settings() -> None:
+    found = reference_job("cassandra-local-or-attached", 9)["database"]["database"]
+    assert found["trickle_fsync_bytes"] == 10 << 20
+    assert found["compaction_bytes_per_s"] == 128 << 20
 
 
 @pytest.mark.parametrize(
@@ -153,12 +181,22 @@ def test_compaction_is_as_fast_as_the_study_unless_the_settings_say() -> None:
         (
             "engine: cassandra",
             "engine: cassandra, settings: {trickle_fsync: perhaps}",
-            "the simulator knows true, false",
+            "the simulator knows false, true",
         ),
         (
             "engine: cassandra",
             "engine: cassandra, settings: {concurrent_reads: many}",
             "is a whole number, as in cassandra.yaml",
+        ),
+        (
+            "engine: cassandra",
+            "engine: cassandra, settings: {compaction_throughput: 64MiB}",
+            "`compaction_throughput` one with B/s, KiB/s, MiB/s, GiB/s",
+        ),
+        (
+            "engine: cassandra",
+            "engine: cassandra, settings: {commitlog_sync_period_in_ms: 10s}",
+            "`commitlog_sync_period_in_ms` is a whole number",
         ),
     ],
 )
@@ -219,3 +257,20 @@ def test_a_broken_calibration_file_is_told_in_full(tmp_path: Path) -> None:
     assert f"{file}: range" in message
     with pytest.raises(UserError, match="cannot be read: No such file"):
         read_calibration(tmp_path / "no.yaml")
+
+
+def test_the_longest_cell_of_a_study_is_simulated_first() -> None:
+    experiment = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml")
+    names, jobs = [], []
+    for trial in experiment.trials("predict"):
+        found = prepare(trial, CATALOG, cassandra(), "x.yaml")
+        assert found.job is not None
+        jobs.append(found.job)
+        names.append((trial.factors["workload"], trial.factors["database.replication_factor"]))
+    by_work = sorted(zip(map(requests_of, jobs), names, strict=True), reverse=True)
+    # Ten million writes to five nodes each; three million reads of one.
+    assert by_work[0] == (50e6, ("write", 5))
+    assert by_work[-1] == (3e6, ("mixed", 1))
+    assert (9e6, ("read", 5)) in by_work
+    # A device has no operations to count.
+    assert requests_of(reference_job("azure-local-disks", 0)) == 0.0

@@ -3,7 +3,7 @@
 use disklab_units::random::Stream;
 
 use crate::background::Background;
-use crate::chance::exponential;
+use crate::chance::{exponential, work};
 use crate::client::Kind;
 use crate::job::Parameters;
 use crate::network::Link;
@@ -36,6 +36,11 @@ pub struct Node {
 /// A pause is as long as what survives takes to be copied. What a read allocates is dead when it has
 /// been answered; what a write leaves in the memtable lives until the flush. So the length of a pause
 /// follows the writes among the requests before it.
+///
+/// **Source** of how much pauses vary: in our own rehearsals of 2026-11-21 and 22 (Cassandra 5.0, JDK 17, G1;
+/// six runs with 19 to 381 young collections each) they deviate by 0.3 to 0.9 of their mean, by 0.6 in the
+/// median run, and what fills the heap between two of them by up to 0.2. Exponential lengths, which deviate by
+/// all of their mean, made the 99th percentile of writes half as long again.
 #[derive(Clone, Debug)]
 pub struct Pauses {
     /// Mean length after reads alone, and after writes alone.
@@ -103,7 +108,7 @@ impl Pauses {
         let [reads, writes] = std::mem::take(&mut self.seen).map(u128::from);
         let [after_reads, after_writes] = self.mean_ns.map(u128::from);
         let mean_ns = (reads * after_reads + writes * after_writes) / (reads + writes);
-        let span = exponential(&mut self.times, mean_ns as u64);
+        let span = work(&mut self.times, mean_ns as u64);
         self.until = now + span;
         self.total_ns += span;
         Some(span)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 import threading
@@ -15,6 +16,10 @@ from disklab.errors import EngineError
 # What is quoted of the engine's own words when it dies: a panic has a line or two.
 MOST_QUOTED_BYTES = 2000
 END_SECONDS = 5.0
+
+# A cell looks up random pages in tables of some hundred MiB, and most of them miss the processor's
+# page-table cache when pages are small. glibc 2.35 and newer asks for huge ones under this.
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def simulate(jobs: Iterable[dict[str, Any]], *, workers: int | None = None) -> Iterator[Any]:
@@ -34,6 +39,7 @@ def simulate(jobs: Iterable[dict[str, Any]], *, workers: int | None = None) -> I
             stderr=errors,
             text=True,
             encoding="utf-8",
+            env={**HUGE_PAGES, **os.environ},
         )
         assert process.stdin is not None
         assert process.stdout is not None

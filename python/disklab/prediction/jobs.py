@@ -13,6 +13,7 @@ from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.catalog.profile import Profile
 from disklab.errors import Problem
+from disklab.prediction import cassandra_yaml
 from disklab.prediction.calibration import Calibration, page_cache_bytes
 from disklab.spec import Trial, TrialSpec, resolve_volumes
 from disklab.spec.model import Database
@@ -38,30 +39,7 @@ FIO_SUBMIT_NS = 4_000
 Assumed: fio 3 with libaio reaches about 250,000 I/Os a second and job on a null device.
 """
 
-NUMBERS = (
-    "concurrent_reads",
-    "concurrent_writes",
-    "commitlog_sync_period_in_ms",
-    "commitlog_segment_size_in_mb",
-    "compaction_throughput_mb_per_sec",
-    "trickle_fsync_interval_in_kb",
-)
-CHOICES = {
-    "commitlog_sync": ("periodic",),
-    "disk_access_mode": ("auto", "mmap", "mmap_index_only", "standard"),
-    "trickle_fsync": ("true", "false"),
-}
-"""Settings with few values: those that the simulator knows, the default first."""
-
-READ_SETTINGS = {*NUMBERS, *CHOICES}
-"""Settings of Cassandra that change a prediction; others are named in a warning."""
-
-ACCESS = {
-    "auto": "mmap",
-    "mmap": "mmap",
-    "mmap_index_only": "mmap_index_only",
-    "standard": "standard",
-}
+REHEARSE = "rehearse it"
 
 COPIES = {"EACH_QUORUM": "QUORUM"}
 """The cluster has one data centre."""
@@ -109,26 +87,13 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: before", "as-left", rule, way_out)
 
 
-REHEARSE = "rehearse it"
-
-
 def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
-    settings = database.settings
     if database.tls:
         rule = "what TLS costs Cassandra is not calibrated"
         yield Problem(f"{place}: database.tls", "true", rule, REHEARSE)
     if database.consistency == "ANY":
         yield Problem(f"{place}: database.consistency", "ANY", "hints are not modelled", "use ONE")
-    for name, known in CHOICES.items():
-        value = str(settings.get(name, known[0])).lower()
-        if value not in known:
-            rule = f"the simulator knows {', '.join(known)}"
-            yield Problem(f"{place}: database.settings.{name}", value, rule, REHEARSE)
-    for name in NUMBERS:
-        value = str(settings.get(name, "0"))
-        if not value.isdigit():
-            rule = "is a whole number, as in cassandra.yaml"
-            yield Problem(f"{place}: database.settings.{name}", value, rule, "write a number")
+    yield from cassandra_yaml.problems(database.settings, place)
 
 
 def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
@@ -138,7 +103,7 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
     if outside:
         yield f"outside the calibrated range: {'; '.join(outside)}"
     settings = spec.database.settings if spec.database else {}
-    unread = [name for name in settings if name not in READ_SETTINGS]
+    unread = [name for name in settings if name not in cassandra_yaml.READ]
     if unread:
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
     if spec.database and spec.database.table.compaction != "size-tiered":
@@ -223,26 +188,11 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
         "replication_factor": database.replication_factor,
         "consistency": COPIES.get(database.consistency, database.consistency),
         "read_repair_ppm": calibration.fact("read_repair_ppm"),
-        "access": ACCESS[str(settings.get("disk_access_mode", "auto"))],
+        "table_write_bytes_per_s": calibration.fact("table_write_bytes_per_s"),
+        **cassandra_yaml.storage_settings(settings, database.version),
     }
-    for name in ("concurrent_reads", "concurrent_writes"):
+    for name in cassandra_yaml.COUNTS:
         job[name] = int(settings.get(name, calibration.fact(name)))
-    if "commitlog_sync_period_in_ms" in settings:
-        period_ms = int(settings["commitlog_sync_period_in_ms"])
-        job["commitlog_sync_period_ns"] = period_ms * 10**6
-    if "commitlog_segment_size_in_mb" in settings:
-        job["commitlog_segment_bytes"] = int(settings["commitlog_segment_size_in_mb"]) << 20
-    compaction_mib_per_s = settings.get("compaction_throughput_mb_per_sec")
-    job["compaction_bytes_per_s"] = (
-        calibration.fact("compaction_bytes_per_s")
-        if compaction_mib_per_s is None
-        else int(compaction_mib_per_s) << 20
-    )
-    job["table_write_bytes_per_s"] = calibration.fact("table_write_bytes_per_s")
-    if str(settings.get("trickle_fsync", "true")).lower() == "true":
-        interval_kib = settings.get("trickle_fsync_interval_in_kb")
-        usual = calibration.fact("trickle_fsync_bytes")
-        job["trickle_fsync_bytes"] = usual if interval_kib is None else int(interval_kib) << 10
     if database.table.compression != "none":
         job["chunk_bytes"] = calibration.fact("chunk_length_bytes")
         job["compressed_permille"] = calibration.fact("compressed_permille")

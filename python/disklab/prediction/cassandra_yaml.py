@@ -1,0 +1,141 @@
+"""The settings of cassandra.yaml that the simulator reads, in the names of every version.
+
+3.11 and 4.0 have the unit in the name (`compaction_throughput_mb_per_sec: 128`), 4.1 and 5.0 in
+the value (`compaction_throughput: 128MiB/s`), and understand the old names too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from disklab.databases.protocol import Setting
+from disklab.errors import Problem
+
+KIB, MIB = 1 << 10, 1 << 20
+
+# Powers of what 4.1 and 5.0 write behind a number: bytes (also a second), nanoseconds.
+# Source: org.apache.cassandra.config.DataStorageSpec, DataRateSpec and DurationSpec of 4.1.
+_BYTES = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": 1 << 30}
+_RATES = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
+_TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+
+_WRITTEN = re.compile(r"(\d+)\s*([A-Za-z/]+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A setting with a unit."""
+
+    name: str
+    """Its name since 4.1."""
+    old: str
+    """Its name before."""
+    old_unit: int
+    """What one of the old name's unit is, in bytes or nanoseconds."""
+    units: Mapping[str, int]
+    """The units that the new name takes."""
+
+    def read(self, settings: Mapping[str, Setting]) -> int | None:
+        """Return what the settings say, in bytes or nanoseconds; None: nothing.
+
+        Raises ValueError for what is no amount.
+        """
+        if self.old in settings:
+            return int(str(settings[self.old])) * self.old_unit
+        if self.name not in settings:
+            return None
+        found = _WRITTEN.fullmatch(str(settings[self.name]).strip())
+        if found is None or found[2] not in self.units:
+            raise ValueError
+        return int(found[1]) * self.units[found[2]]
+
+
+SYNC_PERIOD = Amount("commitlog_sync_period", "commitlog_sync_period_in_ms", 10**6, _TIMES)
+SEGMENT = Amount("commitlog_segment_size", "commitlog_segment_size_in_mb", MIB, _BYTES)
+COMPACTION = Amount("compaction_throughput", "compaction_throughput_mb_per_sec", MIB, _RATES)
+TRICKLE = Amount("trickle_fsync_interval", "trickle_fsync_interval_in_kb", KIB, _BYTES)
+AMOUNTS = (SYNC_PERIOD, SEGMENT, COMPACTION, TRICKLE)
+
+COUNTS = ("concurrent_reads", "concurrent_writes")
+
+CHOICES = {
+    "commitlog_sync": ("periodic",),
+    "disk_access_mode": ("auto", "mmap", "mmap_index_only", "standard"),
+    "trickle_fsync": ("false", "true"),
+}
+"""Settings with few values: those that the simulator knows, Cassandra's default first."""
+
+READ = {*COUNTS, *CHOICES, *(name for one in AMOUNTS for name in (one.name, one.old))}
+"""Settings that change a prediction; others are named in a warning."""
+
+ACCESS = {
+    "auto": "mmap",
+    "mmap": "mmap",
+    "mmap_index_only": "mmap_index_only",
+    "standard": "standard",
+}
+
+# Source: cassandra.yaml and Config of 3.11, and of 4.0, 4.1 and 5.0.
+USUAL_COMPACTION_MIB_PER_S = {"3": 16}
+NEWER_COMPACTION_MIB_PER_S = 64
+# Source: the same; all versions.
+USUAL_TRICKLE_BYTES = 10 * MIB
+
+
+def problems(settings: Mapping[str, Setting], place: str) -> Iterator[Problem]:
+    """Yield what of the settings the simulator cannot take."""
+    for name, known in CHOICES.items():
+        value = str(settings.get(name, known[0])).lower()
+        if value not in known:
+            rule = f"the simulator knows {', '.join(known)}"
+            yield Problem(f"{place}: database.settings.{name}", value, rule, "rehearse it")
+    for name in COUNTS:
+        value = str(settings.get(name, "0"))
+        if not value.isdigit():
+            rule = "is a whole number, as in cassandra.yaml"
+            yield Problem(f"{place}: database.settings.{name}", value, rule, "write a number")
+    yield from (problem for amount in AMOUNTS for problem in _unreadable(amount, settings, place))
+
+
+def _unreadable(amount: Amount, settings: Mapping[str, Setting], place: str) -> Iterator[Problem]:
+    try:
+        amount.read(settings)
+    except ValueError:
+        name = amount.old if amount.old in settings else amount.name
+        units = ", ".join(amount.units)
+        rule = f"`{amount.old}` is a whole number, `{amount.name}` one with {units}"
+        at = f"{place}: database.settings.{name}"
+        yield Problem(at, str(settings[name]), rule, "write it as in cassandra.yaml")
+
+
+def storage_settings(settings: Mapping[str, Setting], version: str | None) -> dict[str, object]:
+    """Return what a job of the simulator says of logs, tables and compaction.
+
+    What the settings leave out is the default of the version; None: of 4.0 and later, which a
+    rehearsal takes then too.
+    """
+    job: dict[str, object] = {
+        "access": ACCESS[str(settings.get("disk_access_mode", "auto")).lower()],
+        "compaction_bytes_per_s": _or(COMPACTION.read(settings), _usual_compaction(version)),
+    }
+    for name, amount in (
+        ("commitlog_sync_period_ns", SYNC_PERIOD),
+        ("commitlog_segment_bytes", SEGMENT),
+    ):
+        given = amount.read(settings)
+        if given is not None:
+            job[name] = given
+    if str(settings.get("trickle_fsync", "false")).lower() == "true":
+        job["trickle_fsync_bytes"] = _or(TRICKLE.read(settings), USUAL_TRICKLE_BYTES)
+    return job
+
+
+def _or(given: int | None, usual: int) -> int:
+    return usual if given is None else given
+
+
+def _usual_compaction(version: str | None) -> int:
+    major = (version or "").partition(".")[0]
+    return USUAL_COMPACTION_MIB_PER_S.get(major, NEWER_COMPACTION_MIB_PER_S) * MIB
