@@ -21,6 +21,7 @@ use crate::clock;
 use crate::command::{Inbox, Tuning};
 use crate::dilated::DilatedHost;
 use crate::due::DueHeap;
+use crate::nap::nap;
 use crate::preimage::Preimages;
 use crate::ring::{Done, Owner, Ring, label};
 use crate::transport::{Errno, Gone, Request, Slot, Transport, TransportKind};
@@ -134,9 +135,9 @@ impl Driver {
         listen(&mut self.ring, self.inbox.bell())?;
         while !self.stopping {
             self.heartbeat.beat();
-            match self.nap(clock::now()) {
+            match self.sleep(clock::now()) {
                 Duration::ZERO => self.ring.look()?,
-                nap => self.ring.wait(nap)?,
+                time => self.ring.wait(time)?,
             }
             if self.turn().is_err() {
                 return Ok(End::Gone);
@@ -145,16 +146,14 @@ impl Driver {
         Ok(End::Stopped)
     }
 
-    /// How long nothing is due; the last stretch is spun, because a sleeper wakes late.
-    fn nap(&self, now: Instant) -> Duration {
+    /// How long to sleep now.
+    fn sleep(&self, now: Instant) -> Duration {
         let next = match (self.due.next(), self.host.next_event()) {
             (Some(due), Some(event)) => due.min(event),
             (Some(next), None) | (None, Some(next)) => next,
             (None, None) => return HEARTBEAT,
         };
-        next.saturating_since(now)
-            .saturating_sub(self.tuning.spin)
-            .min(HEARTBEAT)
+        nap(next.saturating_since(now), self.tuning.spin).min(HEARTBEAT)
     }
 
     fn turn(&mut self) -> Result<(), Gone> {

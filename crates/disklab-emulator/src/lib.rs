@@ -23,6 +23,7 @@ mod host_dir;
 mod lateness;
 mod loop_device;
 mod mapping;
+mod nap;
 mod overhead;
 pub mod precedence;
 mod preimage;
