@@ -134,16 +134,31 @@ impl BlockCache {
         for (block, mask) in self.blocks(first, last) {
             let hash = Hash::of(lane, block);
             let (entry, made) = self.table.get_or_insert(hash);
-            let new = u64::from((mask & !entry.valid()).count_ones());
+            let new = mask & !entry.valid();
             entry.set_valid(entry.valid() | mask);
             if made {
                 self.queue.push(hash);
             } else {
                 entry.set_used(true);
             }
-            self.share_mut(lane).held += new;
-            self.held += new;
+            let sectors = u64::from(new.count_ones());
+            self.share_mut(lane).held += sectors;
+            self.held += sectors;
             self.evict();
+            if self.held > self.capacity {
+                // All that is left is pinned, this block too: nothing more can come in.
+                self.forget(lane, block, new);
+            }
+        }
+    }
+
+    /// Forgets some sectors of a block.
+    fn forget(&mut self, lane: u32, block: u64, mask: u64) {
+        if let Some(entry) = self.table.get_mut(Hash::of(lane, block)) {
+            let gone = u64::from((entry.valid() & mask).count_ones());
+            entry.set_valid(entry.valid() & !mask);
+            self.held -= gone;
+            self.share_mut(lane).held -= gone;
         }
     }
 
@@ -152,12 +167,7 @@ impl BlockCache {
         let end = offset + len;
         let sectors = (offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES));
         for (block, mask) in self.blocks(sectors.0, sectors.1) {
-            if let Some(entry) = self.table.get_mut(Hash::of(lane, block)) {
-                let gone = u64::from((entry.valid() & mask).count_ones());
-                entry.set_valid(entry.valid() & !mask);
-                self.held -= gone;
-                self.share_mut(lane).held -= gone;
-            }
+            self.forget(lane, block, mask);
         }
     }
 
@@ -375,6 +385,21 @@ mod tests {
             cache.fill_read(0, block * 64 * KIB, 64 * KIB);
         }
         assert_eq!(cache.missing(0, 0, 65_536), 65_536);
+    }
+
+    #[test]
+    fn a_pinned_block_takes_nothing_that_does_not_fit() {
+        // 31 sectors, all of them pinned; the second block has room for one more.
+        let mut cache = BlockCache::new(124 * KIB, 64 << 10);
+        cache.fill_write(0, 0, 124 * KIB);
+        cache.pin(0, 0, true);
+        cache.pin(0, 1, true);
+        cache.fill_read(0, 124 * KIB, 4096);
+        assert_eq!(cache.missing(0, 0, 128 << 10), 4096);
+        assert_eq!(cache.share(0).held, 31);
+        cache.pin(0, 0, false);
+        cache.fill_read(0, 124 * KIB, 4096);
+        assert_eq!(cache.missing(0, 64 * KIB, 65_536), 0, "the other went");
     }
 
     #[test]
