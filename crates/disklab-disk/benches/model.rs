@@ -7,7 +7,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
 use disklab_disk::profile::{CacheProfile, Caching, Distribution, HostProfile, Latency};
-use disklab_disk::{Completion, Host, Io, Op, VolumeId};
+use disklab_disk::{Completion, Destaged, Host, Io, Op, VolumeId};
 use disklab_units::{Bytes, Instant};
 use driver::{GIB, MS, cached, ds14_v2, host_cache, p30, volume};
 
@@ -98,6 +98,7 @@ struct Driven {
     now: u64,
     count: u64,
     out: Vec<Completion>,
+    destaged: Vec<Destaged>,
 }
 
 impl Driven {
@@ -107,6 +108,7 @@ impl Driven {
             now: 0,
             count: 0,
             out: Vec::with_capacity(1 << 16),
+            destaged: Vec::new(),
         }
     }
 
@@ -128,6 +130,8 @@ impl Driven {
             if self.out.len() > 1 << 15 {
                 black_box(&self.out);
                 self.out.clear();
+                self.host.take_destaged(&mut self.destaged);
+                self.destaged.clear();
             }
         }
         black_box(&self.out);

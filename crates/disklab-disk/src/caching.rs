@@ -6,7 +6,7 @@ use disklab_units::Bytes;
 
 use crate::agenda::Event;
 use crate::cache::BlockCache;
-use crate::destage::{covered, runs_of, touched};
+use crate::destage::{Arrived, covered, runs_of, touched};
 use crate::host::Host;
 use crate::io::{Completion, Destaged, Io, VolumeId};
 use crate::lane::{Lane, ServiceTimes};
@@ -33,6 +33,8 @@ pub(crate) struct HostCache {
     dirty: u64,
     /// Sectors of writes that were given room and have not arrived yet.
     promised: u64,
+    /// What arrived last, kept for its memory.
+    arrived: Arrived,
 }
 
 impl HostCache {
@@ -44,6 +46,7 @@ impl HostCache {
             waiting: VecDeque::new(),
             dirty: 0,
             promised: 0,
+            arrived: Arrived::default(),
         }
     }
 
@@ -206,17 +209,20 @@ impl Host {
         let entry = &mut self.lanes[lane as usize];
         let per_block = cache.contents.sectors_per_block();
         let before = entry.destager.dirty_sectors();
-        let mut clean = Vec::new();
-        let done = entry.destager.arrived(per_block, at, &mut clean);
+        let mut arrived = std::mem::take(&mut cache.arrived);
+        entry.destager.arrived(per_block, at, &mut arrived);
         cache.dirty -= before - entry.destager.dirty_sectors();
-        for block in clean {
+        for &block in &arrived.clean {
             cache.contents.pin(lane, block, false);
         }
         let volume = entry.volume;
         let mut bytes = 0;
-        for run in done {
+        for run in &arrived.runs {
             bytes += run.sectors * SECTOR_BYTES;
             self.report_destaged(lane, run.sector, run.sectors);
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.arrived = arrived;
         }
         let Some(entry) = self.volume_mut(volume) else {
             return;

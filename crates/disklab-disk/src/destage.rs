@@ -1,8 +1,9 @@
 //! Dirty data of one member disk: acknowledged by a ReadWrite cache, not yet on the disk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::cache::blocks;
+use crate::dirty::DirtyBlocks;
 use crate::validate::SECTOR_BYTES;
 
 /// How long data stay dirty before they are destaged on their own. No vendor says; long enough for
@@ -12,23 +13,6 @@ pub const DELAY_NS: u64 = 1_000_000_000;
 /// Destage writes of one disk that may be under way at a time. By Little's law a disk of 5000 IOPS
 /// and 3.3 ms needs 17 to be kept busy, one of 20,000 IOPS and 1.5 ms needs 30.
 pub const MOST_RUNS: usize = 32;
-
-/// A dirty block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Block {
-    /// Sectors written since their last destage began.
-    dirty: u64,
-    /// Sectors on their way to the disk.
-    leaving: u64,
-    /// Whether it stands in the queue; it does so at most once.
-    queued: bool,
-}
-
-impl Block {
-    fn is_idle(&self) -> bool {
-        self.dirty | self.leaving == 0 && !self.queued
-    }
-}
 
 /// A place in the queue of blocks to destage.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +35,15 @@ pub struct Run {
     end: u64,
 }
 
+/// What has reached the disk. Used again and again, so that an arrival takes no memory.
+#[derive(Clone, Debug, Default)]
+pub struct Arrived {
+    /// In order of their ends.
+    pub runs: Vec<Run>,
+    /// Blocks of which nothing is dirty any more.
+    pub clean: Vec<u64>,
+}
+
 /// A FLUSH that waits for the destage of what was dirty when it came.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
@@ -64,7 +57,7 @@ struct Flush {
 /// The dirty blocks of one member disk, in the order in which they became dirty.
 #[derive(Clone, Debug, Default)]
 pub struct Destager {
-    blocks: BTreeMap<u64, Block>,
+    blocks: DirtyBlocks,
     queue: VecDeque<Queued>,
     runs: Vec<Run>,
     flushes: VecDeque<Flush>,
@@ -102,7 +95,7 @@ impl Destager {
     pub fn mark(&mut self, per_block: u64, first: u64, last: u64, now: u64) -> u64 {
         let before = self.dirty_sectors;
         for (number, mask) in blocks(per_block, first, last) {
-            let block = self.blocks.entry(number).or_default();
+            let block = self.blocks.get_or_insert(number);
             if !block.queued {
                 block.queued = true;
                 self.sequence += 1;
@@ -146,7 +139,7 @@ impl Destager {
         if !due || self.runs.len() >= MOST_RUNS {
             return None;
         }
-        let block = self.blocks.get_mut(&next.block)?;
+        let block = self.blocks.get_mut(next.block)?;
         if block.leaving != 0 {
             // Its earlier data are still on their way; two writes of one sector must not overtake
             // each other. They arrive within a service time.
@@ -200,14 +193,16 @@ impl Destager {
         }
     }
 
-    /// Takes the runs that are on the disk by `now`, in order of their ends. Their blocks that have
-    /// become clean are left in `clean`.
-    pub fn arrived(&mut self, per_block: u64, now: u64, clean: &mut Vec<u64>) -> Vec<Run> {
-        let mut done: Vec<Run> = self.runs.extract_if(.., |run| run.end <= now).collect();
-        done.sort_by_key(|run| (run.end, run.sector));
-        for run in &done {
+    /// Takes the runs that are on the disk by `now`, and their blocks that have become clean.
+    pub fn arrived(&mut self, per_block: u64, now: u64, arrived: &mut Arrived) {
+        arrived.runs.clear();
+        arrived.clean.clear();
+        let there = self.runs.extract_if(.., |run| run.end <= now);
+        arrived.runs.extend(there);
+        arrived.runs.sort_by_key(|run| (run.end, run.sector));
+        for run in &arrived.runs {
             let number = run.sector / per_block;
-            let Some(block) = self.blocks.get_mut(&number) else {
+            let Some(block) = self.blocks.get_mut(number) else {
                 continue;
             };
             let low = run.sector % per_block;
@@ -216,13 +211,12 @@ impl Destager {
             // What was written again meanwhile is as dirty as before.
             self.dirty_sectors -= u64::from((mask & !block.dirty).count_ones());
             if block.dirty | block.leaving == 0 {
-                clean.push(number);
+                arrived.clean.push(number);
             }
             if block.is_idle() {
-                self.blocks.remove(&number);
+                self.blocks.remove(number);
             }
         }
-        done
     }
 
     /// Takes the flushes that wait for nothing more: parent and end of their destage.
@@ -261,10 +255,11 @@ impl Destager {
         if first >= last {
             return gone;
         }
-        let numbers = self
-            .blocks
-            .range_mut(first / per_block..=(last - 1) / per_block);
-        for (&number, block) in numbers {
+        let touched = first / per_block..=(last - 1) / per_block;
+        for number in self.blocks.numbers(touched) {
+            let Some(block) = self.blocks.get_mut(number) else {
+                continue;
+            };
             let (_, mask) = blocks(per_block, first.max(number * per_block), last)
                 .next()
                 .unwrap_or_default();
@@ -285,15 +280,16 @@ impl Destager {
 
     /// The dirty sectors of a block, those on their way included.
     pub fn mask(&self, block: u64) -> u64 {
-        let entry = self.blocks.get(&block);
+        let entry = self.blocks.get(block);
         entry.map_or(0, |block| block.dirty | block.leaving)
     }
 
     /// All dirty ranges, ascending: first sector and number.
     pub fn ranges(&self, per_block: u64) -> impl Iterator<Item = (u64, u64)> {
-        self.blocks.iter().flat_map(move |(number, block)| {
+        let numbers = self.blocks.numbers(0..=u64::MAX).into_iter();
+        numbers.flat_map(move |number| {
             let start = number * per_block;
-            runs_of(block.dirty | block.leaving).map(move |(bit, count)| (start + bit, count))
+            runs_of(self.mask(number)).map(move |(bit, count)| (start + bit, count))
         })
     }
 
@@ -314,13 +310,13 @@ impl Destager {
             return;
         }
         while let Some(&Queued { block: number, .. }) = self.queue.front() {
-            if let Some(block) = self.blocks.get_mut(&number) {
+            if let Some(block) = self.blocks.get_mut(number) {
                 if block.dirty != 0 {
                     return;
                 }
                 block.queued = false;
                 if block.is_idle() {
-                    self.blocks.remove(&number);
+                    self.blocks.remove(number);
                 }
             }
             self.queue.pop_front();
@@ -398,14 +394,16 @@ mod tests {
         destager.hurry();
         assert_eq!(take(&mut destager, 1), [], "the first must arrive before");
         destager.decide(0, 10);
-        let mut clean = Vec::new();
-        assert_eq!(destager.arrived(PER_BLOCK, 9, &mut clean), []);
-        assert_eq!(destager.arrived(PER_BLOCK, 10, &mut clean).len(), 1);
-        assert_eq!((destager.dirty_sectors(), clean.len()), (2, 0));
+        let mut arrived = Arrived::default();
+        destager.arrived(PER_BLOCK, 9, &mut arrived);
+        assert_eq!(arrived.runs, []);
+        destager.arrived(PER_BLOCK, 10, &mut arrived);
+        assert_eq!((arrived.runs.len(), arrived.clean.len()), (1, 0));
+        assert_eq!(destager.dirty_sectors(), 2);
         assert_eq!(take(&mut destager, 10), [(1, 2)]);
         destager.decide(1, 20);
-        destager.arrived(PER_BLOCK, 20, &mut clean);
-        assert_eq!(clean, [0]);
+        destager.arrived(PER_BLOCK, 20, &mut arrived);
+        assert_eq!((arrived.runs.len(), arrived.clean), (1, vec![0]));
         assert!(destager.is_clean());
     }
 

@@ -11,6 +11,7 @@ mod caching;
 mod change;
 mod counters;
 mod destage;
+mod dirty;
 mod explain;
 mod fault;
 mod flow;
