@@ -28,6 +28,13 @@ def reference(name: str) -> spec.Experiment:
     return spec.load(EXPERIMENTS / f"{name}.yaml")
 
 
+def place(name: str, factor: str) -> str:
+    """Return where a factor stands: file, line, key."""
+    lines = (EXPERIMENTS / f"{name}.yaml").read_text().splitlines()
+    (line,) = [at for at, text in enumerate(lines, 1) if text.startswith(f"  {factor}:")]
+    return f"{name}.yaml:{line}: {factor}"
+
+
 def trial(experiment: spec.Experiment, **levels: str) -> spec.Trial:
     """Return the one trial whose levels are these; `_` stands for a blank or dot."""
     found = [
@@ -147,7 +154,9 @@ def test_more_copies_than_rehearsed_nodes_are_refused_with_the_way_out() -> None
     assert reason is not None
     assert reason.rule == "replication factor 3 needs 3 nodes; this rehearsal has 1"
     assert reason.way_out == "--nodes 3"
-    assert reason.place.endswith("local-or-attached.yaml:33: database.replication_factor")
+    assert reason.place.endswith(
+        place("cassandra-local-or-attached", "database.replication_factor")
+    )
     assert not any(one.refused for one in experiment.trials("rehearse", nodes=6))
     assert not any(one.refused for one in experiment.trials("predict"))
 
@@ -188,7 +197,7 @@ def test_data_that_do_not_fit_the_local_disk_are_refused_cells() -> None:
     assert found == {("500M", "local"), ("1000M", "local"), ("2000M", "local")}
     reason = refused["500M", "local"]
     assert reason is not None
-    assert "cassandra-cache-cliff.yaml:20: dataset.rows" in reason.place
+    assert place("cassandra-cache-cliff", "dataset.rows") in reason.place
     assert reason.value == "500M"
     assert "330.2 GiB a node, 660.5 GiB with room for compaction (x 2)" in reason.rule
     assert "holds 224 GiB" in reason.rule
