@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,11 +15,12 @@ import pytest
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
 from disklab.databases.postgresql import timing
 from disklab.databases.postgresql.cluster import PostgreSQL
-from disklab.databases.postgresql.configuration import PORT
+from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import plan_memory
 from disklab.databases.protocol import Setting
+from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.processes import marked_processes
@@ -29,6 +31,7 @@ from tests.hosts.conftest import Lab
 
 MIB = 1 << 20
 ROWS = 2000
+CLIENTS = 20
 INSERT = f"""INSERT INTO rows SELECT i, v, v, v, v, v FROM generate_series(1, {ROWS}) i,
  (SELECT decode(repeat('ab', 818), 'hex') v) made"""
 
@@ -99,6 +102,34 @@ def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> N
     assert sql.ask("SELECT count(*) FROM rows") == [["0"]]
     with pytest.raises(MachineError, match='relation "nothing" does not exist'):
         sql.ask("SELECT * FROM nothing")
+
+
+@pytest.mark.machine
+def test_backends_of_the_load_before_take_no_room_of_those_to_come(server: PostgreSQL) -> None:
+    group, kept = server.primary.place.group, server.primary.sql
+    assert group is not None
+    assert kept is not None
+
+    login = Login(server.primary.place.address, PORT, USER, DATABASE, tls=True)
+    program = find_postgresql().program("psql")
+
+    def room(backends: int) -> int:
+        return server.plan.limit_for(0, backends)
+
+    def limit() -> int:
+        return group.limit_bytes() or 0
+
+    server.expect(CLIENTS)
+    with ExitStack() as still_there:
+        for _ in range(CLIENTS):
+            client = still_there.enter_context(Sql(program, login))
+            assert client.ask("SELECT count(*) FROM rows") == [["0"]]
+        # They have come: no room is kept for more of them, but what they take.
+        server.observe()
+        assert limit() < room(CLIENTS)
+        server.expect(CLIENTS)
+        server.observe()
+        assert limit() >= room(CLIENTS)
 
 
 @pytest.mark.machine

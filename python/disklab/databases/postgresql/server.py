@@ -29,6 +29,7 @@ from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
+from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.left_databases import record_group
 
 # 1 s on an idle machine; after a crash it replays its WAL at the speed of the disk.
@@ -36,8 +37,6 @@ READY_SECONDS = 300.0
 # A fast shutdown writes all dirty buffers.
 STOP_SECONDS = 600.0
 POLL_SECONDS = 0.2
-# Without a client there are the postmaster, six or seven of its helpers, and our session.
-OWN_PROCESSES = 8
 
 
 class Server:
@@ -56,6 +55,7 @@ class Server:
         self._most_anonymous = 0
         self._most_backends = 0
         self._expected = 0
+        self._there_before: frozenset[int] = frozenset()
 
     @property
     def is_made(self) -> bool:
@@ -140,7 +140,11 @@ class Server:
     def expect(self, connections: int) -> None:
         """Keep room for the backends of so many clients, and none for those of loads before."""
         self._expected, self._most_anonymous, self._most_backends = connections, 0, 0
-        self.fit_group()
+        # Backends of the load before may still be ending. They are none of the expected ones:
+        # counted as such, they left the new ones no room, and the kernel killed the server.
+        self._there_before = frozenset(self.pids())
+        if self.place.group is not None:
+            self._fit(self.place.group, self.place.group.use().anonymous)
 
     def fit_group(self) -> None:
         """Hold buffers and page cache at their planned size, whatever the backends need beside.
@@ -151,11 +155,15 @@ class Server:
         if group is None:
             return
         self._most_anonymous = max(self._most_anonymous, group.use().anonymous)
-        self._most_backends = max(self._most_backends, len(list(self.pids())) - OWN_PROCESSES)
+        come = len(set(self.pids()) - self._there_before)
+        self._most_backends = max(self._most_backends, come)
+        self._fit(group, self._most_anonymous)
+
+    def _fit(self, group: ControlGroup, anonymous: int) -> None:
         missing = max(self._expected - self._most_backends, 0)
         # The page cache may be full of what the room for connections let in: that goes.
         with suppress(MachineError):
-            group.set_limit(self._plan.limit_for(self._most_anonymous, missing))
+            group.set_limit(self._plan.limit_for(anonymous, missing))
 
     def pids(self) -> Iterator[int]:
         """Yield the server and its backends: each connection is a process."""
