@@ -93,6 +93,11 @@ def test_tools_may_not_eat_a_full_machine() -> None:
     assert "this machine's CPU was the limit, not the disks" in warning
 
 
+def test_other_programs_that_fill_the_machine_are_no_limit_of_the_database() -> None:
+    (warning,) = judged(client=0.02, emulator=0.02, server=0.1, busy=2.0).warnings
+    assert warning.startswith("other programs took most of this machine's CPU, 93% of 2 cores")
+
+
 def test_stolen_time_is_said() -> None:
     (warning,) = judged(steal=0.2).warnings
     assert "10%" in warning

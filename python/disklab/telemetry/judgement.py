@@ -98,6 +98,13 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
             f"client and emulator took {tools:.0%} of a machine that had no CPU left ({shares}): "
             "on the full system they run elsewhere"
         )
+        return
+    ours = sum(made.cpu_ratio.values())
+    if busy / cpus - ours > ours:
+        made.warnings.append(
+            f"other programs took most of this machine's CPU, {busy / cpus - ours:.0%} of {cpus} "
+            f"cores, and left none free ({shares}): repeat it when nothing else runs"
+        )
     else:
         made.warnings.append(
             f"this machine's CPU was the limit, not the disks: {busy / cpus:.0%} of {cpus} cores "
