@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +29,9 @@ MOST_ERRORS_RATIO = 0.01
 LEAST_WAITING_RATIO = 0.05
 # A disk is what operations wait for when its I/Os take the greater part of their time.
 MOSTLY_IN_IOS = 0.5
-# The machine's CPU is the limit when this much of it is in use: see the telemetry's judgement.
-FULL_MACHINE_RATIO = 0.95
+# The machine's CPU is the limit when client, server and emulator use this much of it: what is left
+# lies between the seconds in which all of it is used. A tenth, as for every resource of a report.
+FULL_MACHINE_RATIO = 0.9
 # Beyond this the allowance that a limit begins a pass with is a good part of the pass.
 MOST_UTILISATION = 1.05
 # Bound of what a result keeps of a log.
@@ -189,25 +191,34 @@ def errors_of(series: Series) -> dict[str, int]:
 def bottleneck(
     turn: Turn, notes: Notes, waits: list[LimitWait], series: Series, judged: Judgement
 ) -> Bottleneck | None:
-    """Return what bound: the limit that kept the most I/Os waiting, the machine's CPU, or a disk.
-
-    A disk without a limit in the way binds by its latency when a closed loop's operations spend
-    most of their time in its I/Os.
-    """
-    threads = threads_of(turn.spec)
+    """Return what bound a trial, by what was seen of limits, processes and disks."""
     first = waits[0] if waits else None
-    if first is not None and _waiting(first, series) > LEAST_WAITING_RATIO * (threads or 1):
-        return Bottleneck(
-            resource=f"{first.volume} {first.limit}".strip(), utilisation=first.utilisation
-        )
-    used = sum(judged.cpu_ratio.values())
-    if used >= FULL_MACHINE_RATIO:
-        return Bottleneck(resource="this machine's CPU", utilisation=min(used, 1.0))
-    spent = _time_in_ios(turn, notes)
-    if spent:
-        volume = max(spent, key=lambda one: spent[one])
-        if spent[volume] >= MOSTLY_IN_IOS:
-            return Bottleneck(resource=f"{volume} latency", utilisation=min(spent[volume], 1.0))
+    waiting = 0.0 if first is None else _waiting(first, series) / (threads_of(turn.spec) or 1)
+    return binding(first, waiting, sum(judged.cpu_ratio.values()), _time_in_ios(turn, notes))
+
+
+def binding(
+    first: LimitWait | None, waiting: float, cpu: float, in_ios: Mapping[str, float]
+) -> Bottleneck | None:
+    """Return the limit that kept the most I/Os waiting, the machine's CPU, or a disk.
+
+    `first`: that limit, `waiting`: I/Os at it for each operation under way; `cpu`: share of the
+    machine that client, server and emulator used, 0 to 1; `in_ios`: share of an operation's time
+    by volume. A disk without a limit in the way binds by its latency when a closed loop's
+    operations spend most of their time in its I/Os.
+    """
+    full = cpu >= FULL_MACHINE_RATIO
+    if first is not None and waiting > LEAST_WAITING_RATIO:
+        used = first.utilisation
+        # A checkpoint's writes wait for each other at a limit that has room for all else.
+        if not (full and used is not None and used < cpu):
+            return Bottleneck(resource=f"{first.volume} {first.limit}".strip(), utilisation=used)
+    if full:
+        return Bottleneck(resource="this machine's CPU", utilisation=min(cpu, 1.0))
+    if in_ios:
+        volume = max(in_ios, key=lambda one: in_ios[one])
+        if in_ios[volume] >= MOSTLY_IN_IOS:
+            return Bottleneck(resource=f"{volume} latency", utilisation=min(in_ios[volume], 1.0))
     return None
 
 
