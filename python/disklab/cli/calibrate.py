@@ -63,6 +63,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab calibrate experiments/cassandra-disk-caching-threads.yaml
     --only cluster.volumes.data.caching=None --fit overhead_ns[/bold],
+    [bold]disklab calibrate FILE --measured RUN --fit overhead_ns[/bold] (your own run),
     [bold]disklab calibrate --fidelity quick --out mine.yaml[/bold]
     """
     # Loaded here because it brings SciPy and polars: no other command is to wait for them.
@@ -119,7 +120,8 @@ def chosen_cells(  # noqa: PLR0913, PLR0917 - as the command has them
     whole = spec.load(path)
     found = chosen(whole, only)
     cells = fitting.measured_cells(found, measured_results(whole, measured), start)
-    wanted = names.split(",") if names else fitted_names(start)
+    rehearsed = any(cell.rehearsed for cell in cells)
+    wanted = names.split(",") if names else fitted_names(start, rehearsed=rehearsed)
     with notes().status("simulating") as status:
         fitted = fitting.fit(cells, wanted, start, options, watching(status))
     levels = whole.levels(choices(only))
@@ -142,12 +144,7 @@ def measured_results(experiment: spec.Experiment, measured: str) -> list[TrialRe
     from disklab.results import Run  # noqa: PLC0415
 
     if measured != "reference":
-        run = Run.open(measured)
-        if run.info.mode == "rehearse":
-            rule = "was rehearsed at a scale, on other CPUs than the cloud's: not modelled so far"
-            way_out = "calibrate on published or measured results"
-            raise UserError(Problem("--measured", measured, rule, way_out))
-        return run.results()
+        return Run.open(measured).results()
     study = study_of(experiment)
     if study is None:
         rule = "nobody published results of it that disklab has"
@@ -156,9 +153,15 @@ def measured_results(experiment: spec.Experiment, measured: str) -> list[TrialRe
     return study.results()
 
 
-def fitted_names(calibration: Calibration) -> list[str]:
-    """Return the parameters that a calibration marks as fitted."""
-    return [name for name, one in calibration.parameters.items() if one.status == "fitted"]
+def fitted_names(calibration: Calibration, *, rehearsed: bool) -> list[str]:
+    """Return the parameters that a calibration marks as fitted, and that the cells can tell."""
+    from disklab.prediction.rehearsed import CLIENT  # noqa: PLC0415 - see `calibrate`
+
+    return [
+        name
+        for name, one in calibration.parameters.items()
+        if one.status == "fitted" and not (rehearsed and name.startswith(CLIENT))
+    ]
 
 
 def as_json(fitted: Fit, made: Calibration, out: Path | None) -> dict[str, object]:
@@ -169,6 +172,7 @@ def as_json(fitted: Fit, made: Calibration, out: Path | None) -> dict[str, objec
         "error_after": fitted.after.error,
         "evaluations": fitted.evaluations,
         "at_bound": list(fitted.at_bound),
+        "rehearsed": any(cell.rehearsed for cell in fitted.cells),
         "cells": [
             {
                 "factors": cell.trial.factors,
@@ -219,3 +223,8 @@ def print_fit(fitted: Fit, start: Calibration) -> None:
     )
     for name in fitted.at_bound:
         out.print(f"{name} ended at its bound: these cells do not tell it")
+    if any(cell.rehearsed for cell in fitted.cells):
+        out.print(
+            "rehearsed cells: simulated as they were rehearsed, at their scale; times of CPU are "
+            "this machine's, and the client's parameters stay"
+        )

@@ -156,6 +156,7 @@ def figures(result: TrialResult) -> dict[str, float]:
 
 
 def median(repeats: Sequence[TrialResult]) -> dict[str, float]:
-    """Return the median over repeats of each figure."""
+    """Return the median over repeats of each figure that all of them have."""
     each = [figures(result) for result in repeats]
-    return {name: statistics.median(one[name] for one in each) for name in each[0]}
+    common = [name for name in each[0] if all(name in one for one in each)]
+    return {name: statistics.median(one[name] for one in each) for name in common}

@@ -21,12 +21,13 @@ from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.suggest import did_you_mean
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem, UserError
-from disklab.prediction.against import figures
+from disklab.prediction.against import median
 from disklab.prediction.calibration import Calibration, CalibrationRow, Parameter, Range
 from disklab.prediction.cells import database_of, prepare, with_parameters
 from disklab.prediction.counted import levels
 from disklab.prediction.jobs import Job
 from disklab.prediction.outcome import sql_figures
+from disklab.prediction.rehearsed import CLIENT, prepare_rehearsed, rehearsed_trials
 from disklab.prediction.run import Options
 from disklab.results import TrialResult
 from disklab.spec import Experiment, Trial
@@ -41,6 +42,9 @@ WEIGHTS = {
     "disk MB/s": 0.25,
 }
 """What a figure's error counts. Published percentiles are read off charts, the tail worst."""
+
+REHEARSED = ("ops/s", "p50", "p95", "p99")
+"""What a rehearsal tells of its node. Its CPU has the client's and the emulator's beside it."""
 
 # Simulated figures have noise of a percent or so: a smaller step would measure that.
 STEP = 0.1
@@ -61,6 +65,7 @@ class MeasuredCell:
     trial: Trial
     measured: dict[str, float]
     job: Job
+    rehearsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,22 +100,30 @@ def measured_cells(
 ) -> list[MeasuredCell]:
     """Return the cells of an experiment that were measured and can be simulated.
 
-    Raises UserError when there is none.
+    Repeats count once, as their median. What was rehearsed is predicted as it was rehearsed, one
+    node at its scale: see `rehearsed`. Raises UserError when there is no such cell.
     """
     catalog: Catalog = load_catalog()
-    rows = {levels(result.factors): result for result in results if result.usable}
+    rows: dict[object, list[TrialResult]] = {}
+    for result in results:
+        if result.usable:
+            rows.setdefault(levels(result.factors), []).append(result)
+    share = next((one.share for one in results if one.mode == "rehearse" and one.share), None)
+    wanted = experiment.trials("predict") if share is None else rehearsed_trials(experiment, share)
+    weighed = WEIGHTS.keys() if share is None else REHEARSED
+    prepared_as = prepare if share is None else prepare_rehearsed
     found, reasons = [], []
-    for trial in experiment.trials("predict"):
-        row = rows.get(levels(trial.factors))
-        if row is None or trial.refused is not None:
+    for trial in wanted:
+        repeats = rows.get(levels(trial.factors))
+        if repeats is None or trial.refused is not None:
             continue
-        prepared = prepare(trial, catalog, calibration, str(experiment.path))
+        prepared = prepared_as(trial, catalog, calibration, str(experiment.path))
         if prepared.job is None or database_of(prepared.job) is None:
             reasons += [str(reason.rule) for reason in prepared.reasons]
             continue
-        told = {name: value for name, value in figures(row).items() if name in WEIGHTS}
+        told = {name: value for name, value in median(repeats).items() if name in weighed}
         if told:
-            found.append(MeasuredCell(trial, told, prepared.job))
+            found.append(MeasuredCell(trial, told, prepared.job, share is not None))
     if not found:
         rule = "has no measured cell that the simulator can answer"
         way_out = "; ".join(dict.fromkeys(reasons)) or "name results of this experiment"
@@ -118,11 +131,16 @@ def measured_cells(
     return found
 
 
-def check_parameters(names: Sequence[str], calibration: Calibration, cells: int) -> None:
-    """Refuse unknown parameters, and more of them than cells to fit them on."""
+def check_parameters(
+    names: Sequence[str], calibration: Calibration, cells: int, *, rehearsed: bool = False
+) -> None:
+    """Refuse unknown parameters, those not seen, and more of them than cells to fit them on."""
     problems = []
     for name in names:
-        if name not in calibration.parameters:
+        if rehearsed and name.startswith(CLIENT):
+            rule, way_out = "is the studies' client's; a rehearsal has its own", "fit others"
+            problems.append(Problem("--fit", name, rule, way_out))
+        elif name not in calibration.parameters:
             known = list(calibration.parameters)
             way_out = did_you_mean(name, known, f"choose from {', '.join(known)}")
             problems.append(Problem("--fit", name, "is no parameter of the model", way_out))
@@ -141,7 +159,8 @@ def fit(
     watch: Watch,
 ) -> Fit:
     """Return the calibration whose named parameters predict the cells best."""
-    check_parameters(names, calibration, len(cells))
+    rehearsed = any(cell.rehearsed for cell in cells)
+    check_parameters(names, calibration, len(cells), rehearsed=rehearsed)
     start = {name: max(1, calibration.parameters[name].value) for name in names}
     seen: list[Evaluation] = []
     known: dict[tuple[int, ...], list[float]] = {}

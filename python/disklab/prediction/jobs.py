@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from disklab.catalog import Catalog
@@ -22,6 +23,7 @@ from disklab.spec.share import threads_of
 Job = dict[str, Any]
 
 PPM = 1_000_000
+FULL = Fraction(1)
 NS_PER_S = 1_000_000_000
 
 # Linux's own read-ahead where nobody sets one: 128 KiB (mm.h, VM_READAHEAD_PAGES).
@@ -110,9 +112,9 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
         yield f"compaction is simulated as size-tiered, not {spec.database.table.compaction}"
 
 
-def host_profile(spec: TrialSpec) -> Job:
-    """Return the profile of a node with all its volumes."""
-    resolved = resolve_volumes(spec).values()
+def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
+    """Return the profile of a node with all its volumes. `scale`: of host cache and credits."""
+    resolved = resolve_volumes(spec, scale=scale).values()
     volumes = [_dumped(made.volume) for made in resolved]
     return {**_dumped(next(iter(resolved)).host), "volumes": volumes}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import cache, lru_cache, partial
 
 from disklab.catalog import (
@@ -23,6 +24,8 @@ from disklab.errors import Problem, UserError
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
 from disklab.spec.model import Cluster, Dataset, Table, TrialSpec, Volume
+
+FULL = Fraction(1)
 
 ROW_OVERHEAD_BYTES = 165
 """What Cassandra stores beside a row's columns: key, timestamps, cell headers, index.
@@ -109,29 +112,34 @@ def _look_up(disks: str, size: str | None, place: str) -> None:
     find_disk(catalogue(), expression, size_bytes, place)
 
 
-def resolve_volumes(spec: TrialSpec, site: Site | None = None) -> dict[str, Resolution]:
+def resolve_volumes(
+    spec: TrialSpec, site: Site | None = None, scale: Fraction = FULL
+) -> dict[str, Resolution]:
     """Return each device of a node as the catalogue resolves it.
 
+    `scale`: of the host cache and of burst credits.
     Raises UserError with every rule that VM, disks and caching break together.
     """
     devices = tuple(volumes_of(spec))
     try:
-        return dict(_resolved(devices))
+        return dict(_resolved(devices, scale))
     except UserError:
         if site is None:
             raise
     vm_key: Key = ("cluster" if spec.cluster else "device", "vm")
-    _resolve(devices, [places_of(key, vm_key, site) for *_, key in devices])
+    _resolve(devices, [places_of(key, vm_key, site) for *_, key in devices], scale)
     raise AssertionError("what was refused is refused again, with its places")
 
 
 # A matrix has few kinds of nodes and many cells of each.
 @lru_cache(maxsize=256)
-def _resolved(devices: tuple[_Device, ...]) -> tuple[tuple[str, Resolution], ...]:
-    return tuple(_resolve(devices, [Places()] * len(devices)).items())
+def _resolved(devices: tuple[_Device, ...], scale: Fraction) -> tuple[tuple[str, Resolution], ...]:
+    return tuple(_resolve(devices, [Places()] * len(devices), scale).items())
 
 
-def _resolve(devices: tuple[_Device, ...], places: list[Places]) -> dict[str, Resolution]:
+def _resolve(
+    devices: tuple[_Device, ...], places: list[Places], scale: Fraction
+) -> dict[str, Resolution]:
     problems: list[Problem] = []
     found: dict[str, Resolution] = {}
     there = {"nvme": 0, "local": 0, "ephemeral-os": 0, "": 0}
@@ -146,7 +154,7 @@ def _resolve(devices: tuple[_Device, ...], places: list[Places]) -> dict[str, Re
         )
         attached = AttachedDisks(there[""], there["nvme"], there["local"], there["ephemeral-os"])
         try:
-            made = resolve(catalogue(), HostRequest(vm=vm), request, attached, where)
+            made = resolve(catalogue(), HostRequest(vm=vm, scale=scale), request, attached, where)
         except UserError as error:
             problems += error.problems
             continue

@@ -1,0 +1,93 @@
+"""A rehearsal as the simulator sees it: the trial that was really run, and not its full system.
+
+Its disks, its page cache and its data are those of the rehearsal's scale, and its client is ours,
+whose CPU and pauses are next to nothing beside those of the studies' clients. Its CPU is this
+machine's: in slow motion as many cores as the node has, each as fast as one of this machine.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from disklab.catalog import Catalog
+from disklab.catalog.facts import GIB
+from disklab.databases.cassandra.sizing import plan_memory
+from disklab.databases.protocol import Sizes
+from disklab.errors import Problem
+from disklab.prediction.calibration import Calibration
+from disklab.prediction.jobs import Job, Prepared, database_job, host_profile, unmodelled
+from disklab.results import Share
+from disklab.spec import Experiment, Trial, TrialSpec
+
+CLIENT = "client_"
+"""How the names of the client's parameters begin."""
+
+OFF = ("client_cpu", "client_pauses")
+"""Mechanisms of the simulator that a rehearsal's client does not have."""
+
+FLUSHED_SHARE = 3
+"""A third of the memtables' space is flushed at a time, as in the simulator's own default.
+
+**Source:** Cassandra's `memtable_cleanup_threshold`, 1 / (1 + two flush writers).
+"""
+
+ANY_MEMORY = 1 << 50
+"""The rehearsal's machine had enough, or there would be no result."""
+
+
+def rehearsed_trials(experiment: Experiment, share: Share) -> list[Trial]:
+    """Return the matrix as a run with this share rehearsed it."""
+    return experiment.trials(
+        "rehearse",
+        scale=Fraction(share.scale),
+        nodes=int(share.nodes.here),
+        time_dilation=share.time_dilation,
+    )
+
+
+def prepare_rehearsed(
+    trial: Trial, catalog: Catalog, calibration: Calibration, place: str
+) -> Prepared:
+    """Return the job of what was rehearsed, or why there is none. `place`: the file."""
+    spec = trial.here
+    reasons = [*unmodelled(spec, place)]
+    if spec.cluster is None or spec.database is None:
+        rule, way_out = "a device has no parameters to fit", "name a cluster's experiment"
+        reasons.append(Problem(f"{place}: device", "", rule, way_out))
+    if reasons:
+        return Prepared(None, tuple(reasons))
+    return Prepared(
+        {"database": _rehearsed_job(trial, spec, catalog, calibration), "ablate": list(OFF)}
+    )
+
+
+def _rehearsed_job(
+    trial: Trial, spec: TrialSpec, catalog: Catalog, calibration: Calibration
+) -> Job:
+    assert spec.cluster is not None
+    share = trial.share
+    scale = Fraction(share.scale)
+    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
+    sizes = Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
+    plan = plan_memory(sizes, ANY_MEMORY)
+    job = database_job(spec, catalog, calibration)
+    job["cluster"] |= {
+        "host": host_profile(_with_sizes(trial, spec), scale),
+        "page_cache_bytes": plan.page_cache,
+    }
+    job["database"]["memtable_bytes"] = plan.memtable // FLUSHED_SHARE
+    return job
+
+
+def _with_sizes(trial: Trial, spec: TrialSpec) -> TrialSpec:
+    """Return the trial with volumes as large as they were in the rehearsal."""
+    cluster = spec.cluster
+    assert cluster is not None
+    volumes = {
+        name: volume.model_copy(
+            update={"size_bytes": int(trial.share.volume_bytes[cluster.device_of(name)].here)}
+        )
+        for name, volume in cluster.volumes.items()
+    }
+    changed = cluster.model_copy(update={"volumes": volumes})
+    return spec.model_copy(update={"cluster": changed})

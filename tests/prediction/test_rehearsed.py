@@ -1,0 +1,110 @@
+"""Calibrating on a rehearsal: what was rehearsed is simulated at its own scale."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.engine.simulation import simulate
+from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.cells import with_parameters
+from disklab.prediction.jobs import host_profile
+from disklab.prediction.rehearsed import prepare_rehearsed, rehearsed_trials
+from disklab.results import Run, Share, TrialResult
+from disklab.spec import Trial
+
+from tests.prediction.test_command import ROOT, run
+from tests.results.made import info
+
+THREADS = ROOT / "experiments" / "cassandra-disk-caching-threads.yaml"
+TRUTH_NS = 600_000
+GIB = 1 << 30
+
+
+def cassandra() -> Calibration:
+    found = calibration_for("cassandra")
+    assert found is not None
+    return found
+
+
+def rehearsed() -> list[Trial]:
+    return spec.load(THREADS).trials("rehearse", time_dilation=8)
+
+
+def job_of(trial: Trial) -> Any:
+    made = prepare_rehearsed(trial, load_catalog(), cassandra(), "x.yaml")
+    assert made.job is not None
+    return made.job
+
+
+def test_a_run_tells_which_trials_were_rehearsed() -> None:
+    experiment = spec.load(THREADS)
+    share = experiment.trials("rehearse", nodes=3, time_dilation=24)[0].share
+    told = Share.model_validate(share.model_dump(mode="json"))
+    assert [one.share for one in rehearsed_trials(experiment, told)] == [
+        one.share for one in experiment.trials("rehearse", nodes=3, time_dilation=24)
+    ]
+
+
+def test_what_is_simulated_is_what_was_rehearsed() -> None:
+    trial = next(one for one in rehearsed() if one.factors["workload.load.threads"] == 512)
+    job = job_of(trial)
+    database = job["database"]
+    assert database["cluster"]["nodes"] == 1
+    assert database["workload"]["load"] == {"closed": {"threads": 85}}
+    assert database["dataset"]["rows"] == 250_000
+    # 576 GiB of host cache and 101 GiB of page cache, a hundredth of each.
+    cache = database["cluster"]["host"]["cache"]["capacity_bytes"]
+    assert cache == pytest.approx(5.76 * GIB, rel=0.001)
+    assert trial.share.page_cache_bytes is not None
+    page_cache = database["cluster"]["page_cache_bytes"]
+    assert page_cache == pytest.approx(trial.share.page_cache_bytes.here, rel=0.1)
+    sizes = {one["name"]: one["size_bytes"] for one in database["cluster"]["host"]["volumes"]}
+    assert sizes["data"] == pytest.approx(trial.share.volume_bytes["data"].here, rel=0.01)
+    # Rates are those of the full system.
+    full = host_profile(trial.spec)["volumes"][0]["disks"]
+    assert database["cluster"]["host"]["volumes"][0]["disks"] == full
+    assert "client_cpu" in job["ablate"]
+
+
+def results(trials: list[Trial]) -> list[TrialResult]:
+    """Simulate the trials with a known overhead, and tell the figures as a rehearsal's."""
+    values = cassandra().values() | {"overhead_ns": TRUTH_NS}
+    asked = (
+        {"cell": at, "seed": 7, "fidelity": "full", **with_parameters(job_of(one), values)}
+        for at, one in enumerate(trials)
+    )
+    return [
+        TrialResult(
+            experiment="synthetic",
+            mode="rehearse",
+            trial=trials[answer["cell"]].index,
+            factors=dict(trials[answer["cell"]].factors),
+            ops_per_s=answer["ops_per_s"],
+            latency_ms=answer["latency_ms"],
+            nodes=1,
+            share=Share.model_validate(trials[answer["cell"]].share.model_dump(mode="json")),
+        )
+        for answer in simulate(asked)
+    ]
+
+
+def test_a_rehearsal_tells_the_parameter_that_made_it(tmp_path: Path) -> None:
+    trials = [one for one in rehearsed() if "None" in map(str, one.factors.values())]
+    stored = Run.create(tmp_path, info(), experiment_text=THREADS.read_text(encoding="utf-8"))
+    with stored.writing():
+        for result in results(trials):
+            stored.append(result)
+    fit = ("calibrate", str(THREADS), "--measured", str(stored.folder))
+    told = json.loads(run(*fit, "--fit", "overhead_ns", "--json").stdout)
+    assert told["rehearsed"] is True
+    assert len(told["cells"]) == len(trials) == 4
+    assert told["parameters"]["overhead_ns"] == pytest.approx(TRUTH_NS, rel=0.1)
+    # What is left is the noise of another seed.
+    assert told["error_after"] < 0.5 * told["error_before"]
+    refused = run(*fit, "--fit", "overhead_ns,client_read_cpu_ns", code=2).stderr
+    assert "client_read_cpu_ns: is the studies' client's; a rehearsal has its own" in refused
