@@ -176,9 +176,10 @@ def lateness_us(points: list[str], seconds: float) -> float:
 
 def resident_mib(points: list[str], operations: int) -> float:
     """Return the most memory that a run of so many operations had resident."""
-    most = 0.0
     asked = job(points, True, ClosedLoop(threads=THREADS), Stop(operations=operations))
     with LoadRun(asked) as load:
+        # A short run may have ended before its first progress is read, and has no memory then.
+        most = _resident_mib(load.pid)
         for event in load:
             if isinstance(event, LoadProgress):
                 most = max(most, _resident_mib(load.pid))
