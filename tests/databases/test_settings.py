@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.databases import NodePlace, provision
+from disklab.databases import NodePlace, process, provision
 from disklab.databases.cassandra import timing
 from disklab.databases.cassandra.configuration import default_settings
 from disklab.databases.cassandra.distribution import exact_version, fetched, unpacked
@@ -15,9 +16,10 @@ from disklab.databases.cassandra.settings import check_settings, known_settings,
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.protocol import Setting
 from disklab.errors import MachineError, UserError
+from disklab.hosts.addresses import free_addresses
 from disklab.hosts.processes import marked_processes
 
-from tests.databases.conftest import request
+from tests.databases.conftest import PORTS, request
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -154,10 +156,26 @@ def test_without_maven_the_way_out_is_named(
 
 def test_a_value_that_cassandra_refuses_is_shown_in_its_own_words(tmp_path: Path) -> None:
     asked = replace(request(), settings={"concurrent_reads": "many"})
-    database = provision(asked, [place(tmp_path)])
+    where = replace(place(tmp_path), address=free_addresses(1, PORTS)[0])
+    database = provision(asked, [where])
     with pytest.raises(MachineError, match="ended by itself with code") as refused:
         database.start()
     assert "many" in str(refused.value)
+    assert marked_processes(tmp_path / "run") == []
+
+
+def test_a_program_at_the_address_of_a_node_is_never_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "FREE_SECONDS", 0.1)
+    address = free_addresses(1, PORTS)[0]
+    database = provision(request(), [replace(place(tmp_path), address=address)])
+    with socket.create_server((address, PORTS[0])) as stranger:
+        with pytest.raises(MachineError, match=f"another program listens at {address}:9042"):
+            database.start()
+        stranger.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            stranger.accept()
     assert marked_processes(tmp_path / "run") == []
 
 

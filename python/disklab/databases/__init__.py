@@ -9,9 +9,10 @@ from disklab.databases.protocol import (
     Request,
     Sizes,
 )
-from disklab.databases.provision import provision
+from disklab.databases.provision import PORTS, provision
 
 __all__ = [
+    "PORTS",
     "Coldness",
     "Conditions",
     "Database",

@@ -5,25 +5,32 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from disklab.databases.log import LogForm, NodeLog
 from disklab.databases.protocol import NodePlace
 from disklab.errors import MachineError
+from disklab.hosts.addresses import taken_ports
 from disklab.hosts.processes import MARK
 
 KILL_SECONDS = 30.0
 # The kernel closes sockets first and then takes a gigabyte of memory back.
 DYING_SECONDS = 2.0
+# What was killed closes its sockets within milliseconds; its children may take longer.
+FREE_SECONDS = 5.0
+FREE_POLL_SECONDS = 0.05
 
 
 class DatabaseProcess:
     """A database server in the foreground, as a child of this process."""
 
-    def __init__(self, what: str, place: NodePlace, form: LogForm) -> None:
-        """Take the database's name for messages, and how it writes its log."""
+    def __init__(self, what: str, place: NodePlace, ports: Sequence[int], form: LogForm) -> None:
+        """Take the database's name for messages, where it listens, and how it writes its log."""
         self._what = what
         self._place = place
+        self._ports = ports
         self._log = NodeLog(place, form)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -33,8 +40,13 @@ class DatabaseProcess:
         return None if self._process is None else self._process.pid
 
     def launch(self, command: list[str]) -> None:
-        """Start the process; returns at once."""
+        """Start the process; returns at once.
+
+        Raises MachineError when another program listens at its ports: that one would answer, and
+        it would be its rows that are read, written and truncated.
+        """
         place = self._place
+        self._await_ports()
         self._log = self._log.from_now()
         inside = command if place.group is None else place.group.inside(command)
         with self._log.output.open("ab") as output:
@@ -87,6 +99,18 @@ class DatabaseProcess:
             # It waits for its disk: fail or resume the disk, or let `disklab clean` do it.
             raise self.failure("waits for its disk and cannot be killed") from error
         self._process = None
+
+    def _await_ports(self) -> None:
+        deadline = time.monotonic() + FREE_SECONDS
+        while taken := taken_ports(self._place.address, self._ports):
+            if time.monotonic() > deadline:
+                where = ", ".join(f"{self._place.address}:{port}" for port in taken)
+                raise MachineError(
+                    f"{self._what} node {self._place.name} cannot start: another program listens "
+                    f"at {where} (`ss -ltnp` names it); end it, or rehearse again, at an address "
+                    "that is free then"
+                )
+            time.sleep(FREE_POLL_SECONDS)
 
     def failure(self, what: str) -> MachineError:
         """Return an error that says what happened, with the end of the log."""

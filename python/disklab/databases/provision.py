@@ -7,6 +7,12 @@ from disklab.databases import cassandra, postgresql, yugabytedb
 from disklab.databases.protocol import Database, NodePlace, Progress, Request, say_nothing
 from disklab.errors import Problem, UserError
 
+# What the nodes of each listen on.
+PORTS = {
+    "cassandra": cassandra.PORTS,
+    "postgresql": postgresql.PORTS,
+    "yugabytedb": yugabytedb.PORTS,
+}
 PROVIDERS = {
     "cassandra": cassandra.provision,
     "postgresql": postgresql.provision,

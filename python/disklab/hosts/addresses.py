@@ -23,13 +23,18 @@ def free_addresses(count: int, ports: Sequence[int]) -> list[str]:
     for step in range(blocks):
         block = FIRST_BLOCK + (os.getpid() + step) % blocks
         addresses = [f"127.{block}.0.{number}" for number in range(1, count + 1)]
-        if all(_is_free(address, port) for address in addresses for port in ports):
+        if not any(taken_ports(address, ports) for address in addresses):
             return addresses
     shown = ", ".join(map(str, ports))
     raise MachineError(
         f"no loopback address has the ports {shown} free: a program listens on all addresses; "
         "`ss -ltnp` names it"
     )
+
+
+def taken_ports(address: str, ports: Sequence[int]) -> list[int]:
+    """Return those of the ports of an address of this machine at which a program listens."""
+    return [port for port in ports if not _is_free(address, port)]
 
 
 def _is_free(address: str, port: int) -> bool:

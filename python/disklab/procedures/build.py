@@ -11,7 +11,7 @@ from pathlib import Path
 from disklab.catalog import Catalog, find_vm
 from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import Places as Words
-from disklab.databases import NodePlace, Request, Sizes, provision
+from disklab.databases import PORTS, NodePlace, Request, Sizes, provision
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
@@ -24,9 +24,6 @@ from disklab.procedures.turn import Turn
 from disklab.spec import Trial, TrialSpec
 from disklab.workloads.rows import WARM_UP_TABLE
 
-# Cassandra's: CQL, between nodes, and the agent that answers for JMX. PostgreSQL's. YugabyteDB's:
-# YSQL, masters and tablet servers.
-PORTS = {"cassandra": (9042, 7000, 8778), "postgresql": (5432,), "yugabytedb": (5433, 7100, 9100)}
 # The others are compiled before they run.
 COMPILING = ("cassandra",)
 

@@ -1,6 +1,7 @@
 """Apache Cassandra: fetched or the user's own, started on the volumes of an experiment."""
 
+from disklab.databases.cassandra.configuration import PORTS
 from disklab.databases.cassandra.examination import checks
 from disklab.databases.cassandra.provider import provision
 
-__all__ = ["checks", "provision"]
+__all__ = ["PORTS", "checks", "provision"]

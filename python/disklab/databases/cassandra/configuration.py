@@ -21,6 +21,7 @@ TOKENS = 1 << 64
 CQL_PORT = 9042
 STORAGE_PORT = 7000
 JOLOKIA_PORT = 8778
+PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
 # How long a node listens for others before it takes its place. A single one has none to listen
 # for; three of them on two cores need some seconds until they have seen each other.
 RING_DELAY_MS = {"one": 1000, "several": 5000}

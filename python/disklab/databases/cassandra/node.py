@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import suppress
 
-from disklab.databases.cassandra.configuration import CQL_PORT, NodeFiles
+from disklab.databases.cassandra.configuration import CQL_PORT, PORTS, NodeFiles
 from disklab.databases.cassandra.gc_log import GcLog
 from disklab.databases.cassandra.jolokia import MESSAGING, PENDING, STORAGE, Jolokia
 from disklab.databases.cql import READY, Cql
@@ -34,7 +34,7 @@ class Node:
 
     def __init__(self, files: NodeFiles) -> None:
         self.files = files
-        self.process = DatabaseProcess("Cassandra", files.place, LOG)
+        self.process = DatabaseProcess("Cassandra", files.place, PORTS, LOG)
         self.jolokia = Jolokia(files.place.address)
         self.cql = Cql(files.place.address, CQL_PORT)
         self.gc_log = GcLog(files.gc_log)

@@ -11,6 +11,7 @@ from disklab.databases.protocol import NodePlace, Setting
 from disklab.errors import Problem
 
 PORT = 5432
+PORTS = (PORT,)
 USER = DATABASE = "disklab"
 
 WAL_VOLUMES = ("wal", "commitlog")

@@ -12,6 +12,7 @@ from disklab.databases.postgresql import timing
 from disklab.databases.postgresql.configuration import (
     DATABASE,
     PORT,
+    PORTS,
     USER,
     Role,
     ServerFiles,
@@ -48,7 +49,7 @@ class Server:
         self.request = request
         self.place = place
         self.files = ServerFiles(place)
-        self.process = DatabaseProcess("PostgreSQL", place, LOG)
+        self.process = DatabaseProcess("PostgreSQL", place, PORTS, LOG)
         self.sql: Sql | None = None
         self._plan = plan
         self._installation = installation

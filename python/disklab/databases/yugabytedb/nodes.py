@@ -18,7 +18,7 @@ from disklab.databases.process import DatabaseProcess
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Login, Sql
 from disklab.databases.yugabytedb.table import schema
-from disklab.databases.yugabytedb.ysql import DATABASE, USER, YSQL_PORT, Facts, examine
+from disklab.databases.yugabytedb.ysql import DATABASE, PORTS, USER, YSQL_PORT, Facts, examine
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
@@ -46,7 +46,7 @@ class Yugabyted:
     def __init__(self, request: Request, places: list[NodePlace], program: str, psql: str) -> None:
         self.request = request
         self.places = places
-        self.processes = [DatabaseProcess("YugabyteDB", place, GLOG) for place in places]
+        self.processes = [DatabaseProcess("YugabyteDB", place, PORTS, GLOG) for place in places]
         self.facts: Facts | None = None
         self._program = program
         self._psql = psql

@@ -17,6 +17,8 @@ from disklab.errors import Problem, UserError
 
 YSQL_PORT = 5433
 MASTER_WEB_PORT = 7000
+# And those at which masters and tablet servers talk to each other.
+PORTS = (YSQL_PORT, MASTER_WEB_PORT, 7100, 9100)
 USER = DATABASE = "yugabyte"
 WEB_SECONDS = 15.0
 # PostgreSQL 11.2-YB-2.18.1.0-b84 on x86_64-pc-linux-gnu, compiled by ...
