@@ -19,21 +19,11 @@ from pathlib import Path
 
 from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
-from disklab.engine.load import (
-    ClosedLoop,
-    CqlTarget,
-    LoadDone,
-    LoadJob,
-    LoadProgress,
-    LoadRun,
-    OpenLoop,
-    RowsWorkload,
-    Stop,
-)
+from disklab.engine.load import ClosedLoop, CqlTarget, LoadProgress, LoadRun, OpenLoop, Stop
 from disklab.hosts.addresses import free_addresses
-from disklab.results.histogram import decode
 
 from benches.peers import available
+from benches.runs import Rows, late_us, run
 from benches.summary import Row, interleave, summarise
 
 ROOT = Path(__file__).parent.parent
@@ -55,36 +45,10 @@ pub async fn run(db, i) {
 """
 
 
-def job(points: list[str], read: bool, load: ClosedLoop | OpenLoop, stop: Stop) -> LoadJob:
-    """Return a job on the benchmark's rows."""
-    return LoadJob(
-        seed=1,
-        target=CqlTarget(contact_points=tuple(points), consistency="LOCAL_ONE"),
-        workload=RowsWorkload(
-            rows=ROWS,
-            columns=COLUMNS,
-            column_bytes=COLUMN_BYTES,
-            keys="uniform" if read else "sequential",
-            operations={"read": 1.0} if read else {"write": 1.0},
-        ),
-        load=load,
-        stop=stop,
-    )
-
-
-def run(asked: LoadJob) -> LoadDone:
-    """Run a job in which nothing may fail."""
-    with LoadRun(asked) as load:
-        for event in load:
-            if isinstance(event, LoadDone):
-                assert event.errors == {}, event.last_error
-                return event
-    raise AssertionError("a run ends with its result or raises")
-
-
-def fill(points: list[str]) -> None:
-    """Write every row."""
-    run(job(points, False, ClosedLoop(threads=THREADS), Stop(operations=ROWS)))
+def rows(points: list[str]) -> Rows:
+    """Return the benchmark's rows."""
+    target = CqlTarget(contact_points=tuple(points), consistency="LOCAL_ONE")
+    return Rows(target, ROWS, COLUMNS, COLUMN_BYTES)
 
 
 @contextmanager
@@ -108,7 +72,7 @@ def cassandra() -> Iterator[list[str]]:
             database.start()
             points = database.target["contact_points"]
             assert isinstance(points, list)
-            fill(points)
+            rows(points).fill(THREADS)
             yield points
         finally:
             database.stop()
@@ -128,7 +92,7 @@ def fake() -> Iterator[list[str]]:
     ) as process:
         assert process.stdout is not None
         points = [process.stdout.readline().strip()]
-        fill(points)
+        rows(points).fill(THREADS)
         yield points
         assert process.stdin is not None
         process.stdin.close()
@@ -144,7 +108,7 @@ def reads_per_cpu_s(points: list[str], seconds: int) -> float:
     """Return operations per second of the engine's processor time."""
     before = _cpu_s()
     stop = Stop(duration_s=float(seconds))
-    done = run(job(points, True, ClosedLoop(threads=THREADS), stop))
+    done = run(rows(points).reads(ClosedLoop(threads=THREADS), stop))
     return done.operations["read"].count / (_cpu_s() - before)
 
 
@@ -169,14 +133,12 @@ def latte_reads_per_cpu_s(points: list[str], seconds: int) -> float:
 def lateness_us(points: list[str], seconds: float) -> float:
     """Return by how much the 99th of a hundred arrivals was sent too late, in microseconds."""
     load = OpenLoop(rate_per_s=OPEN_RATE)
-    done = run(job(points, True, load, Stop(duration_s=seconds)))
-    assert done.lateness is not None
-    return decode(done.lateness).percentile(99) / 1e3
+    return late_us(run(rows(points).reads(load, Stop(duration_s=seconds))))
 
 
 def resident_mib(points: list[str], operations: int) -> float:
     """Return the most memory that a run of so many operations had resident."""
-    asked = job(points, True, ClosedLoop(threads=THREADS), Stop(operations=operations))
+    asked = rows(points).reads(ClosedLoop(threads=THREADS), Stop(operations=operations))
     with LoadRun(asked) as load:
         # A short run may have ended before its first progress is read, and has no memory then.
         most = _resident_mib(load.pid)
@@ -199,24 +161,25 @@ def bench(repeats: int, seconds: int) -> list[Row]:
     """Return rows of every figure."""
     case = f"4 KB reads, {THREADS} in flight, Cassandra"
     unit = "reads a CPU second"
-    rows: list[Row] = []
+    found: list[Row] = []
     with cassandra() as points:
         # Ours first: its run also lets the server's compiler see the reads.
-        run(job(points, True, ClosedLoop(threads=THREADS), Stop(duration_s=2.0 * seconds)))
+        warm_up = Stop(duration_s=2.0 * seconds)
+        run(rows(points).reads(ClosedLoop(threads=THREADS), warm_up))
         contenders = [("disklab", lambda: reads_per_cpu_s(points, seconds))]
         if available("latte"):
             contenders.append(("latte", lambda: latte_reads_per_cpu_s(points, seconds)))
         for name, values in interleave(repeats, contenders).items():
-            rows.append(summarise("client", case, name, unit, values))
+            found.append(summarise("client", case, name, unit, values))
     with fake() as points:
         case = f"4 KB reads, {OPEN_RATE:,}/s open loop, fake server"
         late = [lateness_us(points, seconds) for _ in range(repeats)]
         row = summarise("client", case, "disklab", "us late at p99", late)
-        rows.append(replace(row, asked=MOST_LATE_US))
+        found.append(replace(row, asked=MOST_LATE_US))
         # A million and ten million in the large size.
         million = 40_000 * repeats * seconds
         for operations in (million, 10 * million):
             case = f"memory after {operations:,} operations"
             used = [resident_mib(points, operations)]
-            rows.append(summarise("client", case, "disklab", "MiB", used))
-    return rows
+            found.append(summarise("client", case, "disklab", "MiB", used))
+    return found

@@ -21,21 +21,12 @@ from typing import Any
 from disklab.databases import Database, NodePlace, Request, Sizes, provision
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
 from disklab.databases.postgresql.installation import find_postgresql
-from disklab.engine.load import (
-    ClosedLoop,
-    LoadDone,
-    LoadJob,
-    LoadRun,
-    OpenLoop,
-    RowsWorkload,
-    Stop,
-    load_target,
-)
+from disklab.engine.load import ClosedLoop, LoadDone, OpenLoop, Stop, load_target
 from disklab.hosts.addresses import free_addresses
-from disklab.results.histogram import decode
 from disklab.workloads.tpcc import load_job, run_job
 
 from benches.peers import available
+from benches.runs import Rows, late_us, run
 from benches.summary import Row, interleave, summarise
 
 ROWS = 20_000
@@ -83,31 +74,9 @@ def server(*, tls: bool) -> Iterator[Database]:
             database.stop()
 
 
-def rows_job(database: Database, read: bool, load: ClosedLoop | OpenLoop, stop: Stop) -> LoadJob:
-    """Return a job on the benchmark's rows."""
-    return LoadJob(
-        seed=1,
-        target=load_target(database.target),
-        workload=RowsWorkload(
-            rows=ROWS,
-            columns=1,
-            column_bytes=COLUMN_BYTES,
-            keys="uniform" if read else "sequential",
-            operations={"read": 1.0} if read else {"write": 1.0},
-        ),
-        load=load,
-        stop=stop,
-    )
-
-
-def run(asked: LoadJob) -> LoadDone:
-    """Run a job in which nothing may fail."""
-    with LoadRun(asked) as load:
-        for event in load:
-            if isinstance(event, LoadDone):
-                assert event.errors == {}, event.last_error
-                return event
-    raise AssertionError("a run ends with its result or raises")
+def rows(database: Database) -> Rows:
+    """Return the benchmark's rows."""
+    return Rows(load_target(database.target), ROWS, 1, COLUMN_BYTES)
 
 
 def per_cpu_s(done: LoadDone) -> float:
@@ -118,7 +87,7 @@ def per_cpu_s(done: LoadDone) -> float:
 def selects(database: Database, seconds: float) -> float:
     """Return point selects a CPU second; every row is compared with what was written."""
     load = ClosedLoop(threads=CONNECTIONS)
-    return per_cpu_s(run(rows_job(database, True, load, Stop(duration_s=seconds))))
+    return per_cpu_s(run(rows(database).reads(load, Stop(duration_s=seconds))))
 
 
 def _environment(database: Database) -> dict[str, str]:
@@ -174,7 +143,7 @@ def sysbench_selects(database: Database, seconds: int) -> float:
 def point_selects(tls: bool, repeats: int, seconds: int) -> Iterator[Row]:
     """Yield rows of point selects, and of how late they are sent at a rate."""
     with server(tls=tls) as database:
-        run(rows_job(database, False, ClosedLoop(threads=8), Stop(operations=ROWS)))
+        rows(database).fill(threads=8)
         contenders: list[tuple[str, Callable[[], float]]] = [
             ("disklab", lambda: selects(database, seconds))
         ]
@@ -188,11 +157,8 @@ def point_selects(tls: bool, repeats: int, seconds: int) -> Iterator[Row]:
         for name, values in interleave(repeats, contenders).items():
             yield summarise("sql", case, name, "selects a CPU second", values)
         open_loop = OpenLoop(rate_per_s=OPEN_RATE, max_in_flight=CONNECTIONS)
-        late = []
-        for _ in range(repeats):
-            done = run(rows_job(database, True, open_loop, Stop(duration_s=float(seconds))))
-            assert done.lateness is not None
-            late.append(decode(done.lateness).percentile(99) / 1e3)
+        asked = rows(database).reads(open_loop, Stop(duration_s=float(seconds)))
+        late = [late_us(run(asked)) for _ in range(repeats)]
         case = f"point selects, {OPEN_RATE:,}/s open loop, {'TLS' if tls else 'plain'}"
         yield replace(summarise("sql", case, "disklab", "us late at p99", late), asked=MOST_LATE_US)
 

@@ -94,7 +94,7 @@ SQL_MECHANISMS = (
 
 IN_SIGHT = (
     "how full the P15's bucket of burst credits is when a run of YugabyteDB begins (half, "
-    "`start_credits_ratio`): it decides the Premium SSD cell with thirty tables;",
+    "`before.credits` of the experiment): it decides the Premium SSD cell with thirty tables;",
     "the MB/s of the temp disks of Easv4 (8 KiB for each of their IOPS, as the catalogue's Esv3 "
     "has it): the document's 128 MB/s allow fewer I/Os than the study of the local disks saw;",
     "that tables are written piece by piece: it was looked for because mixed loads came out too "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab.engine import Control
 
 from .conftest import DISKLAB, Lab
 
@@ -102,6 +103,17 @@ def test_set_changes_a_running_disk(lab: Lab) -> None:
     # An idle disk earns credits from then on.
     assert 0.25 <= bucket["left"] / bucket["capacity"] < 0.26
     lab.run(*run, "--latency", "premium-ssd-2022", "--read-ahead", "64KiB")
+
+
+def test_credits_of_disks_and_vm_are_set_together(lab: Lab) -> None:
+    lab.attach("azure/P20", "--size", "64MiB", "--vm", "azure/Standard_D8s_v5")
+    with Control(lab.host() / "control.sock") as control:
+        control.set_credits(0.25)
+        limits = control.show("data").counters.limits
+    buckets = {one.place: one.credits for one in limits if one.credits is not None}
+    assert set(buckets) == {"disk 0", "vm uncached"}
+    for bucket in buckets.values():
+        assert 0.25 <= bucket.left / bucket.capacity < 0.26
 
 
 def test_fail_and_recover(lab: Lab) -> None:

@@ -13,7 +13,7 @@ from disklab.prediction.against import figures
 from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import study_of
-from disklab.prediction.jobs import Prepared
+from disklab.prediction.jobs import Prepared, host_profile
 from disklab.prediction.outcome import sql_figures
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "yugabytedb-disk-types.yaml"
@@ -68,14 +68,16 @@ def test_the_study_becomes_its_cluster() -> None:
     assert [(one["times"], one["reported_as"]) for one in statements] == [(10, "select")]
 
 
-def test_a_fill_has_spent_some_burst_credits() -> None:
-    trials = spec.load(EXPERIMENT).trials("predict")
-    premium, second = (prepare(trials[i], CATALOG, yugabytedb(), "x.yaml") for i in (0, 5))
-    assert "50% of a full bucket" in " ".join(premium.warnings)
-    assert second.warnings == ()
-    (disk,) = job(READ_30)["cluster"]["host"]["volumes"][0]["disks"]
-    for limit in disk["limits"]:
+def test_burst_credits_begin_as_the_experiment_says() -> None:
+    host = job(READ_30)["cluster"]["host"]
+    (disk,) = host["volumes"][0]["disks"]
+    assert host["uncached"], "the VM bursts too"
+    for limit in (*disk["limits"], *host["uncached"]):
         assert limit["burst"]["start"] == limit["burst"]["credits"] // 2
+    text = EXPERIMENT.read_text().replace("before: {credits: 50%}", "")
+    full = spec.parse(text).trials("predict")[READ_30].spec
+    (disk,) = host_profile(full)["volumes"][0]["disks"]
+    assert [limit["burst"]["start"] for limit in disk["limits"]] == [None, None]
 
 
 def test_tpcc_has_its_terminals_mix_and_pauses() -> None:

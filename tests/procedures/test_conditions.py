@@ -21,7 +21,7 @@ dataset: {{rows: 1000, row: 5 x 818B}}
 workload: {{operations: {{{operation}: 100%}}, load: {{threads: 8}}, stop: {{operations: 1000}},
   warm_up: {warm_up}}}
 before: {{dataset: {dataset}, page_cache: {page_cache}, host_cache: {host_cache},
-  compactions: {compactions}}}
+  compactions: {compactions}, credits: {credits}}}
 """
 
 
@@ -33,6 +33,7 @@ def trial(**given: str) -> TrialSpec:
             "page_cache": "cold",
             "host_cache": "written",
             "compactions": "finished",
+            "credits": "100%",
         },
         **given,
     }
@@ -100,22 +101,28 @@ CASES: list[tuple[str, BedState, TrialSpec, list[Step]]] = [
         ["drop page cache"],
     ),
     (
-        "credits that a load has used are filled up last, and a warm-up spends of them",
+        "credits that a load has used are set last, and a warm-up spends of them",
         replace(FILLED, credits="used"),
         trial(warm_up="300s"),
-        ["drop page cache", "fill credits", "warm up"],
+        ["drop page cache", "set credits", "warm up"],
     ),
     (
         "so are those that a restart of the database may have used",
-        replace(FILLED, credits="full"),
+        replace(FILLED, credits=1.0),
         trial(),
-        ["drop page cache", "fill credits"],
+        ["drop page cache", "set credits"],
     ),
     (
         "but not when nothing was done to the disks",
-        replace(FILLED, credits="full"),
-        trial(page_cache="as-left"),
+        replace(FILLED, credits=0.5),
+        trial(page_cache="as-left", credits="50%"),
         [],
+    ),
+    (
+        "another share is another condition",
+        replace(FILLED, credits=1.0),
+        trial(page_cache="as-left", credits="50%"),
+        ["set credits"],
     ),
     (
         "read-ahead is set while the volume is mounted",

@@ -78,6 +78,7 @@ def test_the_base_is_right() -> None:
         ("rows: 10M", "rows: 10G", "x.yaml:9: dataset.rows: 10G: 10000000000 rows of 4255 B x 1"),
         ("4 x azure/P30", "azure/Ultra(1024GiB)", None),
         ("4 x azure/P30", "65 x azure/P30", "takes 64 data disks, not 65"),
+        ("factors:", "before: {credits: half}\nfactors:", "before.credits: half: is no share"),
         ("database:", "device: {vm: x}\ndatabase:", "device.volume: (missing): is needed"),
         # factors
         ("[None, ReadOnly]", "[]", "x.yaml:15: factors.cluster.volumes.data.caching: []: a factor"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
+from disklab.errors import UserError
 from disklab.spec import Figure
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -243,6 +244,15 @@ def test_yugabytedb_merges_sysbench_and_replaces_it_by_tpcc() -> None:
     # Nobody says how many nodes: as many as three copies need.
     assert rehearsed.share.nodes == Figure(full=3, here=3)
     assert rehearsed.refused is None
+
+
+def test_devices_are_measured_with_full_buckets() -> None:
+    text = (EXPERIMENTS / "azure-local-disks.yaml").read_text()
+    with pytest.raises(UserError) as refused:
+        spec.parse(f"{text}before: {{credits: 50%}}\n", "x.yaml")
+    (problem,) = refused.value.problems
+    assert problem.place.endswith("before.credits")
+    assert "disklab disk set --credits" in problem.way_out
 
 
 def test_device_experiments_name_vm_volume_and_fio() -> None:

@@ -34,8 +34,8 @@ impl Host {
             if let Some(latency) = &change.latency {
                 self.lanes[lane as usize].times = ServiceTimes::new(latency);
             }
-            self.set_credits(lane, Unit::Ios, change.credit_ios, now);
-            self.set_credits(lane, Unit::Bytes, change.credit_bytes, now);
+            self.set_disk_credits(lane, Unit::Ios, change.credit_ios, now);
+            self.set_disk_credits(lane, Unit::Bytes, change.credit_bytes, now);
         }
         self.change_caching(id.0, was, now);
         Ok(())
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    fn set_credits(&mut self, lane: u32, unit: Unit, units: Option<u64>, now: u64) {
+    fn set_disk_credits(&mut self, lane: u32, unit: Unit, units: Option<u64>, now: u64) {
         let Some(units) = units else { return };
         for gate in self.lanes[lane as usize].gates.clone() {
             let meter = self.gates[gate as usize].meter_mut();
@@ -110,6 +110,15 @@ impl Host {
                 meter.set_credits(now, units);
                 self.plan_gate(gate, now);
             }
+        }
+    }
+
+    pub(crate) fn set_credits_of_all(&mut self, now: u64, ppm: u32) {
+        for gate in 0..self.gates.len() as u32 {
+            self.gates[gate as usize]
+                .meter_mut()
+                .set_credit_share(now, ppm);
+            self.plan_gate(gate, now);
         }
     }
 

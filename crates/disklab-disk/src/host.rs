@@ -139,6 +139,14 @@ impl Host {
         self.change_volume(now.as_nanos().max(self.clock), volume, change)
     }
 
+    /// Sets every bucket of burst credits, of the VM's budgets and of all disks, to a share of what
+    /// it holds, in parts per million; more than a million is full.
+    ///
+    /// As after [`Host::change`], what this lets through is due now.
+    pub fn set_credits(&mut self, now: Instant, ppm: u32) {
+        self.set_credits_of_all(now.as_nanos().max(self.clock), ppm);
+    }
+
     /// Injects a fault. `HostFailure`, `Deallocate` and `Recover` concern the whole host, whatever
     /// the volume.
     pub fn inject(

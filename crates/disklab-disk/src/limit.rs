@@ -127,6 +127,14 @@ impl Meter {
         }
     }
 
+    /// Sets the credits to a share of the capacity, in parts per million, at most all of it. Without
+    /// a credit bucket nothing happens.
+    pub fn set_credit_share(&mut self, now: u64, ppm: u32) {
+        let capacity = self.limit.burst.as_ref().and_then(|burst| burst.credits);
+        let share = u128::from(capacity.unwrap_or(0)) * u128::from(ppm.min(1_000_000)) / 1_000_000;
+        self.set_credits(now, u64::try_from(share).expect("at most the capacity"));
+    }
+
     /// Follows another limit from `now` on. Levels and debts stay, cut to the new capacities; a
     /// credit bucket that was not there before starts as the limit says.
     pub fn change(&mut self, limit: &Limit, now: u64) {

@@ -88,6 +88,47 @@ fn credits_can_be_set() {
 }
 
 #[test]
+fn credits_of_a_whole_host_are_set_as_shares() {
+    let burst = |credits| with_burst(limit(Unit::Ios, 500, 0), 3_500, Some(credits));
+    let one = |name, credits| volume(name, vec![disk("d", vec![burst(credits)], constant(MS))]);
+    let mut profile = bare(vec![one("data", 6_000), one("log", 1_001)]);
+    profile.uncached = vec![burst(9_000)];
+    let mut host = host(profile);
+    let left = |host: &Host, id| -> Vec<u64> {
+        let limits = host.counters(at(0), VolumeId(id)).limits;
+        limits.iter().map(|one| one.credits.unwrap().left).collect()
+    };
+    for (ppm, data, log) in [
+        (500_000, [3_000, 4_500], [500, 4_500]),
+        (0, [0, 0], [0, 0]),
+        (u32::MAX, [6_000, 9_000], [1_001, 9_000]),
+    ] {
+        host.set_credits(at(0), ppm);
+        let mut found = (left(&host, 0), left(&host, 1));
+        found.0.sort_unstable();
+        found.1.sort_unstable();
+        assert_eq!(found, (data.to_vec(), log.to_vec()));
+    }
+}
+
+#[test]
+fn an_io_that_waits_for_credits_leaves_when_they_come() {
+    let base = with_burst(limit(Unit::Ios, 1, 0), 3_500, Some(6_000));
+    let disks = vec![disk("d", vec![base], constant(MS))];
+    let mut host = host(bare(vec![volume("data", disks)]));
+    let mut out = Vec::new();
+    host.set_credits(at(0), 0);
+    for tag in 0..10 {
+        host.submit(at(0), read(tag, tag), &mut out);
+    }
+    run_to(&mut host, 100 * MS, &mut out);
+    assert!(out.len() < 2, "{}", out.len());
+    host.set_credits(at(100 * MS), 1_000_000);
+    run_to(&mut host, 110 * MS, &mut out);
+    assert_eq!(out.len(), 10);
+}
+
+#[test]
 fn a_stall_holds_everything_and_lets_it_go() {
     let mut host = host(bare(vec![volume("data", vec![p30(0)])]));
     let mut out = Vec::new();

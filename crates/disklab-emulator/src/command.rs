@@ -65,6 +65,8 @@ pub enum Command {
     Pace(VolumeIndex, disklab_units::Duration, SyncSender<()>),
     /// Sets what is subtracted from every latency, and the last stretch that is spun, not slept.
     Tune(Tuning, SyncSender<()>),
+    /// Sets all burst credits to a share of their buckets, in parts per million.
+    Credits(u32, SyncSender<()>),
     /// Lets time run slower or faster.
     Dilate(Dilation, SyncSender<()>),
     /// Leaves the loop.

@@ -63,6 +63,10 @@ enum Request {
     DropCache {
         volume: String,
     },
+    /// The burst credits of the whole host, as a share of their buckets.
+    Credits {
+        ppm: u32,
+    },
     /// Seconds of this machine for each second of the host, from now on.
     TimeDilation {
         factor: NonZeroU32,
@@ -185,6 +189,7 @@ fn answer(request: Request, emulated: &mut Emulated) -> Result<Value, EmulatorEr
             Ok(json!({ "cache": emulated.warm(&volume, ranges.as_deref())? }))
         }
         Request::DropCache { volume } => Ok(json!({ "cache": emulated.drop_cache(&volume)? })),
+        Request::Credits { ppm } => emulated.set_credits(ppm).map(|()| json!({})),
         Request::TimeDilation { factor } => {
             emulated.dilate(Dilation::new(factor)).map(|()| json!({}))
         }

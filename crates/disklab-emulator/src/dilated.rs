@@ -91,6 +91,11 @@ impl DilatedHost {
         self.host.change(now, volume, change)
     }
 
+    pub fn set_credits(&mut self, now: Instant, ppm: u32) {
+        let now = self.of_system(now);
+        self.host.set_credits(now, ppm);
+    }
+
     pub fn inject(
         &mut self,
         now: Instant,

@@ -336,6 +336,12 @@ impl Emulated {
         })
     }
 
+    /// Sets the burst credits of the VM's budgets and of all disks to a share of their buckets, in parts per
+    /// million; more than a million is full.
+    pub fn set_credits(&mut self, ppm: u32) -> Result<(), EmulatorError> {
+        self.commands.ask(|answer| Command::Credits(ppm, answer))
+    }
+
     /// Lets the time of the host run slower or faster from now on.
     pub fn dilate(&mut self, dilation: Dilation) -> Result<(), EmulatorError> {
         self.commands

@@ -1,8 +1,8 @@
 //! One device under fio: jobs that keep so many direct I/Os under way.
 
-use disklab_disk::{Host, Io, Op, Refusal, VolumeId};
-use disklab_units::Bytes;
+use disklab_disk::{Host, Io, Op, Refusal, VolumeCounters, VolumeId};
 use disklab_units::random::Stream;
+use disklab_units::{Bytes, Instant};
 
 use crate::client::Kind;
 use crate::disks::Disks;
@@ -57,6 +57,8 @@ pub struct Device {
     places: Stream,
     starts: Vec<u64>,
     recorder: Recorder,
+    /// Of the volume, at the start.
+    before: VolumeCounters,
 }
 
 impl Device {
@@ -77,6 +79,7 @@ impl Device {
             let files = fio.size_bytes.saturating_mul(u64::from(fio.jobs)).min(size);
             host.warm(volume, Bytes::ZERO, Bytes::new(files));
         }
+        let before = host.counters(Instant::EPOCH, volume);
         let jobs = fio.jobs as usize;
         // Files of several jobs share a device that is too small for all.
         let file = fio.size_bytes.min(size / u64::from(fio.jobs));
@@ -99,6 +102,7 @@ impl Device {
             places: Stream::new(seed, "fio places"),
             starts: vec![0; jobs * fio.depth as usize],
             recorder: Recorder::new(),
+            before,
         })
     }
 
@@ -182,6 +186,11 @@ impl Device {
     /// The disk model and the volume.
     pub fn host(&self) -> (&Host, VolumeId) {
         (&self.disks.host, self.volume)
+    }
+
+    /// Counters of the volume at the start.
+    pub fn before(&self) -> &VolumeCounters {
+        &self.before
     }
 
     /// Jobs' threads: how many, and their busy time.

@@ -264,13 +264,12 @@ impl Uses {
         node: &str,
         volume: &str,
         now: &VolumeCounters,
-        before: Option<&VolumeCounters>,
+        before: &VolumeCounters,
         elapsed_ns: u64,
     ) {
-        for (index, limit) in now.limits.iter().enumerate() {
-            let earlier = before.and_then(|before| before.limits.get(index));
-            let granted = limit.granted - earlier.map_or(0, |e| e.granted);
-            let waited = limit.delayed_ns - earlier.map_or(0, |e| e.delayed_ns);
+        for (limit, earlier) in now.limits.iter().zip(&before.limits) {
+            let granted = limit.granted - earlier.granted;
+            let waited = limit.delayed_ns - earlier.delayed_ns;
             let unit = match limit.unit {
                 Unit::Ios => "IOPS",
                 Unit::Bytes => "MB/s",
@@ -291,9 +290,7 @@ impl Uses {
             } else {
                 node.to_owned()
             };
-            let credits = earlier.map_or(limit.credits.map(|c| c.capacity), |earlier| {
-                earlier.credits.map(|credits| credits.left)
-            });
+            let credits = earlier.credits.map(|credits| credits.left);
             let share = granted as f64 / self.could_grant(limit, credits, elapsed_ns);
             // A device has neither node nor volume to name.
             let (kind, place) = (kind.trim().to_owned(), place.trim().to_owned());
@@ -340,18 +337,16 @@ impl Uses {
 pub fn credits(
     node: &str,
     now: &VolumeCounters,
-    before: Option<&VolumeCounters>,
+    before: &VolumeCounters,
     elapsed_ns: u64,
 ) -> Vec<CreditReport> {
     let mut found = Vec::new();
-    for (index, limit) in now.limits.iter().enumerate() {
-        let Some(credits) = limit.credits else {
+    for (limit, earlier) in now.limits.iter().zip(&before.limits) {
+        let (Some(credits), Some(start)) = (limit.credits, earlier.credits) else {
             continue;
         };
-        let start = before
-            .and_then(|before| before.limits.get(index)?.credits)
-            .map_or(credits.capacity, |credits| credits.left);
-        let spent_per_s = start.saturating_sub(credits.left) as f64 * NANOS / elapsed_ns as f64;
+        let spent_per_s =
+            start.left.saturating_sub(credits.left) as f64 * NANOS / elapsed_ns as f64;
         let unit = match limit.unit {
             Unit::Ios => "IOPS",
             Unit::Bytes => "MB/s",

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant as WallClock;
 
+use disklab_disk::Refusal;
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Refusal, VolumeCounters, VolumeId};
 use disklab_units::Instant;
 
 use crate::check::check;
@@ -13,9 +13,11 @@ use crate::database::cassandra::Cassandra;
 use crate::device::Device;
 use crate::job::{DatabaseJob, Fidelity, Job};
 use crate::record::Recorder;
-use crate::report::{Report, Telemetry, Uses, credits, latencies, operation};
+use crate::report::{Report, Telemetry, latencies, operation};
+use tally::{NodeParts, Reads, Tally};
 
 mod sql;
+mod tally;
 
 /// Operations that a quick run keeps at least: enough for a p99 of some hundred samples, and for the
 /// throttle windows to fill several times.
@@ -155,153 +157,48 @@ fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) -> Rep
         recorder,
         &[(Kind::Read, "read"), (Kind::Write, "write")],
     );
-    let elapsed_ns = recorder.elapsed_ns();
-    let (now, operations) = (recorder.measured_to(), recorder.operations());
-    let disk_wait = recorder.disk_waits() as f64 / 1e6 / operations.max(1) as f64;
     report.events = cluster.events();
     report.unsent = cluster.unsent();
-    let mut uses = Uses::new(host);
-    client_uses(cluster, &mut uses, elapsed_ns);
-    let mut sums = Sums::default();
-    let count = cluster.nodes_mut().len();
-    for number in 0..count {
-        node_uses(
-            cluster,
-            number,
-            now,
-            elapsed_ns,
-            &mut uses,
-            &mut sums,
-            &mut report,
-        );
-    }
-    report.telemetry = sums.telemetry(operations, count, elapsed_ns);
-    report.telemetry.disk_wait_ms_per_operation = disk_wait;
-    report.disk_ios = sums.all_ios;
-    report.resources = uses.resources(operations);
-    report.name_bottleneck();
-    report
-}
-
-fn client_uses(cluster: &Cassandra, uses: &mut Uses, elapsed_ns: u64) {
+    let mut tally = Tally::new(host, recorder);
+    let (operations, disk_waits) = (recorder.operations(), recorder.disk_waits());
+    let now = recorder.measured_to();
     let (cores, usage) = cluster.clients().cpu();
-    let share = usage.busy_ns as f64 / elapsed_ns as f64 / cores as f64;
-    uses.add(
-        "client CPU",
-        String::new(),
-        share,
-        u128::from(usage.waited_ns),
-    );
-    if let (bytes, Some(rate)) = cluster.clients().link() {
-        let share = bytes as f64 * 1e9 / elapsed_ns as f64 / rate as f64;
-        uses.add("client network", String::new(), share, 0);
-    }
-}
-
-/// What all nodes did together.
-#[derive(Default)]
-struct Sums {
-    page_hits: u64,
-    page_misses: u64,
-    read_ios: u64,
-    read_bytes: u64,
-    write_ios: u64,
-    write_bytes: u64,
-    cache_hits: u64,
-    cache_misses: u64,
-    all_ios: u64,
-    paused_ns: u64,
-    pending_compaction: u64,
-}
-
-impl Sums {
-    fn telemetry(&self, operations: u64, nodes: usize, elapsed_ns: u64) -> Telemetry {
-        let each = |n: u64| n as f64 / operations.max(1) as f64;
-        let ratio = |hits: u64, misses: u64| {
-            (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
-        };
-        Telemetry {
-            page_cache_hit_ratio: ratio(self.page_hits, self.page_misses),
-            host_cache_hit_ratio: ratio(self.cache_hits, self.cache_misses),
-            read_ios_per_operation: each(self.read_ios),
-            read_bytes_per_operation: each(self.read_bytes),
-            write_ios_per_operation: each(self.write_ios),
-            write_bytes_per_operation: each(self.write_bytes),
-            disk_wait_ms_per_operation: 0.0,
-            pause_ratio: self.paused_ns as f64 / elapsed_ns as f64 / nodes as f64,
-            pending_compaction_bytes: self.pending_compaction,
-            block_cache_hit_ratio: None,
+    tally.busy("client CPU", "", cores, usage.busy_ns, usage.waited_ns);
+    let (bytes, rate) = cluster.clients().link();
+    tally.sent("client network", "", bytes, rate);
+    for number in 0..cluster.nodes_mut().len() {
+        let name = format!("node {number}");
+        let before = cluster.before(number).to_vec();
+        let node = &mut cluster.nodes_mut()[number];
+        for (kind, slots) in [
+            ("read slots", &mut node.read_slots),
+            ("write slots", &mut node.write_slots),
+        ] {
+            let usage = slots.usage(now.max(slots.changed_at()));
+            if usage.served > 0 {
+                tally.busy(kind, &name, slots.count(), usage.busy_ns, usage.waited_ns);
+            }
         }
+        tally.node(
+            &name,
+            &NodeParts {
+                cores: &node.cores,
+                link: &node.link,
+                storage: &node.storage,
+                pending_compaction_bytes: node.background.pending_compaction_bytes(),
+                before: &before,
+            },
+        );
+        // Those that operations wait for; a compaction's reads are none.
+        let pages = node.storage.counters();
+        tally.reads(Reads {
+            ios: pages.read_ios,
+            bytes: pages.read_bytes,
+        });
+        tally.paused(node.pauses.total_ns());
     }
-
-    fn add_volume(&mut self, now: &VolumeCounters, before: Option<&VolumeCounters>) {
-        let earlier = before.map(|before| before.operations).unwrap_or_default();
-        self.write_ios += now.operations.write.ios - earlier.write.ios;
-        self.write_bytes += now.operations.write.bytes - earlier.write.bytes;
-        self.all_ios += now.operations.read.ios + now.operations.write.ios;
-        if let Some(cache) = now.cache {
-            let old = before.and_then(|before| before.cache).unwrap_or_default();
-            self.cache_hits += cache.hit_ios - old.hit_ios;
-            self.cache_misses += cache.miss_ios - old.miss_ios;
-        }
-    }
-}
-
-fn node_uses(
-    cluster: &mut Cassandra,
-    number: usize,
-    now: u64,
-    elapsed_ns: u64,
-    uses: &mut Uses,
-    sums: &mut Sums,
-    report: &mut Report,
-) {
-    let before = cluster.before(number);
-    let node = &mut cluster.nodes_mut()[number];
-    let name = format!("node {number}");
-    let elapsed = elapsed_ns as f64;
-    let cores = node.cores.usage();
-    let share = |busy_ns: u64, count: u64| busy_ns as f64 / elapsed / count as f64;
-    let cpu = share(cores.busy_ns, node.cores.count());
-    uses.add("node CPU", name.clone(), cpu, u128::from(cores.waited_ns));
-    for (kind, slots) in [
-        ("read slots", &mut node.read_slots),
-        ("write slots", &mut node.write_slots),
-    ] {
-        let usage = slots.usage(now.max(slots.changed_at()));
-        if usage.served > 0 {
-            let used = share(usage.busy_ns, slots.count());
-            uses.add(kind, name.clone(), used, u128::from(usage.waited_ns));
-        }
-    }
-    if let Some(rate) = node.link.bytes_per_s() {
-        let used = node.link.sent_bytes() as f64 * 1e9 / elapsed / rate as f64;
-        uses.add("node network", name.clone(), used, 0);
-    }
-    let pages = node.storage.counters();
-    sums.page_hits += pages.hits;
-    sums.page_misses += pages.misses;
-    sums.read_ios += pages.read_ios;
-    sums.read_bytes += pages.read_bytes;
-    sums.paused_ns += node.pauses.total_ns();
-    let pending = node.background.pending_compaction_bytes();
-    sums.pending_compaction = sums.pending_compaction.max(pending);
-    let at = Instant::from_nanos(now);
-    let host = node.storage.host();
-    let volumes: Vec<(VolumeId, String)> = host
-        .volumes()
-        .map(|(id, volume)| (id, volume.name.clone()))
-        .collect();
-    for (index, (id, volume)) in volumes.iter().enumerate() {
-        let counters = host.counters(at, *id);
-        let old = before.get(index);
-        uses.add_limits(&name, volume, &counters, old, elapsed_ns);
-        sums.add_volume(&counters, old);
-        let place = format!("{name} {volume}");
-        report
-            .credits
-            .extend(credits(&place, &counters, old, elapsed_ns));
-    }
+    tally.report(operations, disk_waits, &mut report);
+    report
 }
 
 fn device_report(cell: u64, host: &HostProfile, device: &Device) -> Report {
@@ -311,24 +208,14 @@ fn device_report(cell: u64, host: &HostProfile, device: &Device) -> Report {
         recorder,
         &[(Kind::Read, "read"), (Kind::Write, "write")],
     );
-    let elapsed_ns = recorder.elapsed_ns();
-    let mut uses = Uses::new(host);
+    report.events = device.events();
+    let mut tally = Tally::new(host, recorder);
     let (model, volume) = device.host();
     let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);
-    uses.add_limits("", "", &counters, None, elapsed_ns);
+    let reads = tally.volume("", "", &counters, device.before());
+    tally.reads(reads);
     let (threads, busy_ns) = device.thread_usage();
-    let share = busy_ns as f64 / elapsed_ns as f64 / threads as f64;
-    uses.add("fio CPU", String::new(), share, 0);
-    report.resources = uses.resources(recorder.operations());
-    report.credits = credits("", &counters, None, elapsed_ns);
-    let mut sums = Sums::default();
-    sums.add_volume(&counters, None);
-    sums.read_ios = counters.operations.read.ios;
-    sums.read_bytes = counters.operations.read.bytes;
-    report.telemetry = sums.telemetry(recorder.operations(), 1, elapsed_ns);
-    report.telemetry.page_cache_hit_ratio = None;
-    report.disk_ios = sums.all_ios;
-    report.events = device.events();
-    report.name_bottleneck();
+    tally.busy("fio CPU", "", threads, busy_ns, 0);
+    tally.report(recorder.operations(), 0, &mut report);
     report
 }

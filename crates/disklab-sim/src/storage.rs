@@ -1,8 +1,8 @@
 //! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
 
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Host, Io, Op, Refusal, VolumeId};
-use disklab_units::Bytes;
+use disklab_disk::{Host, Io, Op, Refusal, VolumeCounters, VolumeId};
+use disklab_units::{Bytes, Instant};
 
 use crate::disks::Disks;
 use crate::engine::Slab;
@@ -176,6 +176,13 @@ impl Storage {
     /// The disk model.
     pub fn host(&self) -> &Host {
         &self.disks.host
+    }
+
+    /// Counters of all volumes at `now`, in order of attachment.
+    pub fn volumes(&self, now: u64) -> Vec<VolumeCounters> {
+        let (host, at) = (self.host(), Instant::from_nanos(now));
+        let volumes = host.volumes();
+        volumes.map(|(id, _)| host.counters(at, id)).collect()
     }
 
     /// The volume with the table.

@@ -105,6 +105,10 @@ class Control:
         answer = self._ask({"op": "drop-cache", "volume": volume})
         return CacheCounters.model_validate(answer["cache"])
 
+    def set_credits(self, share: float) -> None:
+        """Set the burst credits of VM and disks to a share (0 to 1) of full buckets."""
+        self._ask({"op": "credits", "ppm": round(share * 1_000_000)})
+
     def dilate(self, factor: int) -> None:
         """Let the host's time run so much slower than this machine's from now on, its disks too.
 

@@ -155,24 +155,13 @@ class EmulatedNode:
         set_read_ahead(our_device(self.target(volume)), kib)
 
     def has_credits(self, volume: str) -> bool:
-        """Return whether a volume bursts on credits, which a load uses up."""
-        disks = self.show(volume).profile.disks
-        return any(
-            limit.burst is not None and limit.burst.credits is not None
-            for disk in disks
-            for limit in disk.limits
-        )
+        """Return whether a volume or its VM bursts on credits, which a load uses up."""
+        return any(limit.credits is not None for limit in self.show(volume).counters.limits)
 
-    def fill_credits(self, volume: str) -> None:
-        """Fill the burst credits of a volume, as after hours of rest."""
-        profile = self.show(volume).profile
-        change = {}
-        for limit in profile.disks[0].limits:
-            if limit.burst is not None and limit.burst.credits is not None:
-                key = "credit_ios" if limit.unit == "ios" else "credit_bytes"
-                change[key] = limit.burst.credits
-        if change:
-            running.change(self.target(volume), change, None)
+    def set_credits(self, share: float) -> None:
+        """Set the burst credits of the VM and of all disks to a share (0 to 1) of full buckets."""
+        with Control(self._place.socket) as control:
+            control.set_credits(share)
 
     def set_time_dilation(self, factor: int) -> None:
         """Let its time run slower by this factor from now on; 1: as this machine's."""

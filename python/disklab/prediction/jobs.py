@@ -5,6 +5,7 @@ What the simulator does not model is refused with the reason, never guessed.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -116,7 +117,20 @@ def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
     """Return the profile of a node with all its volumes. `scale`: of host cache and credits."""
     resolved = resolve_volumes(spec, scale=scale).values()
     volumes = [_dumped(made.volume) for made in resolved]
-    return {**_dumped(next(iter(resolved)).host), "volumes": volumes}
+    host = {**_dumped(next(iter(resolved)).host), "volumes": volumes}
+    share = spec.before.credits_ratio
+    return host if share == 1 else _with_credits(host, share)
+
+
+def _with_credits(host: Job, share: float) -> Job:
+    """Return a host that begins with so much of its burst credits."""
+    found: Job = copy.deepcopy(host)
+    disks = (disk for volume in found["volumes"] for disk in volume["disks"])
+    for limits in (found["uncached"], found["cached"], *(disk["limits"] for disk in disks)):
+        for burst in (limit["burst"] for limit in limits if limit["burst"] is not None):
+            if burst["credits"] is not None:
+                burst["start"] = int(burst["credits"] * share)
+    return found
 
 
 # The catalogue resolves equal disks of equal VMs once, and a matrix has many cells of each kind.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 
 from disklab.catalog import Catalog
@@ -58,12 +57,6 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
         outside.append(f"{threads} threads (fitted on {least} to {most})")
     if outside:
         yield f"outside the calibrated range: {'; '.join(outside)}"
-    if any(_credit_bursts(host_profile(spec))):
-        ratio = calibration.ratio("start_credits_ratio")
-        yield (
-            f"burst credits are taken as {ratio:.0%} of a full bucket at the start: the fill has "
-            "spent some, and how many nobody knows"
-        )
     if spec.database and spec.database.settings:
         unread = ", ".join(spec.database.settings)
         yield f"not modelled, and without effect on the prediction: {unread}"
@@ -84,7 +77,7 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     return {
         "cluster": {
             "nodes": cluster.nodes,
-            "host": with_credits(host_profile(spec), calibration.ratio("start_credits_ratio")),
+            "host": host_profile(spec),
             "cores": vm.vcpu,
             "page_cache_bytes": page_cache,
             "network_bytes_per_s": network(vm.net_mbit_per_s),
@@ -129,21 +122,6 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
         },
         "parameters": calibration.values(),
     }
-
-
-def with_credits(host: Job, ratio: float) -> Job:
-    """Return a host whose disks have so many of their burst credits at the start."""
-    found: Job = copy.deepcopy(host)
-    for burst in _credit_bursts(found):
-        burst["start"] = int(burst["credits"] * ratio)
-    return found
-
-
-def _credit_bursts(host: Job) -> Iterator[Job]:
-    disks = (disk for volume in host["volumes"] for disk in volume["disks"])
-    for limit in (limit for disk in disks for limit in disk["limits"]):
-        if limit["burst"] is not None and limit["burst"]["credits"] is not None:
-            yield limit["burst"]
 
 
 def shape_of(spec: TrialSpec, calibration: Calibration) -> Shape:

@@ -80,11 +80,10 @@ class Bed:
                 self.coldness = f"{left.way}, {left.left_ratio:.1%} of the data files left"
                 # After a restart the compiler begins anew.
                 self.is_warm = self.is_warm and not (self.compiles and left.way == "restart")
-            case "fill credits":
+            case "set credits":
                 for node in self.nodes:
-                    for device in node.attached:
-                        node.fill_credits(device)
-                self._note(credits="full")
+                    node.set_credits(spec.before.credits_ratio)
+                self._note(credits=spec.before.credits_ratio)
             case "run the load" | "warm up":
                 raise AssertionError("the procedure runs the load")
             case _:

@@ -20,7 +20,7 @@ Step = Literal[
     "warm host cache",
     "drop page cache",
     "run the load",
-    "fill credits",
+    "set credits",
     "warm up",
 ]
 """In the order in which they are taken."""
@@ -35,7 +35,7 @@ PHASES: dict[Step, str] = {
     "warm host cache": "condition",
     "drop page cache": "condition",
     "run the load": "condition",
-    "fill credits": "condition",
+    "set credits": "condition",
     "warm up": "warm-up",
 }
 """The phase of a trial that a step belongs to."""
@@ -44,8 +44,8 @@ HostCache = Literal["none", "empty", "written", "used"]
 """What the host cache of the data volume holds. `none`: the volume does not use it; `used`: what
 reads and writes since have left there."""
 
-Credits = Literal["none", "full", "used"]
-"""What the volumes have of their burst credits. `none`: none of them has any."""
+Credits = float | Literal["none", "used"]
+"""Which share of their burst credits the disks have. `none`: none of them bursts on credits."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,10 @@ def _last(state: BedState, spec: TrialSpec, *, touched: bool) -> list[Step]:
         found.append("drop page cache")
     elif spec.before.page_cache == "warm":
         found.append("run the load")
-    if state.credits != "none" and (state.credits == "used" or touched or found):
-        # As after hours of rest: what a fill or the pass before has spent is not this one's loss.
-        found.append("fill credits")
+    wanted = spec.before.credits_ratio
+    if state.credits != "none" and (state.credits != wanted or touched or found):
+        # What a fill or the pass before has spent is not this one's loss.
+        found.append("set credits")
     if spec.workload.warm_up_s:
         found.append("warm up")
     return found

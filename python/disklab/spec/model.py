@@ -444,6 +444,10 @@ class Before(Part):
     fill wrote through it; as-left: by the trial before."""
     compactions: Literal["finished", "as-left"] = Field(default="finished", examples=["finished"])
     """finished: none is pending."""
+    credits_ratio: Ratio = Field(
+        default="100%", validate_default=True, alias="credits", examples=["50%"]
+    )
+    """Burst credits of disks and VM, as a share of full buckets. Hours of rest leave them full."""
 
 
 class Device(Part):

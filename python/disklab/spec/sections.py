@@ -30,6 +30,11 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
             found.append(
                 Problem(site.place(("workload",)), kind, rule, "write fio: {profile: sync, ...}")
             )
+        if spec.before.credits_ratio != 1:
+            key = ("before", "credits")
+            rule = "a device experiment begins with full buckets of burst credits"
+            way_out = "leave it out; `disklab disk set --credits` sets those of a disk to be probed"
+            found.append(Problem(site.place(key), site.text(key), rule, way_out))
         return found
     if kind == "fio":
         rule = "fio runs on a device, and this is a cluster"

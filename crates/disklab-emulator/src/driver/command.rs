@@ -63,6 +63,13 @@ impl Driver {
                     self.tuning = tuning;
                     let _ = answer.send(());
                 }
+                Command::Credits(ppm, answer) => {
+                    let now = clock::now();
+                    self.host.set_credits(now, ppm);
+                    self.host.advance(now, &mut self.completions);
+                    self.settle(now);
+                    let _ = answer.send(());
+                }
                 Command::Dilate(dilation, answer) => {
                     self.host.set_dilation(clock::now(), dilation);
                     let _ = answer.send(());

@@ -6,7 +6,6 @@
 //! to commit log and memtable.
 
 use disklab_disk::{Refusal, VolumeCounters};
-use disklab_units::Instant;
 use disklab_units::random::Stream;
 
 use crate::background::Wishes;
@@ -158,6 +157,7 @@ impl Cassandra {
             ),
             ring,
             held_writes: vec![Vec::new(); nodes.len()],
+            before: nodes.iter().map(|node| node.storage.volumes(0)).collect(),
             nodes,
             operations: Slab::default(),
             requests: Slab::default(),
@@ -168,7 +168,6 @@ impl Cassandra {
             chances: Stream::new(seed, "chances"),
             times: Stream::new(seed, "server cpu"),
             next_offer: 0,
-            before: Vec::new(),
             rules,
         })
     }
@@ -636,14 +635,11 @@ impl Cassandra {
     fn measure(&mut self, now: u64) {
         self.recorder.measure(now);
         self.clients.reset();
-        let at = Instant::from_nanos(now);
-        let counters = |node: &Node| {
-            let host = node.storage.host();
-            host.volumes()
-                .map(|(id, _)| host.counters(at, id))
-                .collect()
-        };
-        self.before = self.nodes.iter().map(counters).collect();
+        self.before = self
+            .nodes
+            .iter()
+            .map(|node| node.storage.volumes(now))
+            .collect();
         for node in &mut self.nodes {
             node.cores.reset();
             node.read_slots.reset(now);
@@ -669,10 +665,9 @@ impl Cassandra {
         &self.clients
     }
 
-    /// Counters of a node's volumes when measuring began, in order of attachment; none when that was
-    /// the start.
-    pub fn before(&self, node: usize) -> Vec<VolumeCounters> {
-        self.before.get(node).cloned().unwrap_or_default()
+    /// Counters of a node's volumes when measuring began, in order of attachment.
+    pub fn before(&self, node: usize) -> &[VolumeCounters] {
+        &self.before[node]
     }
 
     /// Events scheduled.

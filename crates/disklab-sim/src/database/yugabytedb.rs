@@ -18,7 +18,6 @@ mod plan;
 mod server;
 
 use disklab_disk::{Refusal, VolumeCounters};
-use disklab_units::Instant;
 use disklab_units::random::Stream;
 
 use crate::chance::{exponential, work};
@@ -153,6 +152,10 @@ impl Yugabytedb {
             queue: Queue::default(),
             machines: (0..job.client.nodes.max(1)).map(machine).collect(),
             connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
+            before: servers
+                .iter()
+                .map(|server| server.storage.volumes(0))
+                .collect(),
             servers,
             sessions: vec![Session::default(); work.sessions as usize],
             requests: Slab::default(),
@@ -162,7 +165,6 @@ impl Yugabytedb {
             rows: Stream::new(seed, "rows"),
             times: Stream::new(seed, "server cpu"),
             people: Stream::new(seed, "keying and thinking"),
-            before: Vec::new(),
             plan,
             rules,
         })
@@ -716,14 +718,11 @@ impl Yugabytedb {
             link.reset();
         }
         self.connections.reset(now);
-        let at = Instant::from_nanos(now);
-        let counters = |server: &Server| {
-            let host = server.storage.host();
-            host.volumes()
-                .map(|(id, _)| host.counters(at, id))
-                .collect()
-        };
-        self.before = self.servers.iter().map(counters).collect();
+        self.before = self
+            .servers
+            .iter()
+            .map(|server| server.storage.volumes(now))
+            .collect();
         for server in &mut self.servers {
             server.cores.reset();
             server.link.reset();
@@ -759,10 +758,9 @@ impl Yugabytedb {
         (count, self.connections.usage(now))
     }
 
-    /// Counters of a node's volumes when measuring began, in order of attachment; none when that was
-    /// the start.
+    /// Counters of a node's volumes when measuring began, in order of attachment.
     pub fn before(&self, node: usize) -> &[VolumeCounters] {
-        self.before.get(node).map_or(&[], Vec::as_slice)
+        &self.before[node]
     }
 
     /// Events scheduled.

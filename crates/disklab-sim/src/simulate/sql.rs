@@ -1,12 +1,12 @@
 //! From a SQL cluster's run to its report.
 
-use disklab_disk::{Refusal, VolumeId};
-use disklab_units::Instant;
+use disklab_disk::Refusal;
 
-use super::{QUICK_MOST, QUICK_NOTE, Sums, empty_report, shrink_host};
+use super::tally::{NodeParts, Tally};
+use super::{QUICK_MOST, QUICK_NOTE, empty_report, shrink_host};
 use crate::database::yugabytedb::Yugabytedb;
 use crate::job::{Fidelity, Job, SqlJob};
-use crate::report::{Report, Uses, credits, operation};
+use crate::report::{Report, operation};
 
 /// Virtual time that a quick run keeps at least, warm-up included: some hundred throttle windows, and
 /// tens of seconds for logs that are synced once a second.
@@ -67,111 +67,40 @@ fn report(cell: u64, job: &SqlJob, cluster: &mut Yugabytedb) -> Report {
         .iter()
         .map(|&(kind, _)| recorder.latencies(kind).len())
         .sum();
-    let now = recorder.measured_to();
-    let disk_wait = recorder.disk_waits() as f64 / 1e6 / operations.max(1) as f64;
+    let (now, disk_waits) = (recorder.measured_to(), recorder.disk_waits());
     report.events = cluster.events();
-    let mut uses = Uses::new(&job.cluster.host);
-    let (count, used) = cluster.connections(now);
+    let mut tally = Tally::new(&job.cluster.host, recorder);
     if job.workload.connections.is_some() {
-        let share = used.busy_ns as f64 / elapsed_ns as f64 / count as f64;
-        uses.add(
-            "connections",
-            String::new(),
-            share,
-            u128::from(used.waited_ns),
-        );
+        let (count, used) = cluster.connections(now);
+        tally.busy("connections", "", count, used.busy_ns, used.waited_ns);
     }
-    client_uses(cluster, elapsed_ns, &mut uses);
-    let mut sums = Sums::default();
-    for number in 0..cluster.servers().len() {
-        node_uses(
-            cluster,
-            number,
-            now,
-            elapsed_ns,
-            &mut uses,
-            &mut sums,
-            &mut report,
-        );
+    let machines = cluster.machines();
+    for (number, (cores, link)) in machines.iter().enumerate() {
+        let place = match machines.len() {
+            1 => String::new(),
+            _ => format!("client {number}"),
+        };
+        tally.machine("client", &place, cores, link);
     }
-    report.telemetry = sums.telemetry(operations, cluster.servers().len(), elapsed_ns);
-    report.telemetry.disk_wait_ms_per_operation = disk_wait;
+    for (number, server) in cluster.servers().iter().enumerate() {
+        let reads = tally.node(
+            &format!("node {number}"),
+            &NodeParts {
+                cores: &server.cores,
+                link: &server.link,
+                storage: &server.storage,
+                pending_compaction_bytes: server.lsm.pending_compaction_bytes(),
+                before: cluster.before(number),
+            },
+        );
+        // Compactions read too: what the disk did, not only what queries asked for.
+        tally.reads(reads);
+    }
+    tally.report(operations, disk_waits, &mut report);
     let (wanted, found) = cluster.servers().iter().fold((0, 0), |sum, server| {
         let counts = server.block_counts;
         (sum.0 + counts.0, sum.1 + counts.1)
     });
     report.telemetry.block_cache_hit_ratio = (wanted > 0).then(|| found as f64 / wanted as f64);
-    report.disk_ios = sums.all_ios;
-    report.resources = uses.resources(operations);
-    report.name_bottleneck();
     report
-}
-
-fn client_uses(cluster: &Yugabytedb, elapsed_ns: u64, uses: &mut Uses) {
-    for (number, (cores, link)) in cluster.machines().iter().enumerate() {
-        let place = if cluster.machines().len() > 1 {
-            format!("client {number}")
-        } else {
-            String::new()
-        };
-        let usage = cores.usage();
-        let share = usage.busy_ns as f64 / elapsed_ns as f64 / cores.count() as f64;
-        uses.add(
-            "client CPU",
-            place.clone(),
-            share,
-            u128::from(usage.waited_ns),
-        );
-        if let Some(rate) = link.bytes_per_s() {
-            let share = link.sent_bytes() as f64 * 1e9 / elapsed_ns as f64 / rate as f64;
-            uses.add("client network", place, share, 0);
-        }
-    }
-}
-
-fn node_uses(
-    cluster: &Yugabytedb,
-    number: usize,
-    now: u64,
-    elapsed_ns: u64,
-    uses: &mut Uses,
-    sums: &mut Sums,
-    report: &mut Report,
-) {
-    let server = &cluster.servers()[number];
-    let before = cluster.before(number);
-    let name = format!("node {number}");
-    let elapsed = elapsed_ns as f64;
-    let cores = server.cores.usage();
-    let cpu = cores.busy_ns as f64 / elapsed / server.cores.count() as f64;
-    uses.add("node CPU", name.clone(), cpu, u128::from(cores.waited_ns));
-    if let Some(rate) = server.link.bytes_per_s() {
-        let used = server.link.sent_bytes() as f64 * 1e9 / elapsed / rate as f64;
-        uses.add("node network", name.clone(), used, 0);
-    }
-    let pages = server.storage.counters();
-    sums.page_hits += pages.hits;
-    sums.page_misses += pages.misses;
-    let pending = server.lsm.pending_compaction_bytes();
-    sums.pending_compaction = sums.pending_compaction.max(pending);
-    let at = Instant::from_nanos(now);
-    let host = server.storage.host();
-    let volumes: Vec<(VolumeId, String)> = host
-        .volumes()
-        .map(|(id, volume)| (id, volume.name.clone()))
-        .collect();
-    for (index, (id, volume)) in volumes.iter().enumerate() {
-        let counters = host.counters(at, *id);
-        let old = before.get(index);
-        uses.add_limits(&name, volume, &counters, old, elapsed_ns);
-        sums.add_volume(&counters, old);
-        let earlier = old.map(|before| before.operations).unwrap_or_default();
-        // Compactions read too: what the disk did, not only what queries asked for.
-        sums.read_ios += counters.operations.read.ios - earlier.read.ios;
-        sums.read_bytes += counters.operations.read.bytes - earlier.read.bytes;
-        let place = format!("{name} {volume}");
-        report
-            .credits
-            .extend(credits(&place, &counters, old, elapsed_ns));
-    }
 }
