@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from disklab.databases import Database, NodePlace, Request, Sizes, provision
@@ -16,7 +13,7 @@ from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import ControlGroup, GroupRoot
 from disklab.hosts.places import Places
 
-from tests.hosts.conftest import Lab
+from tests.hosts.conftest import Lab, new_lab
 
 GIB = 1 << 30
 PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
@@ -34,16 +31,8 @@ class OnDisk:
 
 @pytest.fixture(scope="package")
 def disk_lab() -> Iterator[Lab]:
-    root = Path(tempfile.mkdtemp(prefix="disklab-test-")).resolve()
-    lab = Lab(root)
-    try:
+    with new_lab() as lab:
         yield lab
-    finally:
-        lab.run("clean", "--all", "--data")
-        assert lab.devices() == {}
-        assert lab.mounts() == []
-        assert lab.processes() == []
-        shutil.rmtree(root)
 
 
 def node_on(lab: Lab, host: str, size: str, *options: str, group: bool = True) -> NodePlace:

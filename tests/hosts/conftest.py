@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,20 +117,60 @@ class Lab:
         return self.devices(), self.mounts(), self.processes(), files
 
 
+PREFIX = "disklab-test-"
+OWNER = "owner"
+"""A file of each lab, locked as long as the process that made the lab lives."""
+
+
+@contextmanager
+def new_lab() -> Iterator[Lab]:
+    """Yield a lab that is taken away afterwards, whatever is still in it."""
+    clear_once()
+    # Not pytest's own directory: a control socket's path has at most 107 bytes.
+    made = Lab(Path(tempfile.mkdtemp(prefix=PREFIX)).resolve())
+    unlocked = made.root / "new"
+    with unlocked.open("w") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        # Under its name it is never seen unlocked.
+        unlocked.rename(made.root / OWNER)
+        try:
+            yield made
+        finally:
+            take_away(made)
+
+
+def take_away(lab: Lab) -> None:
+    """Remove a lab with its databases, devices and mounts."""
+    lab.run("clean", "--all", "--data")
+    assert lab.devices() == {}
+    assert lab.mounts() == []
+    assert lab.processes() == []
+    # Nothing of ours is mounted below, so this removes plain files only.
+    shutil.rmtree(lab.root)
+
+
+def clear_left(folder: Path) -> None:
+    """Take the labs away whose processes were killed; their devices and databases live on."""
+    for file in folder.glob(f"{PREFIX}*/{OWNER}"):
+        with suppress(FileNotFoundError, BlockingIOError), file.open() as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                take_away(Lab(file.parent.resolve()))
+            except AssertionError as error:
+                # No fault of this run.
+                warnings.warn(f"{file.parent} was left and stays: {error}", stacklevel=2)
+
+
+@cache
+def clear_once() -> None:
+    """Clear what earlier runs of the tests left, before the first lab of this one."""
+    clear_left(Path(tempfile.gettempdir()))
+
+
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    # Not pytest's own directory: a control socket's path has at most 107 bytes.
-    root = Path(tempfile.mkdtemp(prefix="disklab-test-")).resolve()
-    made = Lab(root)
-    try:
+    with new_lab() as made:
         yield made
-    finally:
-        made.run("clean", "--all", "--data")
-        assert made.devices() == {}
-        assert made.mounts() == []
-        assert made.processes() == []
-        # Nothing of ours is mounted below, so this removes plain files only.
-        shutil.rmtree(root)
 
 
 @pytest.fixture
