@@ -48,6 +48,7 @@ def test_every_search_ends_at_the_last_step_that_meets_the_target(ms_each: list[
             workload = job["database"]["workload"]
             threads = workload["load"]["closed"]["threads"]
             assert workload["stop"]["duration_ns"] == 10_000_000_000
+            assert job["ablate"] == ["client_warm_up"]
             asked.append(job["cell"])
             p50 = ms_each[job["cell"]] * threads
             yield {"event": "cell", "cell": job["cell"], "latency_ms": {"p50": p50}}

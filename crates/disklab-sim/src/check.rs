@@ -231,7 +231,7 @@ pub const MECHANISMS: [Mechanism; 14] = [
     Mechanism::ThrottleWindows,
     Mechanism::ChunkBorders,
     Mechanism::Pauses,
-    Mechanism::ClientPauses,
+    Mechanism::ClientWarmUp,
     Mechanism::ClientCpu,
     Mechanism::ServerCpu,
     Mechanism::Slots,

@@ -67,8 +67,8 @@ pub enum Mechanism {
     ChunkBorders,
     /// No node ever pauses.
     Pauses,
-    /// No client ever pauses.
-    ClientPauses,
+    /// A client's first operation costs no more CPU than a later one.
+    ClientWarmUp,
     /// The client has a core for every thread.
     ClientCpu,
     /// The nodes have a core for every request.
@@ -409,10 +409,11 @@ pub struct Parameters {
     pub client_read_cpu_ns: u64,
     /// CPU of the client for a write.
     pub client_write_cpu_ns: u64,
-    /// Mean length of a client's pause (its own garbage collection); zero: none.
-    pub client_pause_ns: u64,
-    /// Operations of a client machine between two pauses.
-    pub client_pause_every_operations: u64,
+    /// How much more CPU the first operation of a client machine costs, in permille of a warm one's; zero:
+    /// the client is warm from the start.
+    pub client_cold_permille: u64,
+    /// Operations of a client machine over which that goes down to nothing.
+    pub client_warm_operations: u64,
     /// CPU of the coordinator for any request.
     pub coordinator_cpu_ns: u64,
     /// CPU of the coordinator for each further replica that it talks to, and of that replica for

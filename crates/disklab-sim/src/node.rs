@@ -62,19 +62,6 @@ impl Pauses {
         Pauses::new(mean_ns, every, &format!("node {number} pauses"), seed, none)
     }
 
-    /// The pauses of load generator `number`, where it is a program that collects garbage itself.
-    pub fn of_client(parameters: &Parameters, number: usize, seed: u64, none: bool) -> Pauses {
-        let mean_ns = [parameters.client_pause_ns; 2];
-        let every = parameters.client_pause_every_operations;
-        Pauses::new(
-            mean_ns,
-            every,
-            &format!("client {number} pauses"),
-            seed,
-            none,
-        )
-    }
-
     fn new(mean_ns: [u64; 2], every: u64, name: &str, seed: u64, none: bool) -> Pauses {
         let mut times = Stream::new(seed, name);
         let every = every.max(1);

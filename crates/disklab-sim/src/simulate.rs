@@ -75,6 +75,7 @@ fn scaled(job: &DatabaseJob, fidelity: Fidelity) -> (DatabaseJob, u64) {
     job.database.trickle_fsync_bytes = job.database.trickle_fsync_bytes.map(fewer);
     job.database.commitlog_sync_period_ns = fewer(job.database.commitlog_sync_period_ns);
     job.workload.warm_up_ns /= share;
+    job.parameters.client_warm_operations /= share;
     job.workload.stop.operations = job.workload.stop.operations.map(fewer);
     job.workload.stop.duration_ns = job.workload.stop.duration_ns.map(fewer);
     shrink_host(&mut job.cluster.host, share);

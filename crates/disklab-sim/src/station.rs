@@ -37,11 +37,6 @@ impl Servers {
     /// Serves a request that arrives at `now`; returns when it is done.
     #[inline]
     pub fn serve(&mut self, now: u64, service_ns: u64) -> u64 {
-        self.usage.served += 1;
-        self.usage.busy_ns += service_ns;
-        if self.endless {
-            return now + service_ns;
-        }
         let mut first = 0;
         for (index, &at) in self.free_at.iter().enumerate() {
             if at <= now {
@@ -52,9 +47,33 @@ impl Servers {
                 first = index;
             }
         }
-        let start = self.free_at[first].max(now);
+        self.serve_on(first, now, service_ns)
+    }
+
+    /// Serves a request of somebody who has run on a server before: that one if it is idle, else any
+    /// that is, else he waits for his own. **Source:** the scheduler of Linux (`select_idle_sibling`): a thread that
+    /// wakes up looks for an idle processor, and without one it waits in the queue of the last it ran on.
+    #[inline]
+    pub fn serve_at_home(&mut self, home: usize, now: u64, service_ns: u64) -> u64 {
+        let home = home % self.free_at.len();
+        let idle = if self.free_at[home] <= now {
+            Some(home)
+        } else {
+            self.free_at.iter().position(|&at| at <= now)
+        };
+        self.serve_on(idle.unwrap_or(home), now, service_ns)
+    }
+
+    #[inline]
+    fn serve_on(&mut self, server: usize, now: u64, service_ns: u64) -> u64 {
+        self.usage.served += 1;
+        self.usage.busy_ns += service_ns;
+        if self.endless {
+            return now + service_ns;
+        }
+        let start = self.free_at[server].max(now);
         self.usage.waited_ns += start - now;
-        self.free_at[first] = start + service_ns;
+        self.free_at[server] = start + service_ns;
         start + service_ns
     }
 
@@ -174,6 +193,20 @@ mod tests {
         assert_eq!(servers.serve(22, 1), 123);
         assert_eq!(servers.serve(22, 10), 133);
         assert_eq!(servers.serve(22, 1), 126, "after what was interrupted");
+    }
+
+    #[test]
+    fn a_request_waits_for_the_server_that_it_was_on_when_none_is_idle() {
+        let mut servers = Servers::new(2, false);
+        assert_eq!(servers.serve_at_home(1, 0, 10), 10);
+        assert_eq!(servers.serve_at_home(1, 0, 4), 4, "the other is idle");
+        assert_eq!(
+            servers.serve_at_home(3, 1, 10),
+            20,
+            "its own, though the other is free first"
+        );
+        assert_eq!(servers.serve_at_home(0, 2, 1), 5);
+        assert_eq!(servers.usage().waited_ns, 9 + 2);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 """A rehearsal as the simulator sees it: the trial that was really run, and not its full system.
 
 Its disks, its page cache and its data are those of the rehearsal's scale, and its client is ours,
-whose CPU and pauses are next to nothing beside those of the studies' clients. Its CPU is this
+whose CPU and warm-up are next to nothing beside those of the studies' clients. Its CPU is this
 machine's: in slow motion as many cores as the node has, each as fast as one of this machine.
 """
 
@@ -22,7 +22,7 @@ from disklab.spec import Experiment, Trial, TrialSpec
 CLIENT = "client_"
 """How the names of the client's parameters begin."""
 
-OFF = ("client_cpu", "client_pauses")
+OFF = ("client_cpu", "client_warm_up")
 """Mechanisms of the simulator that a rehearsal's client does not have."""
 
 FLUSHED_SHARE = 3

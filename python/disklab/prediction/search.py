@@ -55,7 +55,9 @@ class Search:
             "load": {"closed": {"threads": threads}},
             "stop": stop,
         }
-        return {**self.job, "database": {**database, "workload": workload}}
+        # The steps before this one have warmed the load generator.
+        off = [*self.job.get("ablate", []), "client_warm_up"]
+        return {**self.job, "database": {**database, "workload": workload}, "ablate": off}
 
     @property
     def _middle(self) -> int:

@@ -614,11 +614,6 @@ impl Cassandra {
             intended,
             ..
         } = self.operations[number];
-        // What comes back in a pause of the client is seen after it.
-        let goes_on = self.clients.paused_until(thread);
-        if goes_on > now {
-            return self.queue.push(goes_on, Event::Done(number));
-        }
         self.recorder.ended(now, kind, intended);
         self.let_go(number);
         match self.rules.load {
