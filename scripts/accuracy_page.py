@@ -106,9 +106,10 @@ IN_SIGHT = (
     "with the writes and late messages between nodes each answer a difference seen in the rows of "
     "2019, and have a reason of their own beside it;",
     "that the client warms up, and that its threads wait for their own cores: it was looked for "
-    "because medians of warm reads came out too long, and found in runs of the study's own client, "
-    "where an operation cost 1.6 times as much until 160,000 were done; the fit asks for more and "
-    "for longer. It replaced pauses of the client, which that client hardly has.",
+    "because medians of warm reads came out too long, and found in the study's own command, which "
+    "starts a JVM for each run and says `no-warmup`, and in runs of that client of our own, which "
+    "lost 233,000 operations' time to its start; the fit says 564,000. It replaced pauses of the "
+    "client, which that client hardly has.",
 )
 """Choices that no fit made, and that somebody made who knew the published rows."""
 
@@ -136,7 +137,9 @@ NOTES = {
         "The published rows of ReadOnly with 64 and 128 threads look partly warm: about half of"
         " their reads take 1.2 ms, as from the host cache, the others 3 to 5 ms, as from the "
         "disk, and with 64 threads no limit is near. The experiment file says that the cache "
-        "holds what was written, so the prediction has no misses. The rows count all the same. "
+        "holds what was written, so the prediction has no misses (the study's page on chunk sizes "
+        "tells of sweeps with an emptied cache too, which each run filled a little more). The rows "
+        "count all the same. "
         "So do the read-ahead rows below with 8 to 32 KiB, whose 95th percentiles of 4 to 5 ms are "
         "the disk's: a twentieth of misses would explain them, but nothing tells how many there "
         "were. Their medians of 1.2 to 1.3 ms are below those of the same reads of the sister "
