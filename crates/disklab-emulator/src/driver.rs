@@ -24,6 +24,7 @@ use crate::due::DueHeap;
 use crate::nap::nap;
 use crate::preimage::Preimages;
 use crate::ring::{Done, Owner, Ring, label};
+use crate::softirq::Softirqs;
 use crate::transport::{Errno, Gone, Request, Slot, Transport, TransportKind};
 use crate::watchdog::Heartbeat;
 
@@ -72,6 +73,9 @@ pub struct Driver {
     inbox: Inbox,
     heartbeat: Heartbeat,
     awake: Awake,
+    softirqs: Softirqs,
+    /// A reply has been made in this turn.
+    replied: bool,
     tuning: Tuning,
     /// Made with the first volume that has a ReadWrite cache.
     preimages: Option<Preimages>,
@@ -118,6 +122,8 @@ impl Driver {
             inbox,
             heartbeat,
             awake,
+            softirqs: Softirqs::new(),
+            replied: false,
             tuning: Tuning::default(),
             preimages: None,
             transfers: 0,
@@ -135,6 +141,10 @@ impl Driver {
         listen(&mut self.ring, self.inbox.bell())?;
         while !self.stopping {
             self.heartbeat.beat();
+            if std::mem::take(&mut self.replied) {
+                self.ring.submit()?;
+                self.softirqs.run();
+            }
             match self.sleep(clock::now()) {
                 Duration::ZERO => self.ring.look()?,
                 time => self.ring.wait(time)?,
@@ -291,6 +301,7 @@ impl Driver {
             return;
         };
         let request = in_flight.request;
+        self.replied = true;
         match (in_flight.failed, in_flight.errno) {
             (false, 0) if in_flight.direct => self.reply_from_memory(request),
             (false, 0) => self.transport.reply(&mut self.ring, slot, Ok(request.len)),

@@ -205,7 +205,7 @@ impl Up {
         // From here on the control socket waits for the lock and ends with the process.
         let mut emulated = lock(&self.emulated);
         let left = emulated.detach_all();
-        let _ = self.mount.map(Mount::unmount);
+        let _ = self.mount.map(|mount| mount.unmount(left.is_empty()));
         let _ = emulated.commands.send(Command::Stop);
         // A driver that panicked has taken the process with it.
         let end = self.driver.join().unwrap_or(Ok(End::Gone));

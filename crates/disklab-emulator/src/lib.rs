@@ -30,6 +30,7 @@ mod preimage;
 mod protect;
 mod ring;
 mod signals;
+mod softirq;
 mod transport;
 pub mod ublk;
 mod watchdog;

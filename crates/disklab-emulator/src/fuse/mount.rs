@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::error::EmulatorError;
 use crate::fuse::protocol::{
@@ -24,6 +25,12 @@ const MAX_BACKGROUND: u16 = 4096;
 const PAGE: u32 = 4096;
 /// For INIT, which the kernel sends by itself right after the mount.
 const INIT_TIMEOUT_MS: libc::c_int = 10_000;
+
+/// How long a file may stay open after its loop device has gone. The kernel lets go of it with the last reference to
+/// the device, and a program that had registered it with io_uring drops that after its own end, in a worker: once in
+/// some 120 ends the mount was still busy and stayed (2026-11-22). Programs that only look, such as udev's, take less.
+const RELEASE: Duration = Duration::from_secs(2);
+const RETRY: Duration = Duration::from_millis(5);
 
 const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -84,9 +91,22 @@ impl Mount {
     /// Takes the mount away. When a device over one of its files is in use, the mount stays, dead: its path
     /// in the device's `backing_file` is the proof by which `disklab clean` knows the device as ours, and a
     /// lazy unmount would erase it. I/O on such a device fails from here on.
-    pub fn unmount(mut self) -> io::Result<()> {
+    ///
+    /// With `no_device` nothing of ours holds a file any more, so who does is about to let go, and is waited for a
+    /// little.
+    pub fn unmount(mut self, no_device: bool) -> io::Result<()> {
         self.armed = false;
-        unmount(&self.path, 0).or_else(|_| unmount(&self.path, libc::MNT_FORCE))
+        let patience = if no_device { RELEASE } else { Duration::ZERO };
+        let end = Instant::now() + patience;
+        loop {
+            match unmount(&self.path, 0) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                    std::thread::sleep(RETRY);
+                }
+                Err(_) => return unmount(&self.path, libc::MNT_FORCE),
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::emulated::{Bench, EmulatedHost, wait_until};
 type Case = (&'static str, fn(&Bench) -> Check);
 
 /// Every case, the simple ones first.
-pub const ALL: [Case; 23] = [
+pub const ALL: [Case; 24] = [
     ("data_written_anywhere_are_read_back", data::round_trip),
     ("fio_verifies_what_it_wrote", data::fio_verifies),
     ("a_file_system_survives_detach", data::file_system),
@@ -66,6 +66,7 @@ pub const ALL: [Case; 23] = [
         durability::a_second_attach_changes_nothing,
     ),
     ("nothing_is_left_on_the_machine", ends::leftovers),
+    ("a_late_close_leaves_no_mount", ends::released_late),
 ];
 
 /// Small enough for an emulated machine's memory, large against every request.

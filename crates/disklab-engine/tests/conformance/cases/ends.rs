@@ -219,3 +219,24 @@ pub fn leftovers(bench: &Bench) -> Check {
     }
     Ok(())
 }
+
+/// A program that ends may let go of the device a moment after disklab did.
+pub fn released_late(bench: &Bench) -> Check {
+    let mut host = bench.start()?;
+    host.attach("data", SIZE)?;
+    let mount = host.bench().host_directory().join("mnt");
+    if bench.transport != Transport::Ublk {
+        let held = File::open(mount.join("data"))?;
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            drop(held);
+        });
+    }
+    host.shut_down()?;
+    ensure!(!is_mounted(&mount), "{} is mounted", mount.display());
+    ensure!(
+        !host.bench().host_directory().exists(),
+        "the host's directory stays"
+    );
+    Ok(())
+}
