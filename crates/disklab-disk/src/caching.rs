@@ -95,6 +95,7 @@ impl Host {
                 }
             }
             (Caching::ReadWrite, _) => {
+                cache.contents.prefetch(part.lane, part.offset);
                 volume.cache.write_ios += 1;
                 part.route = Route::WriteBack;
                 let sectors = sectors_of(&part);
@@ -174,6 +175,8 @@ impl Host {
             let Some((start, mask)) = destager.next_block(per_block, at, pressed) else {
                 break;
             };
+            // Its mark is taken away when it arrives, which in the program's own time is soon.
+            cache.contents.prefetch(lane, start * SECTOR_BYTES);
             for (bit, sectors) in runs_of(mask) {
                 let len = u32::try_from(sectors * SECTOR_BYTES).expect("within a block");
                 let part = Part {

@@ -182,7 +182,8 @@ impl Destager {
 
     /// Notes when a run will be on the disk.
     pub fn decide(&mut self, sector: u64, end: u64) {
-        let run = self.runs.iter_mut().find(|run| run.sector == sector);
+        // From the back: below the disk's limits it is the one that was taken last.
+        let run = self.runs.iter_mut().rev().find(|run| run.sector == sector);
         let Some(run) = run else { return };
         run.end = end;
         let sequence = run.sequence;
