@@ -5,6 +5,8 @@
 mod load;
 
 use std::fs;
+use std::io;
+use std::panic::resume_unwind;
 use std::path::Path;
 
 use disklab_units::Duration;
@@ -13,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::awake::Awake;
 use crate::clock;
 use crate::command::Tuning;
-use crate::overhead::Overhead;
+use crate::error::EmulatorError;
+use crate::overhead::{Overhead, WAITS};
 use crate::transport::TransportKind;
 use load::Load;
 
@@ -38,12 +41,18 @@ pub const VOLUME_NAME: &str = ".calibrate";
 /// How long each of the envelope's three figures is measured. Together with making the volume: a second.
 const SPAN: Duration = Duration::from_millis(250);
 
-/// The overhead at a wait is taken from medians of this many reads each, as many as fit into this time. The lower
-/// eighth of the medians counts, because another program that has a CPU for a while only adds, and with too much
-/// subtracted a disk would be faster than promised. Few reads to a median, so that some of them fall between two
-/// slices of a busy CPU.
+/// The overhead at a wait is taken from medians of this many reads each, as many as fit into the spans of all rounds.
+/// The lower eighth of the medians counts, because another program that has a CPU for a while only adds, and with too
+/// much subtracted a disk would be faster than promised. Few reads to a median, so that some of them fall between two
+/// slices of a busy CPU. And rounds, each in threads of its own: the scheduler tends to leave a thread where it is, and
+/// from the wrong CPU each read costs two interrupts of an idle one more. In one span of 80 ms on one thread, 4 of 24
+/// starts found 18 to 29 us at 1 ms, the others 11 to 13 (2 CPUs, 2026-11-22). Rounds also because the host of a virtual
+/// machine has its own states: for tenths of a second each step of a read takes twice its time, 10 us become 24.
 const PROBE_READS: u64 = 4;
-const PROBE_SPAN: Duration = Duration::from_millis(80);
+const PROBE_SPAN: Duration = Duration::from_millis(30);
+pub const ROUNDS: usize = 4;
+/// This many starts are remembered: enough for a median, few enough to follow a machine that has changed.
+const STARTS: usize = 9;
 
 /// How late a sleeper wakes up on this machine: looked at this many times for this long.
 const NAPS: usize = 200;
@@ -51,14 +60,20 @@ const NAP: Duration = Duration::from_micros(200);
 /// Spinning longer than this would take a core from the programs that use the disk.
 const MOST_SPIN: Duration = Duration::from_micros(100);
 
-/// Measures the envelope.
-pub fn envelope(device: &Path) -> std::io::Result<Envelope> {
-    let mut load = Load::open(device, VOLUME_BYTES)?;
+/// Measures the envelope, and runs `between` before each of its three figures.
+pub fn envelope(
+    device: &Path,
+    mut between: impl FnMut() -> Result<(), EmulatorError>,
+) -> Result<Envelope, EmulatorError> {
+    let failed = |error| failed(device, &error);
+    let mut load = Load::open(device, VOLUME_BYTES).map_err(failed)?;
     // The memory of volume and buffers is touched first, as it would be in use.
-    load.fill()?;
-    let single = load.read(4096, 1, SPAN, u64::MAX)?;
-    let deep = load.read(4096, 64, SPAN, u64::MAX)?;
-    let wide = load.read(1 << 20, 16, SPAN, u64::MAX)?;
+    load.fill().map_err(failed)?;
+    let mut figure = |block, depth| {
+        between()?;
+        load.read(block, depth, SPAN, u64::MAX).map_err(failed)
+    };
+    let (single, deep, wide) = (figure(4096, 1)?, figure(4096, 64)?, figure(1 << 20, 16)?);
     Ok(Envelope {
         p50_ns: single.quantile(500_000).as_nanos(),
         p99_ns: single.quantile(990_000).as_nanos(),
@@ -82,17 +97,38 @@ pub fn wake_lateness(mut awake: Awake) -> Duration {
     late[NAPS * 9 / 10].min(MOST_SPIN)
 }
 
-/// Finds the overhead at one wait, with the volume's latency at that and nothing subtracted.
-pub fn overhead(device: &Path, wait: Duration) -> std::io::Result<Duration> {
-    let mut load = Load::open(device, VOLUME_BYTES)?;
-    let mut medians = Vec::new();
-    let end = clock::now() + PROBE_SPAN;
-    while medians.is_empty() || clock::now() < end {
-        let sample = load.read(4096, 1, Duration::MAX, PROBE_READS)?;
-        medians.push(sample.quantile(500_000));
-    }
+/// Adds a round's medians, with the volume's latency at the wait in question and nothing subtracted.
+pub fn probe(device: &Path, medians: &mut Vec<Duration>) -> Result<(), EmulatorError> {
+    let round = || -> io::Result<()> {
+        let mut load = Load::open(device, VOLUME_BYTES)?;
+        let end = clock::now() + PROBE_SPAN;
+        loop {
+            let sample = load.read(4096, 1, Duration::MAX, PROBE_READS)?;
+            medians.push(sample.quantile(500_000));
+            if clock::now() >= end {
+                return Ok(());
+            }
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(round).join())
+        .unwrap_or_else(|panic| resume_unwind(panic))
+        .map_err(|error| failed(device, &error))
+}
+
+fn failed(device: &Path, error: &io::Error) -> EmulatorError {
+    EmulatorError::system(
+        device.display().to_string(),
+        "measure the machine",
+        error,
+        "start with --no-calibrate",
+    )
+}
+
+/// The overhead at a wait, of the medians of all rounds.
+pub fn overhead(wait: Duration, mut medians: Vec<Duration>) -> Duration {
     medians.sort_unstable();
-    Ok(medians[medians.len() / 8].saturating_sub(wait))
+    let lower = medians.get(medians.len() / 8).copied();
+    lower.unwrap_or_default().saturating_sub(wait)
 }
 
 /// The tuning to measure the overhead with.
@@ -103,38 +139,94 @@ pub fn untuned(spin: Duration) -> Tuning {
     }
 }
 
-/// An envelope as it is kept for the next start.
+/// What was found out about the machine, as it is kept for the next start.
+#[derive(Serialize, Deserialize)]
+pub struct Record {
+    circumstances: Circumstances,
+    /// What the emulator reaches.
+    pub envelope: Envelope,
+    /// The overheads in nanoseconds that the last starts found at each of [`WAITS`], the newest last.
+    overheads_ns: Vec<[u64; WAITS.len()]>,
+}
+
+/// What a record holds for.
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
-struct Stored {
+struct Circumstances {
     boot_id: String,
     kernel: String,
     transport: String,
     engine: String,
-    envelope: Envelope,
 }
 
-/// The envelope that an earlier start measured under the same circumstances.
-pub fn stored(path: &Path, transport: TransportKind) -> Option<Envelope> {
-    let stored: Stored = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let envelope = stored.envelope;
-    (stored == circumstances(transport, envelope)).then_some(envelope)
+impl Record {
+    /// A record that no start has added to.
+    pub fn new(transport: TransportKind, envelope: Envelope) -> Record {
+        Record {
+            circumstances: Circumstances::now(transport),
+            envelope,
+            overheads_ns: Vec::new(),
+        }
+    }
+
+    /// What an earlier start found out under the same circumstances.
+    pub fn read(path: &Path, transport: TransportKind) -> Option<Record> {
+        let record: Record = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        (record.circumstances == Circumstances::now(transport)).then_some(record)
+    }
+
+    /// Adds the overheads that this start found, and returns what to subtract: those, but no more than the lower median
+    /// of the last starts. The host of a virtual machine may be slow for as long as a start takes, and be fast a second
+    /// later, when the disk would be faster than promised.
+    pub fn temper(&mut self, found: [Duration; WAITS.len()]) -> [Duration; WAITS.len()] {
+        let surplus = (self.overheads_ns.len() + 1).saturating_sub(STARTS);
+        self.overheads_ns.drain(..surplus);
+        self.overheads_ns.push(found.map(Duration::as_nanos));
+        std::array::from_fn(|which| {
+            let mut seen: Vec<u64> = self.overheads_ns.iter().map(|start| start[which]).collect();
+            seen.sort_unstable();
+            let median = Duration::from_nanos(seen[(seen.len() - 1) / 2]);
+            median.min(found[which])
+        })
+    }
 }
 
-/// As [`stored`] expects it.
-pub fn to_store(transport: TransportKind, envelope: Envelope) -> impl Serialize {
-    circumstances(transport, envelope)
+impl Circumstances {
+    fn now(transport: TransportKind) -> Circumstances {
+        let text = |path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.trim().to_owned()
+        };
+        Circumstances {
+            boot_id: text("/proc/sys/kernel/random/boot_id"),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            transport: transport.name().to_owned(),
+            engine: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
 }
 
-fn circumstances(transport: TransportKind, envelope: Envelope) -> Stored {
-    let text = |path| {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        text.trim().to_owned()
-    };
-    Stored {
-        boot_id: text("/proc/sys/kernel/random/boot_id"),
-        kernel: text("/proc/sys/kernel/osrelease"),
-        transport: transport.name().to_owned(),
-        engine: env!("CARGO_PKG_VERSION").to_owned(),
-        envelope,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_start_is_tempered_by_those_before_it() {
+        let envelope = Envelope {
+            p50_ns: 0,
+            p99_ns: 0,
+            iops: 0,
+            bytes_per_s: 0,
+        };
+        let us = |us| [Duration::from_micros(us); WAITS.len()];
+        let mut record = Record::new(TransportKind::Fuse, envelope);
+        assert_eq!(record.temper(us(25)), us(25), "all that is known");
+        assert_eq!(record.temper(us(10)), us(10), "never more than found now");
+        assert_eq!(record.temper(us(11)), us(11));
+        assert_eq!(record.temper(us(26)), us(11), "the lower median of four");
+        for _ in 0..2 * STARTS {
+            record.temper(us(40));
+        }
+        assert_eq!(record.temper(us(50)), us(40), "old starts are forgotten");
+        assert_eq!(record.overheads_ns.len(), STARTS);
     }
 }

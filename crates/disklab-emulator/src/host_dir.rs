@@ -116,14 +116,14 @@ impl HostDir {
         self.host.join("control.sock")
     }
 
-    /// The measured envelope, shared by all hosts of this run directory.
+    /// What was found out about the machine, shared by all hosts of this run directory.
     pub fn envelope(&self) -> PathBuf {
         self.run.join("envelope.json")
     }
 
-    /// Writes the measured envelope.
-    pub fn write_envelope(&self, envelope: &impl Serialize) -> Result<(), EmulatorError> {
-        write_json(&self.envelope(), envelope)
+    /// Writes what was found out about the machine.
+    pub fn write_envelope(&self, record: &impl Serialize) -> Result<(), EmulatorError> {
+        write_json(&self.envelope(), record)
     }
 
     /// The backing file of a volume.
@@ -246,9 +246,9 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), EmulatorError> 
     write(path, &text)
 }
 
-/// Replaces a file in one step, so that no reader sees half of it.
+/// Replaces a file in one step, so that no reader sees half of it, whatever other hosts write there.
 fn write(path: &Path, text: &str) -> Result<(), EmulatorError> {
-    let next = path.with_extension("new");
+    let next = path.with_extension(format!("{}.new", std::process::id()));
     let done = OpenOptions::new()
         .create(true)
         .write(true)

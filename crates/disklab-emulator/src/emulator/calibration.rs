@@ -1,13 +1,12 @@
 //! Measures the machine at the start of a host.
 
-use std::io;
 use std::path::Path;
 
 use disklab_units::Duration;
 
 use crate::awake::Awake;
 use crate::backing::{Backing, MemoryBacking};
-use crate::calibrate;
+use crate::calibrate::{self, Record};
 use crate::command::{Command, Timing, Tuning};
 use crate::emulator::{BLOCK_BYTES, Calibrate, Emulated};
 use crate::error::EmulatorError;
@@ -43,37 +42,39 @@ impl Emulated {
     }
 
     fn measure(&mut self, index: VolumeIndex, device: &Path) -> Result<(), EmulatorError> {
-        let failed = |error: io::Error| {
-            EmulatorError::system(
-                device.display().to_string(),
-                "measure the machine",
-                &error,
-                "start with --no-calibrate",
-            )
-        };
         let stored = match self.options.calibrate {
             Calibrate::Anew => None,
-            _ => calibrate::stored(&self.directory.envelope(), self.kind),
+            _ => Record::read(&self.directory.envelope(), self.kind),
         };
-        let envelope = match stored {
-            Some(envelope) => envelope,
-            None => {
-                let envelope = calibrate::envelope(device).map_err(failed)?;
-                let record = calibrate::to_store(self.kind, envelope);
-                self.directory.write_envelope(&record)?;
-                envelope
-            }
-        };
-        self.envelope = Some(envelope);
         let spin = calibrate::wake_lateness(Awake::new(self.options.let_cpus_sleep));
         let tune = |tuning| self.commands.ask(|answer| Command::Tune(tuning, answer));
-        tune(calibrate::untuned(spin))?;
-        let mut measured = WAITS;
-        for wait in &mut measured {
+        let pace = |wait| {
             self.commands
-                .ask(|answer| Command::Pace(index, *wait, answer))?;
-            *wait = calibrate::overhead(device, *wait).map_err(failed)?;
+                .ask(|answer| Command::Pace(index, wait, answer))
+        };
+        tune(calibrate::untuned(spin))?;
+        let mut medians = [const { Vec::new() }; WAITS.len()];
+        let mut round = || -> Result<(), EmulatorError> {
+            for (wait, medians) in WAITS.into_iter().zip(&mut medians) {
+                pace(wait)?;
+                calibrate::probe(device, medians)?;
+            }
+            pace(Duration::ZERO)
+        };
+        let mut record = match stored {
+            Some(record) => record,
+            // More rounds between its figures, as nothing is known yet.
+            None => Record::new(self.kind, calibrate::envelope(device, &mut round)?),
+        };
+        for _ in 0..calibrate::ROUNDS {
+            round()?;
         }
+        let found = std::array::from_fn(|which| {
+            calibrate::overhead(WAITS[which], std::mem::take(&mut medians[which]))
+        });
+        let measured = record.temper(found);
+        self.directory.write_envelope(&record)?;
+        self.envelope = Some(record.envelope);
         let (overhead, left) = Overhead::believable(measured);
         if left >= Duration::from_micros(1) {
             let text = format!(
