@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from disklab.databases import Conditions, provision
 from disklab.databases.cassandra.cluster import Cassandra
+from disklab.databases.cassandra.table import statements
+from disklab.databases.protocol import Setting
+from disklab.engine import CqlQuery
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.processes import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
@@ -64,6 +67,21 @@ def test_settling_flushes_and_cold_means_nothing_is_cached(cassandra: OnDisk) ->
     assert limit == pytest.approx(
         place.group.use().anonymous + 32 * MIB + database.plan.page_cache, abs=64 * MIB
     )
+
+
+def test_a_table_has_the_compression_and_the_chunks_that_were_asked_for(cassandra: OnDisk) -> None:
+    options: dict[str, Setting] = {"compression": "zstd", "chunk_length": 4096}
+    asked = replace(cassandra.request, table_name="chunked", table=options)
+    said = "compression['class'] AS class, compression['chunk_length_in_kb'] AS kib"
+    points = cassandra.database.target["contact_points"]
+    assert isinstance(points, list)
+    with CqlQuery(points, timeout_ms=30_000, consistency="ONE") as query:
+        for statement in statements(asked):
+            query.ask(statement)
+        where = "keyspace_name = 'disklab' AND table_name = 'chunked'"
+        (made,) = query.ask(f"SELECT {said} FROM system_schema.tables WHERE {where}")
+        query.ask("DROP TABLE disklab.chunked")
+    assert made == {"class": "org.apache.cassandra.io.compress.ZstdCompressor", "kib": "4"}
 
 
 def test_telemetry_sees_the_database(cassandra: OnDisk) -> None:

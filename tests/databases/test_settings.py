@@ -59,13 +59,19 @@ def test_unknown_ours_and_double_settings_are_problems(known: dict[str, str]) ->
 
 
 def test_a_user_setting_replaces_the_default_under_either_name(known: dict[str, str]) -> None:
-    defaults = default_settings(plan_memory(request().sizes), known)
+    defaults = default_settings(plan_memory(request().sizes), known, None)
     assert "commitlog_sync_period" in defaults
     settings = merged({"commitlog_sync_period_in_ms": 2000}, defaults, known)
     assert settings["commitlog_sync_period_in_ms"] == 2000
     assert "commitlog_sync_period" not in settings
     # Whatever is set by default must be a setting of this version.
     assert set(defaults) <= set(known)
+
+
+def test_a_version_that_was_asked_for_reads_files_as_it_does(known: dict[str, str]) -> None:
+    plan = plan_memory(request().sizes)
+    assert default_settings(plan, known, None)["disk_access_mode"] == "mmap"
+    assert "disk_access_mode" not in default_settings(plan, known, "5.0")
 
 
 def test_every_problem_of_a_request_comes_at_once(tmp_path: Path) -> None:

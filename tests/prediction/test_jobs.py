@@ -110,7 +110,7 @@ def test_open_loop_settings_and_defaults() -> None:
     assert found["workload"]["warm_up_ns"] == 10_000_000_000
     database = found["database"]
     assert (database["concurrent_reads"], database["concurrent_writes"]) == (96, 32)
-    assert (database["access"], database["chunk_bytes"]) == ("mmap_index_only", 65536)
+    assert (database["access"], database["chunk_bytes"]) == ("mmap_index_only", 16 << 10)
     # Nobody set a read-ahead: the kernel's own. Three nodes draw their shares of the ring.
     assert found["cluster"]["read_ahead_bytes"] == 128 << 10
     assert "ownership_ppm" not in found["cluster"]
@@ -148,6 +148,37 @@ def test_compaction_is_as_fast_as_the_settings_or_the_version_say(
 ) -> None:
     text = SMALL.replace("engine: cassandra", f"engine: cassandra, {database}")
     assert job(text)["database"]["compaction_bytes_per_s"] == mib_per_s << 20
+
+
+@pytest.mark.parametrize(
+    ("database", "kib"),
+    [
+        ("table: {compression: lz4}", 16),
+        ("table: {compression: lz4}, version: 3.11", 64),
+        ("table: {compression: zstd, chunk_length: 4KiB}, version: 3.11", 4),
+        ("table: {compression: none}", None),
+    ],
+)
+def test_chunks_are_as_long_as_the_table_or_the_version_says(
+    database: str, kib: int | None
+) -> None:
+    text = SMALL.replace("engine: cassandra", f"engine: cassandra, {database}")
+    found = job(text)["database"].get("chunk_bytes")
+    assert found == (None if kib is None else kib << 10)
+
+
+@pytest.mark.parametrize(
+    ("database", "access"),
+    [
+        ("settings: {}", "mmap"),
+        ('version: "4.1"', "mmap"),
+        ('version: "5.0"', "mmap_index_only"),
+        ('version: "5.0", settings: {disk_access_mode: mmap}', "mmap"),
+    ],
+)
+def test_files_are_read_as_the_settings_or_the_version_say(database: str, access: str) -> None:
+    text = SMALL.replace("engine: cassandra", f"engine: cassandra, {database}")
+    assert job(text)["database"]["access"] == access
 
 
 def test_the_commit_log_is_read_under_either_name() -> None:

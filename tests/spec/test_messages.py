@@ -75,6 +75,12 @@ def test_the_base_is_right() -> None:
         ("factors:", "procedure: {fixed: {rate: 1/s}}\nfactors:", "procedure fixed decides the"),
         ("factor: 1,", "factor: 5,", "5: each copy lies on a node of its own, and the cluster has"),
         ("QUORUM}", "THREE}", "database.consistency: THREE: THREE waits for 3 copies, and there"),
+        ("QUORUM}", "QUORUM, table: {chunk_length: 16KiB}}", "16KiB: a table without compression"),
+        (
+            "QUORUM}",
+            "QUORUM, table: {compression: lz4, chunk_length: 12KiB}}",
+            "x.yaml:8: database.table.chunk_length: 12KiB: a chunk is a power of two from 1KiB to",
+        ),
         ("rows: 10M", "rows: 10G", "x.yaml:9: dataset.rows: 10G: 10000000000 rows of 4255 B x 1"),
         ("4 x azure/P30", "azure/Ultra(1024GiB)", None),
         ("4 x azure/P30", "65 x azure/P30", "takes 64 data disks, not 65"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from disklab.databases.protocol import Setting
 from disklab.errors import Problem
+from disklab.spec.model import Table
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -77,9 +78,14 @@ ACCESS = {
     "standard": "standard",
 }
 
+# Source: Config of 3.11, 4.0, 4.1 and 5.0. Without a version as the studies of 2019, `auto`.
+USUAL_ACCESS = {"5": "mmap_index_only"}
 # Source: cassandra.yaml and Config of 3.11, and of 4.0, 4.1 and 5.0.
 USUAL_COMPACTION_MIB_PER_S = {"3": 16}
 NEWER_COMPACTION_MIB_PER_S = 64
+# Source: org.apache.cassandra.schema.CompressionParams of the same, DEFAULT_CHUNK_LENGTH.
+USUAL_CHUNK_BYTES = {"3": 64 * KIB}
+NEWER_CHUNK_BYTES = 16 * KIB
 # Source: the same; all versions.
 USUAL_TRICKLE_BYTES = 10 * MIB
 
@@ -116,8 +122,9 @@ def storage_settings(settings: Mapping[str, Setting], version: str | None) -> di
     What the settings leave out is the default of the version; None: of 4.0 and later, which a
     rehearsal takes then too.
     """
+    access = settings.get("disk_access_mode", USUAL_ACCESS.get(_major(version), "auto"))
     job: dict[str, object] = {
-        "access": ACCESS[str(settings.get("disk_access_mode", "auto")).lower()],
+        "access": ACCESS[str(access).lower()],
         "compaction_bytes_per_s": _or(COMPACTION.read(settings), _usual_compaction(version)),
     }
     for name, amount in (
@@ -136,6 +143,17 @@ def _or(given: int | None, usual: int) -> int:
     return usual if given is None else given
 
 
+def chunk_bytes(table: Table, version: str | None) -> int | None:
+    """Return the plain bytes of a table's chunks; None: it is not compressed."""
+    if table.compression == "none":
+        return None
+    usual = USUAL_CHUNK_BYTES.get(_major(version), NEWER_CHUNK_BYTES)
+    return _or(table.chunk_length_bytes, usual)
+
+
 def _usual_compaction(version: str | None) -> int:
-    major = (version or "").partition(".")[0]
-    return USUAL_COMPACTION_MIB_PER_S.get(major, NEWER_COMPACTION_MIB_PER_S) * MIB
+    return USUAL_COMPACTION_MIB_PER_S.get(_major(version), NEWER_COMPACTION_MIB_PER_S) * MIB
+
+
+def _major(version: str | None) -> str:
+    return (version or "").partition(".")[0]

@@ -111,6 +111,11 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
     if spec.database and spec.database.table.compaction != "size-tiered":
         yield f"compaction is simulated as size-tiered, not {spec.database.table.compaction}"
+    if spec.database and spec.database.table.compression != "none":
+        yield (
+            "a compressed table is read by whole chunks; its rows are random bytes, which do not "
+            "shrink, and the CPU that decompresses them is not simulated"
+        )
 
 
 def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
@@ -209,8 +214,9 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
     }
     for name in cassandra_yaml.COUNTS:
         job[name] = int(settings.get(name, calibration.fact(name)))
-    if database.table.compression != "none":
-        job["chunk_bytes"] = calibration.fact("chunk_length_bytes")
+    chunk_bytes = cassandra_yaml.chunk_bytes(database.table, database.version)
+    if chunk_bytes is not None:
+        job["chunk_bytes"] = chunk_bytes
         job["compressed_permille"] = calibration.fact("compressed_permille")
     return job
 

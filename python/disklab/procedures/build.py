@@ -162,7 +162,7 @@ def request_of(turn: Turn, catalog: Catalog) -> Request:
         ),
         replication_factor=spec.database.replication_factor,
         settings=spec.database.settings,
-        table=spec.database.table.model_dump(),
+        table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
         tls=spec.database.tls,
         columns=spec.dataset.columns if spec.workload.kind == "rows" and spec.dataset else 0,
         connections=turn.connections,

@@ -200,6 +200,21 @@ def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         rule = f"{database.consistency} waits for {least} copies, and there are {copies}"
         where = site.place(("database", "consistency"))
         yield Problem(where, database.consistency, rule, "use ONE or QUORUM, or more copies")
+    yield from _wrong_chunks(database.table, site)
+
+
+def _wrong_chunks(table: Table, site: Site) -> Iterator[Problem]:
+    length, key = table.chunk_length_bytes, ("database", "table", "chunk_length")
+    if length is None:
+        return
+    if table.compression == "none":
+        rule = "a table without compression has no chunks"
+        way_out = "say how it is compressed, or leave it out"
+        yield Problem(site.place(key), site.text(key), rule, way_out)
+    # Source: `chunk_length_in_kb` of org.apache.cassandra.schema.CompressionParams, a Java int.
+    if length & (length - 1) or not 1 << 10 <= length <= 1 << 30:
+        rule = "a chunk is a power of two from 1KiB to 1GiB"
+        yield Problem(site.place(key), site.text(key), rule, "use for example 16KiB")
 
 
 def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Problem]:

@@ -143,6 +143,9 @@ class Table(Part):
         default="none", examples=["lz4"]
     )
     """Compression of the table's chunks."""
+    chunk_length_bytes: Bytes | None = Field(default=None, alias="chunk_length", examples=["16KiB"])
+    """Plain bytes of a chunk, which a read takes as a whole (Cassandra). Without it: 16KiB, before
+    Cassandra 4.0 64KiB."""
     compaction: Literal["size-tiered", "leveled", "unified"] = Field(
         default="size-tiered", examples=["leveled"]
     )

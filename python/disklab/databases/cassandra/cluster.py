@@ -86,7 +86,8 @@ class Cassandra:
     def start(self) -> None:
         """Start the first node, then the others together; make keyspace and table."""
         known = self._installation.known
-        defaults = {**timing.usual(known), **default_settings(self.plan, known)}
+        usual = default_settings(self.plan, known, self.request.version)
+        defaults = {**timing.usual(known), **usual}
         settings = timing.dilated(
             merged(self.request.settings, defaults, known), self.request.sizes.time_dilation
         )

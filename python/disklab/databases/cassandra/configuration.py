@@ -148,10 +148,14 @@ def node_settings(files: NodeFiles, addresses: list[str]) -> dict[str, object]:
     return own
 
 
-def default_settings(plan: MemoryPlan, known: Mapping[str, str]) -> dict[str, object]:
+def default_settings(
+    plan: MemoryPlan, known: Mapping[str, str], version: str | None
+) -> dict[str, object]:
     """Return what a user may change, in the names of the version whose settings are `known`.
 
     Sizes that follow the scale, and the shipped cassandra.yaml where the code's defaults differ.
+    `version`: what was asked for; then it keeps its own way to read files. Otherwise they are
+    mapped, as 3.11 and 4.x do and the published studies did.
     """
     period: dict[str, object] = (
         {"commitlog_sync_period": "10000ms"}
@@ -161,8 +165,7 @@ def default_settings(plan: MemoryPlan, known: Mapping[str, str]) -> dict[str, ob
     return {
         "commitlog_sync": "periodic",
         **period,
-        # Uncompressed tables are mapped; what the published studies ran. "auto" of 4.x is the same.
-        "disk_access_mode": "mmap",
+        **({"disk_access_mode": "mmap"} if version is None else {}),
         # A node whose disk fails shall end, and be noticed: "stop" leaves a process that is deaf.
         "disk_failure_policy": "die",
         "commit_failure_policy": "die",

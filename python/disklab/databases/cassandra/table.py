@@ -23,6 +23,7 @@ COMPACTION = {
 }
 UNIFIED_SINCE = "5.0"
 OPTIONS = {"compression": COMPRESSION, "compaction": COMPACTION}
+CHUNK_LENGTH = "chunk_length"
 # As `database.table` of the experiment file has them when nothing is said.
 DEFAULTS = {"compression": "none", "compaction": "size-tiered"}
 
@@ -33,8 +34,12 @@ def statements(request: Request) -> list[str]:
     factor = request.replication_factor
     replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {factor}}}"
     asked = {**DEFAULTS, **request.table}
+    compression = COMPRESSION[str(asked["compression"])]
+    if CHUNK_LENGTH in asked:
+        length_kib = int(asked[CHUNK_LENGTH]) >> 10
+        compression = f"{compression[:-1]}, 'chunk_length_in_kb': '{length_kib}'}}"
     options = (
-        f"compression = {COMPRESSION[str(asked['compression'])]} "
+        f"compression = {compression} "
         f"AND compaction = {{'class': '{COMPACTION[str(asked['compaction'])]}'}}"
     )
     return [
@@ -51,12 +56,16 @@ def check_table(request: Request, line: str) -> Iterator[Problem]:
     """Yield what is wrong with the table's options, for a line of versions such as `5.0`."""
     for name, value in request.table.items():
         place = f"database.table.{name}"
+        if name == CHUNK_LENGTH:
+            continue
         if name not in OPTIONS:
-            way_out = did_you_mean(name, OPTIONS, f"choose of {', '.join(OPTIONS)}")
+            known = (*OPTIONS, CHUNK_LENGTH)
+            way_out = did_you_mean(name, known, f"choose of {', '.join(known)}")
             yield Problem(place, repr(value), "there is no such option of a table", way_out)
         elif str(value) not in OPTIONS[name]:
-            known = OPTIONS[name]
-            way_out = did_you_mean(str(value), known, f"choose one of {', '.join(known)}")
+            way_out = did_you_mean(
+                str(value), OPTIONS[name], f"choose one of {', '.join(OPTIONS[name])}"
+            )
             yield Problem(place, repr(value), f"Cassandra has no such {name}", way_out)
         elif value == "unified" and line != UNIFIED_SINCE:
             rule = f"Cassandra {line} has no unified compaction, {UNIFIED_SINCE} has"
