@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from benches.emulated import Emulated, emulated, latency_of, volume
 from benches.load import Figures, Load, run
 from benches.peers import Asked, available, nbdkit
-from benches.summary import Row, interleave, summarise
+from benches.sleeper import sleep
+from benches.summary import Row, summarise
 
 SIZE_BYTES = 256 << 20
 US = 1_000
@@ -32,40 +31,54 @@ DISTRIBUTIONS = {"P4 uncached": (UNCACHED_P4, 2_474 * US, 3_556 * US)}
 
 
 BUSY = 3
-"""So many times the repeats at depth 64.
+"""So many runs at depth 64 for one at depth 1.
 
 There a run's p99 says as much about what else had the processor as about the emulator: of 1 ms it
-was 1.04 to 1.19 ms in 47 runs of 3 s on a quiet virtual machine with two processors, so that
-medians of five or six lay anywhere from 1.07 to 1.12 ms, and three of ten to sixteen at 1.073 ms;
-an hour later, with less of the host's processor, fifteen of 5 s had 1.106 ms. fio without its other
+was 1.04 to 1.19 ms in 47 runs of 3 s on a quiet virtual machine with two processors. About half of
+the starts have the program, the loop device's worker and the emulator take turns on both of them,
+in the others the emulator has one for itself and the I/Os end in clumps. fio without its other
 latencies, with fixed buffers, or with another `rq_affinity` came to the same.
 """
 
 
+Runs = dict[tuple[str, str], list[Figures]]
+"""What was measured of each case and contender."""
+
+
 def bench(repeats: int, seconds: int) -> list[Row]:
-    """Measure constants and distributions at depth 1, and at depth 64 from 1 ms up."""
-    rows: list[Row] = []
-    with emulated(volume(SIZE_BYTES, latency_of(Asked()), [])) as disk:
-        for name, latency_ns in CONSTANTS.items():
-            disk.request(
-                op="set", volume="bench", change={"latency": latency_of(Asked(latency_ns))}
-            )
-            for depth in (1, 64) if latency_ns >= MS else (1,):
-                load = Load(depth=depth, seconds=seconds)
-                rows += constant_case(disk, name, latency_ns, load, repeats_at(depth, repeats))
-        for name, (quantiles, p50_ns, p99_ns) in DISTRIBUTIONS.items():
-            change = {"latency": latency_of(Asked(), quantiles)}
-            disk.request(op="set", volume="bench", change=change)
-            for depth in (1, 64):
-                load = Load(depth=depth, seconds=seconds)
-                runs = [run(target_of(disk), load) for _ in range(repeats_at(depth, repeats))]
-                rows += both(f"{name}, depth {depth}", "disklab", runs, p50_ns, p99_ns)
-    return rows
+    """Measure constants and distributions at depth 1, and at depth 64 from 1 ms up.
 
-
-def repeats_at(depth: int, repeats: int) -> int:
-    """Return how often a depth is measured."""
-    return repeats if depth == 1 else BUSY * repeats
+    Every repeat is an emulator of its own, as what it finds out at its start decides how early its
+    replies leave. Beside it a program sleeps for as long: no disk can be more punctual than that.
+    """
+    asked: dict[str, tuple[int, int]] = {}
+    runs: Runs = {}
+    for _ in range(repeats):
+        with emulated(volume(SIZE_BYTES, latency_of(Asked()), [])) as disk:
+            for name, latency_ns in CONSTANTS.items():
+                case = f"{name}, asleep"
+                asked[case] = (latency_ns, latency_ns)
+                runs.setdefault((case, "no disk"), []).append(sleep(latency_ns, seconds))
+                latency = latency_of(Asked(latency_ns))
+                disk.request(op="set", volume="bench", change={"latency": latency})
+                for depth in (1, 64) if latency_ns >= MS else (1,):
+                    case = f"{name}, depth {depth}"
+                    asked[case] = (latency_ns, latency_ns)
+                    constant_case(runs, case, disk, latency_ns, Load(depth=depth, seconds=seconds))
+            for name, (quantiles, p50_ns, p99_ns) in DISTRIBUTIONS.items():
+                change = {"latency": latency_of(Asked(), quantiles)}
+                disk.request(op="set", volume="bench", change=change)
+                for depth in (1, 64):
+                    case = f"{name}, depth {depth}"
+                    asked[case] = (p50_ns, p99_ns)
+                    measure(
+                        runs, case, "disklab", target_of(disk), Load(depth=depth, seconds=seconds)
+                    )
+    return [
+        row
+        for (case, contender), figures in runs.items()
+        for row in both(case, contender, figures, *asked[case])
+    ]
 
 
 def target_of(disk: Emulated) -> tuple[str, ...]:
@@ -73,31 +86,18 @@ def target_of(disk: Emulated) -> tuple[str, ...]:
     return (f"--filename={disk.device}",)
 
 
-def constant_case(
-    disk: Emulated, name: str, latency_ns: int, load: Load, repeats: int
-) -> list[Row]:
+def constant_case(runs: Runs, case: str, disk: Emulated, latency_ns: int, load: Load) -> None:
     """Measure one constant latency, beside nbdkit's delay filter where it can be asked for it."""
-    case = f"{name}, depth {load.depth}"
-    runs: dict[str, list[Figures]] = {}
-
-    def of(name: str, target: tuple[str, ...]) -> Callable[[], float]:
-        def once() -> float:
-            runs.setdefault(name, []).append(run(target, load))
-            return float(runs[name][-1].p50_ns)
-
-        return once
-
-    contenders = [("disklab", of("disklab", target_of(disk)))]
+    measure(runs, case, "disklab", target_of(disk), load)
     if latency_ns >= MS and available("nbdkit"):  # its delay filter counts whole milliseconds
         with nbdkit(Asked(latency_ns), SIZE_BYTES) as peer:
-            interleave(repeats, [*contenders, ("nbdkit delay", of("nbdkit delay", peer))])
-    else:
-        interleave(repeats, contenders)
-    return [
-        row
-        for name, figures in runs.items()
-        for row in both(case, name, figures, latency_ns, latency_ns)
-    ]
+            measure(runs, case, "nbdkit delay", peer, load)
+
+
+def measure(runs: Runs, case: str, contender: str, target: tuple[str, ...], load: Load) -> None:
+    """Run once at depth 1, and `BUSY` times at depth 64."""
+    times = 1 if load.depth == 1 else BUSY
+    runs.setdefault((case, contender), []).extend(run(target, load) for _ in range(times))
 
 
 def both(case: str, contender: str, runs: list[Figures], p50_ns: int, p99_ns: int) -> list[Row]:
