@@ -188,8 +188,10 @@ def test_what_waits_too_long_fails_and_leaves_nothing(loaded: Database, sql: Sql
     done = last(restless(loaded, Stop(duration_s=3.0), request_timeout_ms=500))
     sql.ask("ROLLBACK")
     assert done.operations["payment"].count == 0
+    # On a busy machine another transaction may take its half second too.
     failed = sum(done.errors.values())
-    assert failed == done.operations["payment"].failed > 0
+    assert failed == sum(kind.failed for kind in done.operations.values())
+    assert 0 < 0.9 * failed < done.operations["payment"].failed
     assert set(done.errors) <= {"57014 query_canceled", "client_timeout"}
     assert done.operations["new_order"].count > 0
     assert any(f"{failed} transactions failed" in remark for remark in said(done).remarks)
