@@ -155,23 +155,25 @@ struct Circumstances {
     boot_id: String,
     kernel: String,
     transport: String,
+    /// Whether time begins when requests are issued; the overhead is less then.
+    from_issue: bool,
     engine: String,
 }
 
 impl Record {
     /// A record that no start has added to.
-    pub fn new(transport: TransportKind, envelope: Envelope) -> Record {
+    pub fn new(transport: TransportKind, from_issue: bool, envelope: Envelope) -> Record {
         Record {
-            circumstances: Circumstances::now(transport),
+            circumstances: Circumstances::now(transport, from_issue),
             envelope,
             overheads_ns: Vec::new(),
         }
     }
 
     /// What an earlier start found out under the same circumstances.
-    pub fn read(path: &Path, transport: TransportKind) -> Option<Record> {
+    pub fn read(path: &Path, transport: TransportKind, from_issue: bool) -> Option<Record> {
         let record: Record = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-        (record.circumstances == Circumstances::now(transport)).then_some(record)
+        (record.circumstances == Circumstances::now(transport, from_issue)).then_some(record)
     }
 
     /// Adds the overheads that this start found, and returns what to subtract: those, but no more than the lower median
@@ -191,7 +193,7 @@ impl Record {
 }
 
 impl Circumstances {
-    fn now(transport: TransportKind) -> Circumstances {
+    fn now(transport: TransportKind, from_issue: bool) -> Circumstances {
         let text = |path| {
             let text = fs::read_to_string(path).unwrap_or_default();
             text.trim().to_owned()
@@ -200,6 +202,7 @@ impl Circumstances {
             boot_id: text("/proc/sys/kernel/random/boot_id"),
             kernel: text("/proc/sys/kernel/osrelease"),
             transport: transport.name().to_owned(),
+            from_issue,
             engine: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -218,7 +221,7 @@ mod tests {
             bytes_per_s: 0,
         };
         let us = |us| [Duration::from_micros(us); WAITS.len()];
-        let mut record = Record::new(TransportKind::Fuse, envelope);
+        let mut record = Record::new(TransportKind::Fuse, true, envelope);
         assert_eq!(record.temper(us(25)), us(25), "all that is known");
         assert_eq!(record.temper(us(10)), us(10), "never more than found now");
         assert_eq!(record.temper(us(11)), us(11));

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::backing::Backing;
 use crate::error::EmulatorError;
+use crate::issue_times::{DeviceNumber, IssueTimes};
 use crate::transport::VolumeIndex;
 
 /// How a volume's I/Os get their time.
@@ -34,6 +35,10 @@ pub enum Timing {
 pub enum Command {
     /// Shows a new volume.
     Attach(Timing, Backing, SyncSender<Result<VolumeIndex, Refusal>>),
+    /// From now on the kernel tells when requests are issued.
+    IssueTimes(Box<IssueTimes>, SyncSender<()>),
+    /// It does so for this volume's device.
+    Device(VolumeIndex, DeviceNumber, SyncSender<()>),
     /// Forgets a volume and gives its backing back.
     Detach(VolumeIndex, SyncSender<Option<Backing>>),
     /// Tells how a volume is doing.
@@ -102,6 +107,8 @@ pub struct EmulatorCounters {
     pub transport: crate::transport::TransportKind,
     /// I/Os ended.
     pub replies: u64,
+    /// Those whose time began when the block layer issued them, not when they arrived.
+    pub timed_from_issue: u64,
     /// Those that left later than the model said, by more than the tolerance.
     pub late_replies: u64,
     /// By how much replies with a wait were late, since the attach.

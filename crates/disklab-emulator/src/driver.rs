@@ -21,6 +21,7 @@ use crate::clock;
 use crate::command::{Inbox, Tuning};
 use crate::dilated::DilatedHost;
 use crate::due::DueHeap;
+use crate::issue_times::IssueTimes;
 use crate::nap::nap;
 use crate::preimage::Preimages;
 use crate::ring::{Done, Owner, Ring, label};
@@ -43,7 +44,8 @@ const BATCH: usize = 256;
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     request: Request,
-    arrived: Instant,
+    /// When the program's I/O began; where the kernel does not tell, when it arrived.
+    issued: Instant,
     /// When the model wants it to end.
     due: Instant,
     /// The model has decided.
@@ -74,6 +76,8 @@ pub struct Driver {
     heartbeat: Heartbeat,
     awake: Awake,
     softirqs: Softirqs,
+    /// Where the kernel tells them.
+    issue_times: Option<IssueTimes>,
     /// A reply has been made in this turn.
     replied: bool,
     tuning: Tuning,
@@ -123,6 +127,7 @@ impl Driver {
             heartbeat,
             awake,
             softirqs: Softirqs::new(),
+            issue_times: None,
             replied: false,
             tuning: Tuning::default(),
             preimages: None,
@@ -186,6 +191,11 @@ impl Driver {
                 None => unreachable!("a ring entry without an owner"),
             }
         }
+        if let Some(times) = &mut self.issue_times
+            && !self.requests.is_empty()
+        {
+            times.look();
+        }
         for index in 0..self.requests.len() {
             self.start(self.requests[index]);
         }
@@ -218,9 +228,10 @@ impl Driver {
             Ok(timed) => timed,
             Err(errno) => return self.transport.reply(&mut self.ring, slot, Err(errno)),
         };
+        let issued = self.issued(request, now);
         self.slots[slot.0 as usize] = Some(InFlight {
             request,
-            arrived: now,
+            issued,
             due: now,
             decided: false,
             failed: false,
@@ -239,11 +250,11 @@ impl Driver {
                     offset: Bytes::new(request.offset),
                     len: request.len,
                 };
-                self.host.submit(now, io, &mut self.completions);
+                self.host.submit(issued, io, &mut self.completions);
             }
             Timed::Constant(latency) => self.completions.push(Completion {
                 tag: u64::from(slot.0),
-                at: now + latency,
+                at: issued + latency,
                 outcome: Outcome::Done,
             }),
         }
@@ -255,12 +266,27 @@ impl Driver {
             // Nothing may be written any more after a host failure, and what is known to fail needs no data.
             Some(known) if known.outcome == Outcome::Failed => {}
             Some(known) => {
-                let at_once = self.tuning.overhead.sends(now, known.at) <= now;
+                let at_once = self.tuning.overhead.sends(issued, known.at) <= now;
                 self.move_data(slot, at_once);
             }
             None => self.move_data(slot, false),
         }
         self.settle(now);
+    }
+
+    /// When the time of a request began that has arrived now.
+    fn issued(&mut self, request: Request, now: Instant) -> Instant {
+        let Request {
+            op, offset, len, ..
+        } = request;
+        if let Some(volume) = self.volumes[request.volume.0 as usize].as_mut()
+            && let (Some(times), Some(device)) = (&mut self.issue_times, volume.device)
+            && let Some(issued) = times.take(device, op, offset, len, now)
+        {
+            volume.timed_from_issue += 1;
+            return issued;
+        }
+        now
     }
 
     /// Takes note of the model's decisions.
@@ -275,7 +301,7 @@ impl Driver {
             in_flight.decided = true;
             in_flight.due = completion.at;
             in_flight.failed = completion.outcome == Outcome::Failed;
-            let send = self.tuning.overhead.sends(in_flight.arrived, completion.at);
+            let send = self.tuning.overhead.sends(in_flight.issued, completion.at);
             if send <= now {
                 self.ready(slot, now);
             } else {
@@ -316,11 +342,11 @@ impl Driver {
             let _ = self.ring.submit();
         }
         if let Some(volume) = self.volumes[request.volume.0 as usize].as_mut() {
-            let (arrived, due) = (in_flight.arrived, in_flight.due);
-            let overhead = self.tuning.overhead.after(due.saturating_since(arrived));
+            let (issued, due) = (in_flight.issued, in_flight.due);
+            let overhead = self.tuning.overhead.after(due.saturating_since(issued));
             volume.replies += 1;
             // One that had no wait cannot be late. It was sent `overhead` before it was due.
-            if due > arrived + overhead {
+            if due > issued + overhead {
                 let late = (now + overhead).saturating_since(due);
                 volume.waited(self.host.lateness(late));
             }

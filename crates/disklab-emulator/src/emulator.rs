@@ -23,6 +23,7 @@ use crate::event::Event;
 use crate::front::{Front, Source};
 use crate::fuse::Mount;
 use crate::host_dir::HostDir;
+use crate::issue_times::Recorder;
 use crate::protect;
 use crate::signals::Signals;
 use crate::transport::{TransportKind, VolumeIndex};
@@ -30,6 +31,7 @@ use crate::watchdog::{self, Heartbeat};
 
 mod calibration;
 mod host_cache;
+mod issue;
 mod volumes;
 
 pub use host_cache::CacheRange;
@@ -83,6 +85,8 @@ pub struct Emulated {
     kind: TransportKind,
     devices: Devices,
     envelope: Option<Envelope>,
+    /// Where the kernel tells when requests are issued.
+    recorder: Option<Recorder>,
     volumes: Vec<Attached>,
     signals: Signals,
     time_dilation: Dilation,
@@ -178,6 +182,7 @@ fn start(
         kind,
         devices,
         envelope: None,
+        recorder: None,
         volumes: Vec::new(),
         signals,
         time_dilation: Dilation::default(),
@@ -316,6 +321,7 @@ impl Emulated {
     ) -> Result<(), EmulatorError> {
         self.directory.write_pid()?;
         self.directory.write_profile(profile)?;
+        self.record_issues()?;
         if self.options.calibrate != Calibrate::No
             && let Err(error) = self.calibrate()
         {

@@ -20,6 +20,7 @@ mod event;
 mod front;
 pub mod fuse;
 mod host_dir;
+mod issue_times;
 mod lateness;
 mod loop_device;
 mod mapping;

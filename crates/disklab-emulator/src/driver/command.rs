@@ -33,6 +33,16 @@ impl Driver {
                 Command::Attach(timing, backing, answer) => {
                     let _ = answer.send(self.attach(timing, backing));
                 }
+                Command::IssueTimes(times, answer) => {
+                    self.issue_times = Some(*times);
+                    let _ = answer.send(());
+                }
+                Command::Device(index, device, answer) => {
+                    if let Some(Some(volume)) = self.volumes.get_mut(index.0 as usize) {
+                        volume.device = Some(device);
+                    }
+                    let _ = answer.send(());
+                }
                 Command::Detach(index, answer) => {
                     let _ = answer.send(self.detach(index));
                 }
@@ -171,6 +181,7 @@ impl Driver {
             emulator: EmulatorCounters {
                 transport: self.kind,
                 replies: volume.replies,
+                timed_from_issue: volume.timed_from_issue,
                 late_replies: volume.late_replies,
                 lateness_ns: LatenessSummary {
                     p50: volume.lateness.quantile(500_000).as_nanos(),

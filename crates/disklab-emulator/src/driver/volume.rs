@@ -4,6 +4,7 @@ use disklab_disk::VolumeId;
 use disklab_units::Duration;
 
 use crate::backing::Backing;
+use crate::issue_times::DeviceNumber;
 use crate::lateness::Lateness;
 
 /// A reply later than the model's time by more than this counts as late: half of the smallest latency that
@@ -24,6 +25,9 @@ pub struct Volume {
     pub timed: Timed,
     pub size: u64,
     pub backing: Backing,
+    /// Whose issue times are recorded.
+    pub device: Option<DeviceNumber>,
+    pub timed_from_issue: u64,
     pub replies: u64,
     pub late_replies: u64,
     pub lateness: Lateness,
@@ -37,6 +41,8 @@ impl Volume {
             timed,
             size,
             backing,
+            device: None,
+            timed_from_issue: 0,
             replies: 0,
             late_replies: 0,
             lateness: Lateness::default(),

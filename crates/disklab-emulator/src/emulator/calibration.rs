@@ -32,6 +32,7 @@ impl Emulated {
         let file = self.directory.volume_file(calibrate::VOLUME_NAME);
         let measured = prepared.make(&file).and_then(|device| {
             let measured = self.measure(index, &device.path());
+            self.forget(&device.path());
             let detached = device
                 .detach()
                 .map_err(|in_use| in_use.explain(calibrate::VOLUME_NAME, &device));
@@ -44,8 +45,13 @@ impl Emulated {
     fn measure(&mut self, index: VolumeIndex, device: &Path) -> Result<(), EmulatorError> {
         let stored = match self.options.calibrate {
             Calibrate::Anew => None,
-            _ => Record::read(&self.directory.envelope(), self.kind),
+            _ => Record::read(
+                &self.directory.envelope(),
+                self.kind,
+                self.recorder.is_some(),
+            ),
         };
+        self.watch(index, device)?;
         let spin = calibrate::wake_lateness(Awake::new(self.options.let_cpus_sleep));
         let tune = |tuning| self.commands.ask(|answer| Command::Tune(tuning, answer));
         let pace = |wait| {
@@ -64,7 +70,11 @@ impl Emulated {
         let mut record = match stored {
             Some(record) => record,
             // More rounds between its figures, as nothing is known yet.
-            None => Record::new(self.kind, calibrate::envelope(device, &mut round)?),
+            None => Record::new(
+                self.kind,
+                self.recorder.is_some(),
+                calibrate::envelope(device, &mut round)?,
+            ),
         };
         for _ in 0..calibrate::ROUNDS {
             round()?;

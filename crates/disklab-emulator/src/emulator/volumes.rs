@@ -104,12 +104,15 @@ impl Emulated {
         let prepared = self
             .devices
             .prepare(&name, profile.size_bytes, block_bytes)?;
-        let timing = Timing::Model(Box::new(profile));
+        let timing = Timing::Model(Box::new(profile.clone()));
         let index = self
             .commands
             .ask(|answer| Command::Attach(timing, opened, answer))??;
         match self.make_device(&name, prepared, backing) {
-            Ok(device) => Ok((index, device)),
+            Ok(device) => {
+                self.time_from_issue(index, &device.path(), &profile)?;
+                Ok((index, device))
+            }
             Err(error) => {
                 let _ = self.commands.ask(|answer| Command::Detach(index, answer));
                 Err(error)
@@ -196,10 +199,12 @@ impl Emulated {
     pub fn detach(&mut self, name: &str, delete_data: bool) -> Result<(), EmulatorError> {
         let volume = self.find(name)?;
         let (index, backing, medium) = (volume.index, volume.backing, volume.medium);
+        let device = volume.device.path();
         volume
             .device
             .detach()
             .map_err(|in_use| in_use.explain(name, &volume.device))?;
+        self.forget(&device);
         self.volumes.retain(|volume| volume.name != name);
         self.directory.forget_volume(name);
         self.commands.ask(|answer| Command::Detach(index, answer))?;
@@ -259,11 +264,14 @@ impl Emulated {
     }
 
     /// Changes a volume.
-    pub fn set(&self, name: &str, change: Change) -> Result<VolumeProfile, EmulatorError> {
-        let index = self.find(name)?.index;
-        Ok(self
+    pub fn set(&mut self, name: &str, change: Change) -> Result<VolumeProfile, EmulatorError> {
+        let volume = self.find(name)?;
+        let (index, device) = (volume.index, volume.device.path());
+        let profile = self
             .commands
-            .ask(|answer| Command::Set(index, change, answer))??)
+            .ask(|answer| Command::Set(index, change, answer))??;
+        self.time_from_issue(index, &device, &profile)?;
+        Ok(profile)
     }
 
     /// Breaks or mends something. When the host fails or is deallocated, the volumes on its own disks get
