@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benches.block_layer import run_seen
 from benches.emulated import Emulated, emulated, latency_of, volume
 from benches.load import Figures, Load, run
 from benches.peers import Asked, available, nbdkit
@@ -71,9 +72,7 @@ def bench(repeats: int, seconds: int) -> list[Row]:
                 for depth in (1, 64):
                     case = f"{name}, depth {depth}"
                     asked[case] = (p50_ns, p99_ns)
-                    measure(
-                        runs, case, "disklab", target_of(disk), Load(depth=depth, seconds=seconds)
-                    )
+                    measure_disk(runs, case, disk, Load(depth=depth, seconds=seconds))
     return [
         row
         for (case, contender), figures in runs.items()
@@ -81,14 +80,16 @@ def bench(repeats: int, seconds: int) -> list[Row]:
     ]
 
 
-def target_of(disk: Emulated) -> tuple[str, ...]:
-    """Return fio's option for the emulated device."""
-    return (f"--filename={disk.device}",)
+def measure_disk(runs: Runs, case: str, disk: Emulated, load: Load) -> None:
+    """Run on the emulated device, and once more while the kernel records what it sees of it."""
+    measure(runs, case, "disklab", (f"--filename={disk.device}",), load)
+    seen = run_seen(disk.device, load)
+    runs.setdefault((case, "disklab, as the block layer sees it"), []).append(seen)
 
 
 def constant_case(runs: Runs, case: str, disk: Emulated, latency_ns: int, load: Load) -> None:
     """Measure one constant latency, beside nbdkit's delay filter where it can be asked for it."""
-    measure(runs, case, "disklab", target_of(disk), load)
+    measure_disk(runs, case, disk, load)
     if latency_ns >= MS and available("nbdkit"):  # its delay filter counts whole milliseconds
         with nbdkit(Asked(latency_ns), SIZE_BYTES) as peer:
             measure(runs, case, "nbdkit delay", peer, load)

@@ -182,7 +182,7 @@ class EmulatorCounters(Message):
     transport: str
     replies: int
     timed_from_issue: int = 0
-    """I/Os whose time began when the block layer issued them; that of the others began when they arrived."""
+    """I/Os whose time began when the block layer issued them, not when they arrived."""
     late_replies: int
     lateness_ns: Lateness
     overhead_ns: int

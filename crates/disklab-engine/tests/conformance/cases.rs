@@ -4,6 +4,7 @@ mod data;
 mod durability;
 mod ends;
 mod faults;
+mod time;
 
 use std::fs;
 use std::io;
@@ -18,7 +19,7 @@ use crate::emulated::{Bench, EmulatedHost, wait_until};
 type Case = (&'static str, fn(&Bench) -> Check);
 
 /// Every case, the simple ones first.
-pub const ALL: [Case; 24] = [
+pub const ALL: [Case; 25] = [
     ("data_written_anywhere_are_read_back", data::round_trip),
     ("fio_verifies_what_it_wrote", data::fio_verifies),
     ("a_file_system_survives_detach", data::file_system),
@@ -31,6 +32,7 @@ pub const ALL: [Case; 24] = [
         faults::host_failure,
     ),
     ("the_machine_is_measured_at_start", faults::calibrated),
+    ("an_io_begins_when_it_is_issued", time::from_issue),
     ("two_volumes_keep_apart", data::two_volumes),
     ("detach_is_refused_while_in_use", faults::detach_in_use),
     ("data_survive_detach_and_restart", data::reattach),
