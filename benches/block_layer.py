@@ -18,8 +18,8 @@ from pathlib import Path
 from benches.load import Figures, Load, run
 
 EVENTS = ("block_rq_issue", "block_rq_complete")
-BUFFER_KIB = 16_384
-"""For each CPU: about 200,000 events, two for each I/O. Of a longer run the end counts."""
+BUFFER_KIB = 65_536
+"""For each CPU: about 900,000 events, two for each I/O. Of a longer run the end counts."""
 EVENT = re.compile(r" (\d+)\.(\d{6}): (block_rq_\w+): \S+ \S+ .*?(\d+) \+ \d+ ")
 US = 1_000
 
