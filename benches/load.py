@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,12 +48,18 @@ def run(target: tuple[str, ...], load: Load) -> Figures:
         "--percentile_list=" + ":".join(str(p) for p in PERCENTILES),
         f"--ioengine={load.ioengine}", *target, *load.extra,
     ]  # fmt: skip
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=load.seconds + 60
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
-    report = json.loads(done.stdout[done.stdout.index("{") :])
+    # fio's jobs are processes of their own, which would hold the device when this one is ended.
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as fio:
+        try:
+            out, complaint = fio.communicate(timeout=load.seconds + 60)
+        except BaseException:
+            os.killpg(fio.pid, signal.SIGKILL)
+            raise
+    if fio.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {complaint.strip() or out.strip()}")
+    report = json.loads(out[out.index("{") :])
     job: dict[str, Any] = report["jobs"][0]
     side = job["write" if "write" in load.rw else "read"]
     # Whole latency, not completion latency: io_uring may do the I/O while it is being submitted.

@@ -72,6 +72,7 @@ def checks(places: Places) -> Iterator[Check]:
         way_out = problem.way_out if problem else ""
         yield Check(name, problem.value if problem else found, problem is None, True, way_out)
     yield _fuse_over_uring()
+    yield _issue_times()
     yield _engine()
     for program in requirements.PACKAGES:
         path = requirements.find_program(program)
@@ -155,6 +156,16 @@ def _fuse_over_uring() -> Check:
     found = "offered by this kernel" if there else "not in this kernel: /dev/fuse is used, slower"
     wanted = ".".join(map(str, URING_KERNEL))
     return Check("FUSE over io_uring", found, there, False, "" if there else f"Linux {wanted}")
+
+
+def _issue_times() -> Check:
+    parts = (Path("/proc/sys/kernel/perf_event_paranoid"), Path("/sys/kernel/tracing"))
+    there = all(part.exists() for part in parts)
+    found = (
+        "offered by this kernel" if there else "not in this kernel: an I/O begins when it arrives"
+    )
+    wanted = "a kernel with CONFIG_PERF_EVENTS and CONFIG_EVENT_TRACING"
+    return Check("issue times of I/Os", found, there, False, "" if there else wanted)
 
 
 def _engine() -> Check:
