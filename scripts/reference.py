@@ -15,12 +15,11 @@ import typer
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.description import rows
 from disklab.cli import app
+from disklab.cli.rooms import AnyCommand
 from disklab.results import TrialResult
 from disklab.spec.schema import key_rows, schema_text
 from pydantic import BaseModel
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
-
-AnyCommand = TyperCommand | TyperGroup
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 COMMAND = "`make docs`"
@@ -31,8 +30,10 @@ def commands(command: AnyCommand, name: str) -> Iterator[tuple[str, AnyCommand]]
     """Yield a command and everything below it, in the order of the help."""
     yield name, command
     if isinstance(command, TyperGroup):
-        for child in command.commands.values():
-            if isinstance(child, TyperCommand | TyperGroup) and not child.hidden:
+        context = typer.Context(command, info_name=name)
+        for child_name in command.list_commands(context):
+            child = command.get_command(context, child_name)
+            if isinstance(child, AnyCommand) and not child.hidden:
                 yield from commands(child, f"{name} {child.name}")
 
 

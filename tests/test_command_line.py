@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import metadata
 
+import pytest
 from disklab.cli.app import app
+from disklab.cli.rooms import ROOMS
 from disklab.cli.run_progress import result_text
 from disklab.events import TrialFinished
 from typer.testing import CliRunner
@@ -25,3 +29,28 @@ def test_a_slow_trial_is_told_as_well_as_a_fast_one() -> None:
 
     assert "0.834 ops/s, p50 17.7 ms, p99 53.1 ms" in told(0.83399, 17.694)
     assert "47,400 ops/s, p50 270 us, p99 810 us" in told(47_432.0, 0.27)
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_every_command_is_found_by_its_name(name: str) -> None:
+    said = CliRunner().invoke(app, [name, "--help"])
+    assert said.exit_code == 0
+    assert f" {name} " in said.stdout
+
+
+def test_a_mistyped_command_is_told_from_what_there_is() -> None:
+    said = CliRunner().invoke(app, ["prodict"])
+    assert said.exit_code == 2
+    assert "'predict'" in said.output
+
+
+def test_disks_do_not_wait_for_what_reports_need() -> None:
+    script = (
+        "import sys; from disklab.cli.app import app; from typer.testing import CliRunner\n"
+        "assert CliRunner().invoke(app, ['disk', '--help']).exit_code == 0\n"
+        "print(sorted({'numpy', 'polars', 'scipy', 'altair'} & sys.modules.keys()))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "[]\n"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from tests.ublk.machine import Archive, shared_objects
 
-# What the environment's own interpreter says about itself after loading the command line.
+# What the environment's own interpreter says about itself after loading the commands that
+# `command_line.sh` uses.
 QUESTION = """
 import json, sys, sysconfig
-import disklab.cli.app
+import disklab.cli.app, disklab.cli.clean, disklab.cli.disk
 files = [getattr(module, "__file__", None) for module in sys.modules.values()]
 print(json.dumps({
     "program": sys.executable,

@@ -1,4 +1,4 @@
-"""The command line as a whole. A room with a command of its own registers it here."""
+"""The command line as a whole."""
 
 from __future__ import annotations
 
@@ -8,41 +8,19 @@ from typing import Annotated
 
 import typer
 
-from disklab.cli import (
-    calibrate,
-    catalog,
-    clean,
-    disk,
-    doctor,
-    experiment,
-    import_results,
-    predict,
-    probe,
-    rehearse,
-    report,
-)
 from disklab.cli.output import report as tell
+from disklab.cli.rooms import Commands
 from disklab.errors import DisklabError
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     context_settings=HELP_OPTIONS,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command("catalog")(catalog.catalog)
-app.add_typer(disk.app, name="disk")
-app.add_typer(experiment.app, name="experiment")
-app.command("predict")(predict.predict)
-app.command("calibrate")(calibrate.calibrate)
-app.command("probe")(probe.probe)
-app.command("rehearse")(rehearse.rehearse)
-app.command("report")(report.report)
-app.command("import")(import_results.import_results)
-app.command("doctor")(doctor.doctor)
-app.command("clean")(clean.clean)
 
 
 def tell_version(wanted: bool) -> None:

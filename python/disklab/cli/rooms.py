@@ -1,0 +1,63 @@
+"""The commands of the program, each imported when it is asked for.
+
+All of them together take most of a second to import (pydantic's models, polars, numpy, scipy);
+completion in a shell would take it at each press of the key.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+AnyCommand = TyperCommand | TyperGroup
+
+ROOMS = {
+    "catalog": "catalog",
+    "predict": "predict",
+    "calibrate": "calibrate",
+    "probe": "probe",
+    "rehearse": "rehearse",
+    "report": "report",
+    "import": "import_results",
+    "doctor": "doctor",
+    "clean": "clean",
+    "disk": "disk",
+    "experiment": "experiment",
+}
+"""The module of each command, in the order of the help.
+
+It has a function of its own name, or an `app` with commands below it.
+"""
+
+
+class Commands(TyperGroup):
+    """The program's own group: those of `ROOMS`."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Know all names, as the error about a mistyped one must, and import nothing."""
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(ROOMS)  # type: ignore[assignment]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, None when there is none of that name."""
+        if cmd_name in ROOMS and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = imported(cmd_name, ROOMS[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+
+def imported(name: str, module_name: str) -> AnyCommand:
+    """Return the command of a module of this package."""
+    module = import_module(f"disklab.cli.{module_name}")
+    below = getattr(module, "app", None)
+    if below is not None:
+        group = typer.main.get_group(below)
+        group.name = name
+        return group
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    single.command(name)(getattr(module, module_name))
+    command = typer.main.get_command(single)
+    assert isinstance(command, TyperCommand)
+    return command
