@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.ublk import machine
-from tests.ublk.interpreter import pack_environment
+from tests.ublk.interpreter import pack_environment, pack_files
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv"
@@ -28,6 +29,7 @@ TOOLS = {
     "blkid": "util-linux",
     "fio": "fio",
     "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
     "losetup": "mount",
     "mount": "mount",
     "umount": "mount",
@@ -69,6 +71,21 @@ def tools() -> dict[str, Path]:
     return {name: Path(program) for name, program in found.items() if program is not None}
 
 
+# For groups of cgroup v2, where this machine has v1.
+GROUP_TESTS = ("tests/hosts/test_control_group.py", "tests/hosts/test_full_memory.py")
+PYTEST = ["-p", "no:cacheprovider", *GROUP_TESTS]
+GROUPS = """#!/bin/sh
+export PATH={environment}/bin:/bin HOME=/tmp
+mkdir -p /dev/shm /mnt
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs tmpfs /dev/shm
+# A page cache wants a disk below it. It is written whole: its pages must be nobody's group's.
+dd if=/dev/zero of=/dev/shm/disk bs=1M count=64 2>/dev/null
+mkfs.ext4 -q /dev/shm/disk && mount -o loop /dev/shm/disk /mnt || exit 1
+cd {root} && python -m pytest --basetemp /mnt/tmp {arguments}
+"""
+
+
 def run_suite(transports: list[str], case: str) -> int:
     """Run the conformance suite; return the exit code."""
     command = COMMAND.format(transports=" ".join(transports), case=case)
@@ -79,18 +96,35 @@ def run_command_line() -> int:
     """Run disklab's own commands; return the exit code."""
     script = Path(__file__).with_name("command_line.sh").read_text(encoding="utf-8")
     search = f"export PATH={ENVIRONMENT}/bin:/bin HOME=/tmp\n"
-    return run(tools(), script.replace("\n", "\n" + search, 1), ENVIRONMENT)
+    load = "import disklab.cli.app, disklab.cli.clean, disklab.cli.disk"
+    return run(tools(), script.replace("\n", "\n" + search, 1), load)
 
 
-def run(programs: dict[str, Path], command: str, environment: Path | None) -> int:
+def run_groups() -> int:
+    """Run the tests of memory groups under cgroup v2; return the exit code."""
+    command = GROUPS.format(
+        environment=ENVIRONMENT,
+        root=ROOT,
+        arguments=shlex.join(["-rA", "-q", "--color=no", *PYTEST]),
+    )
+    collect = ["--collect-only", "-q", *PYTEST]
+    load = f"import pytest, disklab.cli.disk, disklab.cli.clean; pytest.main({collect!r})"
+    return run(tools(), command, load, (ROOT / "tests", ROOT / "pyproject.toml"))
+
+
+def run(
+    programs: dict[str, Path], command: str, load: str | None, files: tuple[Path, ...] = ()
+) -> int:
     """Boot, show the console, print the verdict; return the exit code."""
     machine.require("qemu-system-x86_64", "ldd")
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     parts = machine.fetch(DIRECTORY)
     initrd = DIRECTORY / "initrd"
     archive = machine.Archive(initrd)
-    if environment is not None:
-        pack_environment(archive, environment)
+    if load is not None:
+        pack_environment(archive, ENVIRONMENT, load)
+    for path in files:
+        pack_files(archive, path)
     machine.pack(archive, parts, programs, command)
     archive.close()
     print(f"booting {parts.kernel.name} in an emulated machine; console: {DIRECTORY}/console.log")
@@ -119,11 +153,18 @@ def main() -> int:
         action="store_true",
         help="run disklab's own commands instead of the suite",
     )
+    parser.add_argument(
+        "--memory-groups",
+        action="store_true",
+        help="run the tests of memory groups, under cgroup v2, instead of the suite",
+    )
     parser.add_argument("case", nargs="?", default="", help="run the cases that contain this word")
     arguments = parser.parse_args()
     try:
         if arguments.command_line:
             return run_command_line()
+        if arguments.memory_groups:
+            return run_groups()
         return run_suite(arguments.transports.split(","), arguments.case)
     except machine.MissingPartError as missing:
         print(f"test-ublk: cannot run: {missing}", file=sys.stderr)

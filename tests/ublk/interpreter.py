@@ -11,31 +11,35 @@ from pathlib import Path
 
 from tests.ublk.machine import Archive, shared_objects
 
-# What the environment's own interpreter says about itself after loading the commands that
-# `command_line.sh` uses.
+# What the environment's own interpreter says about itself after it has loaded what will be used.
 QUESTION = """
 import json, sys, sysconfig
-import disklab.cli.app, disklab.cli.clean, disklab.cli.disk
+import disklab
+{load}
 files = [getattr(module, "__file__", None) for module in sys.modules.values()]
-print(json.dumps({
+print(json.dumps({{
     "program": sys.executable,
     "standard": sysconfig.get_paths()["stdlib"],
     "installed": sysconfig.get_paths()["purelib"],
     "package": disklab.__path__[0],
     "files": [file for file in files if file],
-}))
+}}))
 """
 # Nothing that is loaded at run time lies in these.
 SKIPPED = {"__pycache__", "test", "tests", "site-packages", "idlelib", "tkinter", "ensurepip"}
 
 
-def pack_environment(archive: Archive, environment: Path) -> None:
-    """Add a virtual environment: interpreter, the packages that disklab loads, disklab itself."""
+def pack_environment(archive: Archive, environment: Path, load: str) -> None:
+    """Add a virtual environment: interpreter, disklab, and the packages that `load` makes it load.
+
+    `load` is Python.
+    """
     program = environment / "bin" / "python"
+    question = QUESTION.format(load=load)
     asked = subprocess.run(
-        [str(program), "-c", QUESTION], capture_output=True, text=True, check=True
+        [str(program), "-c", question], capture_output=True, text=True, check=True
     )
-    answer = json.loads(asked.stdout)
+    answer = json.loads(asked.stdout.splitlines()[-1])
     installed = Path(answer["installed"])
     tops = {
         installed / Path(file).relative_to(installed).parts[0]
@@ -47,9 +51,14 @@ def pack_environment(archive: Archive, environment: Path) -> None:
     tops.update({Path(answer["standard"]), Path(answer["package"]), environment / "pyvenv.cfg"})
     tops.update(environment / "bin" / name for name in ("disklab", "disklab-engine"))
     for path in sorted(tops):
-        for file in files_of(path):
-            _add(archive, file)
+        pack_files(archive, path)
     _add_links(archive, program)
+
+
+def pack_files(archive: Archive, path: Path) -> None:
+    """Add a file, or the files below a directory, at the same path."""
+    for file in files_of(path):
+        _add(archive, file)
 
 
 def files_of(path: Path) -> Iterator[Path]:

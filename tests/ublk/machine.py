@@ -22,8 +22,9 @@ from pathlib import Path
 SOURCE = "deb [signed-by={keyring}] http://deb.debian.org/debian trixie main\n"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 KERNEL = "linux-image-cloud-amd64"
-# loop is there so that the FUSE transports can run beside ublk under the same kernel.
-MODULES = ("ublk_drv", "loop")
+# loop is there so that the FUSE transports can run beside ublk under the same kernel. Each stands
+# behind what it needs.
+MODULES = ("ublk_drv", "loop", "libcrc32c", "xfs")
 # Program -> Debian package, for the message that says what is missing.
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
