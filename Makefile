@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints, types, generated docs · make test-ublk: the conformance suite over ublk in an emulated machine (on demand) · make docs: write the generated docs
+# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make docs: write the generated docs
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check test-rust test-python test-ublk bench docs lock clean
+.PHONY: help setup demo test check test-rust test-python test-kernels bench docs lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -33,9 +33,12 @@ test-python: setup
 	$(BIN)/pytest
 
 # On demand: needs QEMU, apt and the network (the first time); see docs/ublk.md.
-test-ublk: setup
-	$(BIN)/python -m tests.ublk
-	$(BIN)/python -m tests.ublk --command-line
+test-kernels: setup
+	$(BIN)/python -m tests.kernels
+	$(BIN)/python -m tests.kernels --command-line
+	$(BIN)/python -m tests.kernels --memory-groups
+	$(BIN)/python -m tests.kernels --system ubuntu-22.04
+	$(BIN)/python -m tests.kernels --system ubuntu-22.04 --memory-groups
 
 bench: setup
 	$(BIN)/python -m benches

@@ -138,11 +138,17 @@ def test_v2_files(v2: GroupRoot) -> None:
 
 def test_v2_reclaim_asks_for_the_page_cache_and_no_more(v2: GroupRoot) -> None:
     group = ControlGroup("n1", v2)
-    with pytest.raises(MachineError, match=r"memory\.reclaim \(Linux 5\.19 has\)"):
-        group.reclaim()
     (group.folder / "memory.reclaim").write_text("")
     group.reclaim()
     assert (group.folder / "memory.reclaim").read_text() == "5000"
+
+
+def test_v2_without_memory_reclaim_leaves_no_low_limit_behind(v2: GroupRoot) -> None:
+    group = ControlGroup("n1", v2)
+    (group.folder / "memory.current").write_text("6100\n")
+    (group.folder / "memory.high").write_text("max\n")
+    group.reclaim()
+    assert (group.folder / "memory.high").read_text() == "max"
 
 
 def test_a_machine_that_forbids_groups_is_named(tmp_path: Path) -> None:

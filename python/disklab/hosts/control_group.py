@@ -186,8 +186,7 @@ class ControlGroup:
     def reclaim(self) -> None:
         """Drop the clean pages of the group, mapped ones too. Dirty pages should be synced first.
 
-        v1: memory.force_empty. v2: memory.reclaim, which Linux has since 5.19; raises MachineError
-        where it is missing.
+        v1: memory.force_empty. v2: memory.reclaim, or a low memory.high before Linux 5.19.
         """
         if self.root.version == 1:
             for _ in range(RECLAIM_TRIES):
@@ -196,17 +195,31 @@ class ControlGroup:
                     (self.folder / "memory.force_empty").write_text("0", encoding="ascii")
                     return
             return
-        file = self.folder / "memory.reclaim"
-        if not file.exists():
-            raise MachineError(f"{file}: this kernel has no memory.reclaim (Linux 5.19 has)")
         for _ in range(RECLAIM_TRIES):
             cached = self.use().page_cache
             if cached == 0:
                 return
-            # EAGAIN: less than this could be taken back. Swappiness is not touched: where there is
-            # swap, some of the heap may go as well, and comes back when it is used.
+            self._take_back(cached)
+
+    def _take_back(self, size_bytes: int) -> None:
+        """v2: take back so much, as far as that can be done.
+
+        Swappiness is not touched: where there is swap, some of the heap may go as well, and comes
+        back when it is used.
+        """
+        file = self.folder / "memory.reclaim"
+        if file.exists():
+            # EAGAIN: less than this could be taken back.
             with suppress(BlockingIOError):
-                file.write_text(str(cached), encoding="ascii")
+                file.write_text(str(size_bytes), encoding="ascii")
+            return
+        current = int((self.folder / "memory.current").read_text(encoding="ascii"))
+        high = self.folder / "memory.high"
+        try:
+            # Before this returns, the kernel has tried to take back what is above.
+            high.write_text(str(max(0, current - size_bytes)), encoding="ascii")
+        finally:
+            high.write_text("max", encoding="ascii")
 
     def remove(self) -> bool:
         """Remove the group, once nobody is inside; returns whether it is gone."""

@@ -27,8 +27,6 @@ from disklab.hosts.running import stop_host
 LEAST_KERNEL = (5, 15)
 # FUSE_OVER_IO_URING came with this one.
 URING_KERNEL = (6, 14)
-# memory.reclaim of cgroup v2 came with this one.
-RECLAIM_KERNEL = (5, 19)
 # Below it a host with a few volumes and their file systems does not fit comfortably.
 LEAST_MEMORY_BYTES = 1 << 30
 LEAST_SPACE_BYTES = 10 << 30
@@ -188,9 +186,7 @@ def _memory_groups() -> Check:
     if not os.access(root.memory, os.W_OK):
         way_out = "run it as root; in a container, with --privileged"
         return Check("memory groups", f"{found}, not writable", False, False, way_out)
-    reclaim = root.version == 1 or _version(platform.release()) >= RECLAIM_KERNEL
-    way_out = "" if reclaim else "databases are restarted for a cold page cache (Linux 5.19 has it)"
-    return Check("memory groups", found, reclaim, False, way_out)
+    return Check("memory groups", found, True, False)
 
 
 def _memory() -> Check:

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 pub type Failure = Box<dyn std::error::Error>;
 
 /// How long anything may take that is not the case's own waiting. Generous, because the emulated
-/// machine of `make test-ublk` is many times slower than a real one.
+/// machine of `make test-kernels` is many times slower than a real one.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Name of the emulated host of every case.
@@ -64,7 +64,7 @@ impl Transport {
         match (Path::new(node).exists(), self) {
             (true, _) => Ok(()),
             (false, Transport::Ublk) => Err(format!(
-                "no {node}; `make test-ublk` runs this in an emulated machine that has it"
+                "no {node}; `make test-kernels` runs this in an emulated machine that has it"
             )),
             (false, _) => Err(format!("no {node}")),
         }

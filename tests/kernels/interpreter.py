@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.ublk.machine import Archive, shared_objects
+from tests.kernels.machine import Archive, shared_objects
 
 # What the environment's own interpreter says about itself after it has loaded what will be used.
 QUESTION = """

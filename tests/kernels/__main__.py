@@ -1,8 +1,9 @@
-"""Runs the conformance suite over ublk in a small emulated machine: `make test-ublk`.
+"""Runs tests in a small emulated machine with another kernel: `make test-kernels`.
 
-For machines whose own kernel lacks ublk_drv. The kernel is Debian's, the programs are the ones
-built here. Needs neither root nor KVM. Exit code 0: every case passed; 1: one failed, or the
-machine did not get so far; 2: something is missing, and the message says what.
+The kernel is a distribution's, the programs are the ones built here. So ublk, cgroup v2 and the
+oldest kernel that disklab supports are seen on a machine that has none of them. Needs neither root
+nor KVM. Exit code 0: every case passed; 1: one failed, or the machine did not get so far; 2:
+something is missing, and the message says what.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.ublk import machine
-from tests.ublk.interpreter import pack_environment, pack_files
+from tests.kernels import machine
+from tests.kernels.interpreter import pack_environment, pack_files
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv"
 # Kept between runs; `target/` is what git ignores and `cargo clean` removes.
-DIRECTORY = ROOT / "target" / "ublk-machine"
+DIRECTORIES = ROOT / "target" / "emulated-machines"
 # The suite takes about a minute under emulation on two idle cores.
 LIMIT_S = 600
 # What the suite runs besides the engine -> Debian package.
@@ -86,22 +88,33 @@ cd {root} && python -m pytest --basetemp /mnt/tmp {arguments}
 """
 
 
-def run_suite(transports: list[str], case: str) -> int:
-    """Run the conformance suite; return the exit code."""
+@dataclass(frozen=True)
+class Work:
+    """What a machine is to do, and what it needs for that."""
+
+    command: str
+    programs: dict[str, Path]
+    load: str | None = None
+    """Python that loads what is used of the virtual environment; None: nothing is."""
+    files: tuple[Path, ...] = ()
+
+
+def suite(transports: list[str], case: str) -> Work:
+    """Return the conformance suite."""
     command = COMMAND.format(transports=" ".join(transports), case=case)
-    return run(build() | tools(), command, None)
+    return Work(command, build() | tools())
 
 
-def run_command_line() -> int:
-    """Run disklab's own commands; return the exit code."""
+def command_line() -> Work:
+    """Return a run of disklab's own commands."""
     script = Path(__file__).with_name("command_line.sh").read_text(encoding="utf-8")
     search = f"export PATH={ENVIRONMENT}/bin:/bin HOME=/tmp\n"
     load = "import disklab.cli.app, disklab.cli.clean, disklab.cli.disk"
-    return run(tools(), script.replace("\n", "\n" + search, 1), load)
+    return Work(script.replace("\n", "\n" + search, 1), tools(), load)
 
 
-def run_groups() -> int:
-    """Run the tests of memory groups under cgroup v2; return the exit code."""
+def memory_groups() -> Work:
+    """Return the tests of memory groups, under cgroup v2."""
     command = GROUPS.format(
         environment=ENVIRONMENT,
         root=ROOT,
@@ -109,49 +122,54 @@ def run_groups() -> int:
     )
     collect = ["--collect-only", "-q", *PYTEST]
     load = f"import pytest, disklab.cli.disk, disklab.cli.clean; pytest.main({collect!r})"
-    return run(tools(), command, load, (ROOT / "tests", ROOT / "pyproject.toml"))
+    return Work(command, tools(), load, (ROOT / "tests", ROOT / "pyproject.toml"))
 
 
-def run(
-    programs: dict[str, Path], command: str, load: str | None, files: tuple[Path, ...] = ()
-) -> int:
+def run(work: Work, system: str) -> int:
     """Boot, show the console, print the verdict; return the exit code."""
     machine.require("qemu-system-x86_64", "ldd")
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    parts = machine.fetch(DIRECTORY)
-    initrd = DIRECTORY / "initrd"
+    directory = DIRECTORIES / system
+    directory.mkdir(parents=True, exist_ok=True)
+    parts = machine.fetch(directory, machine.SYSTEMS[system])
+    initrd = directory / "initrd"
     archive = machine.Archive(initrd)
-    if load is not None:
-        pack_environment(archive, ENVIRONMENT, load)
-    for path in files:
+    if work.load is not None:
+        pack_environment(archive, ENVIRONMENT, work.load)
+    for path in work.files:
         pack_files(archive, path)
-    machine.pack(archive, parts, programs, command)
+    machine.pack(archive, parts, work.programs, work.command)
     archive.close()
-    print(f"booting {parts.kernel.name} in an emulated machine; console: {DIRECTORY}/console.log")
-    verdict = machine.boot(DIRECTORY, parts, initrd, LIMIT_S)
-    console = (DIRECTORY / "console.log").read_text(encoding="utf-8", errors="replace")
+    print(f"booting {parts.kernel.name} in an emulated machine; console: {directory}/console.log")
+    verdict = machine.boot(directory, parts, initrd, LIMIT_S)
+    console = (directory / "console.log").read_text(encoding="utf-8", errors="replace")
     print("\n".join(console.splitlines()))
     if verdict.code == 0:
-        print("test-ublk: passed")
+        print("emulated machine: passed")
         return 0
     # The kernel's log, which follows the suite's report after a failure, is long.
     print("\n".join(line for line in console.splitlines() if line.startswith("  FAILED")))
-    print(f"test-ublk: FAILED: {verdict.reason}")
+    print(f"emulated machine: FAILED: {verdict.reason}")
     return 1
 
 
 def main() -> int:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.ublk", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.kernels", description=__doc__)
+    parser.add_argument(
+        "--system",
+        default="debian-13",
+        choices=machine.SYSTEMS,
+        help="whose kernel is booted (default: %(default)s)",
+    )
     parser.add_argument(
         "--transports",
-        default="ublk,fuse",
-        help="comma-separated; FUSE under the same kernel tells the suite's faults from ublk's",
+        help="comma-separated (default: ublk,fuse where the kernel has ublk, else fuse); FUSE "
+        "under the same kernel tells the suite's faults from ublk's",
     )
     parser.add_argument(
         "--command-line",
         action="store_true",
-        help="run disklab's own commands instead of the suite",
+        help="run disklab's own commands over ublk instead of the suite",
     )
     parser.add_argument(
         "--memory-groups",
@@ -160,14 +178,18 @@ def main() -> int:
     )
     parser.add_argument("case", nargs="?", default="", help="run the cases that contain this word")
     arguments = parser.parse_args()
+    has_ublk = "ublk_drv" in machine.SYSTEMS[arguments.system].modules
+    transports = arguments.transports or ("ublk,fuse" if has_ublk else "fuse")
     try:
         if arguments.command_line:
-            return run_command_line()
-        if arguments.memory_groups:
-            return run_groups()
-        return run_suite(arguments.transports.split(","), arguments.case)
+            work = command_line()
+        elif arguments.memory_groups:
+            work = memory_groups()
+        else:
+            work = suite(transports.split(","), arguments.case)
+        return run(work, arguments.system)
     except machine.MissingPartError as missing:
-        print(f"test-ublk: cannot run: {missing}", file=sys.stderr)
+        print(f"emulated machine: cannot run: {missing}", file=sys.stderr)
         return 2
 
 

@@ -1,4 +1,4 @@
-"""A small emulated machine: a Debian kernel with ublk_drv, busybox and the programs given to it.
+"""A small emulated machine: a kernel of another distribution, busybox and the programs given to it.
 
 QEMU emulates the processor in software, so it needs neither KVM nor root, and it boots a kernel
 other than the one that runs here. Everything lies in one directory, which is kept: the second run
@@ -17,14 +17,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Debian 13: its 6.12 is the first Debian kernel with ublk_drv (Debian 12's 6.1 is built without).
-# The cloud flavour is a third of the size and has what this needs: 8250, FUSE and ext4 built in.
-SOURCE = "deb [signed-by={keyring}] http://deb.debian.org/debian trixie main\n"
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-KERNEL = "linux-image-cloud-amd64"
-# loop is there so that the FUSE transports can run beside ublk under the same kernel. Each stands
-# behind what it needs.
-MODULES = ("ublk_drv", "loop", "libcrc32c", "xfs")
+
+@dataclass(frozen=True)
+class System:
+    """A distribution whose kernel is booted: where apt finds it, and what of it."""
+
+    sources: tuple[str, ...]
+    keyring: str
+    """Name of the file that apt trusts."""
+    keyring_package: str
+    kernel: str
+    """A package that depends on the newest kernel."""
+    modules: tuple[str, ...]
+    """Each stands behind what it needs."""
+    apart: bool
+    """Whether the kernel's modules are a package of their own."""
+
+
+SYSTEMS = {
+    # Its 6.12 is the first Debian kernel with ublk_drv (Debian 12's 6.1 is built without). The
+    # cloud flavour is a third of the size and has what this needs: 8250, FUSE and ext4 built in.
+    # loop is there so that the FUSE transports can run beside ublk under the same kernel.
+    "debian-13": System(
+        sources=("http://deb.debian.org/debian trixie main",),
+        keyring="debian-archive-keyring",
+        keyring_package="debian-archive-keyring",
+        kernel="linux-image-cloud-amd64",
+        modules=("ublk_drv", "loop", "libcrc32c", "xfs"),
+        apart=False,
+    ),
+    # 5.15, the oldest kernel that disklab supports. loop is built in.
+    "ubuntu-22.04": System(
+        sources=tuple(
+            f"http://archive.ubuntu.com/ubuntu {suite} main" for suite in ("jammy", "jammy-updates")
+        ),
+        keyring="ubuntu-archive-keyring",
+        keyring_package="ubuntu-keyring",
+        kernel="linux-image-virtual",
+        modules=("libcrc32c", "xfs"),
+        apart=True,
+    ),
+}
 # Program -> Debian package, for the message that says what is missing.
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
@@ -89,8 +122,9 @@ def require(*programs: str, packages: Mapping[str, str] = PROGRAMS) -> None:
 class Packages:
     """Debian packages through apt, with lists and a cache apart from the system's."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, system: System) -> None:
         self.directory = directory
+        self.system = system
         self.sources = directory / "sources.list"
         self.options = [
             f"-oDir::Etc::SourceList={self.sources}",
@@ -106,12 +140,15 @@ class Packages:
 
     def update(self) -> None:
         """Read the archive's list of packages."""
-        if not KEYRING.exists():
-            raise MissingPartError(f"not found: {KEYRING}; install: debian-archive-keyring")
+        keyring = Path(f"/usr/share/keyrings/{self.system.keyring}.gpg")
+        if not keyring.exists():
+            wanted = self.system.keyring_package
+            raise MissingPartError(f"not found: {keyring}; install: {wanted}")
         for part in ("state/lists/partial", "cache/archives/partial"):
             (self.directory / part).mkdir(parents=True, exist_ok=True)
         (self.directory / "status").touch()
-        self.sources.write_text(SOURCE.format(keyring=KEYRING), encoding="utf-8")
+        lines = (f"deb [signed-by={keyring}] {source}\n" for source in self.system.sources)
+        self.sources.write_text("".join(lines), encoding="utf-8")
         self._run(["apt-get", *self.options, "--quiet=2", "--error-on=any", "update"])
 
     def dependency(self, package: str, pattern: str) -> str:
@@ -134,12 +171,13 @@ class Packages:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise MissingPartError(
-                f"{' '.join(command)} failed; is deb.debian.org within reach?\n{done.stderr}"
+                f"{' '.join(command)} failed; are these within reach? "
+                f"{', '.join(self.system.sources)}\n{done.stderr}"
             )
         return done.stdout
 
 
-def fetch(directory: Path) -> Parts:
+def fetch(directory: Path, system: System) -> Parts:
     """Return the parts of the machine, downloading them unless an earlier run has.
 
     Raises MissingPartError when a program, the keyring or the archive is out of reach.
@@ -148,15 +186,16 @@ def fetch(directory: Path) -> Parts:
     if not (root / "complete").exists():
         require("apt-get", "dpkg-deb")
         shutil.rmtree(root, ignore_errors=True)
-        packages = Packages(directory / "apt")
+        packages = Packages(directory / "apt", system)
         packages.update()
-        kernel = packages.dependency(KERNEL, r"linux-image-[0-9]\S+")
-        packages.unpack([kernel, "busybox-static"], root)
+        kernel = packages.dependency(system.kernel, r"linux-image-[0-9]\S+")
+        modules = [kernel.replace("-image-", "-modules-")] if system.apart else []
+        packages.unpack([kernel, *modules, "busybox-static"], root)
         (root / "complete").write_text(kernel + "\n", encoding="utf-8")
     return Parts(
         kernel=only(root / "boot", "vmlinuz-*"),
-        modules=tuple(only(root / "usr/lib/modules", f"*/**/{name}.ko.xz") for name in MODULES),
-        busybox=root / "usr/bin/busybox",
+        modules=tuple(only(root, f"**/{name}.ko*") for name in system.modules),
+        busybox=only(root, "**/bin/busybox"),
     )
 
 
@@ -227,10 +266,10 @@ def pack(archive: Archive, parts: Parts, programs: Mapping[str, Path], command: 
     for applet in applets.stdout.split():
         archive.add(f"bin/{applet}", stat.S_IFLNK | 0o777, b"busybox")
     for number, module in enumerate(parts.modules):
-        name = module.name.removesuffix(".xz")
-        archive.add(
-            f"modules/{number}-{name}", stat.S_IFREG | 0o644, lzma.decompress(module.read_bytes())
-        )
+        name, content = module.name, module.read_bytes()
+        if module.suffix == ".xz":
+            name, content = module.stem, lzma.decompress(content)
+        archive.add(f"modules/{number}-{name}", stat.S_IFREG | 0o644, content)
     archive.add("init", stat.S_IFREG | 0o755, INIT.encode())
     archive.add("command", stat.S_IFREG | 0o755, command.encode())
 
