@@ -40,13 +40,18 @@ def judged(
     with Sampler(sources, lambda *_: None) as sampler:
         sampler.enter("measure")
         time.sleep(0.01)
-    volumes = {} if after is None else {"data": (view([]), after)}
+    volumes = {}
+    if after is not None:
+        volumes["data"] = (after.model_copy(update={"emulator": view([]).emulator}), after)
     return judge(sampler, "measure", volumes, generators=generators, cpus=CPUS)
 
 
-def view(lateness: list[tuple[int, int]]) -> View:
-    """Return a disk of 1 ms whose replies were late by these nanoseconds, so often."""
-    same = Distribution(quantiles_ppm_ns=[(1_000_000, DISK_NS)])
+def view(lateness: list[tuple[int, int]], slow_ns: int = DISK_NS) -> View:
+    """Return a disk of 1 ms whose replies were late by these nanoseconds, so often.
+
+    Its slowest I/Os, more than one in a hundred, take `slow_ns`.
+    """
+    same = Distribution(quantiles_ppm_ns=[(980_000, DISK_NS), (1_000_000, slow_ns)])
     disk = DiskProfile(
         name="disk",
         medium="remote",
@@ -109,6 +114,13 @@ def test_an_emulator_late_beside_its_disk_is_invalid() -> None:
     (reason,) = judged(after=view([(10_000, 9_800), (2_000_000, 200)])).invalid
     assert "1 % of its replies were late by 2000 us" in reason
     assert judged(after=view([(10_000, 9_950), (2_000_000, 50)])).invalid == []
+
+
+def test_lateness_is_held_against_the_disks_own_slow_ios() -> None:
+    late = [(10_000, 9_800), (2_000_000, 200)]
+    assert judged(after=view(late, slow_ns=4_000_000)).invalid == []
+    (reason,) = judged(after=view(late, slow_ns=2_500_000)).invalid
+    assert "an I/O itself takes 1000 us, one in a hundred 1500 us longer" in reason
 
 
 def test_lateness_is_held_against_what_ios_took() -> None:
