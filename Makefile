@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make docs: write the generated docs
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make docs: write the generated docs
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check test-rust test-python test-kernels bench docs lock clean
+.PHONY: help setup demo test check test-rust test-python test-long test-kernels bench docs lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -15,7 +15,7 @@ setup:
 
 check: setup
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked --profile checked -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -27,10 +27,16 @@ check: setup
 test: check test-rust test-python
 
 test-rust: setup
-	cargo test --workspace --locked --release
+	cargo test --workspace --locked --profile checked
 
+# Most tests wait for devices and servers, so three run at a time; what measures follows by itself.
 test-python: setup
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not alone and not long" --numprocesses 3 --dist loadgroup
+	$(BIN)/pytest -m "alone and not long"
+
+# What CI leaves out: whole rehearsals and many seeds.
+test-long: setup
+	$(BIN)/pytest -m long
 
 # On demand: needs QEMU, apt and the network (the first time); see docs/ublk.md.
 test-kernels: setup

@@ -15,7 +15,29 @@ settings.load_profile("disklab")
 IN_CI = os.environ.get("CI") == "true"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that share a server in one process, and skip what this machine cannot do."""
+    for item in items:
+        if shared := _shared(item):
+            item.add_marker(pytest.mark.xdist_group(shared))
+    skip_without_devices(items)
+
+
+def _shared(item: pytest.Item) -> str | None:
+    """Return what a test shares with others, so that it is made once: a module's or a package's."""
+    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 - pytest names it so
+    wide = {
+        made[-1].scope: made[-1].baseid
+        for made in fixtures.values()
+        if made and made[-1].baseid.startswith("tests")
+    }
+    if "package" in wide:
+        return wide["package"]
+    return item.nodeid.split("::")[0] if "module" in wide else None
+
+
+def skip_without_devices(items: list[pytest.Item]) -> None:
     """Skip tests that make block devices where none can be made; in CI that is a failure."""
     problems = list(requirements.problems())
     if not problems:
