@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
 DISKLAB = Path(sys.executable).with_name("disklab")
 P30 = ["--disk", "azure/P30", "--vm", "azure/Standard_DS14_v2"]
 SHORT = ["--duration", "1s", "--size", "16M", "--bs", "4k"]

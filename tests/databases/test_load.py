@@ -13,7 +13,7 @@ from disklab.results.histogram import decode
 
 from tests.databases.conftest import OnDisk
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
 ROWS = 2_000
 TABLE = "load_test"

@@ -20,7 +20,7 @@ from disklab.hosts.control_group import ControlGroup, GroupRoot
 
 from .conftest import DISKLAB, Lab
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
 MIB = 1 << 20
 # Four times the group's limit: writing back must make room again and again.
 DATA_BYTES = 128 * MIB  # STEPS of 4 MiB

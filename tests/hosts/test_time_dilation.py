@@ -12,7 +12,7 @@ from disklab.engine import Control
 
 from .conftest import Lab
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
 READS = 40
 BLOCK = 4096
 

@@ -67,6 +67,7 @@ def results(lab: Lab, tmp_path: Path, _installed: None) -> dict[str, TrialResult
 
 
 @pytest.mark.machine
+@pytest.mark.alone
 def test_a_rate_is_offered_and_the_most_threads_that_meet_a_median_are_found(
     results: dict[str, TrialResult],
 ) -> None:

@@ -25,7 +25,7 @@ from disklab.results import Run, TrialResult
 from tests.conftest import IN_CI
 from tests.hosts.conftest import DISKLAB, Lab
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
 # 67 MB of rows, of which a third fits buffers and page cache: reads are the disk's. Its credits
 # last 3.6 s at a scale of 1/500; a pass takes 8.

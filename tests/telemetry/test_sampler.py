@@ -15,6 +15,8 @@ from disklab.telemetry import Machine, ProcessCpu, Sampler
 from disklab.telemetry.sampler import Course
 from disklab.telemetry.sources import Disk, Growth
 
+pytestmark = pytest.mark.alone
+
 Row = tuple[str, float, str, str, float]
 
 
