@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _shared(item: pytest.Item) -> str | None:
     """Return what a test shares with others, so that it is made once: a module's or a package's."""
     fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 - pytest names it so
-    wide = {
+    wide: dict[str, str] = {
         made[-1].scope: made[-1].baseid
         for made in fixtures.values()
         if made and made[-1].baseid.startswith("tests")
