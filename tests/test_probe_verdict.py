@@ -30,7 +30,7 @@ def rate(cell: Cell, iops: float, bound_by: str) -> Promise:
 def shown(
     delays: dict[str, int], *, reads: int = 0, hits: int = 0, misses: int = 0, late: int = 0
 ) -> View:
-    """The `show` answer of the control socket, as ARCHITECTURE.md fixes it."""
+    """The `show` answer of the control socket, as docs/contracts/3-control-socket.md fixes it."""
     limits = [
         {
             "place": place,

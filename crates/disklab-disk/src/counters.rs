@@ -1,6 +1,6 @@
 //! Why the model decided as it did, in numbers.
 //!
-//! The serde form is the `counters` of the control socket (ARCHITECTURE.md, contract 3). Counts
+//! The serde form is the `counters` of the control socket (docs/contracts/3-control-socket.md). Counts
 //! only grow, unless a field says that it is of now.
 
 use serde::{Deserialize, Serialize};

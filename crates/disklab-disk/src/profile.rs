@@ -1,7 +1,7 @@
 //! What a host and its disks promise: plain data, fully resolved, every number explicit.
 //!
 //! The Python catalogue turns `azure/P30` on `azure/Standard_DS14_v2` into this; the model knows no
-//! vendor's names. The JSON form is the contract between the two (see ARCHITECTURE.md), so field
+//! vendor's names. The JSON form is the contract between the two (see docs/contracts/1-host-profile.md), so field
 //! names carry their unit.
 
 use serde::{Deserialize, Serialize};

@@ -143,7 +143,7 @@ fn talk(mut client: UnixStream, emulated: &Mutex<Emulated>) -> io::Result<()> {
                     .trim()
                     .to_owned(),
                 error.to_string(),
-                "send one JSON object a line, as in ARCHITECTURE.md, contract 3",
+                "send one JSON object a line, as in docs/contracts/3-control-socket.md",
             )),
         };
         let answer = match answer {

@@ -1,4 +1,4 @@
-//! The run directory of one emulated host: contract 2 of ARCHITECTURE.md.
+//! The run directory of one emulated host: docs/contracts/2-places.md.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

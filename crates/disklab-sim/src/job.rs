@@ -1,7 +1,7 @@
 //! One cell of a matrix as the simulator takes it: everything resolved, every number with its unit.
 //!
 //! The JSON form is the contract between `disklab predict` and `disklab-engine simulate` (see
-//! ARCHITECTURE.md). Unknown fields are refused.
+//! docs/contracts/7-simulated-cells.md). Unknown fields are refused.
 
 use disklab_disk::profile::HostProfile;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 """Puts load on a database: starts `disklab-engine load` and reads what it says.
 
-The job and the events are contract 6 of ARCHITECTURE.md. Everything in a job is the whole load; a
+The job and the events are docs/contracts/6-load.md. Everything in a job is the whole load; a
 generator takes its part of it.
 """
 

@@ -1,4 +1,4 @@
-"""What the engine says: contract 3 of ARCHITECTURE.md. Keys of a newer engine are ignored."""
+"""What the engine says: docs/contracts/3-control-socket.md. Keys of a newer engine are ignored."""
 
 from __future__ import annotations
 

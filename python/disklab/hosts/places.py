@@ -1,4 +1,4 @@
-"""Places on the machine: contract 2 of ARCHITECTURE.md."""
+"""Places on the machine: docs/contracts/2-places.md."""
 
 from __future__ import annotations
 
