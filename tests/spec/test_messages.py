@@ -95,7 +95,7 @@ def test_the_base_is_right() -> None:
         # YAML
         ("nodes: 3", "nodes: [3", "x.yaml:4: x.yaml: is no YAML"),
         ("nodes: 3", "nodes: 3\n  nodes: 4", "x.yaml:4: nodes: the key stands on line 3 already"),
-        ("nodes: 3", "nodes: &a [*a]", "an experiment has at most 32 levels"),
+        ("nodes: 3", "nodes: &a [*a]", "*a: an alias stands outside of what it repeats"),
     ],
 )
 def test_a_broken_file(old: str, new: str, message: str | None) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from disklab import reading
 from disklab.catalog.expression import LOCAL_DISKS
 from disklab.catalog.facts import (
     CatalogueFile,
@@ -29,9 +31,6 @@ from disklab.catalog.profile import Latency
 from disklab.catalog.service_time import circular
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
-
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader where PyYAML has it: ten times faster."""
 
 Location = tuple[int | str, ...]
 """A path into a YAML document."""
@@ -118,13 +117,7 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
     )
     problems: list[Problem] = []
     for path in user_files() if files is None else files:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            rule = f"a catalogue file must be readable: {error}"
-            problems.append(Problem(str(path), str(path), rule, "give another file"))
-            continue
-        problems += _add_text(catalog, text, str(path), builtin=False)
+        problems += _add_file(catalog, path)
     if problems:
         raise UserError(*problems)
     return catalog
@@ -138,7 +131,7 @@ def _builtin() -> Catalog:
     # References lead from any file to any other, so they are checked when all are read.
     documents = []
     for path in sorted(_yaml_files(Path(str(resources.files("disklab") / "data")))):
-        document, found = _validated(path.read_text(encoding="utf-8"), str(path))
+        document, found = _validated(reading.text(path, reading.CATALOGUE), str(path))
         problems += found
         if document is not None:
             problems += _add(catalog, document, builtin=True, place=str(path))
@@ -159,6 +152,14 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def _add_file(catalog: Catalog, path: Path) -> list[Problem]:
+    """Add a user's file; return what is wrong with it."""
+    try:
+        return _add_text(catalog, reading.text(path, reading.CATALOGUE), str(path), builtin=False)
+    except UserError as error:
+        return list(error.problems)
+
+
 def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list[Problem]:
     """Add a document; return what is wrong with it."""
     document, problems = _validated(text, place)
@@ -166,7 +167,7 @@ def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list
         return problems
     lines = _Lines(text, place)
     problems += _add(catalog, document, builtin=builtin, place=place)
-    for location, value, rule, known in _dangling(catalog, document):
+    for location, value, rule, known in islice(_dangling(catalog, document), reading.MOST_TOLD):
         way_out = did_you_mean(value, known, "define it in this file")
         problems.append(Problem(lines.place(location), repr(value), rule, way_out))
     if not problems:
@@ -179,20 +180,17 @@ def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list
 
 
 def _validated(text: str, place: str) -> tuple[CatalogueFile | None, list[Problem]]:
-    try:
-        content = yaml.load(text, Loader=LOADER)  # noqa: S506 - both loaders are safe ones
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = place if mark is None else f"{place}:{mark.line + 1}"
-        rule = f"the file must be YAML: {getattr(error, 'problem', None) or error}"
-        return None, [Problem(at, "this text", rule, "correct the line")]
+    content = reading.yaml_value(text, reading.CATALOGUE, place)
     lines = _Lines(text, place)
     try:
         document = CatalogueFile.model_validate({} if content is None else content)
     except ValidationError as error:
-        problems = [_problem(detail, lines) for detail in error.errors(include_url=False)]
-        return None, [*problems, *lines.repeated()]
-    return document, lines.repeated() if not place.startswith(_package_place()) else []
+        details = error.errors(include_url=False)
+        problems = [_problem(detail, lines) for detail in details[: reading.MOST_TOLD]]
+        return None, reading.bounded([*problems, *lines.repeated()], place, len(details))
+    if place.startswith(_package_place()):
+        return document, []
+    return document, reading.bounded(lines.repeated(), place)
 
 
 @cache
@@ -261,7 +259,7 @@ class _Lines:
 
     def _node(self) -> yaml.Node | None:
         if self._root is None:
-            self._root = yaml.compose(self._text, Loader=LOADER)
+            self._root = reading.yaml_node(self._text, reading.CATALOGUE, self._place)
         return self._root
 
     def place(self, location: Sequence[int | str]) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 # Below this likeness a suggestion puzzles more than it helps (difflib's own default).
 CUTOFF = 0.6
+LONGEST = 200
+"""Letters; nothing that is known has a longer name, and the search takes time by length."""
 
 
 def suggestions(word: str, known: Iterable[str], most: int = 3) -> list[str]:
@@ -14,6 +16,8 @@ def suggestions(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
     A name without its vendor or with other capitals (`p30`) finds `azure/P30`.
     """
+    if len(word) > LONGEST:
+        return []
     names = sorted(set(known))
     short = {name: _short(name) for name in names}
     wanted = _short(word)

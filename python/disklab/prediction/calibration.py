@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from disklab import reading
 from disklab.catalog.facts import GIB
 from disklab.errors import Problem, UserError
 from disklab.spec import Trial
@@ -120,15 +120,10 @@ class Calibration(Part):
 
 def read_calibration(path: Path) -> Calibration:
     """Return a calibration file. Raises UserError with every problem."""
+    text = reading.text(path, reading.CALIBRATION, "--calibration")
+    content = reading.yaml_value(text, reading.CALIBRATION, str(path))
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
         return Calibration.model_validate(content)
-    except OSError as error:
-        rule = f"cannot be read: {error.strerror}"
-        raise UserError(Problem("--calibration", str(path), rule, "name another file")) from None
-    except yaml.YAMLError as error:
-        rule = f"is no YAML: {getattr(error, 'problem', error)}"
-        raise UserError(Problem("--calibration", str(path), rule, "mend the syntax")) from None
     except ValidationError as error:
         problems = [
             Problem(

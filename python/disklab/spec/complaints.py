@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem
+from disklab.reading import MOST_TOLD
 from disklab.spec.amounts import Unreadable
 from disklab.spec.located import Document, Key, Located
 
@@ -22,9 +23,10 @@ _QUOTED = re.compile(r"'([^']*)'")
 def complaints(
     error: ValidationError, model: type[BaseModel], document: Document, tree: Located
 ) -> list[tuple[Key, str, Problem]]:
-    """Return each finding with its key and pydantic's name for it."""
+    """Return the first findings, each with its key and pydantic's name for it."""
     found = []
-    for detail in error.errors(include_url=False):
+    # One more than is told: the last is counted only. Suggestions take milliseconds each.
+    for detail in error.errors(include_url=False)[: MOST_TOLD + 1]:
         key: Key = tuple(detail["loc"])
         found.append((key, str(detail["type"]), _problem(detail, key, model, document, tree)))
     return found

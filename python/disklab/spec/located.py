@@ -10,16 +10,17 @@ from typing import Any
 
 import yaml
 
+from disklab import reading
 from disklab.errors import Problem, UserError
 
 Scalar = str | int | float | bool | None
 Key = tuple[str | int, ...]
 """A path into a document: `("cluster", "nodes")`."""
 
-# An experiment is a page of text; more is another kind of file, or one that means harm.
-MOST_BYTES = 1 << 20
-MOST_DEPTH = 32
-MOST_VALUES = 100_000
+# Of a text: C0 but for tab and line feed, DEL, C1, what turns the direction of writing, surrogates.
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 # YAML 1.2's core schema, not PyYAML's 1.1, in which `off` is false and 1:30 is ninety.
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
@@ -126,26 +127,27 @@ class Site:
 
 @dataclass
 class _Reader:
-    """Turns YAML nodes into located values, within bounds."""
+    """Turns YAML nodes, whose depth and number are bounded, into located values."""
 
     path: Path
     problems: list[Problem] = field(default_factory=list)
-    values: int = 0
 
-    def read(self, node: yaml.Node, line: int, depth: int = 0) -> Located:
-        self.values += 1
-        # Aliases make trees of any size and depth out of a few lines.
-        if depth > MOST_DEPTH or self.values > MOST_VALUES:
-            rule = f"an experiment has at most {MOST_DEPTH} levels and {MOST_VALUES} values"
-            raise UserError(Problem(f"{self.path}:{line}", "this value", rule, "leave aliases out"))
+    def read(self, node: yaml.Node, line: int) -> Located:
         if isinstance(node, yaml.MappingNode):
-            return Located(self.entries(node, depth), line)
+            return Located(self.entries(node), line)
         if isinstance(node, yaml.SequenceNode):
-            items = [self.read(item, line_of(item), depth + 1) for item in node.value]
-            return Located(items, line)
+            return Located([self.read(item, line_of(item)) for item in node.value], line)
+        self.check(node)
         return Located(scalar(node), line, node.value)
 
-    def entries(self, node: yaml.MappingNode, depth: int) -> dict[str, Located]:
+    def check(self, node: yaml.Node) -> None:
+        """Note a text that would do something to a terminal, or that no file can hold."""
+        if found := UNPRINTABLE.search(str(node.value)):
+            rule = f"text holds no control characters; this has U+{ord(found[0]):04X}"
+            place = f"{self.path}:{line_of(node)}"
+            self.problems.append(Problem(place, reading.shown(node.value), rule, "leave it out"))
+
+    def entries(self, node: yaml.MappingNode) -> dict[str, Located]:
         """Return the entries of a mapping; one that stands twice is a problem."""
         found: dict[str, Located] = {}
         for key, value in node.value:
@@ -154,12 +156,13 @@ class _Reader:
                 rule = "a key is one word"
                 self.problems.append(Problem(f"{self.path}:{line}", "[...]", rule, "write a word"))
                 continue
+            self.check(key)
             if key.value in found:
                 rule = f"the key stands on line {found[key.value].line} already"
                 place = f"{self.path}:{line}"
                 self.problems.append(Problem(place, key.value, rule, "remove one of them"))
             # A key's own line: that of a block's first value would blame the line below.
-            found[key.value] = self.read(value, line, depth + 1)
+            found[key.value] = self.read(value, line)
         return found
 
 
@@ -171,7 +174,7 @@ def line_of(node: yaml.Node) -> int:
 def scalar(node: yaml.Node) -> Scalar:
     """Return the value of a scalar; `None` is a word here, a host caching."""
     text = str(node.value)
-    if getattr(node, "style", None) is not None:  # quoted: text, whatever it looks like
+    if getattr(node, "style", None):  # quoted: text, whatever it looks like
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -182,30 +185,12 @@ def scalar(node: yaml.Node) -> Scalar:
 
 def read_document(path: Path) -> Document:
     """Return what a file says. Raises UserError when it is no mapping in YAML."""
-    try:
-        size = path.stat().st_size
-        text = path.read_text(encoding="utf-8") if size <= MOST_BYTES else ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        way_out = "name an experiment file"
-        raise UserError(
-            Problem("EXPERIMENT", str(path), f"cannot be read: {reason}", way_out)
-        ) from None
-    if size > MOST_BYTES:
-        rule = f"an experiment file has at most {MOST_BYTES} bytes"
-        raise UserError(Problem("EXPERIMENT", str(path), rule, "name an experiment file"))
-    return document_of(path, text)
+    return document_of(path, reading.text(path, reading.EXPERIMENT, "EXPERIMENT"))
 
 
 def document_of(path: Path, text: str) -> Document:
     """Return what a text says; `path` is what the errors call it."""
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        rule = f"is no YAML: {getattr(error, 'problem', None) or error}"
-        raise UserError(Problem(f"{path}:{line}", path.name, rule, "mend the syntax")) from None
+    node = reading.yaml_node(text, reading.EXPERIMENT, str(path))
     if not isinstance(node, yaml.MappingNode):
         rule = "an experiment is a mapping: title, cluster or device, workload, factors"
         raise UserError(Problem(f"{path}:1", path.name, rule, "start from one of experiments/"))

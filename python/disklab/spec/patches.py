@@ -95,12 +95,14 @@ def factors_of(document: Document, problems: list[Problem]) -> list[Factor]:
 def _listed(name: str, values: list[Located], place: str, problems: list[Problem]) -> list[Level]:
     """Return the levels of a dotted path with a list of values."""
     made: list[Level] = []
+    labels: set[str | int | float] = set()
     for item in values:
         label = label_of(item)
-        if any(level.label == label for level in made):
+        if label in labels:
             rule = "each level stands once"
             problems.append(Problem(place, str(item), rule, "remove one of them"))
             continue
+        labels.add(label)
         made.append(Level(label, _owned(nested(name, item), name)))
     return made
 

@@ -1,0 +1,326 @@
+"""Reading what others wrote: regular files of a bounded size, depth and number of values.
+
+Experiment files, catalogue files, run folders, imports and records on this machine may be damaged,
+made by another program or meant to harm. They are opened and parsed here and in no other module, so
+that each is refused with place, value, rule and way out before it costs memory or time.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from disklab.errors import Problem, UserError
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's loader where PyYAML has it: ten times faster."""
+
+MOST_TOLD = 20
+"""Problems of one file that are told; nobody mends more of them at a time."""
+MOST_SHOWN = 80
+"""Characters of a value in a message: enough to recognise it."""
+LARGEST_WHOLE = 1 << 63
+"""Whole numbers beyond 64 bits count nothing that a disk or a database has."""
+# What may stand for a number that is not finite or too large; inside a text it does no harm.
+_LARGE_NUMBER = re.compile(rb"NaN|Infinity|[0-9]{19}|[0-9.][eE]\+?[0-9]{3}")
+
+Model = TypeVar("Model", bound=BaseModel)
+Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: what it is called, and how much of it is read."""
+
+    name: str
+    """With its article: `an experiment file`."""
+    most_bytes: int
+    way_out: str
+    most_line_bytes: int = 0
+    """Of files that are read line by line."""
+    most_depth: int = 32
+    """Levels of lists and mappings within each other, for YAML."""
+    most_values: int = 20_000
+    """Values, keys and lists of a YAML file; what an alias repeats counts each time."""
+
+
+# A page of text each; more is another kind of file, or one that means harm.
+EXPERIMENT = Kind("an experiment file", MIB, "name an experiment file")
+CATALOGUE = Kind("a catalogue file", 4 * MIB, "give another file")
+CALIBRATION = Kind("a calibration file", MIB, "name another file")
+PUBLISHED = Kind("the file of published results", 4 * MIB, "install disklab again")
+IMPORTED = Kind("a file of results", 16 * MIB, "give its path")
+RECORD = Kind("a record of disklab", MIB, "remove it by `disklab clean`")
+RELEASE = Kind("a Java release file", MIB, "name another Java")
+MANIFEST = Kind("a list of check sums", 16 * MIB, "remove the folder; it is fetched again")
+# A run may be long, but a line of it is one result or one second.
+RUN_INFO = Kind("a run's run.json", 16 * MIB, "name another run; this one's file is damaged")
+PLAN = Kind("a run's resolved.json", 512 * MIB, "name another run; this one's file is damaged")
+TRIALS = Kind("a run's trials.jsonl", 4 * GIB, "report a part of the run", 4 * MIB)
+COURSE = Kind("the seconds of a repeat", 16 * GIB, "remove it; the report does without", 32 * MIB)
+TELEMETRY = Kind("the telemetry of a repeat", 4 * GIB, "remove it; the report does without")
+
+
+def bounded(problems: Sequence[Problem], place: str, found: int = 0) -> list[Problem]:
+    """Return the first problems of a file, and how many there are beyond them.
+
+    `found`: how many there are, where that is known to be more than the given ones.
+    """
+    more = max(found, len(problems)) - MOST_TOLD
+    if more <= 0:
+        return list(problems)
+    rest = Problem(place, f"{more} more problems", "are not shown", "mend these first")
+    return [*problems[:MOST_TOLD], rest]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong at one place of a parsed text."""
+
+    key: str
+    """Dotted path; empty: the whole."""
+    value: str
+    rule: str
+
+
+class NotAsExpectedError(ValueError):
+    """A text that is not what it should be; `findings` tell the first places."""
+
+    def __init__(self, findings: Sequence[Finding], found: int = 1) -> None:
+        super().__init__(f"{findings[0].key}: {findings[0].rule}".removeprefix(": "))
+        self.findings = tuple(findings)
+        self.found = found
+        """How many places are wrong; not all of them are told."""
+
+    def problems(self, place: str, way_out: str) -> list[Problem]:
+        """Return them as problems of the file `place`."""
+        told = [
+            Problem(f"{place}: {one.key}" if one.key else place, one.value, one.rule, way_out)
+            for one in self.findings
+        ]
+        return bounded(told, place, self.found)
+
+
+def opened(path: Path | str, kind: Kind, place: str = "") -> BinaryIO:
+    """Open a regular file for reading. Raises UserError; `place` is where the file was named.
+
+    A device, pipe or folder is refused before it is opened: opening can block or have effects.
+    """
+    try:
+        _check_file(os.stat(path), path, kind, place)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(error, path, kind, place) from None
+    except ValueError:  # a null byte, half of a surrogate pair
+        raise _refused(path, kind, place, "is no name of a file") from None
+    file = os.fdopen(descriptor, "rb")
+    try:
+        # Another file may stand there by now.
+        _check_file(os.fstat(descriptor), path, kind, place)
+    except UserError:
+        file.close()
+        raise
+    return file
+
+
+def contents(path: Path | str, kind: Kind, place: str = "") -> bytes:
+    """Return the bytes of a file. Raises UserError."""
+    with opened(path, kind, place) as file:
+        try:
+            data = file.read(kind.most_bytes + 1)  # it may have grown, or be of /proc
+        except OSError as error:
+            raise _unreadable(error, path, kind, place) from None
+    if len(data) > kind.most_bytes:
+        raise _refused(path, kind, place, _size_rule(kind))
+    return data
+
+
+def text(path: Path | str, kind: Kind, place: str = "") -> str:
+    """Return the text of a file in UTF-8. Raises UserError."""
+    try:
+        return contents(path, kind, place).decode("utf-8")
+    except UnicodeDecodeError:
+        rule = "cannot be read: it is no UTF-8 text"
+        raise _refused(path, kind, place, rule) from None
+
+
+def lines(path: Path | str, kind: Kind, place: str = "") -> Iterator[bytes | None]:
+    """Yield the lines of a file, one at a time; None for one that is too long. Raises UserError."""
+    with opened(path, kind, place) as file:
+        while line := file.readline(kind.most_line_bytes + 1):
+            if len(line) <= kind.most_line_bytes:
+                yield line
+                continue
+            yield None
+            while line and not line.endswith(b"\n"):
+                line = file.readline(kind.most_line_bytes)
+
+
+def parse(model: type[Model], data: bytes) -> Model:
+    """Return what a JSON text says. Raises NotAsExpectedError."""
+    found: Model = _validated(model.model_validate_json, data)
+    return found
+
+
+def parse_list(model: type[Model], data: bytes) -> list[Model]:
+    """Return what a JSON list of records says. Raises NotAsExpectedError."""
+    form: TypeAdapter[list[Model]] = TypeAdapter(list[model])  # type: ignore[valid-type]
+    found: list[Model] = _validated(form.validate_json, data)
+    return found
+
+
+def record(path: Path, model: type[Model], kind: Kind) -> Model:
+    """Return what a file with one JSON record says. Raises UserError."""
+    try:
+        return parse(model, contents(path, kind, str(path)))
+    except NotAsExpectedError as error:
+        raise UserError(*error.problems(str(path), kind.way_out)) from None
+
+
+def _validated(validate: Any, data: bytes) -> Any:
+    """Return what pydantic makes of a JSON text, whose numbers are all finite.
+
+    Pydantic's parser bounds the depth, and refuses halves of surrogate pairs and wrong UTF-8; but
+    where the form leaves a value open, it takes any number.
+    """
+    try:
+        if _LARGE_NUMBER.search(data):
+            _check_numbers(from_json(data))
+        return validate(data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise NotAsExpectedError(
+            [
+                Finding(".".join(map(str, one["loc"])), shown(one["input"]), str(one["msg"]))
+                for one in details[:MOST_TOLD]
+            ],
+            len(details),
+        ) from None
+    except ValueError as error:
+        raise NotAsExpectedError([Finding("", "this text", f"is no JSON: {error}")]) from None
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it, on one line."""
+    told = ascii(value) if isinstance(value, str) else repr(value)
+    return told if len(told) <= MOST_SHOWN else told[: MOST_SHOWN - 3] + "..."
+
+
+def _check_numbers(value: object) -> None:
+    """Raise ValueError when a parsed value holds a number that nothing can be."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+        elif isinstance(one, float) and not math.isfinite(one):
+            raise ValueError(f"{one} is no number")
+        elif isinstance(one, int) and not -LARGEST_WHOLE <= one < LARGEST_WHOLE:
+            raise ValueError("a whole number has more than 64 bits")
+
+
+def yaml_node(given: str, kind: Kind, place: str) -> yaml.Node | None:
+    """Return the tree of a YAML text. Raises UserError; `place` names the file."""
+    found: yaml.Node | None = _yaml(lambda: yaml.compose(given, Loader=LOADER), given, kind, place)
+    return found
+
+
+def yaml_value(given: str, kind: Kind, place: str) -> Any:
+    """Return what a YAML text says, as plain values. Raises UserError; `place` names the file."""
+    # Both loaders are safe ones.
+    return _yaml(lambda: yaml.load(given, Loader=LOADER), given, kind, place)  # noqa: S506
+
+
+def _yaml(read: Any, given: str, kind: Kind, place: str) -> Any:
+    try:
+        _check_shape(given, kind, place)
+        return read()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"{place}:{mark.line + 1}" if mark else place
+        rule = f"is no YAML: {getattr(error, 'problem', None) or error}"
+    except (ValueError, OverflowError) as error:  # a day that no month has, a number of a MB
+        at, rule = place, f"is no YAML: {error}"
+    raise UserError(Problem(at, Path(place).name, rule, "mend the syntax"))
+
+
+def _check_shape(given: str, kind: Kind, place: str) -> None:
+    """Raise UserError when a YAML text is too deep or has too many values, aliases counted.
+
+    The events come one by one. What builds a tree of them calls itself for each level: libyaml's
+    binding dies of 200,000 brackets, Python's of 1,000.
+    """
+    values, anchored = 0, dict[str | None, tuple[int, int]]()
+    above: list[tuple[str | None, int]] = []  # anchor, and the values before it
+    heights = [0]
+    for event in yaml.parse(given, Loader=LOADER):
+        size, height = 1, 0
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in above):
+                raise _misshapen(
+                    event,
+                    kind,
+                    place,
+                    f"*{event.anchor}",
+                    "an alias stands outside of what it repeats",
+                )
+            size, height = anchored.get(event.anchor, (1, 0))
+        elif isinstance(event, yaml.CollectionStartEvent):
+            above.append((event.anchor, values))
+            heights.append(0)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            (anchor, before), height = above.pop(), heights.pop() + 1
+            size = 0
+            if anchor is not None:
+                anchored[anchor] = values - before, height
+        elif isinstance(event, yaml.ScalarEvent):
+            anchored.pop(event.anchor, None)
+        else:
+            continue
+        values += size
+        heights[-1] = max(heights[-1], height)
+        if values > kind.most_values or len(above) + height > kind.most_depth:
+            rule = f"{kind.name} has at most {kind.most_depth} levels and {kind.most_values} values"
+            raise _misshapen(event, kind, place, "this value", rule)
+
+
+def _misshapen(event: Any, kind: Kind, place: str, value: str, rule: str) -> UserError:
+    at = f"{place}:{event.start_mark.line + 1}"
+    return UserError(Problem(at, value, rule, f"leave aliases out, or {kind.way_out}"))
+
+
+def _check_file(found: os.stat_result, path: Path | str, kind: Kind, place: str) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise _refused(path, kind, place, "cannot be read: Is a directory")
+    if not stat.S_ISREG(found.st_mode):
+        rule = f"{kind.name} is a regular file, not a device, pipe or socket"
+        raise _refused(path, kind, place, rule)
+    if found.st_size > kind.most_bytes:
+        raise _refused(path, kind, place, f"{_size_rule(kind)}; this one has {found.st_size}")
+
+
+def _unreadable(error: OSError, path: Path | str, kind: Kind, place: str) -> UserError:
+    return _refused(path, kind, place, f"cannot be read: {error.strerror or error}")
+
+
+def _size_rule(kind: Kind) -> str:
+    return f"{kind.name} has at most {kind.most_bytes} bytes"
+
+
+def _refused(path: Path | str, kind: Kind, place: str, rule: str) -> UserError:
+    return UserError(Problem(place or str(path), str(path), rule, kind.way_out))
