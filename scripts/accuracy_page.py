@@ -176,6 +176,17 @@ NOTES = {
 """What a reader of a study's table must know."""
 
 
+OF_VALUES = {"within": True, "because": True, "when": True}
+RANGES: Any = {
+    "date": True,
+    "correlations": True,
+    "residuals": True,
+    "parameters": {"__all__": OF_VALUES},
+    "physical": {"__all__": OF_VALUES},
+}
+"""What of a calibration moves no prediction: how well its values are known."""
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of the page that is simulated by itself."""
@@ -190,7 +201,7 @@ class Section:
     def digest(self) -> str:
         """Return what tells one calibration of its databases from another."""
         known = [calibration_for(engine) for engine in self.engines]
-        parts = [one.model_dump_json(exclude={"date"}) for one in known if one is not None]
+        parts = [one.model_dump_json(exclude=RANGES) for one in known if one is not None]
         return hashlib.sha256("".join(parts).encode()).hexdigest()[:8] if parts else "none"
 
     def block(self, options: Options) -> str:

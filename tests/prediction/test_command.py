@@ -32,7 +32,7 @@ def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 def predicted(out: Path, *arguments: str, code: int = 0) -> list[Any]:
-    ran = run("predict", *arguments, "--json", "--out", str(out), code=code)
+    ran = run("predict", *arguments, "--no-bands", "--json", "--out", str(out), code=code)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
@@ -75,7 +75,7 @@ def test_the_same_seed_gives_the_same_figures_and_another_one_others(tmp_path: P
 
 def test_against_the_reference_calibration_rows_are_marked_and_not_counted(tmp_path: Path) -> None:
     arguments = (THREADS, "--only", "workload.load.threads=256", "--fidelity", "quick")
-    ran = run("predict", *arguments, "--against", "reference", "--out", str(tmp_path))
+    ran = run("predict", *arguments, "--no-bands", "--against", "reference", "--out", str(tmp_path))
     lines = ran.stdout.splitlines()
     none = next(line for line in lines if line.startswith("None, 256"))
     cached = next(line for line in lines if line.startswith("ReadOnly, 256"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,13 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     fidelity: Annotated[
         str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
     ] = "full",
+    bands: Annotated[
+        bool | None,
+        typer.Option(
+            "--bands/--no-bands",
+            help="80 % bands of every figure; without either, where they take seconds.",
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +82,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         repeats=repeat,
         workers=jobs,
         fidelity=fidelity_of(fidelity),
+        bands=bands,
         ablate=tuple(ablate or ()),
         calibration=read_calibration(calibration) if calibration else None,
         out=out,
@@ -138,20 +147,56 @@ def print_results(experiment: spec.Experiment, results: list[TrialResult]) -> No
     table = Table(box=None, pad_edge=False)
     for factor in experiment.factors:
         table.add_column(factor.name, overflow="fold")
-    for heading in ("ops/s", "p50 ms", "p95 ms", "p99 ms", "host cache", "page cache"):
+    banded = any(result.bands for result in results)
+    more = ["80 %"] if banded else []
+    rate, tail = ["ops/s", *more], ["p99 ms", *more]
+    for heading in (*rate, "p50 ms", "p95 ms", *tail, "host cache", "page cache"):
         table.add_column(heading, justify="right")
     table.add_column("bottleneck", overflow="fold")
     table.add_column("USD/month", justify="right")
     for result in results:
-        table.add_row(*map(str, result.factors.values()), *cells_of(result))
+        table.add_row(*map(str, result.factors.values()), *cells_of(result, banded=banded))
     out.print(table)
+    for line in bands_in_words(results):
+        out.print(line, markup=False)
     reasons = {str(result.reason): None for result in results if result.reason}
     for reason in reasons:
         out.print(f"\nrefused: {reason}", markup=False)
 
 
-def cells_of(result: TrialResult) -> list[str]:
-    """Return the figures of a result as the table shows them."""
+def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
+    """Yield what the bands are, and what moves the rates and the tails most."""
+    banded = [result for result in results if result.bands]
+    if not banded:
+        return
+    yield "\n80 %: the band that is left by what is not known of disks, machines and database."
+    for figure, words in (("ops_per_s", "ops/s"), ("p99_ms", "p99")):
+        most: dict[str, tuple[float, str]] = {}
+        for result in banded:
+            for mover in result.bands.movers if result.bands else ():
+                size = abs(math.log(mover.ratios.get(figure, 1)))
+                told = f"{mover.name} (within {mover.within:g} times): {math.expm1(size):.0%}"
+                most[mover.name] = max(most.get(mover.name, (0.0, "")), (size, told))
+        named = [told for size, told in sorted(most.values(), reverse=True)[:3] if size > MOVES]
+        if named:
+            yield f"What moves {words} most: {'; '.join(named)}"
+
+
+MOVES = 0.01
+"""What moves a figure by less than a percent is not named on the terminal."""
+
+
+def band_of(result: TrialResult, figure: str, value: float) -> str:
+    """Return where a figure lies in eight cases of ten; empty without bands."""
+    found = result.bands.figures.get(figure) if result.bands else None
+    if found is None:
+        return ""
+    ends = (wording.significant(value * end, 2) for end in (found.low, found.high))
+    return " to ".join(ends)
+
+
+def cells_of(result: TrialResult, *, banded: bool = False) -> list[str]:
+    """Return the figures of a result as the table shows them. `banded`: with columns of bands."""
     if result.ops_per_s is None:
         return [result.status]
     latency = result.latency_ms
@@ -162,7 +207,9 @@ def cells_of(result: TrialResult) -> list[str]:
     price = result.price_usd_per_month
     return [
         f"{result.ops_per_s:,.0f}",
+        *([band_of(result, "ops_per_s", result.ops_per_s)] if banded else []),
         *(f"{latency[name]:.3g}" for name in ("p50", "p95", "p99")),
+        *([band_of(result, "p99_ms", latency["p99"])] if banded else []),
         percent(result.host_cache_hit_ratio),
         percent(result.telemetry.page_cache_hit_ratio),
         bound,

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from disklab import reading
 from disklab.catalog.facts import GIB
@@ -23,6 +23,10 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+When = Literal["writes", "copies", None]
+"""Without writes, or with one copy of each row, it has no effect."""
+
+
 class Parameter(Part):
     """A time or share that no document states."""
 
@@ -30,6 +34,12 @@ class Parameter(Part):
     unit: str
     status: Literal["fitted", "assumed"]
     meaning: str
+    within: float | None = Field(default=None, ge=1)
+    """In eight cases of ten the true value lies between the value divided by this and the value
+    times this; None: not said, see `uncertain.WITHIN`."""
+    because: str = ""
+    """Why this range."""
+    when: When = None
 
 
 class Fact(Part):
@@ -38,6 +48,26 @@ class Fact(Part):
     value: int | float | list[int]
     unit: str
     source: str
+    within: float | None = Field(default=None, ge=1)
+    """As of a parameter; None: it is known."""
+    when: When = None
+
+
+class Correlation(Part):
+    """Two parameters of which the rows tell the sum or the ratio, not each."""
+
+    of: tuple[str, str]
+    """The second is moved along when the first is."""
+    value: float = Field(ge=-1, le=1)
+
+
+class Residual(Part):
+    """How far published figures are from predicted ones when every parameter is right."""
+
+    within: float = Field(ge=1)
+    """In eight cases of ten the ratio of published and predicted lies within this factor."""
+    pairs: float = Field(ge=1)
+    """The same of the ratio of two cells of one study, published over predicted."""
 
 
 class CalibrationRow(Part):
@@ -74,6 +104,9 @@ class Calibration(Part):
     versions: dict[str, str]
     parameters: dict[str, Parameter]
     physical: dict[str, Fact]
+    correlations: list[Correlation] = []
+    residuals: dict[str, Residual] = {}
+    """By figure, as results name it: `ops_per_s`, `p99_ms`."""
     calibration_rows: list[CalibrationRow] = []
     range: Range
 

@@ -14,14 +14,17 @@ from disklab.catalog import Catalog, load_catalog
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem
 from disklab.events import Emit, PlannedTrial, RunFinished, RunStarted, TrialFinished, Warned
+from disklab.prediction.bands import design_of, simulated_bands
 from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import study_of, why_not_counted
 from disklab.prediction.jobs import PPM, Job, Prepared
 from disklab.prediction.outcome import refused_result, result_of
 from disklab.prediction.search import Search, run_searches
+from disklab.prediction.uncertain import Uncertain, unknowns_of
 from disklab.results import (
     DEFAULT_OUT,
+    Bands,
     ExperimentNote,
     Reason,
     ReferenceRun,
@@ -47,6 +50,8 @@ class Options:
     workers: int | None = None
     """Cells at a time; None: one a core."""
     fidelity: Literal["full", "quick"] = "full"
+    bands: bool | None = False
+    """Whether figures get 80 % bands; None: where that takes at most `MOST_AUTOMATIC` cells."""
     ablate: tuple[str, ...] = ()
     """Mechanisms that are switched off."""
     calibration: Calibration | None = None
@@ -92,7 +97,10 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
                     run, refused_result(cell.trial, experiment.title, problems), emit
                 )
         try:
+            banded = _bands(cells, options, str(experiment.path))
             for result, answer in _simulated(experiment, options, cells):
+                bands = banded.get(result.trial) if result.status == "ok" else None
+                result = result.model_copy(update={"bands": bands})  # noqa: PLW2901
                 _keep_histograms(run, result, answer)
                 finished += _finish(run, result, emit)
         except KeyboardInterrupt:
@@ -132,6 +140,29 @@ def _refusals(trial: Trial) -> list[Problem]:
         return []
     first = Problem(refused.place, refused.value, refused.rule, refused.way_out)
     return [first, *refused.more]
+
+
+MOST_AUTOMATIC = 256
+"""Cells of rows that bands may take without being asked for: at quick fidelity a core simulates ten
+of them a second. SQL and devices take longer, so they are asked for."""
+
+
+def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]:
+    """Return the bands of each trial that has them. Searches have none: they choose their load."""
+    found = {
+        cell.trial.index: Uncertain(
+            cell.trial, calibration_of(cell.trial, options), cell.prepared.job, place
+        )
+        for cell in cells
+        if cell.prepared.job is not None and not _is_search(cell)
+    }
+    if options.bands is False or not found:
+        return {}
+    design = design_of(unknowns_of(list(found.values())))
+    slow = any("database" not in cell.job for cell in found.values())
+    if options.bands is None and (slow or len(found) * len(design) > MOST_AUTOMATIC):
+        return {}
+    return simulated_bands(found, design, options.seed, options.ablate, options.workers)
 
 
 Outcome = tuple[TrialResult, dict[str, Any] | None]

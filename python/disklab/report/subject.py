@@ -59,6 +59,8 @@ class Subject:
         """Return a cell's figures, with their course where repeats alone are too few."""
         path = rates.value if quantity is Quantity.OPS else quantity.value
         figures = cell.figures(path)
+        if figures and cell.usable[0].mode == "predict":
+            return Sample(figures, predicted=True, bands=cell.usable[0].bands)
         if len(figures) >= FEWEST_REPEATS:
             return Sample(figures)
         series = []

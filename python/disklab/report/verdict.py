@@ -17,6 +17,8 @@ from disklab.report.verdict_interval import (
     of_repeats,
     of_seconds,
 )
+from disklab.results import Bands
+from disklab.results.bands import band_of_ratio, mover_of_ratio
 
 EQUIVALENCE = 0.05
 """Conditions whose ratio lies within 5 % for sure do not differ: healthy hosts of one size differed
@@ -63,6 +65,10 @@ class Sample:
     """One for each repeat; rates are those of a node when sides have different numbers of nodes."""
     series: tuple[Series, ...] = ()
     """The course of each repeat; may be missing."""
+    predicted: bool = False
+    """Repeats of a prediction differ by its seed, and tell nothing of what is not known."""
+    bands: Bands | None = None
+    """Of a prediction."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,10 @@ class Judgement:
     repeats: tuple[int, int]
     more_repeats: int | None = None
     """When it cannot be told: about how many repeats a side would tell."""
+    predicted: bool = False
+    """One side or both: repeats would tell nothing."""
+    unknown: str = ""
+    """When predictions cannot tell: the value that moves their ratio most."""
 
     @property
     def basis(self) -> Basis:
@@ -96,15 +106,11 @@ def judge(quantity: Quantity, before: Sample, after: Sample) -> Judgement | None
     """Compare two conditions; None when one has no figures or they are not positive."""
     if not before.figures or not after.figures or min(*before.figures, *after.figures) <= 0:
         return None
-    interval = of_repeats(before.figures, after.figures)
-    if interval is None and before.series and after.series:
-        interval = of_seconds(before.series, after.series, np.random.default_rng(SEED))
-    ratio = (
-        interval.ratio
-        if interval
-        else float(np.median(after.figures)) / float(np.median(before.figures))
-    )
+    interval = _interval(quantity, before, after)
+    ratio = interval.ratio if interval else _ratio(before, after)
     outcome = _outcome(interval)
+    cannot_tell = outcome is Outcome.CANNOT_TELL
+    predicted = before.predicted or after.predicted
     return Judgement(
         quantity=quantity,
         outcome=outcome,
@@ -112,9 +118,37 @@ def judge(quantity: Quantity, before: Sample, after: Sample) -> Judgement | None
         interval=interval,
         repeats=(len(before.figures), len(after.figures)),
         more_repeats=_repeats_needed(interval, before, after)
-        if outcome is Outcome.CANNOT_TELL
+        if cannot_tell and not predicted
         else None,
+        predicted=predicted,
+        unknown=mover_of_ratio(before.bands, after.bands, quantity.value)
+        if cannot_tell and before.bands and after.bands
+        else "",
     )
+
+
+def _ratio(before: Sample, after: Sample) -> float:
+    return float(np.median(after.figures)) / float(np.median(before.figures))
+
+
+def _interval(quantity: Quantity, before: Sample, after: Sample) -> Interval | None:
+    if before.predicted or after.predicted:
+        return _of_bands(quantity, before, after)
+    interval = of_repeats(before.figures, after.figures)
+    if interval is None and before.series and after.series:
+        interval = of_seconds(before.series, after.series, np.random.default_rng(SEED))
+    return interval
+
+
+def _of_bands(quantity: Quantity, before: Sample, after: Sample) -> Interval | None:
+    """Return the band of a ratio of two predictions; None unless both have bands."""
+    if before.bands is None or after.bands is None:
+        return None
+    found = band_of_ratio(before.bands, after.bands, quantity.value)
+    if found is None:
+        return None
+    ratio, confidence = _ratio(before, after), before.bands.confidence
+    return Interval(ratio, ratio * found.low, ratio * found.high, confidence, Basis.BANDS)
 
 
 def _outcome(interval: Interval | None) -> Outcome:

@@ -43,8 +43,10 @@ class Basis(str, Enum):
     REPEATS = "repeats"
     SECONDS = "seconds"
     """Of one or two repeats: the spread between repeats is not in it."""
+    BANDS = "bands"
+    """Of predictions: what is not known of disks, machines and database."""
     SINGLE = "single figures"
-    """No interval: published tables, predictions of one seed."""
+    """No interval: published tables, predictions without bands."""
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,8 @@ def basis(judgement: Judgement) -> str:
     if interval.basis is Basis.SECONDS:
         few = "one repeat" if max(judgement.repeats) == 1 else "few repeats"
         return f"from the seconds of {few}; how much repeats differ is not in it"
+    if interval.basis is Basis.BANDS:
+        return f"{percent(interval.confidence)} band of the prediction"
     first, second = judgement.repeats
     repeats = f"{first}" if first == second else f"{first} and {second}"
     return f"{confidence(interval)}, {repeats} repeats"
@@ -155,6 +157,10 @@ def advice(judgement: Judgement) -> str:
     """Return what would tell when it cannot be told; empty otherwise."""
     if judgement.outcome is not Outcome.CANNOT_TELL:
         return ""
+    if judgement.predicted:
+        if judgement.interval is None:
+            return "`disklab predict --bands` says how sure that is"
+        return f"it depends on {judgement.unknown}" if judgement.unknown else ""
     if judgement.more_repeats is None:
         return "too much noise: more repeats than are reasonable would be needed"
     return f"too few repeats: about {judgement.more_repeats} would tell"

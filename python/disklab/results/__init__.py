@@ -9,6 +9,8 @@ trials = pl.read_ndjson("disklab-runs/RUN/trials.jsonl", infer_schema_length=Non
 from disklab.results.histogram import Histogram, HistogramError, Sum, decode, encode, merged
 from disklab.results.records import (
     FORMAT,
+    Band,
+    Bands,
     Bottleneck,
     Citation,
     CreditsGone,
@@ -17,6 +19,7 @@ from disklab.results.records import (
     Level,
     LimitWait,
     Mode,
+    Mover,
     NextSize,
     Operation,
     Phase,
@@ -37,6 +40,8 @@ from disklab.results.telemetry import TelemetryWriter
 __all__ = [
     "DEFAULT_OUT",
     "FORMAT",
+    "Band",
+    "Bands",
     "Bottleneck",
     "Citation",
     "Course",
@@ -48,6 +53,7 @@ __all__ = [
     "Level",
     "LimitWait",
     "Mode",
+    "Mover",
     "NextSize",
     "Operation",
     "Phase",

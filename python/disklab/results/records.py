@@ -151,6 +151,45 @@ class Operation(Record):
     errors: int = 0
 
 
+class Band(Record):
+    """Where a predicted figure lies in eight cases of ten, over the prediction itself."""
+
+    low: float
+    """At most 1."""
+    high: float
+    """At least 1."""
+
+
+class Mover(Record):
+    """A value that is not known exactly, and by how much it moves a prediction."""
+
+    name: str
+    """`overhead_ns`, `service time: premium-ssd-2020 reads`, `limit: vm cached`."""
+    within: float
+    """In eight cases of ten its true value lies within this factor of the one that was used."""
+    because: str = ""
+    ratios: dict[str, float] = Field(default_factory=dict)
+    """By figure: what the prediction is multiplied by when the value is `within` times as large;
+    it is divided by that when the value is so much smaller."""
+
+
+class Bands(Record):
+    """How far the figures of a predicted cell may be off, from everything that is not known."""
+
+    confidence: float = 0.8
+    figures: dict[str, Band] = Field(default_factory=dict)
+    """By name: `ops_per_s`, `p99_ms`, `read_ios_per_operation`, `disk_iops`, ..."""
+    design: str = ""
+    """Tells which values were moved in which draw; equal ones can be held draw against draw."""
+    draws: dict[str, list[float]] = Field(default_factory=dict)
+    """Logarithm of each draw's figure over the prediction's. Draw for draw the same values are
+    moved in every cell of a run, so ratios of two cells have bands of their own."""
+    pair_residuals: dict[str, float] = Field(default_factory=dict)
+    """What is left in the ratio of two cells when every value is right, as a factor."""
+    movers: list[Mover] = Field(default_factory=list)
+    """The most important first."""
+
+
 class Phase(Record):
     """A phase of a trial."""
 
@@ -229,6 +268,8 @@ class TrialResult(Record):
     share: Share | None = None
     citation: Citation | None = None
     """Only of mode `published`."""
+    bands: Bands | None = None
+    """Only of mode `predict`; None: none were asked for."""
     not_counted: str = ""
     """Of mode `predict`: why its error against what was published proves nothing (parameters were
     fitted on that cell, or it was published with another load). Shown, and in no error figure."""

@@ -1,0 +1,257 @@
+"""What a prediction rests on and nobody knows exactly: each value with the range it lies in.
+
+A range is a factor: in eight cases of ten the true value lies between the value divided by it and
+the value times it. Calibration files give it for parameters and facts, `calibration/catalogue.yaml`
+for the catalogue's service times and limits, each with its reason.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from disklab import reading
+from disklab.catalog import load_catalog
+from disklab.catalog.service_time import latency_profile
+from disklab.prediction.calibration import FOLDER, Calibration, Part
+from disklab.prediction.cells import database_of, prepare
+from disklab.prediction.jobs import Job, Prepared
+from disklab.results.bands import TENTH
+from disklab.spec import Trial, TrialSpec
+
+WITHIN = {"fitted": 1.3, "assumed": 1.6}
+"""Of parameters whose calibration file gives no range, by their status."""
+
+Kind = Literal["parameter", "fact", "service time", "limit", "outside the range"]
+Key = tuple[Kind, str]
+"""A kind, and a name that is the same in every cell of an experiment."""
+
+OUTSIDE: Key = ("outside the range", "CPU times")
+
+
+class Known(Part):
+    """How well a value is known."""
+
+    within: float
+    because: str
+
+
+class CatalogueRanges(Part):
+    """The file of ranges of catalogue values."""
+
+    service_times: dict[str, Known]
+    limits: dict[str, Known]
+    outside_range: Known
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that is not known exactly."""
+
+    key: Key
+    within: float
+    because: str
+    follows: Key | None = None
+    """The unknown that the measurements tell together with this one."""
+    correlation: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """As tables and sentences call it."""
+        kind, name = self.key
+        return name if kind in ("parameter", "fact") else f"{kind}: {name}"
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of its logarithm."""
+        return math.log(self.within) / TENTH
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """A cell whose unknowns can be moved."""
+
+    trial: Trial
+    calibration: Calibration | None
+    job: Job
+    place: str
+
+    def unknowns(self) -> Iterator[Unknown]:
+        """Yield what this cell rests on."""
+        if self.calibration is not None:
+            yield from _of_calibration(self.calibration, self.trial.spec)
+            if _outside(self.trial, self.calibration):
+                yield _unknown(OUTSIDE, ranges().outside_range)
+        yield from _of_host(self.host)
+
+    @property
+    def host(self) -> dict[str, Any]:
+        """The profile of a node, with its volumes."""
+        key = database_of(self.job)
+        host = self.job["device"]["host"] if key is None else self.job[key]["cluster"]["host"]
+        return dict(host)
+
+    def moved(self, shifts: Mapping[Key, float]) -> Job:
+        """Return the job with each unknown's logarithm moved by so much."""
+        job = self.job
+        if self.calibration is not None:
+            outside = _outside(self.trial, self.calibration)
+            calibration = _moved(self.calibration, shifts, shifts.get(OUTSIDE, 0.0) * outside)
+            prepared: Prepared = prepare(self.trial, load_catalog(), calibration, self.place)
+            assert prepared.job is not None
+            job = prepared.job
+        job = copy.deepcopy(job)
+        key = database_of(job)
+        _move_host(job["device"]["host"] if key is None else job[key]["cluster"]["host"], shifts)
+        return job
+
+
+def unknowns_of(cells: Sequence[Uncertain]) -> list[Unknown]:
+    """Return every value that one of the cells rests on, each once, in a fixed order."""
+    found: dict[Key, Unknown] = {}
+    for cell in cells:
+        for unknown in cell.unknowns():
+            found.setdefault(unknown.key, unknown)
+    return list(found.values())
+
+
+@cache
+def ranges() -> CatalogueRanges:
+    """Return how well the catalogue's values are known."""
+    path = Path(str(resources.files("disklab") / FOLDER / "catalogue.yaml"))
+    text = reading.text(path, reading.CALIBRATION, str(path))
+    return CatalogueRanges.model_validate(reading.yaml_value(text, reading.CALIBRATION, str(path)))
+
+
+def _unknown(key: Key, known: Known) -> Unknown:
+    return Unknown(key, known.within, known.because)
+
+
+def _outside(trial: Trial, calibration: Calibration) -> bool:
+    cluster = trial.spec.cluster
+    vm = load_catalog().vms[cluster.vm] if cluster else None
+    return bool(calibration.outside(trial, vm.series_name if vm else None))
+
+
+def _of_calibration(calibration: Calibration, spec: TrialSpec) -> Iterator[Unknown]:
+    database, operations = spec.database, spec.workload.operations
+    absent = set()
+    if operations is not None and operations.read == 1:
+        absent.add("writes")
+    if database is not None and database.replication_factor == 1:
+        absent.add("copies")
+    pairs = {one.of[1]: one for one in calibration.correlations}
+    for name, one in calibration.parameters.items():
+        if one.value == 0 or one.when in absent or (one.unit == "ppm" and one.within is None):
+            continue
+        pair = pairs.get(name)
+        yield Unknown(
+            ("parameter", name),
+            one.within or WITHIN[one.status],
+            one.because,
+            ("parameter", pair.of[0]) if pair else None,
+            pair.value if pair else 0.0,
+        )
+    for name, fact in calibration.physical.items():
+        if fact.within is not None and fact.when not in absent:
+            yield Unknown(("fact", name), fact.within, fact.source)
+
+
+def _moved(calibration: Calibration, shifts: Mapping[Key, float], outside: float) -> Calibration:
+    """Return a calibration with moved values. `outside`: by how much all CPU times move too."""
+    parameters = {}
+    for name, one in calibration.parameters.items():
+        shift = shifts.get(("parameter", name), 0.0) + outside * name.endswith("cpu_ns")
+        value = max(1, round(one.value * math.exp(shift))) if shift else one.value
+        parameters[name] = one.model_copy(update={"value": value})
+    physical = dict(calibration.physical)
+    for name, fact in physical.items():
+        shift = shifts.get(("fact", name), 0.0)
+        if shift:
+            assert isinstance(fact.value, int)
+            value = round(fact.value * math.exp(shift))
+            physical[name] = fact.model_copy(update={"value": value})
+    return calibration.model_copy(update={"parameters": parameters, "physical": physical})
+
+
+def _of_host(host: Mapping[str, Any]) -> Iterator[Unknown]:
+    for latency in _latencies(host):
+        for operation in ("read", "write"):
+            known = _service_time(latency, operation)
+            if known is not None:
+                name, status = known
+                yield _unknown(("service time", name), ranges().service_times[status])
+    for name, limits in _limits(host):
+        if limits:
+            yield _unknown(("limit", name), ranges().limits[name])
+
+
+def _move_host(host: dict[str, Any], shifts: Mapping[Key, float]) -> None:
+    for latency in _latencies(host):
+        factors = {}
+        for operation in ("read", "write"):
+            known = _service_time(latency, operation)
+            shift = shifts.get(("service time", known[0]), 0.0) if known else 0.0
+            factors[operation] = math.exp(shift)
+        # A flush takes as long as a write that finds nothing before it.
+        for operation, factor in (*factors.items(), ("flush", factors["write"])):
+            times = latency[operation]
+            times["quantiles_ppm_ns"] = [
+                [ppm, round(ns * factor)] for ppm, ns in times["quantiles_ppm_ns"]
+            ]
+            times["per_kib_ns"] = round(times["per_kib_ns"] * factor)
+    for name, limits in _limits(host):
+        factor = math.exp(shifts.get(("limit", name), 0.0))
+        for limit in limits:
+            limit["per_s"] = max(1, round(limit["per_s"] * factor))
+            if limit["burst"] is not None:
+                limit["burst"]["per_s"] = max(1, round(limit["burst"]["per_s"] * factor))
+
+
+def _disks(host: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for volume in host["volumes"]:
+        yield from volume["disks"]
+
+
+def _latencies(host: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the service times of a host, those of equal disks each time."""
+    if host["cache"] is not None:
+        yield host["cache"]["latency"]
+    for disk in _disks(host):
+        yield disk["latency"]
+
+
+def _limits(host: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    yield "vm cached", host["cached"]
+    yield "vm uncached", host["uncached"]
+    yield "disk", [limit for disk in _disks(host) for limit in disk["limits"]]
+
+
+def _service_time(latency: Mapping[str, Any], operation: str) -> tuple[str, str] | None:
+    """Return the catalogue's name and status of a distribution; None: it is not the catalogue's."""
+    times = latency[operation]
+    points = tuple((ppm, ns) for ppm, ns in times["quantiles_ppm_ns"])
+    return _names().get((operation, points, times["per_kib_ns"]))
+
+
+Times = tuple[str, tuple[tuple[int, int], ...], int]
+
+
+@cache
+def _names() -> dict[Times, tuple[str, str]]:
+    catalog = load_catalog()
+    found: dict[Times, tuple[str, str]] = {}
+    for name, facts in catalog.latencies.items():
+        profile = latency_profile(catalog, name)
+        for operation in ("read", "write"):
+            times = getattr(profile, operation)
+            points = tuple((ppm, ns) for ppm, ns in times.quantiles_ppm_ns)
+            key = (operation, points, times.per_kib_ns)
+            found.setdefault(key, (f"{name} {operation}s", getattr(facts, operation).status))
+    return found

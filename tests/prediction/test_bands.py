@@ -1,0 +1,188 @@
+"""Bands of predictions: known answers of the design, and the real simulator under it."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.prediction.bands import design_of
+from disklab.prediction.calibration import calibration_for
+from disklab.prediction.cells import prepare
+from disklab.prediction.uncertain import Key, Uncertain, Unknown, unknowns_of
+from disklab.report.verdict import Outcome, Quantity, Sample, judge
+from disklab.report.verdict_interval import Basis
+from disklab.results import Bands, Mover
+from disklab.results.bands import TENTH, band, band_of_ratio, mover_of_ratio
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+ROOT = Path(__file__).parents[2]
+THREADS = ROOT / "experiments/cassandra-disk-caching-threads.yaml"
+ONE_CELL = (
+    "--only",
+    "cluster.volumes.data.caching=ReadOnly",
+    "--only",
+    "workload.load.threads=128",
+)
+NEVER = 1.0
+"""A residual that leaves nothing."""
+
+
+def unknowns(count: int) -> list[Unknown]:
+    return [Unknown(("parameter", f"p{number}"), 1.5, "") for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 31, 60])
+def test_unknowns_are_moved_independently_of_each_other(count: int) -> None:
+    design = design_of(unknowns(count))
+    assert len(design) == next(size for size in (16, 32, 64) if size > count)
+    products = design.signs.T @ design.signs
+    assert np.array_equal(products, len(design) * np.eye(count))
+    assert not design.signs.sum(axis=0).any()
+
+
+def test_more_unknowns_than_the_largest_design_tells_apart_are_refused() -> None:
+    with pytest.raises(ValueError, match="128 unknowns"):
+        design_of(unknowns(128))
+
+
+def test_the_band_is_that_of_the_sum_of_all_effects() -> None:
+    design = design_of(unknowns(7))
+    effects = np.array([0.3, -0.2, 0.1, 0.05, 0, 0, 0.02])
+    logs = (design.signs @ effects).tolist()
+    true = math.sqrt(float(effects @ effects))
+    found = band(logs, NEVER)
+    assert found.high == pytest.approx(math.exp(TENTH * true))
+    assert found.low == pytest.approx(math.exp(-TENTH * true))
+    wider = band(logs, 1.5)
+    assert math.log(wider.high) == pytest.approx(math.hypot(TENTH * true, math.log(1.5)))
+
+
+def test_where_a_limit_binds_the_upper_side_is_narrow() -> None:
+    design = design_of(unknowns(3))
+    logs = np.minimum(design.signs @ np.array([0.3, 0.2, 0.1]), 0.01).tolist()
+    found = band(logs, NEVER)
+    assert found.high < 1.02
+    assert found.low < 0.7
+
+
+def bands_with(draws: list[float], design: str = "one") -> Bands:
+    figures = {"ops_per_s": band(draws, NEVER)}
+    movers = [Mover(name="latency", within=1.2, ratios={"ops_per_s": math.exp(draws[0])})]
+    return Bands(figures=figures, design=design, draws={"ops_per_s": draws}, movers=movers)
+
+
+def test_what_two_cells_share_cancels_in_their_ratio_and_only_with_the_same_draws() -> None:
+    shared = [0.3, -0.3, 0.3, -0.3]
+    first, second = bands_with(shared), bands_with([log + 0.001 for log in shared])
+    alike = band_of_ratio(first, second, "ops_per_s")
+    assert alike is not None
+    assert 0.99 < alike.low <= 1 <= alike.high < 1.01
+    others = band_of_ratio(first, bands_with(shared, "two"), "ops_per_s")
+    assert others is not None
+    assert others.low < 0.7
+    assert others.high > 1.4
+    assert mover_of_ratio(first, second, "ops_per_s") == ""
+    assert mover_of_ratio(first, bands_with([-log for log in shared]), "ops_per_s") == "latency"
+    assert band_of_ratio(first, second, "p99_ms") is None
+
+
+def test_a_verdict_on_predictions_rests_on_bands_and_never_on_repeats_of_a_seed() -> None:
+    moved = [0.02, -0.02]
+
+    def judged(after: float, bands: Bands | None) -> Any:
+        first = Sample((100.0, 101.0, 100.5), predicted=True, bands=bands)
+        return judge(Quantity.OPS, first, Sample((after,) * 3, predicted=True, bands=bands))
+
+    surely = judged(150, bands_with(moved))
+    assert surely.basis is Basis.BANDS
+    assert surely.outcome is Outcome.HIGHER
+    assert surely.interval.confidence == 0.8
+    wide = Bands(draws={"ops_per_s": moved}, pair_residuals={"ops_per_s": 2.0})
+    assert judged(150, wide).outcome is Outcome.CANNOT_TELL
+    assert judged(150, wide).more_repeats is None
+    assert judged(150, None).basis is Basis.SINGLE
+    assert judged(150, None).outcome is Outcome.CANNOT_TELL
+
+
+def uncertain(file: str, index: int) -> Uncertain:
+    trial = spec.load(ROOT / "experiments" / file).trials("predict")[index]
+    calibration = calibration_for(trial.spec.database.engine) if trial.spec.database else None
+    job = prepare(trial, load_catalog(), calibration, file).job
+    assert job is not None
+    return Uncertain(trial, calibration, job, file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "cassandra-local-or-attached.yaml",
+        "yugabytedb-disk-types.yaml",
+        "azure-local-disks.yaml",
+    ],
+)
+def test_a_cell_whose_unknowns_stay_is_the_cell_itself(file: str) -> None:
+    cell = uncertain(file, 0)
+    assert json.loads(json.dumps(cell.moved({}))) == json.loads(json.dumps(cell.job))
+
+
+def test_each_unknown_of_a_cell_changes_its_job() -> None:
+    cell = uncertain("cassandra-local-or-attached.yaml", 3)
+    names = [one.name for one in unknowns_of([cell])]
+    assert len(names) == len(set(names))
+    for one in unknowns_of([cell]):
+        assert cell.moved({one.key: 0.2}) != cell.job, one.name
+
+
+def test_what_the_rows_tell_together_is_moved_together() -> None:
+    cell = uncertain("cassandra-local-or-attached.yaml", 3)
+    design = design_of(unknowns_of([cell]))
+    names: list[Key] = [("parameter", "message_cpu_ns"), ("parameter", "write_cpu_ns")]
+    moved = np.array([[design.shifts(d)[key] for key in names] for d in range(len(design))])
+    assert np.corrcoef(moved.T)[0, 1] == pytest.approx(-0.95, abs=1e-6)
+    deviation = moved.std(axis=0)
+    assert deviation[1] == pytest.approx(math.log(1.35) / TENTH)
+
+
+def test_reads_of_one_copy_have_no_unknowns_of_writes_or_copies() -> None:
+    cell = uncertain("cassandra-disk-caching-threads.yaml", 0)
+    names = {one.name for one in unknowns_of([cell])}
+    assert "read_cpu_ns" in names
+    assert not names & {"write_cpu_ns", "message_cpu_ns", "table_write_bytes_per_s"}
+
+
+def predicted(out: Path, *arguments: str) -> Any:
+    command = [str(DISKLAB), "predict", str(THREADS), *ONE_CELL, "--fidelity", "quick"]
+    ran = subprocess.run(
+        [*command, *arguments, "--json", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    (line,) = ran.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_a_prediction_has_bands_and_the_same_figures_without_them(tmp_path: Path) -> None:
+    banded, plain = predicted(tmp_path), predicted(tmp_path, "--no-bands")
+    assert plain["bands"] is None
+    same = ("ops_per_s", "latency_ms")
+    assert [banded[name] for name in same] == [plain[name] for name in same]
+    found = banded["bands"]
+    assert found["confidence"] == 0.8
+    wanted = {"ops_per_s", "p50_ms", "p95_ms", "p99_ms", "read_ios_per_operation"}
+    assert wanted <= found["figures"].keys()
+    for figure in found["figures"].values():
+        assert 0.2 < figure["low"] <= 1 <= figure["high"] < 5
+    # The cached throughput of the VM binds; nothing of the uncached disk behind it can matter.
+    by_rate = max(found["movers"], key=lambda one: abs(math.log(one["ratios"]["ops_per_s"])))
+    assert by_rate["name"] == "limit: vm cached"
+    assert by_rate["ratios"]["ops_per_s"] == pytest.approx(1.06, abs=0.02)
