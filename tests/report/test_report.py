@@ -270,3 +270,19 @@ def test_levels_that_were_refused_do_not_stand_on_the_one_that_was_tried(tmp_pat
     rate = next(one for one in Report.of([here, there]).sections if one.name == "rate")
     (panel,) = rate.panels
     assert len(panel.figures.rows) == 4, "two places, once here and once there"
+
+
+@pytest.mark.parametrize("dilation", [1, 4])
+def test_p99_in_slow_motion_is_shown_and_not_judged(tmp_path: Path, dilation: int) -> None:
+    share = Share(nodes=Figure(full=6, here=1), time_dilation=dilation)
+    trials = [
+        synthetic.Made({"disks": name}, 1000, p50_ms=ms, more={"share": share})
+        for name, ms in (("a", 2.0), ("b", 9.0))
+    ]
+    report = Report.of([synthetic.make_run(tmp_path, trials, title="T", seconds=3)])
+    (pair,) = (pair for _, finding in report.said for pair in finding.pairs)
+    assert Quantity.P50 in pair.judgements
+    assert (Quantity.P99 in pair.judgements) == (dilation == 1)
+    (subject,) = report.subjects
+    assert (tables.SLOW_MOTION in tables.warnings(subject)) == (dilation > 1)
+    assert all(cell.median("p99_ms") for cell in subject.matrix.cells.values())

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from disklab.report import wording
 from disklab.report.verdict import (
     EQUIVALENCE,
     Judgement,
@@ -182,3 +183,54 @@ def test_crossings_alternate(ratios: list[float]) -> None:
 
 def test_the_bounds_are_those_that_the_report_states() -> None:
     assert EQUIVALENCE == 0.05
+
+
+def steady(mean: float) -> Series:
+    return series(wave(np.random.default_rng(int(mean)), 400, mean, 0.3))
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_no_direction_is_told_below_three_valid_repeats_however_clear_their_seconds_are(
+    repeats: int,
+) -> None:
+    before = Sample((100.0,) * repeats, (steady(100),) * repeats, measured=True)
+    after = Sample((200.0,) * repeats, (steady(200),) * repeats, measured=True)
+    judged = judge(Quantity.OPS, before, after)
+    assert judged is not None
+    assert judged.basis is Basis.SECONDS
+    assert judged.interval is not None
+    assert judged.interval.low > 1.5
+    assert judged.outcome is Outcome.CANNOT_TELL
+    assert judged.leaning == 0
+    assert judged.more_repeats == 3
+    # Without a course neither; only published figures lean by themselves.
+    alone = judge(Quantity.OPS, Sample((100.0,), measured=True), Sample((200.0,), measured=True))
+    assert alone is not None
+    assert alone.leaning == 0
+
+
+def test_one_or_two_repeats_of_one_truth_are_never_told_apart() -> None:
+    random = np.random.default_rng(5)
+    for repeats in (1, 2):
+        for _ in range(40):
+            sides = [
+                Sample(
+                    tuple(rates(random, repeats, 100, 0.05)),
+                    tuple(series(wave(random, 200, 100, 0.3)) for _ in range(repeats)),
+                    measured=True,
+                )
+                for _ in range(2)
+            ]
+            judged = judge(Quantity.OPS, *sides)
+            assert judged is not None
+            assert judged.outcome is Outcome.CANNOT_TELL
+
+
+def test_a_sentence_on_several_levels_says_how_surely_all_hold_at_once() -> None:
+    three = judge(Quantity.OPS, Sample((100.0, 101.0, 102.0)), Sample((150.0, 151.0, 152.0)))
+    assert three is not None
+    assert wording.basis_of([three]) == wording.basis(three)
+    told = wording.basis_of([three] * 4).replace(wording.SPACE, " ")
+    assert told == "90 % interval, 3 repeats; all 4 at once: 60 % at least"
+    many = wording.basis_of([three] * 6).replace(wording.SPACE, " ")
+    assert many == "90 % interval, 3 repeats; each for itself, not all 6 at once"

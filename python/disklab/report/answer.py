@@ -184,7 +184,7 @@ def _all_alike(pairs: Sequence[Pair], names: tuple[str, str]) -> Finding:
     return Finding(
         text=text + wording.change_range(low, high),
         reason=_reason(pairs, names),
-        basis=wording.basis(pairs[0].judgement),
+        basis=wording.basis_of([pair.judgement for pair in pairs]),
         outcome=Outcome.NO_DIFFERENCE,
         pairs=tuple(pairs),
     )
@@ -229,7 +229,7 @@ def _along(
     return Finding(
         text=text,
         reason=_reason(line, names),
-        basis=wording.basis(line[0].judgement),
+        basis=wording.basis_of([pair.judgement for pair in line]),
         outcome=next(iter(outcomes)) if len(outcomes) == 1 else None,
         pairs=tuple(line),
         crossings=tuple(crossed),

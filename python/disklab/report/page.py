@@ -82,7 +82,7 @@ def opening(report: Report) -> str:
         if info.share.scale != "1":
             told.append(f"scale {info.share.scale}")
         if info.share.time_dilation != 1:
-            told.append(f"time dilation {info.share.time_dilation}")
+            told.append(f"time dilation {info.share.time_dilation}: p99 is not judged")
     if info.started:
         told.append(info.started[:10])
     line = " · ".join(told)

@@ -61,8 +61,11 @@ class Subject:
         figures = cell.figures(path)
         if figures and cell.usable[0].mode == "predict":
             return Sample(figures, predicted=True, bands=cell.usable[0].bands)
+        if quantity is Quantity.P99 and any(slow_motion(one) for one in cell.usable):
+            return Sample(())
+        measured = any(one.mode != "published" for one in cell.usable)
         if len(figures) >= FEWEST_REPEATS:
-            return Sample(figures)
+            return Sample(figures, measured=measured)
         series = []
         for result in cell.usable:
             windows = self.windows(result)
@@ -72,8 +75,17 @@ class Subject:
         # The course counts what ran; other rates are all multiplied by one number.
         as_run = rates is Rates.AS_RUN or quantity is not Quantity.OPS
         if len(series) < len(figures) or not as_run:
-            return Sample(figures)
-        return Sample(figures, tuple(series))
+            return Sample(figures, measured=measured)
+        return Sample(figures, tuple(series), measured=measured)
+
+
+def slow_motion(result: TrialResult) -> bool:
+    """Return whether a repeat ran in slow motion, so that its p99 must not be judged.
+
+    Pauses of a collector are divided by the dilation, and the kernel writes back that much too
+    often: both are what a p99 consists of.
+    """
+    return result.share is not None and result.share.time_dilation > 1
 
 
 def subjects_of(runs: Sequence[RunLike]) -> list[Subject]:

@@ -9,7 +9,7 @@ from disklab.report.cells import Cell, Matrix, Rates, median
 from disklab.report.comparison import Comparison
 from disklab.report.panel import Figures, rows
 from disklab.report.reasons import late_clients, over, problem_of, status_of, why
-from disklab.report.subject import Subject
+from disklab.report.subject import Subject, slow_motion
 from disklab.report.verdict import Quantity
 from disklab.results import TrialResult, rates
 
@@ -235,6 +235,12 @@ def refusals(subject: Subject) -> list[str]:
     ]
 
 
+SLOW_MOTION = (
+    "p99 is not judged: in slow motion the database's pauses are divided by the dilation, and the "
+    "kernel writes back that much too often"
+)
+
+
 def warnings(subject: Subject) -> list[str]:
     """Return what a reader must know beside the figures, each once."""
     told: list[str] = list(subject.run.torn)
@@ -257,6 +263,8 @@ def warnings(subject: Subject) -> list[str]:
     for cell in subject.matrix.cells.values():
         name = subject.matrix.phrase(cell.factors)
         told += [f"{name}: {text}" for text in late_clients(cell)]
+    if any(slow_motion(one) for cell in subject.matrix.cells.values() for one in cell.usable):
+        told.append(SLOW_MOTION)
     return [*told, *info.notes]
 
 

@@ -67,6 +67,8 @@ class Sample:
     """The course of each repeat; may be missing."""
     predicted: bool = False
     """Repeats of a prediction differ by its seed, and tell nothing of what is not known."""
+    measured: bool = False
+    """Repeated at will, rehearsed or measured: single figures of it tell no direction."""
     bands: Bands | None = None
     """Of a prediction."""
 
@@ -86,6 +88,8 @@ class Judgement:
     """When it cannot be told: about how many repeats a side would tell."""
     predicted: bool = False
     """One side or both: repeats would tell nothing."""
+    measured: bool = False
+    """One side or both was rehearsed or measured."""
     unknown: str = ""
     """When predictions cannot tell: the value that moves their ratio most."""
 
@@ -96,9 +100,11 @@ class Judgement:
 
     @property
     def leaning(self) -> int:
-        """1: higher, -1: lower, 0: neither; single figures count from 5 % on."""
+        """1: higher, -1: lower, 0: neither; single figures count from 5 % on if published."""
         if self.interval is not None:
             return {Outcome.HIGHER: 1, Outcome.LOWER: -1}.get(self.outcome, 0)
+        if self.measured:
+            return 0
         return 1 if self.ratio >= 1 + EQUIVALENCE else -1 if self.ratio <= 1 - EQUIVALENCE else 0
 
 
@@ -121,6 +127,7 @@ def judge(quantity: Quantity, before: Sample, after: Sample) -> Judgement | None
         if cannot_tell and not predicted
         else None,
         predicted=predicted,
+        measured=before.measured or after.measured,
         unknown=mover_of_ratio(before.bands, after.bands, quantity.value)
         if cannot_tell and before.bands and after.bands
         else "",
@@ -152,7 +159,8 @@ def _of_bands(quantity: Quantity, before: Sample, after: Sample) -> Interval | N
 
 
 def _outcome(interval: Interval | None) -> Outcome:
-    if interval is None:
+    if interval is None or interval.basis is Basis.SECONDS:
+        # One or two repeats: the seconds of a run do not tell how much runs differ.
         return Outcome.CANNOT_TELL
     if interval.low >= 1 - EQUIVALENCE and interval.high <= 1 + EQUIVALENCE:
         return Outcome.NO_DIFFERENCE
@@ -171,6 +179,8 @@ def _repeats_needed(interval: Interval | None, before: Sample, after: Sample) ->
     """
     repeats = min(len(before.figures), len(after.figures))
     if interval is None or interval.basis is Basis.SECONDS:
+        if interval is not None and not interval.low <= 1 <= interval.high:
+            return FEWEST_REPEATS
         return FEWEST_REPEATS + 2  # five against five give 95 %, and one outlier is survived
     half = np.log(interval.high / interval.low) / 2
     needed = max(repeats + 1, ceil(repeats * float(half / np.log1p(EQUIVALENCE)) ** 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import floor, log10
 
 from disklab.report.verdict import EQUIVALENCE, Judgement, Outcome, Quantity
@@ -139,13 +139,32 @@ def basis(judgement: Judgement) -> str:
     if interval is None:
         return "single figures: no interval"
     if interval.basis is Basis.SECONDS:
-        few = "one repeat" if max(judgement.repeats) == 1 else "few repeats"
+        few = "one valid repeat" if min(judgement.repeats) == 1 else "two valid repeats"
         return f"from the seconds of {few}; how much repeats differ is not in it"
     if interval.basis is Basis.BANDS:
         return f"{percent(interval.confidence)} band of the prediction"
     first, second = judgement.repeats
     repeats = f"{first}" if first == second else f"{first} and {second}"
     return f"{confidence(interval)}, {repeats} repeats"
+
+
+def basis_of(judgements: Sequence[Judgement]) -> str:
+    """Return what several judgements rest on, and how surely all of them hold at once.
+
+    **Source:** Bonferroni: the shares of cases in which each fails add up at worst.
+    """
+    told = "; ".join(dict.fromkeys(basis(one) for one in judgements))
+    sure = [one.interval.confidence for one in judgements if one.interval]
+    if len(sure) < 2:
+        return told
+    together = floor((1 - sum(1 - one for one in sure)) * 100 + 1e-9)
+    if together < LEAST_TOGETHER:
+        return f"{told}; each for itself, not all {len(sure)} at once"
+    return f"{told}; all {len(sure)} at once: {together}{SPACE}% at least"
+
+
+LEAST_TOGETHER = 50
+"""Percent: what holds less often than not is not named."""
 
 
 def confidence(interval: Interval) -> str:
