@@ -11,6 +11,7 @@ from disklab.databases import Database, NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import ControlGroup, GroupRoot
+from disklab.hosts.left_databases import make_run_dir
 from disklab.hosts.places import Places
 
 from tests.hosts.conftest import Lab, new_lab
@@ -42,13 +43,15 @@ def node_on(lab: Lab, host: str, size: str, *options: str, group: bool = True) -
         *("azure/P30", "--host", host, "--name", "data", "--size", size),
         *("--mount", str(mounted), *options),
     )
+    run_dir = Places(lab.run_dir, lab.data_dir).database(host)
+    make_run_dir(run_dir)
     root = GroupRoot.of_machine()
     assert root is not None, "these tests need a memory controller"
     return NodePlace(
         name=host,
         address=free_addresses(1, PORTS)[0],
         volumes={"data": mounted},
-        run_dir=Places(lab.run_dir, lab.data_dir).database(host),
+        run_dir=run_dir,
         log_dir=lab.root / "logs",
         group=ControlGroup.make(f"{lab.root.name}-{host}", GIB, root) if group else None,
     )

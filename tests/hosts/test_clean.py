@@ -112,7 +112,7 @@ def test_an_attach_that_was_killed_half_way(lab: Lab) -> None:
     attach.wait()
     assert lab.json("disk", "list")["volumes"][0]["state"] == "attaching"
     outcome = lab.json("clean")
-    assert kinds(outcome) == ["volume", "process", "run directory"]
+    assert kinds(outcome) == ["volume", "process", "fuse mount", "run directory"]
     assert all(one["done"] for one in outcome["removed"])
     assert (lab.devices(), lab.processes()) == ({}, [])
     lab.attach("azure/P30", "--size", "4GiB")
@@ -137,8 +137,9 @@ def test_the_data_of_a_link_are_left_alone(lab: Lab) -> None:
     precious = lab.root / "precious"
     precious.write_text("x")
     (folder / "data.img").symlink_to(precious)
-    outcome = lab.run("clean", "--data", "--json", code=1)
-    assert "no regular file" in outcome.stdout
+    outcome = lab.json("clean", "--data")
+    assert outcome["removed"] == []
+    assert [one["what"] for one in outcome["foreign"]] == [str(folder / "data.img")]
     assert precious.read_text() == "x"
     (folder / "data.img").unlink()
 
@@ -151,5 +152,10 @@ def test_what_an_engine_of_another_release_says(lab: Lab) -> None:
     (folder / "attached").mkdir()
     (folder / "attached/x.json").write_text("{}")
     outcome = lab.json("clean")
-    assert kinds(outcome) == ["run directory"]
-    assert not folder.exists()
+    assert outcome["removed"] == []
+    assert [one["what"] for one in outcome["foreign"]] == [str(folder)]
+    assert "disklab has not marked it as its own" in outcome["foreign"][0]["why"]
+    assert folder.exists()
+    assert "disklab did not make it" in lab.refused(
+        *("disk", "attach", "azure/P30", "--host", "old", "--no-calibrate")
+    )

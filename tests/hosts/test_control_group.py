@@ -93,7 +93,7 @@ def test_what_a_crash_left_of_a_database_is_found_and_ended(
         subprocess.Popen(sleeper, env=other) as others,
     ):
         assert [process.pid for process in marked_processes(run_dir)] == [ours.pid]
-        outcomes = {kind: done for kind, _, done, _ in remove_database(run_dir)}
+        outcomes = {one.kind: one.done for one in remove_database(run_dir)}
         assert outcomes == {"database process": True, "memory group": True, "run directory": True}
         assert ours.wait(5) != 0
         assert others.poll() is None, "another's process is never touched"

@@ -28,8 +28,8 @@ def clean(
 ) -> None:
     """Remove every mount, device and process of ours that a crash left. Data stay.
 
-    A healthy host is no leftover: it stays unless [bold]--all[/bold] is given. Devices that disklab
-    did not make are never touched.
+    A healthy host is no leftover: it stays unless [bold]--all[/bold] is given. What disklab cannot
+    prove to be its own is left alone and named.
     """
     scope = Scope(everything=everything, host=host, data=data, dry_run=dry_run)
     removed, kept = remove(Places.usual(), scope)
@@ -46,6 +46,8 @@ def clean(
             out.print(f"host {name} runs and stays; --all removes it", markup=False)
         for path in kept.data:
             out.print(f"data stay in {path}", markup=False)
+        for left in kept.foreign:
+            out.print(f"left alone {left.what}: {left.why}", markup=False)
         if not removed:
             out.print("nothing to remove")
     if any(not one.done for one in removed):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,7 @@ from disklab.catalog.profile import HostProfile
 from disklab.engine.binary import NAME, find_engine
 from disklab.engine.control import refusal
 from disklab.engine.messages import Ready
+from disklab.engine.own_folder import new_file
 from disklab.errors import EngineError
 
 # Calibration measures the machine for a few seconds; a busy machine takes its time over the rest.
@@ -30,37 +32,78 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class EngineProcess:
-    """A process that was an emulated host of ours when it wrote its `pid` file."""
+    """A process that is, or was, an emulated host of ours."""
 
     pid: int
     start_time: int
     """Field 22 of /proc/PID/stat: a number that is used again has another one."""
+    folder: Path
+    """The run directory of its host, `<run>/hosts/<host>`."""
 
     @classmethod
     def recorded(cls, file: Path) -> EngineProcess | None:
         """Return the process that a `pid` file names; None: there is none, or it says nothing."""
         try:
             pid, start_time = file.read_text(encoding="ascii").split()
-            return cls(int(pid), int(start_time))
+            return cls(int(pid), int(start_time), file.parent)
         except (OSError, ValueError):
             return None
 
+    @classmethod
+    def of(cls, folder: Path) -> EngineProcess | None:
+        """Return the living process of a host: the one recorded, or else the one with its lock."""
+        recorded = cls.recorded(folder / "pid")
+        if recorded is not None and recorded.is_ours():
+            return recorded
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit() and _program(int(process.name)) == NAME:
+                start_time = start_time_of(int(process.name))
+                one = None if start_time is None else cls(int(process.name), start_time, folder)
+                if one is not None and one.holds_lock():
+                    return one
+        return None
+
     def is_ours(self) -> bool:
-        """Return whether it runs, since the recorded time, and is an engine."""
+        """Return whether it runs since the recorded time, and is the engine of this very folder.
+
+        The folder is compared as the process sees it: the same path in another mount namespace, or
+        a record that was copied from another run directory, is not ours.
+        """
+        if start_time_of(self.pid) != self.start_time or _program(self.pid) != NAME:
+            return False
+        return self._names_folder() or self.holds_lock()
+
+    def holds_lock(self) -> bool:
+        """Return whether the process holds the lock of the host, which a living one always does."""
+        lock = self.folder / "lock"
         try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
-            program = os.readlink(f"/proc/{self.pid}/exe")
+            wanted = os.lstat(lock)
+            numbers = os.listdir(f"/proc/{self.pid}/fd")
         except OSError:
             return False
-        fields = stat.rpartition(")")[2].split()
-        # A reinstalled engine leaves " (deleted)" behind the name of the running one.
-        name = Path(program.removesuffix(" (deleted)")).name
-        return fields[0] != "Z" and int(fields[19]) == self.start_time and name == NAME
+        return any(_locks(self.pid, number, wanted) for number in numbers)
+
+    def _names_folder(self) -> bool:
+        try:
+            words = Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
+            ours = os.lstat(self.folder)
+        except OSError:
+            return False
+        options = dict(pairwise(words))
+        run, host = options.get(b"--run-dir"), options.get(b"--host")
+        if run is None or host is None or os.fsdecode(host) != self.folder.name:
+            return False
+        base = f"/proc/{self.pid}/{'root' if run.startswith(b'/') else 'cwd'}"
+        try:
+            theirs = os.stat(f"{base}/{os.fsdecode(run)}/hosts/{self.folder.name}")
+        except (OSError, ValueError):
+            return False
+        return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
 
     def wait(self, seconds: float = END_SECONDS) -> bool:
         """Wait for its end; returns whether it has ended."""
         deadline = time.monotonic() + seconds
-        while self.is_ours():
+        while start_time_of(self.pid) == self.start_time:
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL_SECONDS)
@@ -69,6 +112,38 @@ class EngineProcess:
     def end(self, sign: signal.Signals = signal.SIGKILL) -> bool:
         """Send a signal, if it is ours, and wait for its end. Returns whether it has ended."""
         return end_process(self.pid, self.is_ours, sign, END_SECONDS)
+
+
+def start_time_of(pid: int) -> int | None:
+    """Return when a process started, in the kernel's ticks; None: it is gone, or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _program(pid: int) -> str | None:
+    """Return the name of the program that a process runs."""
+    try:
+        program = os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return None
+    # A reinstalled engine leaves " (deleted)" behind the name of the running one.
+    return Path(program.removesuffix(" (deleted)")).name
+
+
+def _locks(pid: int, number: str, lock: os.stat_result) -> bool:
+    """Return whether a descriptor of a process holds flock(2) on this file."""
+    try:
+        found = os.stat(f"/proc/{pid}/fd/{number}")
+        if (found.st_dev, found.st_ino) != (lock.st_dev, lock.st_ino):
+            return False
+        told = Path(f"/proc/{pid}/fdinfo/{number}").read_text(encoding="ascii")
+    except OSError:
+        return False
+    return any(line.startswith("lock:") and "FLOCK" in line for line in told.splitlines())
 
 
 def end_process(
@@ -106,19 +181,18 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
 ) -> tuple[Ready, list[str]]:
     """Start an emulated host of its own session; return its first event and its warnings.
 
-    Raises UserError when the machine refuses, EngineError when the engine dies or says nothing.
-    Then nothing is left.
+    The host's run directory is there, and ours. Raises UserError when the machine refuses,
+    EngineError when the engine dies or says nothing. Then no process is left.
     """
-    directory = run_dir / "hosts" / name
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log_path = run_dir / "hosts" / name / "log"
     command = [str(find_engine()), "emulate", "--host", name]
     command += ["--run-dir", str(run_dir), "--data-dir", str(data_dir)]
     command += ["--transport", transport]
     command += [] if calibrate else ["--no-calibrate"]
     command += ["--measure-anew"] if measure_anew else []
-    log_path = directory / "log"
     # Lines are read from the log: a pipe would break when this process ends before the host.
-    with log_path.open("wb") as log, log_path.open("rb") as events:
+    log_handle = new_file(run_dir, "hosts", name, "log")
+    with open(log_handle, "wb") as log, log_path.open("rb") as events:
         child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,10 +24,11 @@ from disklab.hosts.filesystem import (
     mount_device,
     mount_of,
     read_ahead_kib,
+    resolved_mount_point,
     set_read_ahead,
     unmount,
 )
-from disklab.hosts.ownership import prove
+from disklab.hosts.ownership import diskseq, mounts, prove
 from disklab.hosts.places import (
     HostPlace,
     HostRecord,
@@ -110,7 +112,9 @@ def attach(
         kind = _filesystem(request, found, resolution)
         space = _check_space(places, request, resolution)
         if request.mount_point is not None:
-            check_mount_point(request.mount_point, "--mount")
+            point = resolved_mount_point(request.mount_point, "--mount")
+            check_mount_point(point, "--mount")
+            request = replace(request, mount_point=point)
         warnings = [*resolution.warnings, *space]
         if not running:
             progress("starting the emulated host, measuring this machine")
@@ -134,6 +138,7 @@ def _start(
     host_request: HostRequest,
     request: AttachRequest,
 ) -> list[str]:
+    host.make()
     _check_leftovers(host)
     profile = resolution.host.model_copy(update={"volumes": []})
     record = HostRecord(
@@ -142,9 +147,9 @@ def _start(
         scale=str(host_request.scale),
         owner=request.owner,
     )
-    # Before the start: a host that runs without it could not be told from one without a VM.
-    host.record_host(record)
     try:
+        # Before the start: a host that runs without it could not be told from one without a VM.
+        host.record_host(record)
         _, warnings = start_host(
             profile,
             host.name,
@@ -156,7 +161,19 @@ def _start(
     except BaseException:
         host.remove()
         raise
+    host.record_host(record.model_copy(update={"fuse_device": _fuse_device(host)}))
     return warnings
+
+
+def _fuse_device(host: HostPlace) -> str | None:
+    """Return the number of the file system that a host has just mounted; None: it needs none."""
+    return next((one.device for one in reversed(mounts()) if one.point == host.mount), None)
+
+
+def _identity(made: AttachedVolume) -> dict[str, int | None]:
+    """Return what tells this use of a device from every other one, for the volume's record."""
+    inode = None if made.file is None else os.stat(made.file).st_ino
+    return {"inode": inode, "diskseq": diskseq(Path(made.device))}
 
 
 def _check_transport(host: HostPlace, asked: str) -> None:
@@ -180,8 +197,7 @@ def _resolved(
     catalog: Catalog, request: AttachRequest, host: HostPlace
 ) -> tuple[Resolution, HostRequest]:
     """Resolve against the host as it runs, or as it is asked for."""
-    process = EngineProcess.recorded(host.pid)
-    record = host.host_record() if process is not None and process.is_ours() else None
+    record = None if EngineProcess.of(host.run) is None else host.host_record()
     asked = HostRequest(request.vm, request.host_cache_bytes, request.scale or Fraction(1))
     if record is not None:
         runs = HostRequest(record.vm, record.host_cache_bytes, Fraction(record.scale))
@@ -234,8 +250,14 @@ def _check_taken(host: HostPlace, name: str, running: bool) -> None:
 def _check_data(host: HostPlace, request: AttachRequest, resolution: Resolution) -> str | None:
     """Return what the data of an earlier attach hold; None: there are none, or they are blank."""
     file = host.data_file(request.volume.name)
-    # The engine keeps data of network disks only: those of a host's own disks are gone with it.
-    if request.memory or resolution.volume.disks[0].medium != "remote" or not file.exists():
+    if request.memory or not file.exists():
+        return None
+    if resolution.volume.disks[0].medium != "remote":
+        # The engine keeps data of network disks only: those of a host's own disks go with it.
+        if file.stat().st_size > 0 and host.why_foreign_image(request.volume.name):
+            rule = "disklab did not make this file, and a disk of the VM's own begins empty"
+            way_out = "choose another --name, or move the file away"
+            raise UserError(Problem("--name", str(file), rule, way_out))
         return None
     size = file.stat().st_size
     if size > resolution.volume.size_bytes:
@@ -311,6 +333,10 @@ class _Step:
         )
         host.record_volume(name, record)
         new_data = not host.data_file(name).exists()
+        # Data that disklab did not make are used, and never marked as ours.
+        marks = not self.request.memory and (new_data or host.why_foreign_image(name) is None)
+        if marks:
+            host.mark_image(name)
         made: AttachedVolume | None = None
         try:
             with Control(host.socket) as control:
@@ -324,11 +350,12 @@ class _Step:
                     machine, volume = self.resolution.host, self.resolution.volume
                     short = shortfalls(machine, volume, hello.envelope)
                     warnings += [f"this machine is too slow for it. {one}" for one in short]
-            record = record.model_copy(
-                update={"device": made.device, "backing_file": made.backing_file}
-            )
+            if marks:
+                host.mark_image(name)
+            update = {"device": made.device, "backing_file": made.backing_file}
+            record = record.model_copy(update={**update, **_identity(made)})
             host.record_volume(name, record)
-            record = self._prepare(made, record)
+            record = self._prepare(made.device, record)
             if self.request.read_ahead_kib is not None:
                 # After mkfs and mount: a change of the block size resets it.
                 device = prove(Path(made.device), host, name)
@@ -354,13 +381,13 @@ class _Step:
             warnings=warnings,
         )
 
-    def _prepare(self, made: AttachedVolume, record: VolumeRecord) -> VolumeRecord:
+    def _prepare(self, device_name: str, record: VolumeRecord) -> VolumeRecord:
         """Make the file system and mount it."""
-        name, path = self.request.volume.name, Path(made.device)
+        name, path = self.request.volume.name, Path(device_name)
         if self.kind is None:
             return record
         if self.blank or self.request.reformat:
-            self.progress(f"making {self.kind} on {made.device} at the speed of the disk")
+            self.progress(f"making {self.kind} on {path} at the speed of the disk")
             device = prove(path, self.host, name)
             if not self.request.reformat and (found := content(path)) is not None:
                 raise MachineError(f"{path}: it should be blank and holds {found}; nothing is made")
@@ -370,7 +397,9 @@ class _Step:
         if point is not None:
             if not point.exists():
                 point.mkdir()
-                record = record.model_copy(update={"made_mount_point": True})
+                made = os.lstat(point)
+                update = {"made_device": made.st_dev, "made_inode": made.st_ino}
+                record = record.model_copy(update={"made_mount_point": True, **update})
                 self.host.record_volume(name, record)
             mount_device(prove(path, self.host, name), point, self.kind)
         return record
@@ -390,3 +419,4 @@ class _Step:
             latest = self.host.volume_record(name) or record
             remove_mount_point(latest)
             self.host.forget_volume(name)
+            self.host.unmark_image(name)

@@ -1,7 +1,9 @@
 """Removing what a crash left: mounts, loop devices, processes, run directories. Data stay.
 
 A host that is healthy is no leftover and stays, unless everything is asked for, or it belongs to a
-rehearsal that is gone: then its data go with it. Every step first proves that its object is ours.
+rehearsal that is gone: then its data go with it. Healthy means that its process is ours and holds
+its lock; one that is silent or busy lives. A plan is made first, and each of its steps proves once
+more that its object is ours. What is not proved is left alone and named.
 """
 
 from __future__ import annotations
@@ -9,27 +11,31 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
 from disklab.engine import Control, remove_ublk
+from disklab.engine.own_folder import UNFINISHED, remove_unfinished
 from disklab.engine.process import EngineProcess
-from disklab.errors import DisklabError, EngineError, UserError
+from disklab.errors import DisklabError
 from disklab.hosts.filesystem import force_unmount, unmount
-from disklab.hosts.left_databases import planned, remove_database
+from disklab.hosts.left_databases import steps_of, why_left
 from disklab.hosts.ownership import (
     OurDevice,
     backing_file,
+    elsewhere,
     is_our_fuse_mount,
+    look_alikes,
     mounts,
     our_devices,
     prove,
 )
-from disklab.hosts.places import HostPlace, Places, remove_mount_point
+from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
 from disklab.hosts.requirements import require_machine
+from disklab.hosts.steps import Left, Outcome, Removed, Step, applied, planned
 
 # From <linux/loop.h>; no module of Python has it.
 LOOP_CLR_FD = 0x4C01
@@ -39,20 +45,6 @@ BUSY_SECONDS = 20.0
 # The last close of a device detaches it.
 GONE_SECONDS = 20.0
 POLL_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Removed:
-    """One thing that was found, and what became of it."""
-
-    kind: str
-    """`process`, `database process`, `memory group`, `mount`, `device`, `fuse mount`, `volume`,
-    `run directory`, `data`."""
-    what: str
-    host: str
-    done: bool
-    """Whether it is gone; in a dry run, whether it would be removed."""
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,42 +64,34 @@ class Kept:
 
     healthy: list[str]
     data: list[str]
+    foreign: list[Left] = field(default_factory=list)
+    """What lies where ours would and is not proved to be ours."""
+
+
+@dataclass
+class Plan:
+    """What is to be done, in an order in which nothing holds what comes before it."""
+
+    parts: list[list[Step]] = field(default_factory=list)
+    """The steps of each host or database: a failure in one holds up none of the others."""
+    healthy: list[str] = field(default_factory=list)
+    foreign: list[Left] = field(default_factory=list)
 
 
 def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
     """Remove what is left; return what was removed and what stays. UserError without root."""
     require_machine()
     with places.locked():
-        removed: list[Removed] = []
-        healthy: list[str] = []
-        for host in places.hosts():
-            if scope.host not in (None, host.name):
-                continue
-            orphan = host.is_orphan()
-            well = _healthy(host)
-            if well and not orphan and not scope.everything:
-                removed += _half_made(host, dry_run=scope.dry_run)
-                if _is_empty(host) and not scope.dry_run:
-                    # What a killed attach started and never used.
-                    removed += _remove_host(host, places, healthy=True)
-                else:
-                    healthy.append(host.name)
-            else:
-                # Who waits for its disk ends with that, and is seen to below.
-                database = _database(places, host.name, dry_run=scope.dry_run)
-                removed += [one for one in database if one.done]
-                remove = _plan if scope.dry_run else partial(_remove_host, healthy=well)
-                removed += remove(host, places)
-                if orphan and not scope.data:
-                    # What a rehearsal filled is of no use to anybody, and may be large.
-                    removed += _data(places, replace(scope, host=host.name), healthy)
-        hosts = {host.name for host in places.hosts()} | set(healthy)
-        for node in places.databases():
-            # The host of a database is made before it and removed after it.
-            if node.name not in hosts and scope.host in (None, node.name):
-                removed += _database(places, node.name, dry_run=scope.dry_run)
-        removed += _data(places, scope, healthy) if scope.data else []
-        return removed, Kept(healthy, [str(path) for path in places.data_files()])
+        plan = make_plan(places, scope)
+        outcomes = [planned(part) if scope.dry_run else applied(part) for part in plan.parts]
+        removed = [one for part in outcomes for one in part]
+        if not scope.dry_run:
+            for folder in ("hosts", "databases"):
+                remove_unfinished(places.run, folder)
+            remove_unfinished(places.data)
+        gone = {one.what for one in removed if one.done}
+        data = [str(path) for path in places.data_files() if str(path) not in gone]
+        return removed, Kept(plan.healthy, data, plan.foreign)
 
 
 def clean_orphans(places: Places) -> list[Removed]:
@@ -119,39 +103,103 @@ def clean_orphans(places: Places) -> list[Removed]:
     return removed
 
 
-def _database(places: Places, host: str, *, dry_run: bool) -> Iterator[Removed]:
-    """Remove what is left of the database node on a host, before its disks go."""
-    run_dir = places.database(host)
-    for kind, what, done, note in planned(run_dir) if dry_run else remove_database(run_dir):
-        yield Removed(kind, what, host, done, note)
+def make_plan(places: Places, scope: Scope) -> Plan:
+    """Return what `clean` would do. Changes nothing. The caller holds the lock of the places."""
+    plan = Plan()
+    hosts = [host for host in places.hosts() if scope.host in (None, host.name)]
+    for host in hosts:
+        if (why := host.why_foreign()) is None:
+            _plan_host(host, places, scope, plan)
+            continue
+        plan.foreign.append(Left(str(host.run), why))
+        if (database := places.database(host.name)).exists():
+            why = why_left(database) or "its host is not ours"
+            plan.foreign.append(Left(str(database), why))
+    for node in places.databases():
+        # The host of a database is made before it and removed after it.
+        if node.name not in {host.name for host in hosts} and scope.host in (None, node.name):
+            _plan_database(node, plan)
+    if scope.data:
+        orphans = {step.host for part in plan.parts for step in part if step.kind == "data"}
+        for name in sorted({path.parent.name for path in places.data_files()} - orphans):
+            if scope.host in (None, name) and name not in plan.healthy:
+                _plan_data(places.host(name), plan)
+    if scope.host is None:
+        plan.foreign += [Left(str(path), "it is not a folder of ours") for path in _strange(places)]
+    plan.foreign += [Left(str(device), why) for device, why in look_alikes(places)]
+    return plan
 
 
-def _healthy(host: HostPlace) -> bool:
-    process = EngineProcess.recorded(host.pid)
-    if process is None or not process.is_ours():
-        return False
-    try:
-        with Control(host.socket) as control:
-            control.hello()
-    except (EngineError, UserError):
-        return False
-    return True
+def _plan_host(host: HostPlace, places: Places, scope: Scope, plan: Plan) -> None:
+    orphan = host.is_orphan()
+    process = EngineProcess.of(host.run)
+    if process is not None and not orphan and not scope.everything:
+        half_made = list(_half_made(host))
+        if not _will_be_empty(host):
+            plan.parts.append(half_made)
+            plan.healthy.append(host.name)
+            return
+        # What a killed attach started and never used.
+        half = {step.what for step in half_made}
+        plan.parts.append([*half_made, *_host_steps(host, places, process, but=half)])
+        return
+    # Who waits for its disk ends with that, and is seen to below.
+    _plan_database(places.database(host.name), plan)
+    plan.parts.append(list(_host_steps(host, places, process)))
+    if orphan and not scope.data:
+        # What a rehearsal filled is of no use to anybody, and may be large.
+        _plan_data(host, plan)
 
 
-def _half_made(host: HostPlace, *, dry_run: bool) -> Iterator[Removed]:
+def _plan_database(run_dir: Path, plan: Plan) -> None:
+    """Plan to remove what is left of the database node on a host, before its disks go."""
+    plan.parts.append(list(steps_of(run_dir)))
+    if run_dir.exists() and (why := why_left(run_dir)) is not None:
+        plan.foreign.append(Left(str(run_dir), why))
+
+
+def _plan_data(host: HostPlace, plan: Plan) -> None:
+    """Plan to remove the disk images of a host that is gone: those that are proved to be ours."""
+    steps = []
+    for path in sorted(host.data.glob("*.img")):
+        if (why := host.why_foreign_image(path.stem)) is not None:
+            plan.foreign.append(Left(str(path), why))
+        else:
+            steps.append(Step("data", str(path), host.name, partial(_remove_data, host, path.stem)))
+    plan.parts.append(steps)
+
+
+def _remove_data(host: HostPlace, volume: str) -> Outcome:
+    why = host.remove_image(volume)
+    return why is None, why or ""
+
+
+def _strange(places: Places) -> Iterator[Path]:
+    """Yield what lies among our folders and cannot be one: links, files, other names."""
+    known = {place.run for place in places.hosts()} | set(places.databases())
+    for folder in ("hosts", "databases"):
+        place = places.run / folder
+        if place.is_symlink():
+            yield place
+        elif place.is_dir():
+            names = [path for path in place.iterdir() if not path.name.startswith(UNFINISHED)]
+            yield from sorted(set(names) - known)
+
+
+def _half_made(host: HostPlace) -> Iterator[Step]:
     """Detach what a killed `attach` left on a healthy host. The lock says that none runs now."""
     for name, record in host.volume_records().items():
-        if record.state != "attaching":
-            continue
-        if dry_run:
-            yield Removed("volume", name, host.name, True, "half attached")
-            continue
-        # mkfs outlives the command that started it, and holds the device until it is done.
-        outcomes: list[DisklabError] = []
-        done = _until(partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
-        remove_mount_point(record)
-        note = "half attached" if done else str(outcomes[-1])
-        yield Removed("volume", name, host.name, done, note)
+        if record.state == "attaching":
+            remove = partial(_remove_half_made, host, name, record)
+            yield Step("volume", name, host.name, remove, "half attached", holds=True)
+
+
+def _remove_half_made(host: HostPlace, name: str, record: VolumeRecord) -> Outcome:
+    # mkfs outlives the command that started it, and holds the device until it is done.
+    outcomes: list[DisklabError] = []
+    done = _until(partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
+    remove_mount_point(record)
+    return done, "" if done else str(outcomes[-1])
 
 
 def _detach_half_made(host: HostPlace, name: str, errors: list[DisklabError]) -> bool:
@@ -167,70 +215,72 @@ def _detach_half_made(host: HostPlace, name: str, errors: list[DisklabError]) ->
         errors.append(error)
         return False
     host.forget_volume(name)
+    host.unmark_image(name)
     return True
 
 
-def _is_empty(host: HostPlace) -> bool:
-    """Return whether a healthy host has no volumes."""
+def _will_be_empty(host: HostPlace) -> bool:
+    """Return whether a healthy host has no volumes but those that are half made."""
+    records = host.volume_records()
+    half_made = {name for name, record in records.items() if record.state == "attaching"}
     try:
         with Control(host.socket) as control:
-            return not control.volumes() and not host.volume_records()
+            # A host that is silent is not waited for any longer than this.
+            control.hello()
+            return {volume.name for volume in control.volumes()} | records.keys() <= half_made
     except DisklabError:
         return False
 
 
-def _remove_host(host: HostPlace, places: Places, *, healthy: bool) -> Iterator[Removed]:
-    """Remove everything of a host, in the order in which one thing holds the other."""
-    process = EngineProcess.recorded(host.pid)
-    devices = [device for device in our_devices(places) if device.host == host.name]
-    if not healthy:
-        # Whoever waits for the dead disk is let go first: this aborts the FUSE connection.
-        yield from _end_process(host, process)
-        _abort(host)
-        # A ublk device loses its disk with the process.
-        devices = [device for device in our_devices(places) if device.host == host.name]
+def _host_steps(
+    host: HostPlace,
+    places: Places,
+    process: EngineProcess | None,
+    but: Collection[str] = (),
+) -> Iterator[Step]:
+    """Yield what there is to remove of a host, in the order in which one thing holds the other.
+
+    Some volumes may be seen to by earlier steps.
+    """
+    devices = [one for one in our_devices(places) if one.host == host.name]
+    devices = [one for one in devices if one.volume not in but]
+    orderly = process is not None and _answers(host)
+    if process is not None and not orderly:
+        # Who waits for the dead disk is let go first: this aborts the FUSE connection.
+        yield Step("process", str(process.pid), host.name, partial(_kill, host, process))
     for device in devices:
-        yield from _unmount_all(device, host, orderly=healthy)
-    if healthy and process is not None:
-        yield from _shut_down(host, process)
-        devices = [device for device in our_devices(places) if device.host == host.name]
-    outcomes = [_detach(device, host, places) for device in devices] + _unproved(host)
-    yield from outcomes
-    if not all(outcome.done for outcome in outcomes):
-        # The mount and the records are the proof that the device is ours: they stay with it.
-        return
-    yield from _unmount_fuse(host)
-    for record in host.volume_records().values():
-        remove_mount_point(record)
-    if any(is_our_fuse_mount(mount, host) for mount in mounts()):
-        yield Removed("run directory", str(host.run), host.name, False, "still mounted")
-        return
-    left = host.remove()
-    yield Removed("run directory", str(host.run), host.name, not left, ", ".join(left))
-
-
-def _plan(host: HostPlace, places: Places) -> Iterator[Removed]:
-    """Yield what would be removed of a host."""
-    process = EngineProcess.recorded(host.pid)
-    devices = [device for device in our_devices(places) if device.host == host.name]
-    if process is not None and process.is_ours():
-        yield Removed("process", str(process.pid), host.name, True)
+        for mount in reversed(device.mounts()):
+            remove = partial(_unmount, device, mount.point, host, places, orderly=orderly)
+            yield Step("mount", str(mount.point), host.name, remove)
+    if process is not None and orderly:
+        yield Step("process", str(process.pid), host.name, partial(_shut_down, host, process))
     for device in devices:
-        for mount in device.mounts():
-            yield Removed("mount", str(mount.point), host.name, True)
-        yield Removed("device", str(device.path), host.name, True)
+        remove = partial(_detach, device, host, places)
+        yield Step("device", str(device.path), host.name, remove, holds=True)
+    yield from _unproved(host)
     if any(is_our_fuse_mount(mount, host) for mount in mounts()):
-        yield Removed("fuse mount", str(host.mount), host.name, True)
-    yield Removed("run directory", str(host.run), host.name, True)
+        remove = partial(_unmount_fuse, host)
+        yield Step("fuse mount", str(host.mount), host.name, remove, holds=True)
+    yield Step("run directory", str(host.run), host.name, partial(_remove_run_dir, host))
 
 
-def _end_process(host: HostPlace, process: EngineProcess | None) -> Iterator[Removed]:
-    if process is not None and process.is_ours():
-        ended = process.end()
-        yield Removed("process", str(process.pid), host.name, ended)
+def _answers(host: HostPlace) -> bool:
+    """Return whether a host can be asked to go in the orderly way."""
+    try:
+        with Control(host.socket) as control:
+            control.hello()
+    except DisklabError:
+        return False
+    return True
 
 
-def _shut_down(host: HostPlace, process: EngineProcess) -> Iterator[Removed]:
+def _kill(host: HostPlace, process: EngineProcess) -> Outcome:
+    ended = process.end()
+    _abort(host)
+    return ended, ""
+
+
+def _shut_down(host: HostPlace, process: EngineProcess) -> Outcome:
     """End a healthy host in the orderly way; kill it when it will not."""
     try:
         with Control(host.socket) as control:
@@ -241,7 +291,7 @@ def _shut_down(host: HostPlace, process: EngineProcess) -> Iterator[Removed]:
         note = ""
         process.wait()
     ended = not process.is_ours() or process.end()
-    yield Removed("process", str(process.pid), host.name, ended, note)
+    return ended, note
 
 
 def _abort(host: HostPlace) -> None:
@@ -250,25 +300,38 @@ def _abort(host: HostPlace) -> None:
         force_unmount(host.mount, "-f")
 
 
-def _unmount_all(device: OurDevice, host: HostPlace, *, orderly: bool) -> Iterator[Removed]:
-    """Unmount a device of ours everywhere, the innermost mount first."""
-    for mount in reversed(device.mounts()):
-        prove(device.path, host, device.volume)
-        note, gone = "", False
-        if orderly:
-            with suppress(DisklabError):
-                unmount(mount.point)
-                gone = True
-        gone = gone or _until(partial(force_unmount, mount.point), BUSY_SECONDS)
-        if not gone:
-            # Somebody still has files open; they get errors, and the mount goes with the last one.
-            gone, note = force_unmount(mount.point, "-l"), "was in use: unmounted lazily"
-        yield Removed("mount", str(mount.point), host.name, gone, note)
+def _now(device: OurDevice, places: Places) -> OurDevice | None:
+    """Return a device as it is now: a ublk device has lost its disk with the process."""
+    return next((one for one in our_devices(places) if one.path == device.path), None)
 
 
-def _detach(device: OurDevice, host: HostPlace, places: Places) -> Removed:
+def _unmount(
+    planned: OurDevice, point: Path, host: HostPlace, places: Places, *, orderly: bool
+) -> Outcome:
+    """Unmount a device of ours."""
+    device = _now(planned, places)
+    if device is None or all(mount.point != point for mount in device.mounts()):
+        return True, ""
+    if not orderly:
+        _abort(host)
+    gone = False
+    if orderly:
+        with suppress(DisklabError):
+            unmount(point)
+            gone = True
+    if gone or _until(partial(force_unmount, point), BUSY_SECONDS):
+        return True, ""
+    # Somebody still has files open; they get errors, and the mount goes with the last one.
+    return force_unmount(point, "-l"), "was in use: unmounted lazily"
+
+
+def _detach(planned: OurDevice, host: HostPlace, places: Places) -> Outcome:
+    device = _now(planned, places)
+    if device is None:
+        return True, ""
     if device.is_ublk:
         return _remove_ublk(device, host, places)
+    _abort(host)
     try:
         prove(device.path, host, device.volume)
         handle = os.open(device.path, os.O_RDWR | os.O_CLOEXEC)
@@ -279,14 +342,15 @@ def _detach(device: OurDevice, host: HostPlace, places: Places) -> Removed:
         finally:
             os.close(handle)
     except (DisklabError, OSError) as error:
-        return Removed("device", str(device.path), host.name, False, str(error))
+        return False, str(error)
     if not _until(lambda: not _still_there(device, host), GONE_SECONDS):
-        note = "in use: end what uses it, then clean again"
-        return Removed("device", str(device.path), host.name, False, note)
-    return Removed("device", str(device.path), host.name, True)
+        holder = elsewhere(device)
+        where = f"it is mounted {holder}" if holder else "in use"
+        return False, f"{where}: end what uses it, then clean again"
+    return True, ""
 
 
-def _remove_ublk(device: OurDevice, host: HostPlace, places: Places) -> Removed:
+def _remove_ublk(device: OurDevice, host: HostPlace, places: Places) -> Outcome:
     """Remove what stays of a dead ublk device.
 
     The engine reads the marks again, and takes all dead devices of the host at once.
@@ -297,17 +361,16 @@ def _remove_ublk(device: OurDevice, host: HostPlace, places: Places) -> Removed:
     except DisklabError as error:
         note = str(error)
     gone = device.path not in {one.path for one in our_devices(places) if one.is_ublk}
-    return Removed("device", str(device.path), host.name, gone, "" if gone else note)
+    return gone, "" if gone else note
 
 
-def _unproved(host: HostPlace) -> list[Removed]:
-    """Return devices of our notes whose proof is gone, such as after a lazy unmount by hand."""
-    found = []
+def _unproved(host: HostPlace) -> Iterator[Step]:
+    """Yield devices of our notes whose proof is gone, such as after a lazy unmount by hand."""
     for volume, record in host.volume_records().items():
         if record.device is not None and backing_file(Path(record.device)) == f"/{volume}":
             note = f"its mount is gone, and the proof with it; if idle: losetup -d {record.device}"
-            found.append(Removed("device", record.device, host.name, False, note))
-    return found
+            remove = partial(lambda note: (False, note), note)
+            yield Step("device", record.device, host.name, remove, note, holds=True, possible=False)
 
 
 def _until(done: Callable[[], bool], seconds: float) -> bool:
@@ -328,28 +391,20 @@ def _still_there(device: OurDevice, host: HostPlace) -> bool:
     return True
 
 
-def _unmount_fuse(host: HostPlace) -> Iterator[Removed]:
+def _unmount_fuse(host: HostPlace) -> Outcome:
     # A killed start may leave several mounts on top of each other: no more than hosts were started.
     for mount in mounts():
-        if is_our_fuse_mount(mount, host):
-            gone = force_unmount(host.mount, "-f") or force_unmount(host.mount, "-l")
-            yield Removed("fuse mount", str(host.mount), host.name, gone)
+        if is_our_fuse_mount(mount, host) and not force_unmount(host.mount, "-f"):
+            force_unmount(host.mount, "-l")
+    gone = not any(is_our_fuse_mount(mount, host) for mount in mounts())
+    return gone, "" if gone else "still mounted"
 
 
-def _data(places: Places, scope: Scope, healthy: list[str]) -> Iterator[Removed]:
-    """Remove backing files of hosts that are gone: regular files of ours in our data directory."""
-    for path in places.data_files():
-        host = path.parent.name
-        if scope.host not in (None, host) or host in healthy:
-            continue
-        if path.is_symlink() or not path.is_file():
-            yield Removed("data", str(path), host, False, "no regular file: left alone")
-            continue
-        if not scope.dry_run:
-            path.unlink()
-            with suppress(OSError):
-                path.parent.rmdir()
-        yield Removed("data", str(path), host, True)
+def _remove_run_dir(host: HostPlace) -> Outcome:
+    for record in host.volume_records().values():
+        remove_mount_point(record)
+    left = host.remove()
+    return not left, ", ".join(left)
 
 
 def as_json(removed: list[Removed], kept: Kept) -> dict[str, object]:

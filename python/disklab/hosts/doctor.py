@@ -92,6 +92,7 @@ def measure(places: Places) -> Envelope:
     host = places.host(f"doctor-{secrets.token_hex(4)}")
     profile = HostProfile(name="doctor", seed=1, cached=[], uncached=[], cache=None, volumes=[])
     with places.locked():
+        host.make()
         try:
             # Anew: what an earlier start measured, on a busy machine perhaps, is what is in doubt.
             start_host(profile, host.name, places.run, places.data, measure_anew=True)

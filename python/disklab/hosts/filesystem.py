@@ -81,6 +81,23 @@ def force_unmount(point: Path, *flags: str) -> bool:
     return all(mount.point != point for mount in mounts())
 
 
+def resolved_mount_point(point: Path, place: str) -> Path:
+    """Return a mount point as the kernel will show it: without links and `..`.
+
+    Raises UserError for a link that leads nowhere.
+    """
+    try:
+        if point.is_symlink() and not point.exists():
+            rule = f"this link leads to {os.readlink(point)}, which does not exist"
+            way_out = f"make it first: mkdir -p {point.parent / os.readlink(point)}"
+            raise UserError(Problem(place, str(point), rule, way_out))
+        # One that is not absolute is refused next.
+        return point.resolve() if point.is_absolute() else point
+    except (OSError, RuntimeError, ValueError) as error:
+        rule = f"this is not a path that can be followed: {error}"
+        raise UserError(Problem(place, str(point), rule, "choose another directory")) from error
+
+
 def check_mount_point(point: Path, place: str) -> None:
     """Raise UserError for a directory on which nothing can be mounted safely."""
     problem = None

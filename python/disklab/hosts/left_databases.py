@@ -6,13 +6,25 @@ it lives on, and ends with that host.
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from disklab.engine.own_folder import (
+    ForeignError,
+    folder,
+    make_folder,
+    remove_tree,
+    replace_file,
+    why_foreign,
+    why_not_removable,
+)
+from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup, GroupRoot
-from disklab.hosts.processes import marked_processes
+from disklab.hosts.places import NAME
+from disklab.hosts.processes import MarkedProcess, marked_processes
+from disklab.hosts.steps import Outcome, Removed, Step, applied
 
 # A database with a healthy disk ends in seconds; one whose disk is dead does not listen at all.
 TERM_SECONDS = 15.0
@@ -21,55 +33,89 @@ GROUP = "group"
 """The file in a run directory that names the node's memory group."""
 
 
+def make_run_dir(run_dir: Path) -> None:
+    """Make the run directory of a node, marked as ours. Raises MachineError when it cannot be."""
+    root, names = _place(run_dir)
+    try:
+        ours = make_folder(root, "database", *names)
+    except (ForeignError, OSError) as error:
+        raise MachineError(f"{run_dir}: it cannot be made: {error}") from error
+    if not ours:
+        raise MachineError(
+            f"{run_dir}: it holds something, and disklab did not make it; move it away or remove it"
+        )
+
+
 def record_group(run_dir: Path, group: ControlGroup) -> None:
     """Note which group a node is in, so that `remove_database` finds it."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    (run_dir / GROUP).write_text(group.name, encoding="utf-8")
+    make_run_dir(run_dir)
+    root, names = _place(run_dir)
+    with folder(root, *names) as at:
+        replace_file(at, GROUP, group.name)
 
 
-def remove_database(run_dir: Path) -> Iterator[tuple[str, str, bool, str]]:
-    """End and remove what is left of a node: kind, what, whether it is gone, a note.
+def remove_database(run_dir: Path) -> list[Removed]:
+    """End and remove what is left of a node; return what became of each thing."""
+    return list(applied(steps_of(run_dir)))
+
+
+def steps_of(run_dir: Path) -> Iterator[Step]:
+    """Yield what there is to remove of a node.
 
     A process is ended only while the kernel shows our mark on it. The run directory stays as long
-    as one of them lives, or somebody is in the group.
+    as one of them lives, or somebody is in the group, and when it is not ours: `why_left`.
     """
-    gone = True
+    name = run_dir.name
     for process in marked_processes(run_dir):
-        ended = process.end(signal.SIGTERM, TERM_SECONDS)
-        ended = ended or process.end(signal.SIGKILL, KILL_SECONDS)
-        gone = gone and ended
-        note = "" if ended else "it waits for its disk"
-        yield "database process", str(process.pid), ended, note
-    if not gone:
-        return
+        end = partial(_end, process)
+        yield Step("database process", str(process.pid), name, end, holds=True)
     group = recorded_group(run_dir)
     if group is not None and group.folder.exists():
-        # PostgreSQL's own processes overwrite the mark with their titles, and end by themselves.
-        gone = group.remove()
-        yield "memory group", str(group.folder), gone, "" if gone else "a process is in it still"
-    if gone and run_dir.exists():
-        # Configuration only: data and logs lie elsewhere, and nothing is ever mounted here.
-        shutil.rmtree(run_dir)
-        yield "run directory", str(run_dir), True, ""
+        yield Step(
+            "memory group", str(group.folder), name, partial(_remove_group, group), holds=True
+        )
+    if run_dir.exists() and why_left(run_dir) is None:
+        yield Step("run directory", str(run_dir), name, partial(_remove_run_dir, run_dir))
 
 
-def planned(run_dir: Path) -> Iterator[tuple[str, str, bool, str]]:
-    """Yield what `remove_database` would remove."""
-    for process in marked_processes(run_dir):
-        yield "database process", str(process.pid), True, ""
-    group = recorded_group(run_dir)
-    if group is not None and group.folder.exists():
-        yield "memory group", str(group.folder), True, ""
-    if run_dir.exists():
-        yield "run directory", str(run_dir), True, ""
+def why_left(run_dir: Path) -> str | None:
+    """Return why the run directory would be left alone; None: it would be removed."""
+    root, names = _place(run_dir)
+    return why_not_removable(root, "database", *names)
 
 
 def recorded_group(run_dir: Path) -> ControlGroup | None:
     """Return the group that a node was in; None: it was in none, or this machine has none."""
-    root = GroupRoot.of_machine()
+    root, names = _place(run_dir)
+    if why_foreign(root, "database", *names) is not None:
+        return None
+    groups = GroupRoot.of_machine()
     try:
         name = (run_dir / GROUP).read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, ValueError):
         return None
     # One name of a folder, never a path.
-    return None if root is None or not name or "/" in name else ControlGroup(name, root)
+    return None if groups is None or NAME.fullmatch(name) is None else ControlGroup(name, groups)
+
+
+def _place(run_dir: Path) -> tuple[Path, tuple[str, str]]:
+    """Return the run directory of disklab and the way to that of a node."""
+    return run_dir.parent.parent, (run_dir.parent.name, run_dir.name)
+
+
+def _end(process: MarkedProcess) -> Outcome:
+    ended = process.end(signal.SIGTERM, TERM_SECONDS)
+    ended = ended or process.end(signal.SIGKILL, KILL_SECONDS)
+    return ended, "" if ended else "it waits for its disk"
+
+
+def _remove_group(group: ControlGroup) -> Outcome:
+    # PostgreSQL's own processes overwrite the mark with their titles, and end by themselves.
+    gone = group.remove()
+    return gone, "" if gone else "a process is in it still"
+
+
+def _remove_run_dir(run_dir: Path) -> Outcome:
+    root, names = _place(run_dir)
+    why = remove_tree(root, "database", *names)
+    return why is None, why or ""

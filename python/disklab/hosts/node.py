@@ -116,8 +116,8 @@ class EmulatedNode:
     @property
     def pid(self) -> int:
         """The process of the host."""
-        process = EngineProcess.recorded(self._place.pid)
-        assert process is not None, "a running host has written its number"
+        process = EngineProcess.of(self._place.run)
+        assert process is not None, "a running host has a process"
         return process.pid
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import time
@@ -15,6 +14,20 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from disklab.engine.own_folder import (
+    MARKER,
+    ForeignError,
+    check_root,
+    folder,
+    make_folder,
+    mark_file,
+    remove_empty,
+    remove_file,
+    replace_file,
+    unmark_file,
+    why_foreign,
+)
+from disklab.engine.process import start_time_of
 from disklab.errors import MachineError, Problem, UserError
 
 DEFAULT_RUN_DIR = Path("/run/disklab")
@@ -24,6 +37,12 @@ DEFAULT_DATA_DIR = Path("/var/lib/disklab")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 NAME_RULE = (
     "a name has 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first"
+)
+
+# What a host's run directory holds beside its folders; `.new` while it is being written.
+KNOWN = re.compile(
+    r"(pid|control\.sock|profile\.json|lock|log|host\.json)(\.new)?|(pid|profile)\.\d+\.new",
+    re.ASCII,
 )
 
 # Another disklab attaches for as long as mkfs takes on a slow disk.
@@ -57,6 +76,13 @@ class VolumeRecord(BaseModel):
     filesystem: str | None = None
     mount_point: str | None = None
     made_mount_point: bool = False
+    made_device: int | None = None
+    """Device and inode of the mount point that we made: another directory there is not ours."""
+    made_inode: int | None = None
+    inode: int | None = None
+    """Of the file that a loop device shows."""
+    diskseq: int | None = None
+    """The kernel's number for this use of the device; None: a kernel before Linux 5.15."""
     backing_file: str | None = None
 
 
@@ -72,13 +98,13 @@ class Owner(BaseModel):
     @classmethod
     def this(cls) -> Owner:
         """Return the calling process."""
-        start_time = _start_time(os.getpid())
+        start_time = start_time_of(os.getpid())
         assert start_time is not None  # whoever asks is there
         return cls(pid=os.getpid(), start_time=start_time)
 
     def lives(self) -> bool:
         """Return whether the process still runs."""
-        return _start_time(self.pid) == self.start_time
+        return start_time_of(self.pid) == self.start_time
 
 
 class HostRecord(BaseModel):
@@ -89,6 +115,8 @@ class HostRecord(BaseModel):
     vm: str | None = None
     host_cache_bytes: int | None = None
     scale: str = "1"
+    fuse_device: str | None = None
+    """`major:minor` of its FUSE mount; None: not started yet, or it has none."""
     owner: Owner | None = None
     """Whose host it is; None: the user's own, who ends it himself."""
 
@@ -145,9 +173,62 @@ class HostPlace:
                 found[path.stem] = record
         return found
 
+    @property
+    def root(self) -> Path:
+        """The run directory that the host's is in."""
+        return self.run.parent.parent
+
+    def make(self) -> None:
+        """Make the run and data directories, marked as ours.
+
+        Raises UserError when the run directory holds something that disklab did not put there.
+        """
+        rule = None
+        try:
+            if not make_folder(self.root, "host", "hosts", self.name):
+                rule = "it holds something, and disklab did not make it"
+        except (ForeignError, OSError) as error:
+            rule = f"disklab cannot make it: {error}"
+        if rule is not None:
+            way_out = "move it away or remove it, or choose another name with --host"
+            raise UserError(Problem("--host", str(self.run), rule, way_out))
+        # What an earlier release left, or somebody's link, is used and never removed.
+        with suppress(ForeignError, OSError):
+            make_folder(self.data.parent, "data", self.name)
+
+    def why_foreign(self) -> str | None:
+        """Return why the run directory is not proved to be ours; None: it is."""
+        return why_foreign(self.root, "host", "hosts", self.name)
+
+    def mark_image(self, volume: str) -> None:
+        """Mark the disk image of a volume that is there, or about to be made, as ours."""
+        with suppress(ForeignError, OSError):
+            mark_file(self.data.parent, "disk image", self.name, f"{volume}.img")
+
+    def unmark_image(self, volume: str) -> None:
+        """Remove the marker of a disk image that is gone."""
+        unmark_file(self.data.parent, self.name, f"{volume}.img")
+
+    def why_foreign_image(self, volume: str) -> str | None:
+        """Return why a disk image is not proved to be ours; None: it is."""
+        return why_foreign(self.data.parent, "disk image", self.name, f"{volume}.img")
+
+    def remove_image(self, volume: str) -> str | None:
+        """Remove a disk image of ours, and its folder with the last one; return why it stays."""
+        why = remove_file(self.data.parent, self.name, f"{volume}.img")
+        self._remove_data_folder()
+        return why
+
+    def _remove_data_folder(self) -> None:
+        with suppress(ForeignError, OSError):
+            remove_empty(self.data.parent, "data", self.name)
+
     def record_volume(self, volume: str, record: VolumeRecord) -> None:
         """Write the record of a volume."""
-        _write(self.run / "attached" / f"{volume}.json", record)
+        with folder(self.root, "hosts", self.name) as at, suppress(FileExistsError):
+            os.mkdir("attached", 0o700, dir_fd=at)
+        with folder(self.root, "hosts", self.name, "attached") as at:
+            replace_file(at, f"{volume}.json", record.model_dump_json() + "\n")
 
     def forget_volume(self, volume: str) -> None:
         """Remove the record of a volume."""
@@ -159,24 +240,40 @@ class HostPlace:
 
     def record_host(self, record: HostRecord) -> None:
         """Write how the host was asked for."""
-        _write(self.run / "host.json", record)
+        with folder(self.root, "hosts", self.name) as at:
+            replace_file(at, "host.json", record.model_dump_json() + "\n")
 
     def remove(self) -> list[str]:
-        """Remove the run directory, file by known file; return what stays.
+        """Remove the run directory, file by known file, and the data directory when it is empty.
 
-        Never follows the mount: removing recursively could empty a disk.
+        Returns what stays, or why all of it does. Never follows the mount: removing recursively
+        could empty a disk.
         """
-        for folder in ("attached", "volumes"):
-            for path in (self.run / folder).glob("*.json*"):
-                path.unlink(missing_ok=True)
-        for name in ("pid", "control.sock", "profile.json", "lock", "log", "host.json"):
-            (self.run / name).unlink(missing_ok=True)
-        for folder in ("attached", "volumes", "mnt", ""):
-            with suppress(OSError):
-                (self.run / folder).rmdir()
-        with suppress(OSError):
-            self.data.rmdir()
-        return sorted(str(path) for path in self.run.glob("*"))
+        self._remove_data_folder()
+        try:
+            if (reason := self.why_foreign()) is not None:
+                return [reason] if os.path.lexists(self.run) else []
+            with folder(self.root, "hosts", self.name) as at:
+                for name in ("attached", "volumes"):
+                    with suppress(FileNotFoundError, ForeignError):
+                        _empty(self.root, self.name, name)
+                for name in os.listdir(at):
+                    if name != MARKER and KNOWN.fullmatch(name):
+                        os.unlink(name, dir_fd=at)
+                for name in ("attached", "volumes", "mnt"):
+                    with suppress(OSError):
+                        os.rmdir(name, dir_fd=at)
+            return remove_empty(self.root, "host", "hosts", self.name)
+        except (ForeignError, OSError) as error:
+            return [str(error)]
+
+
+def _empty(root: Path, host: str, name: str) -> None:
+    """Remove the records in a folder of a host."""
+    with folder(root, "hosts", host, name) as at:
+        for file in os.listdir(at):
+            if file.endswith((".json", ".new")):
+                os.unlink(file, dir_fd=at)
 
 
 @dataclass(frozen=True)
@@ -200,15 +297,12 @@ class Places:
 
     def hosts(self) -> list[HostPlace]:
         """Return the hosts that have a run directory. Raises UserError when it is not readable."""
-        folder = self.run / "hosts"
         try:
-            names = sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+            return [self.host(name) for name in _names(self.run / "hosts")]
         except PermissionError as error:
             rule = "only its owner may look into the run directory"
-            raise UserError(Problem("this user", str(folder), rule, "run it with sudo")) from error
-        return [self.host(name) for name in names]
+            place = str(self.run / "hosts")
+            raise UserError(Problem("this user", place, rule, "run it with sudo")) from error
 
     def database(self, node: str) -> Path:
         """Return the run directory of a database node; a node has the name of its host."""
@@ -216,19 +310,25 @@ class Places:
 
     def databases(self) -> list[Path]:
         """Return the run directories of database nodes."""
-        folder = self.run / "databases"
-        return sorted(folder.iterdir()) if folder.is_dir() else []
+        return [self.database(name) for name in _names(self.run / "databases")]
 
     def data_files(self) -> list[Path]:
-        """Return every backing file."""
-        return sorted(self.data.glob("*/*.img"))
+        """Return every file that looks like a disk image, proved to be ours or not."""
+        folders = [self.data / name for name in _names(self.data)]
+        return sorted(path for folder in folders for path in folder.glob("*.img"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of whoever makes or removes anything."""
+        """Hold the lock of whoever makes or removes anything.
+
+        Raises UserError for directories into which another user could put something.
+        """
+        check_root(self.run, "DISKLAB_RUN_DIR")
+        check_root(self.data, "DISKLAB_DATA_DIR")
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self.run.mkdir(parents=True, exist_ok=True, mode=0o755)
-            lock = os.open(self.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(self.run / "lock", flags, 0o600)
         except OSError as error:
             rule = f"the run directory must be writable: {error.strerror}"
             way_out = "run it as root, or set DISKLAB_RUN_DIR"
@@ -259,11 +359,35 @@ def _try_lock(lock: int) -> bool:
     return True
 
 
-def remove_mount_point(record: VolumeRecord) -> None:
-    """Remove the mount point if we made it and nothing has been put there since."""
-    if record.made_mount_point and record.mount_point is not None:
-        with suppress(OSError):
-            Path(record.mount_point).rmdir()
+def remove_mount_point(record: VolumeRecord) -> bool:
+    """Remove the mount point if it is the directory that we made, and nothing is in it."""
+    if not has_mount_point(record):
+        return False
+    with suppress(OSError):
+        Path(str(record.mount_point)).rmdir()
+        return True
+    return False
+
+
+def has_mount_point(record: VolumeRecord) -> bool:
+    """Return whether a mount point that we made is there. One that is in use shows its disk."""
+    if not record.made_mount_point or record.mount_point is None:
+        return False
+    try:
+        found = os.lstat(record.mount_point)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (record.made_device, record.made_inode)
+
+
+def _names(place: Path) -> list[str]:
+    """Return the names in a folder that a host may have; a link is no folder of ours."""
+    try:
+        with os.scandir(place) as entries:
+            found = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in found if NAME.fullmatch(name))
 
 
 def _read(path: Path, model: type[Record]) -> Record | None:
@@ -271,21 +395,3 @@ def _read(path: Path, model: type[Record]) -> Record | None:
         return model.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValidationError, ValueError):
         return None
-
-
-def _write(path: Path, record: BaseModel) -> None:
-    """Replace a file in one step, so that no reader sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    next_path = path.with_name(path.name + ".new")
-    next_path.write_text(json.dumps(record.model_dump()) + "\n", encoding="utf-8")
-    next_path.replace(path)
-
-
-def _start_time(pid: int) -> int | None:
-    """Return when a process started, in the kernel's ticks; None: it is gone, or a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else int(fields[19])

@@ -1,13 +1,15 @@
 """Processes of databases that we started, found through the kernel and not through our notes.
 
 Each is started with a mark in its environment, the run directory of its node; its children inherit
-it. A process is ours only while the kernel shows that mark, with a directory below our own.
+it. A process is ours only while the kernel shows that mark, with a directory below our own as this
+mount namespace has it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,9 +42,21 @@ def marked_processes(below: Path) -> list[MarkedProcess]:
         if not process.name.isdigit():
             continue
         mark = _mark(int(process.name))
-        if mark is not None and Path(mark).is_relative_to(below):
+        if mark is None or not Path(mark).is_relative_to(below):
+            continue
+        if _sees_ours(int(process.name), Path(mark)):
             found.append(MarkedProcess(int(process.name), Path(mark)))
     return sorted(found, key=lambda one: one.pid)
+
+
+def _sees_ours(pid: int, node: Path) -> bool:
+    """Return whether a path means the same directory to a process as to us."""
+    with suppress(OSError):
+        if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            return True
+        theirs, ours = os.stat(f"/proc/{pid}/root{node}"), os.stat(node)
+        return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+    return False
 
 
 def _mark(pid: int) -> str | None:

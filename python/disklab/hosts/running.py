@@ -19,7 +19,14 @@ from disklab.hosts.filesystem import (
     set_read_ahead,
     unmount,
 )
-from disklab.hosts.ownership import OurDevice, device_of, is_our_fuse_mount, mounts, prove
+from disklab.hosts.ownership import (
+    OurDevice,
+    device_of,
+    elsewhere,
+    is_our_fuse_mount,
+    mounts,
+    prove,
+)
 from disklab.hosts.places import HostPlace, Places, remove_mount_point
 from disklab.hosts.requirements import require_machine
 
@@ -49,9 +56,8 @@ class Target:
 
 
 def is_running(host: HostPlace) -> bool:
-    """Return whether the engine of a host runs and answers."""
-    process = EngineProcess.recorded(host.pid)
-    if process is None or not process.is_ours():
+    """Return whether the engine of a host runs. Raises EngineError when it does not answer."""
+    if EngineProcess.of(host.run) is None:
         return False
     with Control(host.socket) as control:
         control.hello()
@@ -60,7 +66,7 @@ def is_running(host: HostPlace) -> bool:
 
 def stop_host(host: HostPlace) -> None:
     """End a host that has no volumes in use, and remove its run directory."""
-    process = EngineProcess.recorded(host.pid)
+    process = EngineProcess.of(host.run)
     with Control(host.socket) as control:
         control.shutdown()
     if process is not None and not process.wait():
@@ -113,7 +119,8 @@ def list_volumes(places: Places, host: str | None = None) -> list[Listed]:
             live = None if answers is None else answers.get(name)
             state = record.state if live is not None else "not there: run `disklab clean`"
             if answers is None:
-                state = "host does not answer: run `disklab clean`"
+                everything = "" if EngineProcess.of(one.run) is None else " --all"
+                state = f"host does not answer: run `disklab clean{everything}`"
             found.append(
                 Listed(
                     host=one.name,
@@ -211,14 +218,20 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
             try:
                 prove(device.path, host, name)
                 control.detach(name, delete_data=delete_data)
-            except UserError:
+            except UserError as error:
                 # Refused: somebody has the device open. Everything is to be as it was.
+                holder = elsewhere(device) if "is mounted" in str(error) else None
                 if mounted is not None:
                     mount_device(prove(device.path, host, name), mounted.point, mounted.kind)
-                raise
+                if holder is None:
+                    raise
+                rule = f"{device.path} is still mounted {holder}"
+                way_out = "end that process, or unmount it from within: nsenter -t PID -m umount"
+                raise UserError(Problem("VOLUME", repr(name), rule, way_out)) from error
             last = not control.volumes()
         remove_mount_point(record)
         host.forget_volume(name)
+        host.unmark_image(name)
         if last:
             stop_host(host)
         file = host.data_file(name)

@@ -127,7 +127,7 @@ def apart(known: Known, places: Places, host: str, undo: ExitStack) -> Known:
         return known
     group = ControlGroup.make(host, UNLIMITED_BYTES, root)
     folder = places.database(host)
-    undo.callback(lambda: list(remove_database(folder)))
+    undo.callback(remove_database, folder)
     record_group(folder, group)
     return replace(known, inside=group.inside)
 

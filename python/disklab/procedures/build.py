@@ -15,7 +15,7 @@ from disklab.databases import PORTS, NodePlace, Request, Sizes, provision
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
-from disklab.hosts.left_databases import remove_database
+from disklab.hosts.left_databases import make_run_dir, remove_database
 from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
 from disklab.hosts.places import Places
 from disklab.procedures.bed import Bed, empty_cache
@@ -57,7 +57,8 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             node = EmulatedNode.build(site.catalog, wish, site.places, say)
             undo.callback(node.remove)
             # After the database has stopped: its configuration, and what did not stop.
-            undo.callback(_remove_database, site.places.database(node.name))
+            undo.callback(remove_database, site.places.database(node.name))
+            make_run_dir(site.places.database(node.name))
             nodes.append(node)
         request = request_of(turn, site.catalog)
         addresses = free_addresses(len(nodes), PORTS[request.engine])
@@ -183,12 +184,6 @@ def first_state(spec: TrialSpec, nodes: Sequence[EmulatedNode]) -> BedState:
         host_cache=empty_cache(volume.caching),
         credits="used" if bursting else "none",
     )
-
-
-def _remove_database(run_dir: Path) -> None:
-    """Remove the run directory of a node, with what is left of its process and group."""
-    for _ in remove_database(run_dir):
-        pass
 
 
 def _group(name: str, undo: ExitStack) -> ControlGroup | None:
