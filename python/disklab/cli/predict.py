@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +22,7 @@ from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.report import wording
 from disklab.results import DEFAULT_OUT, TrialResult
+from disklab.results.required import Kept, Outcome, judged
 
 Fidelity = Literal["full", "quick"]
 FIDELITIES: tuple[Fidelity, ...] = ("full", "quick")
@@ -92,7 +93,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         run = predict(found, options, emit)
     results = run.results()
     if not json:
-        print_results(found, results)
+        print_results(found, results, judged(results, run.planned()))
     if against:
         print_comparison(compare(found, results), as_json=json)
     if not json:
@@ -140,8 +141,10 @@ def progress(*, as_json: bool) -> Iterator[Emit]:
         yield tell
 
 
-def print_results(experiment: spec.Experiment, results: list[TrialResult]) -> None:
-    """Print a table of the cells, and below it why some were refused."""
+def print_results(
+    experiment: spec.Experiment, results: list[TrialResult], kept: Mapping[int, Kept]
+) -> None:
+    """Print a table of the cells, why some were refused, and what keeps what is required."""
     out = console()
     out.print(Text(experiment.title, style="bold"))
     table = Table(box=None, pad_edge=False)
@@ -162,6 +165,7 @@ def print_results(experiment: spec.Experiment, results: list[TrialResult]) -> No
     reasons = {str(result.reason): None for result in results if result.reason}
     for reason in reasons:
         out.print(f"\nrefused: {reason}", markup=False)
+    print_kept(kept, results)
 
 
 def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
@@ -193,6 +197,18 @@ def band_of(result: TrialResult, figure: str, value: float) -> str:
         return ""
     ends = (wording.significant(value * end, 2) for end in (found.low, found.high))
     return " to ".join(ends)
+
+
+def print_kept(kept: Mapping[int, Kept], results: list[TrialResult]) -> None:
+    """Print whether each cell keeps what the file requires, in a sentence a cell."""
+    factors = {result.trial: result.factors for result in results}
+    if kept:
+        met = sum(one.outcome is Outcome.MET for one in kept.values())
+        told = f"{met} of {len(kept)} keep" if met != 1 else f"1 of {len(kept)} keeps"
+        console().print(f"\n{told} what the file requires:", markup=False)
+    for trial, one in kept.items():
+        name = ", ".join(map(str, factors[trial].values())) or "the cell"
+        console().print(f"  {name}: {one}", markup=False)
 
 
 def cells_of(result: TrialResult, *, banded: bool = False) -> list[str]:

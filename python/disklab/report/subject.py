@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -14,6 +14,7 @@ from disklab.report.course import Windows, windows_of
 from disklab.report.verdict import Quantity, Sample
 from disklab.report.verdict_interval import FEWEST_REPEATS
 from disklab.results import Histogram, PlannedTrial, RunInfo, Second, TrialResult
+from disklab.results.required import Kept, judged
 
 
 class RunLike(Protocol):
@@ -43,6 +44,11 @@ class Subject:
     def matrix(self) -> Matrix:
         """The run's cells and the roles of its factors."""
         return matrix_of(self.run.results(), self.run.planned())
+
+    @cached_property
+    def kept(self) -> Mapping[int, Kept]:
+        """Whether each trial keeps what its `require` asks; empty: nothing is asked."""
+        return judged(self.run.results(), self.run.planned())
 
     @property
     def info(self) -> RunInfo:

@@ -38,10 +38,12 @@ def summary(subject: Subject) -> Figures:
                 wording.rate(shown.median("ops_per_s")),
                 *(wording.latency(shown.median(f"{name}_ms")) for name in ("p50", "p95", "p99")),
                 bound if cell.usable else status_of(cell),
+                str(subject.kept.get(cell.trial, "")),
                 str(len(cell.usable)),
             ]
         )
-    return Figures((*heads, "ops/s", "p50", "p95", "p99", "why", "repeats"), rows(lines))
+    figures = ("ops/s", "p50", "p95", "p99", "why", "asked for", "repeats")
+    return Figures((*heads, *figures), rows(lines))
 
 
 def limits(subject: Subject) -> Figures:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainValidator,
     WithJsonSchema,
@@ -35,7 +33,9 @@ from disklab.spec.amounts import (
     TimeDilation,
     Unreadable,
 )
+from disklab.spec.part import Part
 from disklab.spec.payloads import RowText, row_shape
+from disklab.spec.require import Require
 
 # Ratios are sums of a few decimal fractions: this is far below any that people write.
 RATIO_SLACK = 1e-9
@@ -45,12 +45,6 @@ Consistency = Literal[
 ]
 Engine = Literal["cassandra", "postgresql", "yugabytedb"]
 Filesystem = Literal["xfs", "ext4"]
-
-
-class Part(BaseModel):
-    """A frozen section. Unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def _setting(value: Any) -> str | int | float | bool:
@@ -498,6 +492,9 @@ class TrialSpec(Part):
     """How a trial is measured. Without it: closed_loop for threads, fixed for a rate."""
     before: Before = Field(default=Before())
     """In which condition the measurement begins."""
+    require: Require | None = None
+    """What the system must do. Every cell is judged by it, and `disklab advise` looks for the
+    cheapest that does it."""
 
 
 class ExperimentFile(TrialSpec):

@@ -113,6 +113,7 @@ UNITS = {
     "share": "share: `30%`, `0.3`",
     "scale": "scale: `1/100`",
     "block": "`8k`, `1M`",
+    "money": "money: `5000 USD/month`",
     "row": "`COLUMNS x BYTES`, small or medium",
 }
 """An amount's title in the schema, and how it is written."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from disklab.errors import Problem
 from disklab.spec import feasible
 from disklab.spec.located import Key, Site
@@ -14,8 +16,8 @@ DEFAULT_DURATION_S = 60.0
 
 def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
     """Return what sections of a trial ask of each other."""
-    found: list[Problem] = []
     kind = spec.workload.kind
+    found = [*_wrong_operations(spec, site)]
 
     def needs(key: Key, why: str, way_out: str) -> None:
         found.append(Problem(site.place(key), "(missing)", why, way_out))
@@ -53,6 +55,21 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
     assert spec.cluster is not None
     found += feasible.contradictory_volumes(spec.cluster, site)
     return found
+
+
+def _wrong_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield bounds on operations that the workload does not have."""
+    require, work = spec.require, spec.workload
+    for name in ("read", "write"):
+        if require is None or getattr(require, name) is None:
+            continue
+        place, shown = site.place(("require", name)), site.text(("require", name))
+        if work.operations is None:
+            rule = f"{work.kind} has no {name}s of rows"
+            yield Problem(place, shown, rule, "write all: {p99: 10ms}, for all operations together")
+        elif not getattr(work.operations, name):
+            rule = f"the workload has no {name}s"
+            yield Problem(place, shown, rule, f"leave it out, or give operations some {name}s")
 
 
 def benchmark_problems(spec: TrialSpec, site: Site) -> list[Problem]:

@@ -19,7 +19,8 @@ from disklab.catalog import Catalog, find_vm
 from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import HostRequest, Places, cache_bytes
 from disklab.spec.amounts import Scale
-from disklab.spec.model import Part, TrialSpec, Workload
+from disklab.spec.model import TrialSpec, Workload
+from disklab.spec.part import Part
 
 MKFS_LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}
 """The smallest volume that a file system is made on.

@@ -1,0 +1,291 @@
+"""Whether a cell keeps the promise of its `require`: met, missed, cannot tell, cannot sustain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pydantic import Field
+
+from disklab.catalog.expression import parse_disks
+from disklab.results import rates
+from disklab.results.records import PlannedTrial, Record, TrialResult
+
+SUSTAINED = 0.97
+"""Share of the offered operations from which a rate counts as carried.
+
+Arrivals at random make 30,000 operations vary by 0.6 % (one standard deviation), and what is under
+way at the end is not counted. A queue that grows is soon far below.
+"""
+
+
+class Outcome(str, Enum):
+    """What became of a requirement; the value is how people say it."""
+
+    MET = "met"
+    MISSED = "missed"
+    CANNOT_TELL = "cannot tell"
+    CANNOT_SUSTAIN = "cannot sustain"
+
+
+class Bounds(Record):
+    """`require.read` as a run stores it: milliseconds."""
+
+    mean_ms: float | None = None
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    p999_ms: float | None = None
+
+    def told(self) -> Iterator[tuple[str, float]]:
+        """Yield each bound by the name that results have."""
+        for name in ("mean", "p50", "p95", "p99", "p999"):
+            bound = getattr(self, f"{name}_ms")
+            if bound is not None:
+                yield ("p99.9" if name == "p999" else name), bound
+
+
+class Required(Record):
+    """`require` as a run stores it, and what of the described system it is judged by."""
+
+    all: Bounds | None = None
+    read: Bounds | None = None
+    write: Bounds | None = None
+    rate_per_s: float | None = None
+    head_room_ratio: float = 0.0
+    durability: str = "none"
+    budget_usd_per_month: float | None = None
+    volumes: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """The cluster's volumes, for durability."""
+
+    def latencies(self) -> Iterator[tuple[str, str, float]]:
+        """Yield operation, percentile and bound in milliseconds."""
+        for operation in ("all", "read", "write"):
+            bounds: Bounds | None = getattr(self, operation)
+            for name, bound in bounds.told() if bounds else ():
+                yield operation, name, bound
+
+
+@dataclass(frozen=True)
+class Point:
+    """One requirement of a cell."""
+
+    what: str
+    """`read p99`, `rate`, `budget`, `durability`."""
+    outcome: Outcome
+    asked: str
+    found: str
+    """The figure, with its range where there is one."""
+
+    def __str__(self) -> str:
+        """Return it in words: `read p99 12 ms (at most 10 ms)`."""
+        return f"{self.what} {self.found} ({self.asked})"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The judgement of one cell."""
+
+    outcome: Outcome
+    points: tuple[Point, ...]
+    achieved_ratio: float | None = None
+    """Achieved over offered operations, where the cell cannot sustain what is offered."""
+
+    def __str__(self) -> str:
+        """Return the outcome and its reason: `missed: read p99 12 ms (at most 10 ms)`."""
+        if self.outcome is Outcome.MET:
+            return str(self.outcome.value)
+        told = [str(point) for point in self.points if point.outcome is self.outcome]
+        return f"{self.outcome.value}: {'; '.join(told)}"
+
+
+def required_of(spec: dict[str, Any]) -> Required | None:
+    """Return what a trial requires, from its resolved specification; None: nothing."""
+    asked = spec.get("require")
+    if not asked:
+        return None
+    volumes = (spec.get("cluster") or {}).get("volumes") or {}
+    return Required.model_validate({**asked, "volumes": volumes})
+
+
+def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
+    """Judge a cell by all its usable repeats; None: it has no figures.
+
+    A bound inside the range of the repeats, or inside the band of a prediction, cannot be told.
+    """
+    usable = [result for result in results if result.usable]
+    if not usable:
+        return None
+    points = [*_durable(required), *_affordable(required, usable)]
+    ratio = sustained_ratio(usable)
+    if ratio is not None and ratio < SUSTAINED:
+        points.append(_overloaded(usable, ratio))
+        # A queue that grows has no latency: its percentiles depend on how long the run was.
+        return Kept(points[-1].outcome, tuple(points), ratio)
+    points += [*_carried(required, usable), *_quick(required, usable)]
+    outcomes = {point.outcome for point in points}
+    for worst in (Outcome.CANNOT_SUSTAIN, Outcome.MISSED, Outcome.CANNOT_TELL):
+        if worst in outcomes:
+            return Kept(worst, tuple(points))
+    return Kept(Outcome.MET, tuple(points))
+
+
+def judged(results: Sequence[TrialResult], planned: Sequence[PlannedTrial]) -> dict[int, Kept]:
+    """Return the judgement of every trial that requires something and has figures."""
+    found = {}
+    for trial in planned:
+        required = required_of(trial.spec)
+        of_trial = [result for result in results if result.trial == trial.trial]
+        told = kept(required, of_trial) if required is not None else None
+        if told is not None:
+            found[trial.trial] = told
+    return found
+
+
+def sustained_ratio(results: Sequence[TrialResult]) -> float | None:
+    """Return the median of achieved over offered rates; None: the loop was closed."""
+    ratios = [
+        result.ops_per_s / float(result.loop["rate_per_s"])
+        for result in results
+        if result.ops_per_s is not None and result.loop.get("rate_per_s")
+    ]
+    return sorted(ratios)[len(ratios) // 2] if ratios else None
+
+
+def _overloaded(results: Sequence[TrialResult], ratio: float) -> Point:
+    achieved = max(result.ops_per_s or 0.0 for result in results)
+    offered = max(float(result.loop["rate_per_s"]) for result in results)
+    most = max(max(_banded(result, "ops_per_s", result.ops_per_s or 0.0)) for result in results)
+    outcome = Outcome.CANNOT_SUSTAIN if most < SUSTAINED * offered else Outcome.CANNOT_TELL
+    found = f"{achieved:,.0f}/s, {ratio * 100:.0f} % of what is offered"
+    if outcome is Outcome.CANNOT_TELL:
+        found += f", and may be {min(most, offered):,.0f}/s"
+    return Point("carries", outcome, f"offered {offered:,.0f}/s", found)
+
+
+def _carried(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:
+    """Yield whether the rate is carried, with its head-room."""
+    found = [rate for result in results if (rate := rates.of_cluster(result)) is not None]
+    offered = [float(r.loop["rate_per_s"]) for r in results if r.loop.get("rate_per_s")]
+    wanted = required.rate_per_s or (max(offered) if offered else None)
+    if wanted is None or not found:
+        return
+    if not offered:
+        wanted *= 1 + required.head_room_ratio
+        span = min(found), max(found)
+        asked = f"at least {wanted:,.0f}/s"
+        yield Point("rate", _above(wanted, span), asked, _span(span, "/s"))
+        return
+    if max(found) < wanted * SUSTAINED:
+        asked = f"at least {wanted:,.0f}/s"
+        yield Point("rate", Outcome.CANNOT_TELL, asked, f"only {max(found):,.0f}/s were offered")
+    yield from _room(required.head_room_ratio, wanted, found, results)
+
+
+def _room(
+    wanted_ratio: float, rate_per_s: float, found: Sequence[float], results: Sequence[TrialResult]
+) -> Iterator[Point]:
+    """Yield whether an open loop leaves head-room: by what it carried, or by its fullest limit."""
+    if not wanted_ratio:
+        return
+    asked = f"at least {wanted_ratio * 100:.0f} %"
+    if min(found) >= rate_per_s * (1 + wanted_ratio) * SUSTAINED:
+        yield Point("head-room", Outcome.MET, asked, f"{wanted_ratio * 100:.0f} %")
+        return
+    used = [one for result in results if (one := fullest(result)) is not None]
+    if not used:
+        return
+    room = (min(1 / one - 1 for one in used), max(1 / one - 1 for one in used))
+    percent = (room[0] * 100, room[1] * 100)
+    outcome = _above(wanted_ratio, room)
+    yield Point("head-room", outcome, asked, f"{_span(percent, ' %')} by its fullest limit")
+
+
+def fullest(result: TrialResult) -> float | None:
+    """Return the utilisation of the fullest limit, above 0; None: none is known."""
+    told = [one.utilisation for one in result.telemetry.limits if one.utilisation]
+    if result.bottleneck is not None and result.bottleneck.utilisation:
+        told.append(result.bottleneck.utilisation)
+    return max(told) if told else None
+
+
+def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:
+    """Yield whether latencies stay below their bounds."""
+    for operation, name, bound in required.latencies():
+        found = []
+        for result in results:
+            told = result.latency_ms
+            if operation != "all":
+                one = result.per_operation.get(operation)
+                told = one.latency_ms if one else {}
+            if name in told:
+                found += _banded(result, f"{name}_ms", told[name])
+        what = name if operation == "all" else f"{operation} {name}"
+        asked = f"at most {bound:g} ms"
+        if not found:
+            yield Point(what, Outcome.CANNOT_TELL, asked, "not measured")
+            continue
+        span = min(found), max(found)
+        yield Point(what, _below(bound, span), asked, _span(span, " ms"))
+
+
+def _banded(result: TrialResult, figure: str, value: float) -> list[float]:
+    """Return a figure, or the ends of its band. Operations have the band of all together."""
+    band = result.bands.figures.get(figure) if result.bands else None
+    return [value] if band is None else [value * band.low, value * band.high]
+
+
+def _affordable(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:
+    budget = required.budget_usd_per_month
+    if budget is None:
+        return
+    asked = f"at most {budget:,.0f} USD a month"
+    price = results[0].price_usd_per_month
+    if price is None:
+        yield Point("price", Outcome.CANNOT_TELL, asked, "not known")
+        return
+    outcome = Outcome.MET if price <= budget else Outcome.MISSED
+    yield Point("price", outcome, asked, f"{price:,.0f} USD a month")
+
+
+def _durable(required: Required) -> Iterator[Point]:
+    if required.durability == "none":
+        return
+    for name, volume in required.volumes.items():
+        reason = lost(volume)
+        if reason:
+            asked = "data survive a deallocated VM"
+            yield Point(f"volume {name}", Outcome.MISSED, asked, reason)
+
+
+def lost(volume: dict[str, Any]) -> str:
+    """Return why a volume's data do not survive their VM; empty: they do.
+
+    **Source:** Azure documentation, "Temporary disk" and "Virtual machine and disk performance":
+    a stopped and deallocated VM loses its local disks, a failed host what a ReadWrite cache holds.
+    """
+    if parse_disks(str(volume["disks"])).is_local:
+        return "is on disks of the VM, which go with it"
+    if volume.get("caching") == "ReadWrite":
+        return "has writes in the host's ReadWrite cache, which go with it"
+    return ""
+
+
+def _below(bound: float, span: tuple[float, float]) -> Outcome:
+    if span[1] <= bound:
+        return Outcome.MET
+    return Outcome.MISSED if span[0] > bound else Outcome.CANNOT_TELL
+
+
+def _above(bound: float, span: tuple[float, float]) -> Outcome:
+    if span[0] >= bound:
+        return Outcome.MET
+    return Outcome.MISSED if span[1] < bound else Outcome.CANNOT_TELL
+
+
+def _span(span: tuple[float, float], unit: str) -> str:
+    """Return a figure, or its range, with three digits."""
+    low, high = (f"{one:,.0f}" if one >= 100 else f"{one:.3g}" for one in span)
+    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"

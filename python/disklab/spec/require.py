@@ -1,0 +1,101 @@
+"""What the user asks of a system: latencies, a rate, durability, a budget."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from disklab.spec.amounts import Milliseconds, Rate, Ratio, Unreadable
+from disklab.spec.part import Part
+
+_BUDGET = re.compile(r"(\d{1,12}(?:\.\d{1,2})?)\s*USD\s*/\s*month", re.ASCII)
+
+
+def _budget(value: Any) -> float:
+    found = _BUDGET.fullmatch(str(value).strip())
+    if found is None or float(found[1]) <= 0:
+        rule = "a budget is an amount of USD a month, as the catalogue's prices are"
+        raise Unreadable(rule, "write for example 5000 USD/month")
+    return float(found[1])
+
+
+Budget = Annotated[
+    float,
+    BeforeValidator(_budget),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^\d+(\.\d+)?\s*USD\s*/\s*month$", "title": "money"}
+    ),
+]
+
+
+class Latencies(Part):
+    """Bounds on the response time of operations, intended start to completion."""
+
+    mean_ms: Milliseconds | None = Field(default=None, alias="mean", examples=["3ms"])
+    """The mean is at most this."""
+    p50_ms: Milliseconds | None = Field(default=None, alias="p50", examples=["2ms"])
+    """The median is at most this."""
+    p95_ms: Milliseconds | None = Field(default=None, alias="p95", examples=["5ms"])
+    """Of a hundred operations 95 take at most this."""
+    p99_ms: Milliseconds | None = Field(default=None, alias="p99", examples=["10ms"])
+    """Of a hundred operations 99 take at most this."""
+    p999_ms: Milliseconds | None = Field(default=None, alias="p99.9", examples=["50ms"])
+    """Of a thousand operations 999 take at most this."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Latencies:
+        if not self.bounds():
+            raise Unreadable("a latency has a percentile", "write for example {p99: 10ms}")
+        return self
+
+    def bounds(self) -> dict[str, float]:
+        """Return the bounds in milliseconds by the names that results have."""
+        told = {
+            "mean": self.mean_ms,
+            "p50": self.p50_ms,
+            "p95": self.p95_ms,
+            "p99": self.p99_ms,
+            "p99.9": self.p999_ms,
+        }
+        return {name: bound for name, bound in told.items() if bound is not None}
+
+
+class Require(Part):
+    """The promise that a system must keep; every cell is judged by it."""
+
+    all: Latencies | None = Field(default=None, examples=[{"p99": "20ms"}])
+    """Bounds on all operations together."""
+    read: Latencies | None = Field(default=None, examples=[{"p99": "10ms"}])
+    """Bounds on reads of rows."""
+    write: Latencies | None = Field(default=None, examples=[{"p99": "10ms"}])
+    """Bounds on writes of rows."""
+    rate_per_s: Rate | None = Field(default=None, alias="rate", examples=["25000/s"])
+    """Operations a second that the whole cluster carries. Without it, in an open loop: the offered
+    rate."""
+    head_room_ratio: Ratio = Field(
+        default="0%", validate_default=True, alias="head_room", examples=["20%"]
+    )
+    """So much more than the rate must be possible."""
+    durability: Literal["none", "survives deallocation"] = Field(
+        default="none", examples=["survives deallocation"]
+    )
+    """survives deallocation: a VM that is stopped, moved or lost keeps its data, so they lie on
+    attached disks, and no write waits in a ReadWrite cache."""
+    budget_usd_per_month: Budget | None = Field(
+        default=None, alias="budget", examples=["5000 USD/month"]
+    )
+    """What VMs and disks of all nodes cost at most, at list prices."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Require:
+        if not self.model_fields_set:
+            way_out = "write for example {read: {p99: 10ms}, rate: 25000/s}"
+            raise Unreadable("a requirement asks for something", way_out)
+        return self
+
+    def latencies(self) -> dict[str, dict[str, float]]:
+        """Return the bounds in milliseconds by operation; `all`: all of them together."""
+        told = {"all": self.all, "read": self.read, "write": self.write}
+        return {name: one.bounds() for name, one in told.items() if one is not None}

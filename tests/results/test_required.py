@@ -1,0 +1,136 @@
+"""Whether a cell keeps what its file requires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from disklab.errors import UserError
+from disklab.results import TrialResult
+from disklab.results.required import Outcome, kept, required_of
+from disklab.spec import parse
+
+FILE = """
+title: t
+cluster: {nodes: 3, vm: azure/Standard_E16s_v3, volumes: {data: {disks: %s, caching: %s}}}
+database: {engine: cassandra, replication_factor: 3}
+dataset: {rows: 1M, row: 1 x 1000B}
+workload: {operations: {read: 80%%, write: 20%%}, load: {rate: 1000/s}}
+require: %s
+"""
+
+
+def required(asked: str, disks: str = "4 x azure/P30", caching: str = "None") -> Any:
+    """Return what a file requires, as a stored run tells it."""
+    trial = parse(FILE % (disks, caching, asked)).trials("predict")[0]
+    found = required_of(trial.spec.model_dump(mode="json"))
+    assert found is not None
+    return found
+
+
+def result(p99_ms: float = 5.0, rate: float = 1000.0, **more: Any) -> TrialResult:
+    """Return a repeat of an open loop at 1000/s."""
+    told: dict[str, Any] = {
+        "ops_per_s": rate,
+        "loop": {"kind": "open", "rate_per_s": 1000.0},
+        "latency_ms": {"p99": p99_ms},
+        "per_operation": {"read": {"latency_ms": {"p99": p99_ms}}},
+    }
+    return TrialResult(experiment="t", mode="predict", trial=0, factors={}, **{**told, **more})
+
+
+def test_a_bound_is_met_missed_or_inside_the_range_of_the_repeats() -> None:
+    asked = required("{read: {p99: 10ms}}")
+    for figures, outcome in (
+        ([5.0, 9.0], Outcome.MET),
+        ([11.0, 12.0], Outcome.MISSED),
+        ([9.0, 12.0], Outcome.CANNOT_TELL),
+    ):
+        told = kept(asked, [result(figure) for figure in figures])
+        assert told is not None
+        assert told.outcome is outcome
+
+
+def test_a_bound_inside_the_band_of_a_prediction_cannot_be_told() -> None:
+    asked = required("{read: {p99: 10ms}}")
+    for high, outcome in ((1.2, Outcome.MET), (2.5, Outcome.CANNOT_TELL)):
+        bands = {"figures": {"p99_ms": {"low": 0.8, "high": high}}}
+        told = kept(asked, [result(5.0, bands=bands)])
+        assert told is not None
+        assert told.outcome is outcome
+
+
+def test_an_overload_inside_the_band_of_the_rate_cannot_be_told() -> None:
+    bands = {"figures": {"ops_per_s": {"low": 0.7, "high": 1.2}}}
+    told = kept(required("{read: {p99: 10ms}}"), [result(rate=900.0, bands=bands)])
+    assert told is not None
+    assert told.outcome is Outcome.CANNOT_TELL
+
+
+def test_an_overloaded_cell_has_no_latency() -> None:
+    told = kept(required("{read: {p99: 10ms}}"), [result(90_000.0, rate=730.0)])
+    assert told is not None
+    assert told.outcome is Outcome.CANNOT_SUSTAIN
+    assert str(told) == ("cannot sustain: carries 730/s, 73 % of what is offered (offered 1,000/s)")
+
+
+def test_local_disks_and_readwrite_caches_do_not_survive_deallocation() -> None:
+    asked = "{durability: survives deallocation}"
+    for disks, caching, outcome in (
+        ("local", "None", Outcome.MISSED),
+        ("4 x azure/P30", "ReadWrite", Outcome.MISSED),
+        ("4 x azure/P30", "ReadOnly", Outcome.MET),
+    ):
+        told = kept(required(asked, disks, caching), [result()])
+        assert told is not None
+        assert told.outcome is outcome
+
+
+def test_head_room_follows_from_the_fullest_limit() -> None:
+    asked = required("{head_room: 20%}")
+    for used, outcome in ((0.8, Outcome.MET), (0.9, Outcome.MISSED)):
+        bound = {"resource": "read slots", "utilisation": used}
+        told = kept(asked, [result(bottleneck=bound)])
+        assert told is not None
+        assert told.outcome is outcome
+
+
+def test_a_price_above_the_budget_or_unknown_is_told() -> None:
+    asked = required("{budget: 5000 USD/month}")
+    for price, outcome in (
+        (4999.0, Outcome.MET),
+        (5001.0, Outcome.MISSED),
+        (None, Outcome.CANNOT_TELL),
+    ):
+        told = kept(asked, [result(price_usd_per_month=price)])
+        assert told is not None
+        assert told.outcome is outcome
+
+
+def test_a_rate_that_was_never_offered_cannot_be_told() -> None:
+    told = kept(required("{rate: 2000/s}"), [result()])
+    assert told is not None
+    assert told.outcome is Outcome.CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("{}", "asks for something"),
+        ("{read: {}}", "has a percentile"),
+        ("{read: {p99: 10}}", "write 10s or 10ms"),
+        ("{budget: 100 EUR/month}", "USD a month"),
+        ("{reed: {p99: 3ms}}", "did you mean read"),
+    ],
+)
+def test_a_wrong_requirement_is_refused_with_its_line(asked: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        required(asked)
+    assert "experiment.yaml:7: require" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_bounds_on_operations_that_the_workload_does_not_have_are_refused() -> None:
+    text = FILE % ("local", "None", "{write: {p99: 10ms}}")
+    with pytest.raises(UserError, match="the workload has no writes"):
+        parse(text.replace("{read: 80%, write: 20%}", "{read: 100%}"))
