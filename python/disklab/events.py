@@ -80,6 +80,8 @@ class Progress:
     p50_ms: float | None = None
     p99_ms: float | None = None
     errors: int = 0
+    seen: Mapping[str, float] | None = None
+    """What disks and their limits did in the last second, by `SOURCE: METRIC` of the telemetry."""
 
 
 @dataclass(frozen=True)

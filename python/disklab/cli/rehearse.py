@@ -15,6 +15,7 @@ import typer
 from disklab import spec
 from disklab.cli.amounts import scale_of
 from disklab.cli.experiment import Only, TimeDilation, choices
+from disklab.cli.on_end import check_on_end
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT
@@ -59,6 +60,13 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         typer.Option(help="With --resume: also trials that ended so. May be given twice."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+    on_end: Annotated[
+        str | None,
+        typer.Option(
+            help="When it is over: run this command, or send JSON to this address.",
+            metavar="COMMAND|URL",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
 ) -> None:
     """Run a real database under real load on emulated disks, and report what it says.
@@ -71,6 +79,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.cli.rehearsing import run_it  # noqa: PLC0415
     from disklab.procedures import preparation  # noqa: PLC0415
 
+    check_on_end(on_end)
     console = notes()
     say = partial(console.print, style="dim", markup=False)
     # `kill` ends it as Ctrl-C does: what was made is taken away.
@@ -100,7 +109,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
             only=choices(only),
         )
         prepared = preparation.prepare(described, options, out, say)
-    sys.exit(run_it(prepared, console, as_json=json))
+    sys.exit(run_it(prepared, console, as_json=json, on_end=on_end))
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from disklab.cli.on_end import telling
 from disklab.cli.output import console, print_json
 from disklab.cli.run_progress import RunView
 from disklab.errors import UserError
@@ -19,10 +20,10 @@ from disklab.results import Run
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
-def run_it(prepared: Prepared, notes: Console, *, as_json: bool) -> int:
+def run_it(prepared: Prepared, notes: Console, *, as_json: bool, on_end: str | None = None) -> int:
     """Rehearse, show it, report it; return the exit code. 1: no trial has usable figures."""
-    with RunView(notes) as view:
-        listeners: list[Emit] = [view, *([_print_result] if as_json else [])]
+    with RunView(notes) as view, telling(on_end, view) as told:
+        listeners: list[Emit] = [view, *told, *([_print_result] if as_json else [])]
         run = rehearse(prepared, fan_out(*listeners))
     if view.interrupted:
         return INTERRUPTED

@@ -21,6 +21,7 @@ ROOMS = {
     "probe": "probe",
     "rehearse": "rehearse",
     "report": "report",
+    "serve": "serve",
     "import": "import_results",
     "doctor": "doctor",
     "clean": "clean",

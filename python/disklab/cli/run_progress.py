@@ -13,7 +13,6 @@ from disklab.events import (
     Event,
     Factors,
     PhaseStarted,
-    PlannedTrial,
     Progress,
     RunFinished,
     RunStarted,
@@ -22,9 +21,8 @@ from disklab.events import (
     Warned,
 )
 from disklab.report import wording
+from disklab.results.time_left import TimeLeft
 
-# The guess of the plan gives way to what trials took, the more of them there are.
-WEIGHT_OF_PLAN = 2.0
 REFRESH_PER_S = 4
 # Without a terminal a line now and then shows that it goes on: a log of an hour stays readable.
 PLAIN_EVERY_S = 15.0
@@ -36,10 +34,8 @@ class RunView:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.interrupted = False
-        self._left: list[PlannedTrial] = []
+        self._time = TimeLeft(())
         self._told: set[str] = set()
-        self._planned_done_s = 0.0
-        self._done_s = 0.0
         self._begun = time.monotonic()
         self._trial = ""
         self._phase = ""
@@ -71,13 +67,13 @@ class RunView:
         """Show one event."""
         match event:
             case RunStarted():
-                self._left = list(event.planned)
+                self._time = TimeLeft(event.planned)
                 self._say(plan_text(event), style="bold")
             case TrialStarted():
                 self._begun = time.monotonic()
                 name = name_of(event.factors, event.repeat)
                 self._trial = f"trial {event.position} of {event.of}: {name}"
-                self._plain(f"{self._trial} (about {clock(self._expected_left())} left)")
+                self._plain(f"{self._trial} (about {clock(self._time.left_s())} left)")
             case PhaseStarted():
                 self._phase, self._load = event.phase, event.detail
                 self._plain(f"  {event.phase}" + (f": {event.detail}" if event.detail else ""))
@@ -98,23 +94,12 @@ class RunView:
             self._live.update(self._line())
 
     def _finish(self, event: TrialFinished) -> None:
-        key = (event.trial, event.repeat)
-        planned = next((one for one in self._left if (one.trial, one.repeat) == key), None)
-        if planned is not None:
-            self._left.remove(planned)
-            self._planned_done_s += planned.expected_s
-            self._done_s += time.monotonic() - self._begun
+        self._time.finished((event.trial, event.repeat), time.monotonic() - self._begun)
         self._say(result_text(event))
-
-    def _expected_left(self) -> float:
-        """Return the time left: the plan's guess, corrected by what was done so far."""
-        planned = sum(one.expected_s for one in self._left)
-        weight = WEIGHT_OF_PLAN * (planned / len(self._left) if self._left else 1.0)
-        return planned * (self._done_s + weight) / (self._planned_done_s + weight)
 
     def _line(self) -> Text:
         in_trial = time.monotonic() - self._begun
-        left = max(self._expected_left() - in_trial, 0.0)
+        left = max(self._time.left_s() - in_trial, 0.0)
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(self._trial, style="bold")
         line.append(f"  {self._phase}", style="cyan")

@@ -13,7 +13,15 @@ from typing import Any, Literal
 from disklab.catalog import Catalog, load_catalog
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem
-from disklab.events import Emit, PlannedTrial, RunFinished, RunStarted, TrialFinished, Warned
+from disklab.events import (
+    Emit,
+    PlannedTrial,
+    RunFinished,
+    RunStarted,
+    TrialFinished,
+    Warned,
+    fan_out,
+)
 from disklab.prediction.bands import design_of, simulated_bands
 from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import prepare
@@ -36,6 +44,7 @@ from disklab.results import (
     utc_now,
 )
 from disklab.results import PlannedTrial as StoredTrial
+from disklab.results.event_log import EventLog
 from disklab.results.pricing import cluster_price, prices
 from disklab.spec import Experiment, Trial
 
@@ -87,7 +96,8 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
         experiment_text=experiment.document.text,
         planned=[_stored(cell) for cell in cells],
     )
-    with run.writing():
+    with run.writing(), EventLog(run.folder) as log:
+        emit = fan_out(log, emit)
         _announce(run, experiment, options, cells, emit)
         finished = 0
         for cell in cells:
@@ -108,7 +118,7 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
             emit(RunFinished(run.info.id, run.folder, finished, left, interrupted=True))
             raise
         run.end()
-    emit(RunFinished(run.info.id, run.folder, finished, 0, interrupted=False))
+        emit(RunFinished(run.info.id, run.folder, finished, 0, interrupted=False))
     return run
 
 

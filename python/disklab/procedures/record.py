@@ -40,6 +40,8 @@ class Notes:
     """Of a procedure that measures more than once: every step, in order."""
     threads: int | None = None
     """Of the step that is the result."""
+    _seen: dict[str, float] = field(default_factory=dict)
+    """The last values of what disks and limits do; see `Progress.seen`."""
     _load_s: float = 0.0
     """Load of the earlier passes: seconds of a series are counted on."""
     _operations: int = 0
@@ -73,6 +75,8 @@ class Notes:
         self.telemetry.add(phase, t_s, source, metric, value)
         if phase == MEASURED:
             self.credits.saw(source, metric, value)
+            if followed(source, metric):
+                self._seen[f"{source}: {metric}"] = value
 
     def _enter(self, phase: str, slow: int = 1) -> None:
         if self.sampler is not None:
@@ -124,7 +128,7 @@ class Notes:
                 )
             )
             told = progress_of(MEASURED, line, of)
-            self.emit(replace(told, t_s=t_s, done=operations))
+            self.emit(replace(told, t_s=t_s, done=operations, seen=dict(self._seen)))
 
         return take
 
@@ -136,6 +140,15 @@ class Notes:
                 self.phases[index] = phase.model_copy(update=update)
                 return
         self.phases.append(Phase(name=name, duration_s=round(duration_s, 3), detail=detail))
+
+
+def followed(source: str, metric: str) -> bool:
+    """Return whether who follows a run is told of a metric: disks, limits, and who has the CPU."""
+    if source.startswith("disk "):
+        return metric.endswith(("_iops", "_bytes_per_s")) and not metric.startswith("flush")
+    if source.startswith("emulator "):
+        return metric == "hit_ratio" or metric.startswith(("utilisation ", "credits_ratio "))
+    return metric in {"cores", "busy_cores"}
 
 
 def progress_of(phase: str, line: LoadProgress, of: int | None) -> Progress:

@@ -18,6 +18,7 @@ from disklab.events import (
     TrialFinished,
     TrialStarted,
     Warned,
+    fan_out,
 )
 from disklab.hosts.cleaning import clean_orphans
 from disklab.procedures import closed_loop, device, fixed, outcome, variable
@@ -30,6 +31,8 @@ from disklab.procedures.series import Series
 from disklab.procedures.turn import Turn
 from disklab.procedures.watch import watched
 from disklab.results import Phase, Run, TrialResult, utc_now
+from disklab.results.event_log import EventLog
+from disklab.results.wishes import Wish, wish, wish_of
 
 PROCEDURES: dict[str, Callable[[Turn, Bed, Notes], Series]] = {
     "closed_loop": closed_loop.run,
@@ -39,6 +42,8 @@ PROCEDURES: dict[str, Callable[[Turn, Bed, Notes], Series]] = {
 
 # A bed that cannot be built twice in a row will not be built a third time.
 MOST_BUILDS = 2
+# A paused run looks this often whether it may go on.
+PAUSE_LOOK_S = 0.5
 
 
 @dataclass
@@ -95,7 +100,10 @@ def rehearse(prepared: Prepared, emit: Emit) -> Run:
     frame = Frame(prepared.experiment.title, run.info.id, prepared.catalog)
     turns = prepared.turns
     clean_orphans(prepared.site.places)
-    with run.writing(), ExitStack() as undo:
+    with run.writing(), EventLog(run.folder) as log, ExitStack() as undo:
+        emit = fan_out(log, emit)
+        # What was wanted of an earlier start is done.
+        wish(run.folder, Wish.GO_ON)
         _note_refused(prepared, frame, emit)
         emit(_started(prepared))
         beds = Beds(prepared.site, prepared.host_prefix)
@@ -104,6 +112,9 @@ def rehearse(prepared: Prepared, emit: Emit) -> Run:
         interrupted = False
         try:
             for position, turn in enumerate(turns, 1):
+                if position > 1 and not _goes_on(run, emit):
+                    interrupted = True
+                    break
                 emit(
                     TrialStarted(position, len(turns), *turn.key, factors=dict(turn.trial.factors))
                 )
@@ -168,6 +179,17 @@ def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialRe
         except DisklabError as error:
             emit(Warned(f"{error}; `disklab clean` finds what is left", *turn.key))
         return result
+
+
+def _goes_on(run: Run, emit: Emit) -> bool:
+    """Return whether the next trial begins; wait while somebody wants a pause."""
+    wish = wish_of(run.folder)
+    if wish is Wish.PAUSE:
+        emit(PhaseStarted("paused", "goes on when the live page says so"))
+        while wish is Wish.PAUSE:
+            time.sleep(PAUSE_LOOK_S)
+            wish = wish_of(run.folder)
+    return wish is not Wish.STOP
 
 
 def fewer_copies(turn: Turn) -> list[str]:

@@ -1,0 +1,32 @@
+"""How long a run still takes: the plan's guess, corrected by what trials took so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from disklab.events import PlannedTrial
+
+# The guess of the plan gives way to what trials took, the more of them there are.
+WEIGHT_OF_PLAN = 2.0
+
+
+class TimeLeft:
+    """The time left of one start of a run."""
+
+    def __init__(self, planned: Iterable[PlannedTrial]) -> None:
+        self._expected = {(one.trial, one.repeat): one.expected_s for one in planned}
+        self._planned_done_s = 0.0
+        self._done_s = 0.0
+
+    def finished(self, key: tuple[int, int], took_s: float) -> None:
+        """Take a trial and repeat that ended, and how long it took."""
+        expected = self._expected.pop(key, None)
+        if expected is not None:
+            self._planned_done_s += expected
+            self._done_s += took_s
+
+    def left_s(self) -> float:
+        """Return the seconds that what is left will take, the trial under way included whole."""
+        planned = sum(self._expected.values())
+        weight = WEIGHT_OF_PLAN * (planned / len(self._expected) if self._expected else 1.0)
+        return planned * (self._done_s + weight) / (self._planned_done_s + weight)

@@ -1,0 +1,40 @@
+"""What somebody beside a run wants of it: to pause or to stop after the trial under way.
+
+A wish is a small file in the run's folder, which the run reads between two trials. No signal, no
+address: who may write to the folder may ask.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+from disklab.results import durable
+
+WISH = "after-trial"
+
+
+class Wish(enum.Enum):
+    """What becomes of a run after the trial under way."""
+
+    GO_ON = "go-on"
+    PAUSE = "pause"
+    STOP = "stop"
+    """As Ctrl-C between two trials: everything is stored, `--resume` goes on."""
+
+
+def wish_of(folder: Path) -> Wish:
+    """Return what is wanted of a run; what cannot be read wants nothing."""
+    try:
+        with (folder / WISH).open("rb") as file:
+            return Wish(file.read(20).decode("ascii").strip())
+    except (OSError, ValueError):
+        return Wish.GO_ON
+
+
+def wish(folder: Path, wanted: Wish) -> None:
+    """Leave word for a run. Raises OSError when its folder cannot be written."""
+    if wanted is Wish.GO_ON:
+        (folder / WISH).unlink(missing_ok=True)
+    else:
+        durable.write_whole(folder / WISH, wanted.value + "\n")

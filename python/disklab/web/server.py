@@ -1,0 +1,180 @@
+"""The live page: run folders read again and again, sent as server-sent events.
+
+Each event is the whole state of the page (some tens of kilobytes at most), so that a browser that
+lost its connection needs nothing but the next one, and a page that stays open for days does not
+grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from importlib import resources
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from disklab.results.wishes import Wish, wish
+from disklab.web import metrics
+from disklab.web.access import Address, Guard
+from disklab.web.state import Followed, runs_in
+
+LOOK_S = 1.0
+"""How often a run's folder is looked at while somebody watches."""
+# A comment now and then lets both ends notice that the other one has gone.
+QUIET_LOOKS = 15
+MOST_FOLLOWED = 32
+MOST_LISTED = 500
+ASSETS = {"live.js": "text/javascript", "live.css": "text/css"}
+# A report may come from anywhere. It runs in an origin of its own, where it has no cookie.
+SANDBOX = "sandbox allow-scripts allow-downloads"
+
+
+class Runs:
+    """The runs of a folder, each followed from where it was last read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._followed: OrderedDict[Path, Followed] = OrderedDict()
+
+    def listed(self) -> list[Followed]:
+        """Return the runs, newest first, as they are now."""
+        return [self._looked(folder) for folder in runs_in(self.folder)[:MOST_LISTED]]
+
+    def named(self, name: str) -> Followed:
+        """Return a run by its folder's name. A page that is not there: HTTPException 404."""
+        # Only what the folder lists: a name is never made into a path.
+        for folder in runs_in(self.folder):
+            if folder.name == name:
+                return self._looked(folder)
+        raise HTTPException(404, f"no run {name[:100]!r} here")
+
+    def _looked(self, folder: Path) -> Followed:
+        followed = self._followed.pop(folder, None) or Followed(folder)
+        self._followed[folder] = followed
+        while len(self._followed) > max(MOST_FOLLOWED, MOST_LISTED):
+            self._followed.popitem(last=False)
+        followed.look()
+        return followed
+
+
+def application(folder: Path, token: str, address: Address) -> Starlette:
+    """Return the pages of a folder of runs, or of one run."""
+    pages = Pages(Runs(folder.resolve()))
+    return Starlette(
+        routes=[
+            Route("/", pages.page),
+            Route("/runs/{run}", pages.page),
+            Route("/runs/{run}/report", pages.report),
+            Route("/api/runs", pages.index),
+            Route("/api/runs/{run}", pages.state),
+            Route("/api/runs/{run}/events", pages.events),
+            Route("/api/runs/{run}/after-trial", pages.after_trial, methods=["POST"]),
+            Route("/metrics", pages.scrape),
+            Route("/assets/{name}", pages.asset),
+        ],
+        middleware=[Middleware(Guard, token=token, address=address)],
+    )
+
+
+class Pages:
+    """What is answered at each address."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        # Followers are read by one request at a time.
+        self._turn = asyncio.Lock()
+
+    async def page(self, _request: Request) -> Response:
+        """Answer the page itself; which run it shows, it reads from its address."""
+        return HTMLResponse(asset("live.html"))
+
+    async def asset(self, request: Request) -> Response:
+        """Answer the page's script or style."""
+        name = request.path_params["name"]
+        if name not in ASSETS:
+            raise HTTPException(404)
+        return Response(asset(name), media_type=ASSETS[name])
+
+    async def index(self, _request: Request) -> Response:
+        """Answer every run in a few figures."""
+        async with self._turn:
+            runs = await run_in_threadpool(self._runs.listed)
+            return JSONResponse([one.summary() for one in runs])
+
+    async def state(self, request: Request) -> Response:
+        """Answer one run, whole."""
+        return JSONResponse(json.loads(await self._text(request.path_params["run"])))
+
+    async def events(self, request: Request) -> Response:
+        """Send one run's state, each time that it changed."""
+        name = request.path_params["run"]
+        first = await self._text(name)
+        return StreamingResponse(self._follow(name, first), media_type="text/event-stream")
+
+    async def after_trial(self, request: Request) -> Response:
+        """Pause, stop or go on after the trial under way."""
+        async with self._turn:
+            run = await run_in_threadpool(self._runs.named, request.path_params["run"])
+        wanted = (await request.body())[:100].decode("utf-8", "replace").strip()
+        try:
+            wish(run.folder, Wish(wanted))
+        except ValueError:
+            choices = ", ".join(one.value for one in Wish)
+            raise HTTPException(400, f"{wanted!r}: choose one of {choices}") from None
+        except OSError as error:
+            raise HTTPException(403, f"the run's folder: {error.strerror}") from None
+        return Response(status_code=204)
+
+    async def report(self, request: Request) -> Response:
+        """Answer the run's own report."""
+        async with self._turn:
+            run = await run_in_threadpool(self._runs.named, request.path_params["run"])
+        page = run.folder / "report.html"
+        if not page.is_file() or page.is_symlink():
+            raise HTTPException(404, "this run has no report yet")
+        return FileResponse(page, headers={"content-security-policy": SANDBOX})
+
+    async def scrape(self, _request: Request) -> Response:
+        """Answer all runs for Prometheus."""
+        async with self._turn:
+            runs = await run_in_threadpool(self._runs.listed)
+            shown = metrics.metrics(one.state() for one in runs)
+        return PlainTextResponse(shown, headers={"content-type": metrics.CONTENT_TYPE})
+
+    async def _text(self, name: str) -> str:
+        async with self._turn:
+            run = await run_in_threadpool(self._runs.named, name)
+            return json.dumps(run.state(), ensure_ascii=False, allow_nan=False)
+
+    async def _follow(self, name: str, text: str) -> AsyncIterator[str]:
+        quiet = 0
+        yield f"retry: 1000\ndata: {text}\n\n"
+        while True:
+            await asyncio.sleep(LOOK_S)
+            before, text = text, await self._text(name)
+            quiet = 0 if text != before else quiet + 1
+            if text != before:
+                yield f"data: {text}\n\n"
+            elif quiet % QUIET_LOOKS == 0:
+                yield ": still here\n\n"
+
+
+def asset(name: str) -> str:
+    """Return a file of the page."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
