@@ -20,7 +20,7 @@ def test_the_small_size_runs_and_stores_its_rows(bench: str, tmp_path: Path) -> 
     command = [sys.executable, "-m", "benches", "--size", "small", "--only", bench]
     command += ["--out", str(rows)]
     done = subprocess.run(
-        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=300
+        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
     stored = [json.loads(line) for line in rows.read_text().splitlines()]

@@ -26,7 +26,7 @@ from disklab.hosts.running import detach, fail, find
 
 from tests.journal import Journal, Promise, Writers
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
 ROUNDS = int(os.environ.get("DISKLAB_CRASH_ROUNDS", "2"))
 CYCLES = int(os.environ.get("DISKLAB_CRASH_CYCLES", "5"))

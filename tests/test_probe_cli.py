@@ -13,7 +13,11 @@ DISKLAB = Path(sys.executable).with_name("disklab")
 
 def refusal(*arguments: str) -> str:
     ran = subprocess.run(
-        [str(DISKLAB), "probe", *arguments], capture_output=True, text=True, timeout=60, check=False
+        [str(DISKLAB), "probe", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
     assert ran.returncode == 2, ran.stdout + ran.stderr
     assert ran.stdout == ""

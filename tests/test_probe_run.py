@@ -41,7 +41,7 @@ def short_plan(*directions: Direction, profile: Profile = Profile.SYNC) -> Plan:
 
 def disklab(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(DISKLAB), *arguments], capture_output=True, text=True, timeout=120, check=False
+        [str(DISKLAB), *arguments], capture_output=True, text=True, timeout=300, check=False
     )
 
 

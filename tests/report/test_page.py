@@ -116,6 +116,7 @@ def test_every_chart_has_its_table_and_closed_ones_draw_when_opened(
     tab.close()
 
 
+@pytest.mark.alone
 def test_a_ten_hour_run_opens_in_three_seconds_and_stays_small(
     browser: Browser, long_page: Path
 ) -> None:

@@ -32,6 +32,15 @@ class Again(str, Enum):
     invalid = "invalid"
 
 
+OnEnd = Annotated[
+    str | None,
+    typer.Option(
+        help="When it is over: run this command, or send JSON to this address.",
+        metavar="COMMAND|URL",
+    ),
+]
+
+
 def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: Experiment = None,
     scale: Annotated[
@@ -60,13 +69,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         typer.Option(help="With --resume: also trials that ended so. May be given twice."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
-    on_end: Annotated[
-        str | None,
-        typer.Option(
-            help="When it is over: run this command, or send JSON to this address.",
-            metavar="COMMAND|URL",
-        ),
-    ] = None,
+    on_end: OnEnd = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
 ) -> None:
     """Run a real database under real load on emulated disks, and report what it says.
