@@ -127,14 +127,15 @@ def test_a_stopped_probe_leaves_no_file_and_no_fio(directory: Path, number: sign
         [str(DISKLAB), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     assert ours.stderr is not None
-    assert "writing" in ours.stderr.readline()
+    # On a busy machine a line without a phase may come first.
+    assert any("writing" in ours.stderr.readline() for _ in range(5))
     mark = f"--filename=/proc/{ours.pid}/fd/"
-    wait_until(lambda: bool(running(mark)), "fio to start", 10)
+    wait_until(lambda: bool(running(mark)), "fio to start", 60)
     ours.send_signal(number)
-    ours.communicate(timeout=20)
+    ours.communicate(timeout=60)
     assert list(directory.iterdir()) == []
     # After kill -9 nobody stops fio; it ends by itself with the time of its cell.
-    wait_until(lambda: not running(mark), "fio to end", 10)
+    wait_until(lambda: not running(mark), "fio to end", 60)
 
 
 def running(mark: str) -> list[str]:

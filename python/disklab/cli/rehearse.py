@@ -32,6 +32,9 @@ class Again(str, Enum):
     invalid = "invalid"
 
 
+Resume = Annotated[
+    str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
+]
 OnEnd = Annotated[
     str | None,
     typer.Option(
@@ -61,9 +64,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
     ] = False,
-    resume: Annotated[
-        str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
-    ] = None,
+    resume: Resume = None,
     again: Annotated[
         list[Again] | None,
         typer.Option(help="With --resume: also trials that ended so. May be given twice."),
