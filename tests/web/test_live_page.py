@@ -259,10 +259,12 @@ def test_a_run_of_ten_hours_stays_small(tmp_path: Path) -> None:
 def test_events_are_whole_from_many_threads(tmp_path: Path) -> None:
     run = synthetic.caching_threads(tmp_path, seconds=3, repeats=1, run_id="many", seed=1)
     with Going(run).begun() as log:
-        threads = [
-            threading.Thread(target=lambda: [log(Warned("x" * 3000)) for _ in range(200)])
-            for _ in range(4)
-        ]
+
+        def warn() -> None:
+            for _ in range(200):
+                log(Warned("x" * 3000))
+
+        threads = [threading.Thread(target=warn) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
