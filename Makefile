@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make docs: write the generated docs
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make docs: write the generated docs · make site: the documentation as a site, in target/site
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check test-rust test-python test-long test-kernels bench docs lock clean
+.PHONY: help setup demo test check test-rust test-python test-long test-kernels bench docs site lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -23,6 +23,7 @@ check: setup
 	$(BIN)/python scripts/tidy.py
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/accuracy_page.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 test: check test-rust test-python
 
@@ -54,6 +55,10 @@ demo: setup
 
 docs: setup
 	$(BIN)/python scripts/reference.py
+
+# target/site works from files; nothing is sent anywhere.
+site: docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 lock:
 	$(BIN)/python -m pip install --quiet uv

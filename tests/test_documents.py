@@ -1,0 +1,30 @@
+"""What the documentation shows works as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+DOCS = Path(__file__).parent.parent / "docs"
+WHOLE = re.compile(r"^```yaml\n(title: .*?)^```", re.MULTILINE | re.DOTALL)
+FILES = [
+    (page, text) for page in sorted(DOCS.glob("*.md")) for text in WHOLE.findall(page.read_text())
+]
+
+
+def test_there_are_examples() -> None:
+    assert {page.name for page, _ in FILES} >= {"tutorial.md"}
+
+
+@pytest.mark.parametrize(("page", "text"), FILES, ids=[page.name for page, _ in FILES])
+def test_an_experiment_in_the_docs_is_accepted(page: Path, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "of_the_docs.yaml"
+    file.write_text(text)
+    command = [str(DISKLAB), "experiment", "check", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, f"{page.name}: {ran.stderr}"
