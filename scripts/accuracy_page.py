@@ -2,14 +2,16 @@
 
 `.venv/bin/python scripts/accuracy_page.py [SECTION...] [--fidelity full|quick]` simulates the named
 sections, or all of them, and leaves the others as they are; each says how it was simulated.
-`--check` simulates nothing: it tells where the page no longer fits the published studies, the
-mechanisms or the calibration.
+`--again` simulates nothing: notes, summaries and errors at a glance as they follow from the tables.
+`--check` tells where the page no longer fits the published studies, the mechanisms, the calibration
+or the catalogue, and simulates a few cells to see that the engine is the one it was written with.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import statistics
 import sys
@@ -27,10 +29,12 @@ from disklab.catalog import load_catalog
 from disklab.engine.simulation import simulate
 from disklab.events import Event
 from disklab.prediction import Calibration, Options, calibration_for, predict
-from disklab.prediction.against import ComparedCell, compare
+from disklab.prediction.against import FIGURES, ComparedCell, Comparison, compare, judged
 from disklab.prediction.against import figures as figures_of
+from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of, under_way, why_not_counted
-from disklab.prediction.jobs import prepare
+from disklab.prediction.fingerprint import differ, fingerprint
+from disklab.prediction.jobs import host_profile
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
 
@@ -197,12 +201,15 @@ class Section:
     text: Callable[[Options], Iterator[str]]
     engines: tuple[str, ...] = ()
     """Databases whose calibration it rests on."""
+    experiments: tuple[str, ...] = ()
+    """Whose disks and VMs it rests on, as the catalogue has them."""
 
     def digest(self) -> str:
-        """Return what tells one calibration of its databases from another."""
+        """Return what tells one calibration of its databases, and one catalogue, from another."""
         known = [calibration_for(engine) for engine in self.engines]
         parts = [one.model_dump_json(exclude=RANGES) for one in known if one is not None]
-        return hashlib.sha256("".join(parts).encode()).hexdigest()[:8] if parts else "none"
+        parts += [part for name in self.experiments for part in catalogued(name)]
+        return hashlib.sha256("".join(parts).encode()).hexdigest()[:8]
 
     def block(self, options: Options) -> str:
         """Return the section between its marks, simulated now."""
@@ -269,16 +276,7 @@ def study(name: str, options: Options) -> Iterator[str]:
     yield f"{experiment.source}. `disklab predict experiments/{name}.yaml --against reference`\n"
     if name in NOTES:
         yield f"{NOTES[name]}\n"
-    by_name = {label(cell.factors): cell for cell in comparison.cells}
-    body = []
-    for result in sorted(results, key=lambda result: result.trial):
-        cell = by_name.get(label(dict(result.factors)))
-        texts = [cell.text(figure) for figure in comparison.figures] if cell else []
-        note = cell.note if cell else "not predicted yet"
-        body.append([label(dict(result.factors)), *texts, note])
-    heads = ["cell", *(f"{f}: published -> predicted" for f in comparison.figures), ""]
-    yield table(heads, body) + "\n"
-    yield from (f"- {line}" for line in comparison.summary())
+    yield from compared(comparison)
     reasons = dict.fromkeys(str(result.reason.rule) for result in results if result.reason)
     for reason in reasons:
         yield f"- not predicted: {reason}"
@@ -287,6 +285,164 @@ def study(name: str, options: Options) -> Iterator[str]:
         yield f"- {note}"
     if name == SEARCHED:
         yield from at_published_load(experiment, options)
+
+
+def catalogued(name: str) -> Iterator[str]:
+    """Yield the disks and VMs of an experiment's cells, limits and service times among them."""
+    for trial in load(name).trials("predict"):
+        if trial.refused is None:
+            yield json.dumps(host_profile(trial.spec), sort_keys=True)
+
+
+ENGINE_CELLS = (
+    ("cassandra-disk-caching-threads", 0),
+    ("cassandra-disk-caching-threads", 5),
+    ("cassandra-local-or-attached", 5),
+    ("yugabytedb-disk-types", 0),
+)
+"""Cells that are simulated by every check, at quick fidelity: another engine has other figures."""
+ENGINE_MARK = re.compile(r"<!-- engine: (.*) -->")
+
+
+def other_engine(page: str) -> bool:
+    """Return whether the engine's figures differ from those with which the page was written."""
+    found = ENGINE_MARK.search(page)
+    known = [float(text) for text in found[1].split()] if found else []
+    return differ(known, engine_figures())
+
+
+def engine_figures() -> list[float]:
+    """Return what tells one engine from another."""
+    return fingerprint([(load(name), index) for name, index in ENGINE_CELLS])
+
+
+def engine_line() -> str:
+    """Return the mark that says what the engine's figures are."""
+    return f"<!-- engine: {' '.join(f'{figure:.6g}' for figure in engine_figures())} -->"
+
+
+def compared(comparison: Comparison) -> Iterator[str]:
+    """Yield a study's table and what its errors come to."""
+    body = []
+    for cell in comparison.cells:
+        note = cell.note or (cell.seen.note if cell.seen else "")
+        texts = [cell.text(figure) for figure in comparison.figures]
+        body.append([label(cell.factors), *texts, note])
+    yield table([CELL, *heads(comparison.figures), ""], body) + "\n"
+    yield from (f"- {line}" for line in comparison.summary())
+
+
+CELL, AT_LOAD = "cell", "cell at that load"
+"""First heads of tables: of a study's, and of a searched study at its published load."""
+
+
+def heads(figures: Iterable[str]) -> list[str]:
+    """Return the heads of columns that hold a published and a predicted figure."""
+    return [f"{figure}: published -> predicted" for figure in figures]
+
+
+def read_back(name: str, block: str) -> Comparison:
+    """Return the comparison that a study's section shows; of a searched one at published load."""
+    experiment = published_part(load(name))
+    reference = study_of(experiment)
+    assert reference is not None
+    searched = name == SEARCHED
+    rows = {label(dict(row.factors)): row for row in reference.results() if row.usable}
+    lines = block.splitlines()
+    start = next(
+        n for n, line in enumerate(lines) if line.startswith(f"| {AT_LOAD if searched else CELL} |")
+    )
+    head, _, *body = [
+        [part.strip() for part in line.strip("|").split("|")]
+        for line in takewhile(lambda line: line.startswith("|"), lines[start:])
+    ]
+    calibration = calibration_for(name.partition("-")[0])
+    cells = []
+    for first, *texts in body:
+        row = rows.get(first)
+        if row is None:
+            continue
+        told = {
+            figure.partition(":")[0]: float(text.partition("->")[2].split()[0].replace(",", ""))
+            for figure, text in zip(head[1:], texts, strict=True)
+            if "->" in text
+        }
+        factors = dict(row.factors)
+        note = "" if searched else why_not_counted(reference, factors, calibration)
+        cells.append(ComparedCell(factors, figures_of(row), told, note))
+    return judged(experiment, cells)
+
+
+def retold(name: str, block: str) -> str:
+    """Return a study's section with notes and summary as they follow from its table now."""
+    comparison = read_back(name, block)
+    if name == SEARCHED:
+        begin, end = SUMMED, "### What the study leaves open"
+        middle = "\n".join(f"- {line}" for line in comparison.summary())
+    else:
+        begin, end = f"| {CELL} |", "- not counted: "
+        middle = "\n".join(compared(comparison))
+    start = block.index(begin) + (len(begin) if name == SEARCHED else 0)
+    if name == SEARCHED:
+        return block[:start] + f"\n\n{middle}\n\n" + block[block.index(end) :]
+    rest = block[start:].splitlines(keepends=True)
+    told = [n for n, line in enumerate(rest) if line.startswith(OF_SUMMARY)]
+    return block[:start] + middle + "\n" + "".join(rest[max(told) + 1 :])
+
+
+OF_SUMMARY = ("| ", *(f"- {figure}: " for figure in FIGURES), "- not counted: ")
+SUMMED = (
+    "The rows count at this load; no parameter was fitted on them, so there is no guess without a "
+    "model."
+)
+
+
+def glance(page: str) -> Iterator[str]:
+    """Yield every study's errors, the worst rate first."""
+    found = []
+    for name in STUDIES:
+        section = next(one for one in SECTIONS if one.name == name)
+        block = block_of(section, page)
+        if block is not None:
+            comparison = read_back(name, block)
+            found.append((statistics.median(comparison.errors(RATE)), name, comparison))
+    found.sort(key=lambda one: -one[0])
+    body = []
+    for _, name, comparison in found:
+        rates, skill = comparison.errors(RATE), comparison.skill(RATE)
+        guess = [f"{skill[0]:.1%}", f"{skill[1]:+.2f}"] if skill else ["", ""]
+        told = [f"{statistics.median(rates):.1%}, {max(rates):.0%}", f"{len(rates)}", *guess]
+        for figure in ("p50", "p95", "p99"):
+            errors = comparison.errors(figure)
+            told.append(f"{statistics.median(errors):.1%}" if errors else "")
+        body.append([name, *told])
+    yield "## At a glance\n"
+    yield GLANCE
+    yield table(
+        [
+            "study, the worst first",
+            "ops/s: median, largest",
+            "cells",
+            "without a model",
+            "skill",
+            "p50 median",
+            "p95 median",
+            "p99 median",
+        ],
+        body,
+    )
+    yield ""
+
+
+RATE = "ops/s"
+GLANCE = (
+    "Errors of the cells that count: no parameter was fitted on them, and no value chosen in their "
+    "sight that moves the figure. Without a model: what one would guess from the fitted rows alone "
+    "(the row of the other disk; the harmonic mean of reading and writing; the geometric mean of "
+    "the levels around), over the same cells. Skill is 1 - error / error of the guess: 1 is "
+    "perfect, below 0 the guess is better. The nine local cells of local or attached are twins of "
+    "attached ones, five of which were fitted on.\n"
+)
 
 
 @dataclass(frozen=True)
@@ -346,8 +502,8 @@ def at_published_load(experiment: spec.Experiment, options: Options) -> Iterator
         body.append([label(loaded.factors), *texts, bound])
     yield "\n### With as many operations under way as were published\n"
     yield "By Little's law on each published row; full fidelity.\n"
-    heads = [f"{f}: published -> predicted" for f in ("ops/s", "mean", "p95", "p99")]
-    yield table(["cell at that load", *heads, "bottleneck"], body) + "\n"
+    columns = heads(("ops/s", "mean", "p95", "p99"))
+    yield table([AT_LOAD, *columns, "bottleneck"], body) + f"\n\n{SUMMED}\n"
     medium = [cell for cell in cells if cell.factors["dataset.row"] == "medium"]
     yield from left_open(medium, options)
 
@@ -415,9 +571,9 @@ def ablations(options: Options) -> Iterator[str]:
     """Yield what each mechanism is worth: the errors with it switched off."""
     yield "## What each mechanism is worth\n"
     yield (
-        "Errors over the cells that count, with one mechanism switched off at a time and the "
-        "parameters as they are. Local or attached is at full fidelity, where flushes and logs "
-        "delay reads.\n"
+        "Errors over the cells that no parameter was fitted on, with one mechanism switched off at "
+        "a time and the parameters as they are. Local or attached is at full fidelity, where "
+        "flushes and logs delay reads.\n"
     )
     choices = ("", *MECHANISMS)
     cells: dict[tuple[str, str], list[ComparedCell]] = defaultdict(list)
@@ -475,7 +631,8 @@ def ablated_cells(
         rows = {levels(row.factors): row for row in reference.results() if row.usable}
         for trial in experiment.trials("predict"):
             factors = dict(trial.factors)
-            if why_not_counted(reference, factors, calibration):
+            assert calibration is not None
+            if calibration.covers(name, factors):
                 continue
             prepared = prepare(trial, catalog, calibration, name)
             for mechanism in mechanisms:
@@ -511,13 +668,14 @@ def calibration_text(calibration: Calibration) -> Iterator[str]:
     yield ""
 
 
-def head() -> str:
-    """Return what the page is, and the calibrations that everything rests on."""
+def head(page: str) -> str:
+    """Return what the page is, its errors, and the calibrations that everything rests on."""
     parts = [
         "# How far predictions are from what others measured\n",
         f"Written by `{COMMAND}`; do not edit. Latencies in ms; an error is predicted / "
         "published - 1. Rows that parameters were fitted on are marked, and never counted. "
         "Published noise between equal runs is 5 to 20 %: errors below 5 % are luck.\n",
+        *glance(page),
     ]
     for engine in ("cassandra", "yugabytedb"):
         calibration = calibration_for(engine)
@@ -533,14 +691,22 @@ def study_section(name: str) -> Section:
     """Return the section of a study."""
     engine = name.partition("-")[0]
     engines = (engine,) if engine in ("cassandra", "yugabytedb") else ()
-    return Section(name, lambda: study_rows(name), lambda options: study(name, options), engines)
+    return Section(
+        name, lambda: study_rows(name), lambda options: study(name, options), engines, (name,)
+    )
 
 
 SECTIONS = (
     *map(study_section, STUDIES),
-    Section(CLIFF, cliff_rows, cliff, ("cassandra",)),
-    Section(ABLATIONS, ablation_rows, ablations, ("cassandra",)),
-    Section(SQL_ABLATIONS, sql_ablation_rows, sql_ablations, ("yugabytedb",)),
+    Section(CLIFF, cliff_rows, cliff, ("cassandra",), (CLIFF,)),
+    Section(
+        ABLATIONS,
+        ablation_rows,
+        ablations,
+        ("cassandra",),
+        tuple(name for names in ABLATED.values() for name in names),
+    ),
+    Section(SQL_ABLATIONS, sql_ablation_rows, sql_ablations, ("yugabytedb",), (SQL_ABLATED,)),
 )
 
 AT_QUICK = (ABLATIONS, SQL_ABLATIONS)
@@ -568,17 +734,20 @@ def first_column(block: str) -> list[str]:
 
 def stale(page: str) -> Iterator[str]:
     """Yield where the page differs in structure from what would be written now."""
-    if not page.startswith(head()):
-        yield "the calibration's parameters or rows differ"
+    there = all(block_of(section, page) for section in SECTIONS)
+    if there and not page.startswith(head(page)):
+        yield "the calibration's parameters or rows, or the errors at a glance differ"
     for section in SECTIONS:
         block = block_of(section, page)
         if block is None:
             yield f"{section.name} is missing"
             continue
         if f"calibration {section.digest()} " not in block.partition("\n")[0]:
-            yield f"{section.name} was simulated with another calibration"
+            yield f"{section.name} was simulated with another calibration or catalogue"
         if first_column(block) != section.rows():
             yield f"{section.name} has other rows"
+        elif section.name in STUDIES and retold(section.name, block) != block:
+            yield f"{section.name} has other notes, or another summary, than follow from its table"
 
 
 def main() -> int:
@@ -589,10 +758,15 @@ def main() -> int:
     parser.add_argument("--fidelity", choices=("full", "quick"), default="full")
     parser.add_argument("--jobs", type=int, default=None, help="cells at a time")
     parser.add_argument("--check", action="store_true", help="simulate nothing, name what is stale")
+    parser.add_argument(
+        "--again", action="store_true", help="simulate nothing: what follows from the tables"
+    )
     arguments = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     if arguments.check:
         found = list(stale(page))
+        if other_engine(page):
+            found.append("the engine gives other figures than when the page was written")
         for problem in found:
             print(f"docs/accuracy.md: {problem}; run {COMMAND}", file=sys.stderr)
         return 1 if found else 0
@@ -604,10 +778,16 @@ def main() -> int:
     blocks = []
     for section in SECTIONS:
         kept = block_of(section, page)
-        if kept is None or not arguments.sections or section.name in arguments.sections:
+        if (
+            kept is None
+            or (not arguments.again and not arguments.sections)
+            or section.name in arguments.sections
+        ):
             kept = section.block(quick if section.name in AT_QUICK else options)
-        blocks.append(kept)
-    PAGE.write_text("\n\n".join([head(), *blocks]) + "\n", encoding="utf-8")
+        blocks.append(retold(section.name, kept) if section.name in STUDIES else kept)
+    mark = ENGINE_MARK.search(page)
+    body = "\n\n".join([*blocks, mark[0] if mark and arguments.again else engine_line()]) + "\n"
+    PAGE.write_text(f"{head(body)}\n\n{body}", encoding="utf-8")
     print(PAGE)
     return 0
 

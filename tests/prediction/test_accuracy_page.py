@@ -47,11 +47,39 @@ def test_what_no_longer_fits_is_named(script: ModuleType) -> None:
     assert list(script.stale(without_row)) == ["cassandra-disk-caching-threads has other rows"]
     mark = re.compile(r"(<!-- ablations: calibration )\w+")
     (problem,) = script.stale(mark.sub(r"\g<1>00000000", page))
-    assert problem == "ablations was simulated with another calibration"
+    assert problem == "ablations was simulated with another calibration or catalogue"
     (problem,) = script.stale(page.replace("azure-local-disks:", "azure-disks:"))
     assert problem == "azure-local-disks is missing"
     (problem,) = script.stale(page.replace("| `overhead_ns` | ", "| `overhead_ns` | 1"))
-    assert problem == "the calibration's parameters or rows differ"
+    differs = "the calibration's parameters or rows, or the errors at a glance differ"
+    assert problem == differs
+    # A figure of a cell that counts, and what its study says of it.
+    better = page.replace("27,000 -> 50,519 (+87 %)", "27,000 -> 27,519 (+2 %)")
+    assert list(script.stale(better)) == [
+        differs,
+        "cassandra-disk-caching-threads has other notes, or another summary, than follow from its"
+        " table",
+    ]
+
+
+def test_another_engine_is_noticed(script: ModuleType) -> None:
+    page = script.PAGE.read_text(encoding="utf-8")
+    found = script.ENGINE_MARK.search(page)
+    figures = [float(text) for text in found[1].split()]
+    assert len(figures) == 2 * len(script.ENGINE_CELLS)
+    assert not script.other_engine(page)
+    figures[2] *= 1.03
+    other = " ".join(map(str, figures))
+    assert script.other_engine(page.replace(found[0], f"<!-- engine: {other} -->"))
+    assert script.other_engine(page.replace(found[0], ""))
+
+
+def test_another_catalogue_is_noticed(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = script.SECTIONS[0]
+    before = section.digest()
+    known = script.host_profile
+    monkeypatch.setattr(script, "host_profile", lambda spec: {**known(spec), "cached": []})
+    assert section.digest() != before
 
 
 def test_every_mechanism_of_the_simulator_is_switched_off_once(script: ModuleType) -> None:

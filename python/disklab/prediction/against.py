@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from disklab.prediction.counted import Levels, levels, study_of
+from disklab.prediction.baseline import Baseline
+from disklab.prediction.calibration import calibration_for
+from disklab.prediction.counted import InSight, Levels, in_sight, levels, study_of
 from disklab.results import TrialResult
 from disklab.spec import Experiment
 
@@ -38,6 +40,20 @@ class ComparedCell:
     predicted: dict[str, float]
     note: str = ""
     """Why it does not count: parameters were fitted on it, or the load was another one."""
+    seen: InSight | None = None
+    """What of it does not count, because a value was fitted to these figures."""
+    guessed: Mapping[str, float] = field(default_factory=dict)
+    """What one would guess without a model from the rows that were fitted on."""
+
+    def counts(self, figure: str) -> bool:
+        """Return whether an error of this figure proves something."""
+        return not self.note and (self.seen is None or figure not in self.seen.figures)
+
+    def guess_error(self, figure: str) -> float | None:
+        """Return guessed / published - 1; None: one of them is not known."""
+        if figure not in self.published or figure not in self.guessed:
+            return None
+        return self.guessed[figure] / self.published[figure] - 1
 
     def error(self, figure: str) -> float | None:
         """Return predicted / published - 1; None: one of them is not known."""
@@ -77,20 +93,59 @@ class Comparison:
 
     def errors(self, figure: str) -> list[float]:
         """Return the absolute errors of the cells that count."""
-        errors = (cell.error(figure) for cell in self.cells if not cell.note)
+        errors = (cell.error(figure) for cell in self.cells if cell.counts(figure))
         return [abs(error) for error in errors if error is not None]
+
+    def errors_in_sight(self, figure: str) -> list[float]:
+        """Return the absolute errors of figures that do not count by themselves, in cells that do.
+
+        A value was fitted in their sight; that it fits them badly must not be hidden.
+        """
+        errors = (
+            cell.error(figure) for cell in self.cells if not cell.note and not cell.counts(figure)
+        )
+        return [abs(error) for error in errors if error is not None]
+
+    def skill(self, figure: str) -> tuple[float, float] | None:
+        """Return the median error of guesses without a model, and the model's skill beside it.
+
+        The skill is 1 - (median error of the model / that of the guesses), over the cells that
+        have both: 1 is perfect, 0 no better than a guess. None: no cell that counts has a guess.
+        """
+        pairs = [
+            (abs(error), abs(guess))
+            for cell in self.cells
+            if cell.counts(figure)
+            and (error := cell.error(figure)) is not None
+            and (guess := cell.guess_error(figure)) is not None
+        ]
+        if not pairs:
+            return None
+        model, guesses = (statistics.median(column) for column in zip(*pairs, strict=True))
+        return guesses, 1 - model / guesses if guesses else 0.0
 
     def summary(self) -> Iterator[str]:
         """Yield a line a figure: median and largest error over the cells that count."""
         notes = Counter(cell.note for cell in self.cells if cell.note)
+        seen = Counter(cell.seen.note for cell in self.cells if cell.seen and not cell.note)
         for figure in self.figures:
             errors = self.errors(figure)
             if errors:
-                yield (
+                line = (
                     f"{figure}: median error {statistics.median(errors):.1%}, "
                     f"largest {max(errors):.1%}, {len(errors)} cells"
                 )
-        for note, count in notes.items():
+                skill = self.skill(figure)
+                if skill is not None:
+                    line += f"; without a model {skill[0]:.1%}, skill {skill[1]:+.2f}"
+                yield line
+            elif seen_errors := self.errors_in_sight(figure):
+                yield (
+                    f"{figure}: no cell counts; in sight of a fitted value: median error "
+                    f"{statistics.median(seen_errors):.1%}, largest {max(seen_errors):.1%}, "
+                    f"{len(seen_errors)} cells"
+                )
+        for note, count in (notes + seen).items():
             yield f"not counted: {count} x {note}"
 
     def as_json(self) -> dict[str, Any]:
@@ -105,6 +160,7 @@ class Comparison:
                     "published": cell.published,
                     "predicted": cell.predicted,
                     "error": {f: cell.error(f) for f in self.figures},
+                    "without_a_model": dict(cell.guessed),
                 }
                 for cell in self.cells
             ],
@@ -113,6 +169,7 @@ class Comparison:
                 for figure in self.figures
                 if (errors := self.errors(figure))
             },
+            "skill": {figure: skill[1] for figure in self.figures if (skill := self.skill(figure))},
             "largest_error": {
                 figure: max(errors) for figure in self.figures if (errors := self.errors(figure))
             },
@@ -131,7 +188,40 @@ def compare(experiment: Experiment, results: Sequence[TrialResult]) -> Compariso
         if row is not None:
             note = repeats[0].not_counted
             cells.append(ComparedCell(dict(row.factors), figures(row), median(repeats), note))
-    return Comparison(experiment.title, tuple(cells))
+    return judged(experiment, cells)
+
+
+def judged(experiment: Experiment, cells: Sequence[ComparedCell]) -> Comparison:
+    """Return a comparison with what somebody would guess without a model, and what was in sight."""
+    reference = study_of(experiment)
+    assert reference is not None
+    published = {levels(row.factors): row for row in reference.results() if row.usable}
+    stem = reference.info.id.removesuffix("-published")
+    calibration = next(
+        (
+            found
+            for trial in experiment.trials("predict")
+            if trial.spec.database and (found := calibration_for(trial.spec.database.engine))
+        ),
+        None,
+    )
+    fitted = {
+        key: figures(row)
+        for key, row in published.items()
+        if calibration is not None and calibration.covers(stem, dict(row.factors))
+    }
+    baseline = Baseline(fitted)
+    return Comparison(
+        experiment.title,
+        tuple(
+            replace(
+                cell,
+                seen=in_sight(stem, levels(cell.factors)),
+                guessed=baseline.guess(levels(cell.factors)) or {},
+            )
+            for cell in cells
+        ),
+    )
 
 
 def by_cell(results: Sequence[TrialResult]) -> dict[Levels, list[TrialResult]]:
