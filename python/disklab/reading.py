@@ -190,6 +190,14 @@ def record(path: Path, model: type[Model], kind: Kind) -> Model:
         raise UserError(*error.problems(str(path), kind.way_out)) from None
 
 
+def records(path: Path, model: type[Model], kind: Kind) -> list[Model]:
+    """Return what a file with one JSON list of records says. Raises UserError."""
+    try:
+        return parse_list(model, contents(path, kind, str(path)))
+    except NotAsExpectedError as error:
+        raise UserError(*error.problems(str(path), kind.way_out)) from None
+
+
 def _validated(validate: Any, data: bytes) -> Any:
     """Return what pydantic makes of a JSON text, whose numbers are all finite.
 

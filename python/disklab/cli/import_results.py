@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from disklab import spec
+from disklab import reading, spec
 from disklab.cli.experiment import ExperimentFile, Only, chosen
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
@@ -50,7 +50,7 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
         levels = ", ".join(f"{name}={level}" for name, level in cell.factors.items())
         raise UserError(Problem("--only", levels, rule, "name a cell whose workload is TPC-C"))
     # All are read before anything is made.
-    found = [tpcc.read(_text(path), str(path)) for path in results]
+    found = [tpcc.read(reading.text(path, reading.IMPORTED), str(path)) for path in results]
     run = Run.open(into, out) if into else _made(asked, experiment, out)
     if run.info.experiment.title != asked.title or run.info.mode != "measure":
         rule = f"it is a run of mode {run.info.mode} of {run.info.experiment.title!r}"
@@ -68,14 +68,6 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
         )
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        rule = "results are read from a text file"
-        raise UserError(Problem(str(path), str(error), rule, "give its path")) from error
-
-
 def _made(asked: spec.Experiment, experiment: Path, out: Path) -> Run:
     info = RunInfo(
         id=new_run_id(str(experiment), "measure"),
@@ -85,4 +77,4 @@ def _made(asked: spec.Experiment, experiment: Path, out: Path) -> Run:
         started=utc_now(),
         notes=["imported from yugabyte/tpcc"],
     )
-    return Run.create(out, info, experiment_text=experiment.read_text(encoding="utf-8"))
+    return Run.create(out, info, experiment_text=asked.document.text)

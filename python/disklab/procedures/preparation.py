@@ -12,6 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from disklab import reading
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.databases import NodePlace, provision
@@ -72,18 +75,23 @@ class Options:
         }
 
     @classmethod
-    def of(cls, stored: dict[str, Any]) -> Options:
-        """Return the options that a run was begun with."""
-        scale = stored.get("scale")
-        return cls(
-            scale=None if scale is None else Fraction(scale),
-            nodes=stored.get("nodes"),
-            time_dilation=stored.get("time_dilation"),
-            repeats=stored["repeats"],
-            seed=stored["seed"],
-            quick=stored["quick"],
-            only=stored["only"],
-        )
+    def of(cls, stored: object, place: str) -> Options:
+        """Return the options that a run was begun with. Raises UserError; `place` is its file."""
+        try:
+            return TypeAdapter(cls).validate_python(stored)
+        except ValidationError as error:
+            way_out = "begin another run; this one's file was changed or is damaged"
+            raise UserError(
+                *(
+                    Problem(
+                        f"{place}: {'.'.join(map(str, ('rehearse', *one['loc'])))}",
+                        reading.shown(one["input"]),
+                        one["msg"],
+                        way_out,
+                    )
+                    for one in error.errors(include_url=False)
+                )
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -130,9 +138,8 @@ def resume(name: str, out: Path, say: Progress, again: Collection[Status] = ()) 
     if run.info.mode != "rehearse" or stored is None:
         rule = f"is a run of mode {run.info.mode}: only rehearsals can be resumed"
         raise UserError(Problem("--resume", str(run.folder), rule, "name a rehearsal"))
-    text = (run.folder / "experiment.yaml").read_text(encoding="utf-8")
-    experiment = parse(text, run.info.experiment.file)
-    options = Options.of(stored)
+    options = Options.of(stored, str(run.folder / "run.json"))
+    experiment = parse(run.experiment_text(), run.info.experiment.file)
     stays = frozenset(result.key for result in run.results() if result.status not in again)
     trials, turns = _plan(experiment, options, stays)
     catalog = load_catalog()

@@ -153,7 +153,7 @@ def deciding_quantity(
     cells: Sequence[Cell], judgements: Mapping[Quantity, Judgement]
 ) -> Quantity | None:
     """Return what decides: with a given rate the latency does, and a rate says nothing."""
-    loops = {result.loop.get("kind") for cell in cells for result in cell.usable}
+    loops = {str(result.loop.get("kind")) for cell in cells for result in cell.usable}
     order = [Quantity.OPS, Quantity.P50, Quantity.P99, Quantity.P95]
     if loops == {"open"}:
         order = [Quantity.P99, Quantity.P50, Quantity.P95, Quantity.OPS]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import isfinite
 from typing import Any
 
 from disklab.results import Level, PlannedTrial, TrialResult, rates
@@ -28,7 +29,8 @@ def size_of(level: Level) -> float | None:
     found = QUANTITY.fullmatch(level)
     if found is None or found[2] not in SUFFIXES:
         return None
-    return float(found[1]) * SUFFIXES[found[2]]
+    size = float(found[1]) * SUFFIXES[found[2]]
+    return size if isfinite(size) else None
 
 
 def canonical(level: Level) -> str:
@@ -234,8 +236,17 @@ def matrix_of(results: Sequence[TrialResult], planned: Sequence[PlannedTrial] = 
     grouped: dict[Key, list[TrialResult]] = {}
     for result in sorted(results, key=lambda one: one.key):
         grouped.setdefault(key_of(result.factors), []).append(result)
+    # 128, "128" and 128.0 are one level: it is named as it first stands.
+    named: dict[tuple[str, str], Level] = {}
     cells = {
-        key: Cell(dict(repeats[0].factors), tuple(repeats)) for key, repeats in grouped.items()
+        key: Cell(
+            {
+                name: named.setdefault((name, canonical(level)), level)
+                for name, level in repeats[0].factors.items()
+            },
+            tuple(repeats),
+        )
+        for key, repeats in grouped.items()
     }
     names = list(dict.fromkeys(name for cell in cells.values() for name in cell.factors))
     factors = []

@@ -16,6 +16,7 @@ from disklab.report.charts_of_course import cells_by_panel
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
 from disklab.results import TrialResult
+from disklab.results.telemetry import readable
 
 HEIGHT = 130
 MOST_POINTS = 200
@@ -67,7 +68,12 @@ def telemetry_section(subject: Subject) -> Section:
 
 def downsampled(subject: Subject, result: TrialResult) -> pl.DataFrame:
     """Return the measuring phase's means over equal spans; read in a stream, never as a whole."""
-    lazy = subject.run.telemetry(*result.key).filter(pl.col("phase") == "measure")
+    with readable(f"{subject.info.id}/telemetry/{result.trial}-{result.repeat}.parquet"):
+        return means(subject.run.telemetry(*result.key).filter(pl.col("phase") == "measure"))
+
+
+def means(lazy: pl.LazyFrame) -> pl.DataFrame:
+    """Return the means over at most `MOST_POINTS` equal spans."""
     ends = lazy.select(low=pl.col("t_s").min(), high=pl.col("t_s").max())
     low, high = ends.collect(engine="streaming").row(0)
     if low is None:

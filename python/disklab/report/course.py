@@ -22,6 +22,8 @@ MOST_WINDOWS = 400
 SHORTEST_S = 0.1
 """Windows are not narrower: with less, a p99 is that of a few operations."""
 COLUMN_STEP = 0.01
+SMALLEST_MS = 1e-6
+"""A nanosecond; a histogram may count zeros, which have no logarithm."""
 MS = 1e6
 """Nanoseconds in a millisecond."""
 
@@ -148,7 +150,8 @@ class WindowsOf:
             return np.empty(0), np.empty((len(full), 0), dtype=np.int64)
         latencies, counted = np.concatenate(told), np.concatenate(parts, axis=1)
         # Latencies within 1 % of each other share a column: finer than a chart shows.
-        step = np.round(np.log(latencies) / np.log1p(COLUMN_STEP)).astype(np.int64)
+        logs = np.log(np.maximum(latencies, SMALLEST_MS))
+        step = np.round(logs / np.log1p(COLUMN_STEP)).astype(np.int64)
         order = np.argsort(step, kind="stable")
         steps, column = np.unique(step[order], return_inverse=True)
         # Columns rise, so those of one step are neighbours.

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from altair.utils import schemapi
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Have altair build charts without holding each against Vega-Lite's schema.
+
+    That takes most of a report's time. The tests hold every kind of chart against the schema.
+    """
+    with schemapi.debug_mode(False):
+        yield
 
 
 @dataclass(frozen=True)
@@ -35,7 +48,9 @@ class Panel:
 
     def spec(self, **size: Any) -> dict[str, Any]:
         """Return the Vega-Lite specification."""
-        found: dict[str, Any] = self.chart.properties(height=self.height, **size).to_dict()
+        with unchecked():
+            sized = self.chart.properties(height=self.height, **size)
+            found: dict[str, Any] = sized.to_dict(validate=False)
         found.pop("config", None)
         found["description"] = self.described
         return found

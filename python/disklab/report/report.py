@@ -10,7 +10,7 @@ from disklab.report import charts_by_factor, charts_of_course, charts_of_telemet
 from disklab.report.answer import MOST_SENTENCES, Answer, Finding, answer_of
 from disklab.report.comparison import Comparison, comparisons_of
 from disklab.report.history import findings_between
-from disklab.report.panel import Section
+from disklab.report.panel import Section, unchecked
 from disklab.report.subject import RunLike, Subject, subjects_of
 
 Said = tuple[str, Finding]
@@ -91,10 +91,11 @@ class Report:
     @cached_property
     def sections(self) -> list[Section]:
         """The charts."""
-        return [
-            charts_by_factor.rate_section(self.subjects),
-            charts_by_factor.latency_section(self.subjects),
-            charts_of_course.course_section(self.subjects[0]),
-            charts_of_course.percentile_section(self.subjects),
-            charts_of_telemetry.telemetry_section(self.subjects[0]),
-        ]
+        with unchecked():
+            return [
+                charts_by_factor.rate_section(self.subjects),
+                charts_by_factor.latency_section(self.subjects),
+                charts_of_course.course_section(self.subjects[0]),
+                charts_of_course.percentile_section(self.subjects),
+                charts_of_telemetry.telemetry_section(self.subjects[0]),
+            ]

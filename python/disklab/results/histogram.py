@@ -24,9 +24,14 @@ PLAIN_COOKIE, COMPRESSED_COOKIE = 0x1C849303, 0x1C849304
 # The low byte of the cookie's second half tells the word size, which V2 leaves open (0x10).
 COOKIE_MASK = ~0xF0 & 0xFFFFFFFF
 HEADER = struct.Struct(">iiiiqqd")
-# A histogram of 1 us to 1 h with three digits has about 24,000 counts of at most nine bytes; a
-# hundred times that is no histogram of ours but a broken or hostile file.
-MOST_PAYLOAD_BYTES = 32 << 20
+# A histogram of 1 us to 1 h with three digits has about 24,000 counts of at most nine bytes. Larger
+# ones are not ours but of a broken or hostile file: a report holds hundreds of them at a time.
+MOST_COUNTS = 1 << 17
+MOST_PAYLOAD_BYTES = 2 << 20
+MOST_LAYOUTS = 4
+"""Of one sum; a load engine has one."""
+MOST_VALUES = 1 << 53
+"""Values in a histogram; sums of many then stay within 64 bits."""
 
 LOWEST_NS, HIGHEST_NS, DIGITS = 1_000, 3_600_000_000_000, 3
 """The load engine's range: 1 us to 1 h, three significant digits."""
@@ -186,6 +191,10 @@ class Sum:
         except HistogramError:
             self.broken += 1
             return
+        known = self._counts.keys() | self._waiting.keys()
+        if layout not in known and len(known) >= MOST_LAYOUTS:
+            self.broken += 1
+            return
         waiting = self._waiting.setdefault(layout, [])
         waiting.append(payload)
         if len(waiting) >= BATCH:
@@ -275,7 +284,11 @@ def _opened(text: str) -> tuple[Layout, bytes]:
         raise HistogramError(f"its range is {lowest} to {highest}, {digits} digits")
     if payload and payload[-1] >= 0x80:
         raise HistogramError("its last number is cut off")
-    return _layout(lowest, highest, digits), payload
+    layout = _layout(lowest, highest, digits)
+    bits = max(highest.bit_length(), layout.half_magnitude + layout.unit_magnitude + 1)
+    if layout.length > MOST_COUNTS or bits > 61:  # twice the highest value is the last one's top
+        raise HistogramError(f"its range is {lowest} to {highest}, {digits} digits")
+    return layout, payload
 
 
 @lru_cache(maxsize=8)
@@ -297,6 +310,8 @@ def _add(counts: Counts, layout: Layout, payloads: Sequence[bytes]) -> None:
     if int(ends.max()) > layout.length or int(ends.min()) < 0:
         raise HistogramError(f"{int(ends.max())} counts, its layout has {layout.length}")
     filled = numbers > 0
+    if float(numbers[filled].sum(dtype=np.float64)) > MOST_VALUES:
+        raise HistogramError(f"it counts more than {MOST_VALUES} values")
     np.add.at(counts, ends[filled] - 1, numbers[filled])
 
 

@@ -7,6 +7,8 @@ which shrink with the data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from disklab.results.records import TrialResult
 
 
@@ -28,7 +30,7 @@ def of_node(result: TrialResult) -> float | None:
     rate, by_load = result.ops_per_s, load_ratio(result)
     if rate is None:
         return None
-    if by_load is not None and result.share is not None:
+    if by_load is not None and result.share is not None and result.share.nodes.full:
         return rate * by_load / result.share.nodes.full
     return rate / result.nodes if result.nodes else None
 
@@ -39,7 +41,8 @@ def load_ratio(result: TrialResult) -> float | None:
     None: the rate does not, as without keying and think times.
     """
     warehouses = result.share.warehouses if result.share else None
-    said = (result.model_extra or {}).get("tpcc") or {}
+    told = (result.model_extra or {}).get("tpcc")
+    said = told if isinstance(told, Mapping) else {}
     if warehouses is None or not warehouses.here or said.get("keying_and_thinking") is False:
         return None
     return warehouses.full / warehouses.here

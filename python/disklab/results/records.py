@@ -7,15 +7,33 @@ keep keys that they do not know.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 FORMAT = 1
 
 Mode = Literal["predict", "rehearse", "measure", "published", "probe"]
 Status = Literal["ok", "failed", "refused", "invalid"]
-Level = str | int | float
+
+# A folder may be damaged or of somebody else's making: figures that nothing can have are refused
+# once, here, so that no reader divides by them or takes their logarithm.
+LARGEST, SMALLEST = 1e15, 1e-12
+
+
+def _not_tiny(value: float) -> float:
+    if 0 < value < SMALLEST:
+        raise ValueError(f"is 0, or at least {SMALLEST:g}")
+    return value
+
+
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+"""A finite number."""
+Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False), AfterValidator(_not_tiny)]
+"""A rate, a time, a price: what others are divided by."""
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
+Level = str | Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | Number
 
 
 class Record(BaseModel):
@@ -41,8 +59,8 @@ class Reason(Record):
 class Figure(Record):
     """A number of the full system, and what this machine had instead."""
 
-    full: float
-    here: float
+    full: Amount
+    here: Amount
 
 
 class Share(Record):
@@ -52,12 +70,12 @@ class Share(Record):
     """
 
     nodes: Figure
-    nodes_ratio: float = 1.0
+    nodes_ratio: Number = 1.0
     """Nodes that ran over nodes of the cluster."""
     scale: str = "1"
     """Of rows, operations, caches, volumes and credits: `1/100`."""
     rate_scale: str = "1"
-    time_dilation: int = 1
+    time_dilation: Count = 1
     """Seconds of the machine for each second of the described system, in which all figures are."""
     engine: str | None = None
     replication_factor: Figure | None = None
@@ -76,7 +94,7 @@ class Bottleneck(Record):
 
     resource: str
     """As the emulator and the simulator name limits: `vm cached 512 MB/s`, `client CPU`."""
-    utilisation: float | None = None
+    utilisation: Number | None = None
     """0 to 1; None when the source tells that it bound, not how much of it was used."""
 
 
@@ -85,13 +103,13 @@ class LimitWait(Record):
 
     limit: str
     volume: str = ""
-    delayed_ios: int = 0
-    delayed_ms: float = 0.0
+    delayed_ios: Count = 0
+    delayed_ms: Number = 0.0
     """Summed over the I/Os that waited; each nanosecond is charged to one limit."""
-    utilisation: float | None = None
-    credits_left: float | None = None
-    credits_start: float | None = None
-    credits_capacity: float | None = None
+    utilisation: Number | None = None
+    credits_left: Number | None = None
+    credits_start: Number | None = None
+    credits_capacity: Number | None = None
 
 
 class Telemetry(Record):
@@ -99,16 +117,16 @@ class Telemetry(Record):
 
     limits: list[LimitWait] = Field(default_factory=list)
     """Longest wait first."""
-    late_ratio: float | None = None
+    late_ratio: Number | None = None
     """Share of the emulator's replies that were late."""
-    client_late_p99_ms: float | None = None
+    client_late_p99_ms: Number | None = None
     """99th percentile of how late the client sent an operation."""
-    cpu_ratio: dict[str, float] = Field(default_factory=dict)
+    cpu_ratio: dict[str, Number] = Field(default_factory=dict)
     """By process (`client`, `server`, `emulator`): share of the whole machine, 0 to 1."""
-    page_cache_hit_ratio: float | None = None
-    gc_pause_ms: float | None = None
-    pending_compactions_max: int | None = None
-    dropped_messages: int | None = None
+    page_cache_hit_ratio: Number | None = None
+    gc_pause_ms: Number | None = None
+    pending_compactions_max: Count | None = None
+    dropped_messages: Count | None = None
 
 
 class NextSize(Record):
@@ -116,9 +134,9 @@ class NextSize(Record):
 
     disks: str
     """The whole volume's: `4 x azure/P40`."""
-    iops: int
+    iops: Count
     """What it does all the time, without credits."""
-    more_usd_per_month: float | None = None
+    more_usd_per_month: Number | None = None
     """Than now, for all nodes of the full cluster; None: a price is not known."""
 
 
@@ -128,27 +146,27 @@ class CreditsGone(Record):
     volume: str
     limit: str
     """`disk 0 ios`."""
-    at_s: float
+    at_s: Number
     """After the load began; of several passes the median."""
-    full_at_s: float
+    full_at_s: Number
     """The same on the full system, which has more credits and the same rates."""
-    passes: int = 1
+    passes: Count = 1
     """In how many passes they did."""
-    ops_per_s_before: float
-    ops_per_s_after: float
+    ops_per_s_before: Amount
+    ops_per_s_after: Amount
     next_size: NextSize | None = None
 
 
 class Operation(Record):
     """One kind of operation of a trial."""
 
-    operations: int | None = None
-    ops_per_s: float | None = None
-    latency_ms: dict[str, float] = Field(default_factory=dict)
+    operations: Count | None = None
+    ops_per_s: Amount | None = None
+    latency_ms: dict[str, Amount] = Field(default_factory=dict)
     """Completion minus intended start: `mean`, `p50`, `p95`, `p99`, `p99.9`, `max`."""
-    service_ms: dict[str, float] = Field(default_factory=dict)
+    service_ms: dict[str, Number] = Field(default_factory=dict)
     """Service time: completion minus send; equal to the response time in a closed loop."""
-    errors: int = 0
+    errors: Count = 0
 
 
 class Band(Record):
@@ -195,7 +213,7 @@ class Phase(Record):
 
     name: str
     """`build`, `fill`, `settle`, `warm-up`, `measure`, ..."""
-    duration_s: float
+    duration_s: Number
     detail: str = ""
 
 
@@ -221,9 +239,9 @@ class TrialResult(Record):
     experiment: str
     """The experiment's title."""
     mode: Mode
-    trial: int
+    trial: Count
     """Index in matrix order."""
-    repeat: int = 0
+    repeat: Count = 0
     factors: dict[str, Level]
     """Factor -> level, as the experiment file names them, in its order."""
     status: Status = "ok"
@@ -237,32 +255,32 @@ class TrialResult(Record):
     log_excerpt: str = ""
     """The last lines of what failed."""
 
-    ops_per_s: float | None = None
-    nodes: int | None = None
+    ops_per_s: Amount | None = None
+    nodes: Count | None = None
     """Database nodes that ran."""
     loop: dict[str, Any] = Field(default_factory=dict)
     """`{"kind": "closed", "threads": 128}` or `{"kind": "open", "rate_per_s": 20000}`."""
-    latency_ms: dict[str, float] = Field(default_factory=dict)
+    latency_ms: dict[str, Amount] = Field(default_factory=dict)
     """Of all operations together; keys as in `Operation`."""
     per_operation: dict[str, Operation] = Field(default_factory=dict)
     bottleneck: Bottleneck | None = None
-    host_cache_hit_ratio: float | None = None
+    host_cache_hit_ratio: Number | None = None
     """Share of disk reads that the host cache served."""
     telemetry: Telemetry = Field(default_factory=Telemetry)
     credits_gone: list[CreditsGone] = Field(default_factory=list)
     """Limits whose burst credits ran out while the load went on, the earliest first."""
-    errors: dict[str, int] = Field(default_factory=dict)
+    errors: dict[str, Count] = Field(default_factory=dict)
     """Failed operations by kind; `wrong_rows` are rows that were not what was written."""
-    disk_iops: float | None = None
+    disk_iops: Number | None = None
     """Reads and writes a second of the disks of one node: of the busiest, where they differ."""
-    disk_mb_per_s: float | None = None
+    disk_mb_per_s: Number | None = None
     """What they read and wrote, of the same node."""
-    price_usd_per_month: float | None = None
+    price_usd_per_month: Amount | None = None
     """Of the full cluster that the trial describes, disks and VMs."""
 
     started: str | None = None
     """UTC, ISO 8601."""
-    duration_s: float | None = None
+    duration_s: Amount | None = None
     """Of the measuring phase."""
     phases: list[Phase] = Field(default_factory=list)
     share: Share | None = None
@@ -289,7 +307,7 @@ class TrialResult(Record):
 class PlannedTrial(Record):
     """A trial as it was resolved before anything ran: an entry of `resolved.json`."""
 
-    trial: int
+    trial: Count
     factors: dict[str, Level]
     spec: dict[str, Any] = Field(default_factory=dict)
     """Every unit resolved to a number."""
@@ -311,7 +329,7 @@ class Price(Record):
 
     item: str
     """`azure/P30`."""
-    amount: float
+    amount: Number
     currency: str = "USD"
     per: str = "month"
     region: str = ""
@@ -326,8 +344,8 @@ class RunInfo(Record):
     id: str
     mode: Mode
     experiment: ExperimentNote
-    seed: int | None = None
-    repeats: int | None = None
+    seed: Whole | None = None
+    repeats: Count | None = None
     """Planned repeats of each trial."""
     command: list[str] = Field(default_factory=list)
     """The one command that redoes it."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
 import polars as pl
-from pydantic import ValidationError
 
+from disklab import reading
 from disklab.catalog.suggest import suggestions
 from disklab.errors import Problem, UserError
 from disklab.results import durable
@@ -54,6 +54,7 @@ class Run:
     torn: tuple[str, ...] = ()
     """What was unreadable in `trials.jsonl`, for a warning: a crash's last line."""
     _results: dict[tuple[int, int], TrialResult] = field(default_factory=dict, repr=False)
+    _planned: list[PlannedTrial] | None = field(default=None, repr=False)
 
     @classmethod
     def create(
@@ -87,7 +88,7 @@ class Run:
     def open(cls, name: str | Path, out: Path = DEFAULT_OUT) -> Run:
         """Return a run by its folder, its id, or an unambiguous beginning of the id in `out`."""
         folder = find_run(name, out)
-        info = _checked(RunInfo, folder / INFO, (folder / INFO).read_text(encoding="utf-8"))
+        info = reading.record(folder / INFO, RunInfo, reading.RUN_INFO)
         if info.format > FORMAT:
             rule = f"has format {info.format}, this disklab reads up to {FORMAT}"
             raise UserError(Problem("RUN", str(folder), rule, "use a newer disklab"))
@@ -135,10 +136,16 @@ class Run:
         return set(self._results)
 
     def planned(self) -> list[PlannedTrial]:
-        """Return the trials as they were resolved before the run."""
-        path = self.folder / PLAN
-        entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        return [PlannedTrial.model_validate(entry) for entry in entries]
+        """Return the trials as they were resolved before the run. Raises UserError."""
+        if self._planned is None:
+            path = self.folder / PLAN
+            there = path.exists()
+            self._planned = reading.records(path, PlannedTrial, reading.PLAN) if there else []
+        return self._planned
+
+    def experiment_text(self) -> str:
+        """Return the experiment's text as it was when the run began. Raises UserError."""
+        return reading.text(self.folder / EXPERIMENT, reading.EXPERIMENT)
 
     def frame(self) -> pl.DataFrame:
         """Return one row for each finished repeat; see `disklab.results.frame`."""
@@ -197,10 +204,11 @@ def to_line(result: TrialResult) -> str:
 def find_run(name: str | Path, out: Path = DEFAULT_OUT) -> Path:
     """Return a run's folder by folder, id or beginning of an id; a user error otherwise."""
     given = Path(name)
-    if (given / INFO).is_file():
-        return given
-    if (out / given / INFO).is_file():
-        return out / given
+    for folder in (given, out / given):
+        # A name can be too long for any file.
+        with suppress(OSError):
+            if (folder / INFO).is_file():
+                return folder
     known = sorted((path.parent.name for path in out.glob(f"*/{INFO}")), key=_age, reverse=True)
     begun = [run for run in known if str(name) and run.startswith(str(name))]
     if len(begun) == 1:
@@ -223,35 +231,34 @@ def _age(run_id: str) -> str:
 
 
 def _read_trials(path: Path) -> tuple[dict[tuple[int, int], TrialResult], tuple[str, ...]]:
-    """Return the results by trial and repeat, and the lines that could not be read."""
+    """Return the results by trial and repeat, and the lines that are none of this run's."""
     results: dict[tuple[int, int], TrialResult] = {}
     torn: list[str] = []
     if not path.exists():
         return results, ()
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-        if not line.strip():
+    for number, line in enumerate(reading.lines(path, reading.TRIALS), start=1):
+        if line is not None and not line.strip():
             continue
-        try:
-            result = TrialResult.model_validate_json(line)
-        except ValidationError as error:
-            what = error.errors()[0]["msg"]
-            torn.append(f"{path}:{number}: left out, it is no result: {what}")
-            continue
-        results[result.key] = result
+        found = _result(line, next(iter(results.values()), None))
+        if isinstance(found, TrialResult):
+            results[found.key] = found
+        else:
+            torn.append(f"{path}:{number}: left out, {found}")
+    more = len(torn) - reading.MOST_TOLD
+    if more > 0:
+        torn[reading.MOST_TOLD :] = [f"{path}: {more} more lines are left out"]
     return results, tuple(torn)
 
 
-def _checked(model: type[RunInfo], path: Path, text: str) -> RunInfo:
+def _result(line: bytes | None, first: TrialResult | None) -> TrialResult | str:
+    """Return what a line tells, or why it is no result of the run that `first` is of."""
+    if line is None:
+        return f"it has more than {reading.TRIALS.most_line_bytes} bytes"
     try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        problems = [
-            Problem(
-                f"{path}: {'.'.join(str(part) for part in one['loc'])}",
-                repr(one.get("input"))[:80],
-                one["msg"],
-                "name another run; this folder's run.json was changed or is damaged",
-            )
-            for one in error.errors()
-        ]
-        raise UserError(*problems) from None
+        found = reading.parse(TrialResult, line)
+    except reading.NotAsExpectedError as error:
+        return f"it is no result: {error}"
+    if first is not None and found.factors.keys() != first.factors.keys():
+        names = ", ".join(map(reading.shown, found.factors))
+        return f"its factors are not the first result's: {names or 'none'}"
+    return found

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from disklab.results.histogram import Histogram, decode, merged
-from disklab.results.records import Record
+from disklab import reading
+from disklab.results.histogram import Histogram, HistogramError, Layout, decode, merged
+from disklab.results.records import Amount, Count, Number, Record
 
 SYNC_EVERY_LINES = 60
 """A crash of the machine loses at most a minute of a repeat that has to be run again anyway."""
+LONGEST_S = 1e8
+"""Three years: no repeat lasts that long."""
 
 
 class Line(Record):
@@ -33,15 +35,15 @@ class Line(Record):
 class Second(Line):
     """One interval of the load, as the engine's `progress` line tells it."""
 
-    t_s: float
+    t_s: Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False)]
     """Since the start of the phase, at the end of the interval."""
     phase: str = "measure"
-    generator: int = 0
-    operations: int = 0
-    errors: int = 0
-    ops_per_s: float
-    p50_ms: float | None = None
-    p99_ms: float | None = None
+    generator: Count = 0
+    operations: Count = 0
+    errors: Count = 0
+    ops_per_s: Amount
+    p50_ms: Number | None = None
+    p99_ms: Number | None = None
     histograms: dict[str, str] = Field(default_factory=dict)
     """Operation -> base64 HDR V2 of response times in nanoseconds."""
 
@@ -49,8 +51,8 @@ class Second(Line):
 class Whole(Line):
     """The histograms of the whole measuring phase, as the engine's `done` line tells them."""
 
-    generator: int = 0
-    elapsed_s: float = 0.0
+    generator: Count = 0
+    elapsed_s: Number = 0.0
     response: dict[str, str] = Field(default_factory=dict)
     service: dict[str, str] = Field(default_factory=dict)
     lateness: str | None = None
@@ -123,33 +125,33 @@ class Course:
 
 
 def read_course(path: Path) -> Course:
-    """Return a repeat's course; lines that a crash tore are counted and left out."""
+    """Return a repeat's course; lines that cannot be read are counted and left out."""
     seconds: list[Second] = []
     wholes: list[Whole] = []
-    unreadable = 0
-    for one in stream(path):
+    lines = 0
+    for lines, one in enumerate(stream(path), start=1):  # noqa: B007 - counted after the loop
         if isinstance(one, Second):
             seconds.append(one)
         elif isinstance(one, Whole):
             wholes.append(one)
-        else:
-            unreadable += 1
-    return Course(tuple(sorted(seconds, key=lambda one: one.t_s)), tuple(wholes), unreadable)
+    kept = tuple(_of_one_layout(wholes))
+    unreadable = lines - len(seconds) - len(kept)
+    return Course(tuple(sorted(seconds, key=lambda one: one.t_s)), kept, unreadable)
 
 
 def stream(path: Path) -> Iterator[Second | Whole | None]:
     """Yield what each line tells, one at a time; None for a line that cannot be read."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            yield _told(line)
+    if path.exists():
+        yield from map(_told, reading.lines(path, reading.COURSE))
 
 
-def _told(line: bytes) -> Second | Whole | None:
+def _told(line: bytes | None) -> Second | Whole | None:
+    kind = None if line is None else KINDS.get(_kind(line))
+    if line is None or kind is None:
+        return None
     try:
-        return KINDS[_kind(line)].model_validate_json(line)
-    except (KeyError, ValidationError):
+        return reading.parse(kind, line)
+    except reading.NotAsExpectedError:
         return None
 
 
@@ -157,13 +159,23 @@ def read_wholes(path: Path) -> tuple[Whole, ...]:
     """Return the whole phase's histograms alone, without reading the seconds."""
     if not path.exists():
         return ()
-    with path.open("rb") as file:
-        lines = [line for line in file if _kind(line) == b"whole"]
-    found = []
-    for line in lines:
-        with suppress(ValidationError):
-            found.append(Whole.model_validate_json(line))
-    return tuple(found)
+    lines = reading.lines(path, reading.COURSE)
+    told = [_told(line) for line in lines if line is not None and _kind(line) == b"whole"]
+    return tuple(_of_one_layout(one for one in told if isinstance(one, Whole)))
+
+
+def _of_one_layout(wholes: Iterable[Whole]) -> Iterator[Whole]:
+    """Yield those whose histograms can all be read and added to the first one's."""
+    layout: Layout | None = None
+    for one in wholes:
+        texts = [text for text in (*one.response.values(), *one.service.values()) if text]
+        try:
+            found = {decode(text).layout for text in texts}
+        except HistogramError:
+            continue
+        if len(found | ({layout} if layout else set())) <= 1:
+            layout = next(iter(found), layout)
+            yield one
 
 
 KINDS: dict[bytes, type[Second] | type[Whole]] = {b"second": Second, b"whole": Whole}

@@ -8,9 +8,15 @@ parts that were finished stay readable.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
+
+from disklab import reading
+from disklab.errors import Problem, UserError
+from disklab.results.records import LARGEST
 
 SCHEMA: dict[str, type[pl.DataType]] = {
     "phase": pl.String,
@@ -19,6 +25,8 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "metric": pl.String,
     "value": pl.Float64,
 }
+MOST_REASON = 200
+"""Letters of what polars says; the rest are hints for its developers."""
 PART_ROWS = 50_000
 """Rows held in memory: a few MB, and some minutes of telemetry."""
 
@@ -72,6 +80,17 @@ def parts_of(path: Path) -> Path:
     return path.with_name(path.name + ".parts")
 
 
+@contextmanager
+def readable(path: Path | str) -> Iterator[None]:
+    """Raise UserError where polars cannot read a damaged file."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        rule = f"cannot be read: {str(error).partition(chr(10))[0][:MOST_REASON]}"
+        place, way_out = str(path), reading.TELEMETRY.way_out
+        raise UserError(Problem(place, Path(path).name, rule, way_out)) from None
+
+
 def scan_parts(folder: Path) -> pl.LazyFrame:
     """Return the finished parts of a telemetry file, in order."""
     parts = sorted(folder.glob("*.parquet"))
@@ -80,6 +99,22 @@ def scan_parts(folder: Path) -> pl.LazyFrame:
 
 def scan_telemetry(path: Path) -> pl.LazyFrame:
     """Return a repeat's telemetry, also of one that was interrupted; empty when there is none."""
-    if path.exists():
-        return pl.scan_parquet(path)
-    return scan_parts(parts_of(path))
+    if not path.exists():
+        return _checked(scan_parts(parts_of(path)), path)
+    reading.opened(path, reading.TELEMETRY).close()
+    with readable(path):
+        return _checked(pl.scan_parquet(path), path)
+
+
+def _checked(lazy: pl.LazyFrame, path: Path) -> pl.LazyFrame:
+    """Return the rows that are figures; a user error when it is another table."""
+    with readable(path):
+        columns = lazy.collect_schema()
+    if dict(columns) != SCHEMA:
+        rule = f"its columns are {', '.join(SCHEMA)}"
+        way_out = reading.TELEMETRY.way_out
+        raise UserError(Problem(str(path), path.name, rule, way_out))
+    return lazy.filter(
+        pl.all_horizontal(pl.col("t_s", "value").abs() <= LARGEST),
+        pl.all_horizontal(pl.col("phase", "source", "metric").is_not_null()),
+    )

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from disklab import reading
 from disklab.errors import Problem, UserError
-from disklab.results.records import Level, Operation, TrialResult
+from disklab.results.records import Amount, Count, Level, Operation, TrialResult
 
 NAMES = {
     "NewOrder": "new_order",
@@ -43,9 +44,9 @@ class _Part(BaseModel):
 class Latency(_Part):
     """What it says of one kind of transaction; milliseconds."""
 
-    count: int = Field(alias="Count", ge=0)
-    mean: float | None = Field(default=None, alias="avgLatency")
-    p99: float | None = Field(default=None, alias="P99Latency")
+    count: Count = Field(alias="Count")
+    mean: Amount | None = Field(default=None, alias="avgLatency")
+    p99: Amount | None = Field(default=None, alias="P99Latency")
     connection: float | None = Field(default=None, alias="connectionAcqLatency")
 
 
@@ -106,20 +107,10 @@ class YugabyteTpcc(_Part):
 def read(text: str, place: str) -> YugabyteTpcc:
     """Return a file's content. Raises UserError with every problem; `place` names the file."""
     try:
-        found = YugabyteTpcc.model_validate_json(text)
-    except ValidationError as error:
+        found = reading.parse(YugabyteTpcc, text.encode())
+    except reading.NotAsExpectedError as error:
         way_out = "give the results/json/output.json of yugabyte/tpcc"
-        raise UserError(
-            *(
-                Problem(
-                    f"{place}: {'.'.join(map(str, one['loc'])) or 'file'}",
-                    repr(one["input"])[:80],
-                    one["msg"],
-                    way_out,
-                )
-                for one in error.errors()
-            )
-        ) from error
+        raise UserError(*error.problems(place, way_out)) from None
     problems = list(_disagreements(found, place))
     if problems:
         raise UserError(*problems)
