@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -24,8 +24,26 @@ from disklab.report import wording
 from disklab.results import DEFAULT_OUT, TrialResult
 from disklab.results.required import Kept, Outcome, judged
 
+if TYPE_CHECKING:
+    from disklab.prediction import Options
+
 Fidelity = Literal["full", "quick"]
 FIDELITIES: tuple[Fidelity, ...] = ("full", "quick")
+
+
+BandsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--bands/--no-bands",
+        help="80 % bands of every figure; without either, where they take seconds.",
+    ),
+]
+Register = Annotated[
+    Path | None, typer.Option(help="Write the predictions down, with a digest.", metavar="FILE")
+]
+CheckRegister = Annotated[
+    Path | None, typer.Option(help="Hold them against a file of --register.", metavar="FILE")
+]
 
 
 def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -42,13 +60,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     fidelity: Annotated[
         str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
     ] = "full",
-    bands: Annotated[
-        bool | None,
-        typer.Option(
-            "--bands/--no-bands",
-            help="80 % bands of every figure; without either, where they take seconds.",
-        ),
-    ] = None,
+    bands: BandsOption = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -58,6 +70,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     calibration: Annotated[
         Path | None, typer.Option(help="A calibration file of your own.", metavar="FILE")
     ] = None,
+    register: Register = None,
+    check_register: CheckRegister = None,
     ablate: Annotated[
         list[str] | None,
         typer.Option(help="Switch a mechanism off, such as read_around.", metavar="MECHANISM"),
@@ -74,9 +88,11 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     # Loaded here because it brings polars: no other command is to wait for that.
     from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
     from disklab.prediction.against import compare  # noqa: PLC0415
+    from disklab.prediction.register import read_register  # noqa: PLC0415
 
     if against not in (None, "reference"):
         raise UserError(Problem("--against", str(against), "is not known", "write reference"))
+    known = read_register(check_register) if check_register else None
     found = chosen(spec.load(experiment), only)
     options = Options(
         seed=seed,
@@ -98,6 +114,34 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         print_comparison(compare(found, results), as_json=json)
     if not json:
         console().print(f"\n{run.folder}", markup=False)
+    tell_register(register, known, (found, options, results))
+
+
+def tell_register(
+    path: Path | None,
+    known: dict[str, Any] | None,
+    made: tuple[spec.Experiment, Options, list[TrialResult]],
+) -> None:
+    """Write predictions down, and hold them against what was written down earlier."""
+    from disklab.prediction.register import (  # noqa: PLC0415
+        differences,
+        registered,
+        write_register,
+    )
+
+    if path is not None:
+        content = registered(*made)
+        write_register(path, content)
+        notes().print(f"registered {content['registered']}, SHA-256 {content['sha256']}")
+    if known is None:
+        return
+    notes().print(f"registered {known['registered']}: the digest {known['sha256']} holds")
+    told = list(differences(known, *made))
+    for line in told:
+        notes().print(line, markup=False)
+    if told:
+        raise typer.Exit(1)
+    notes().print("the predictions are the same now")
 
 
 def fidelity_of(text: str) -> Fidelity:
