@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from disklab.catalog.profile import DiskProfile, Distribution, Latency, VolumeProfile
-from disklab.engine.messages import EmulatorCounters, Lateness, View, VolumeCounters
+from disklab.engine.messages import CacheCounters, EmulatorCounters, Lateness, View, VolumeCounters
 from disklab.telemetry import Judgement, Sampler, judge
 
 CPUS = 2
@@ -42,7 +42,8 @@ def judged(
         time.sleep(0.01)
     volumes = {}
     if after is not None:
-        volumes["data"] = (after.model_copy(update={"emulator": view([]).emulator}), after)
+        none = {"emulator": view([]).emulator, "counters": cached([], 0).counters}
+        volumes["data"] = (after.model_copy(update=none), after)
     return judge(sampler, "measure", volumes, generators=generators, cpus=CPUS)
 
 
@@ -143,5 +144,32 @@ def test_flushes_that_hold_writes_up_are_told_of() -> None:
     assert judged(after=view([(50_000, 10_000)]), disk=disk).warnings == []
 
 
-def test_few_replies_say_nothing() -> None:
-    assert judged(after=view([(5_000_000, 999)])).invalid == []
+def test_few_replies_say_little_and_fewer_nothing() -> None:
+    assert judged(after=view([(5_000_000, 19)])).invalid == []
+    (reason,) = judged(after=view([(5_000_000, 20)])).invalid
+    assert "half of its replies were late by 5000 us" in reason
+    # A disk that is rarely asked may be late by less than an I/O of it takes.
+    assert judged(after=view([(900_000, 999)])).invalid == []
+    assert judged(after=view([(900_000, 1000)])).invalid
+
+
+def cached(lateness: list[tuple[int, int]], hit_ratio: float) -> View:
+    """Return a disk of 1 ms behind a host cache that answered so many of its reads."""
+    plain = view(lateness)
+    hits = round(plain.emulator.replies * hit_ratio)
+    cache = dict.fromkeys(CacheCounters.model_fields, 0) | {"hit_ios": hits}
+    counters = plain.counters.model_copy(update={"cache": CacheCounters(**cache)})
+    return plain.model_copy(update={"counters": counters})
+
+
+def test_cache_hits_are_held_against_what_a_hit_takes() -> None:
+    def told(late_ns: int, hit_ratio: float) -> list[str]:
+        took = {"read_iops": 900.0, "read_latency_ms": 0.15 + late_ns / 1e6}
+        return judged(after=cached([(late_ns, 10_000)], hit_ratio), disk=took).invalid
+
+    # 100 us on top of hits of 150 us, a tenth of what the disk behind them takes.
+    (reason,) = told(100_000, 1.0)
+    assert "half of its replies were late by 100 us or more (30% of a cache hit's 150 us" in reason
+    assert told(20_000, 1.0) == []
+    assert told(90_000, 0.2) == []
+    assert told(150_000, 0.2)
