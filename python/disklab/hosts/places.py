@@ -319,7 +319,7 @@ class Places:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of whoever makes or removes anything.
+        """Hold the lock that each command which makes or removes something holds.
 
         Raises UserError for directories into which another user could put something.
         """
