@@ -122,6 +122,12 @@ class Writers:
         for thread in self.threads:
             thread.start()
 
+    def await_failure(self, seconds: float = 30.0) -> None:
+        """Return when a writer has met an error, or the time is over: a busy machine is slow."""
+        deadline = time.monotonic() + seconds
+        while not self.failures and time.monotonic() < deadline:
+            time.sleep(0.01)
+
     def join(self, seconds: float = 30.0) -> None:
         """Tell them to stop and wait; they also stop by themselves at the first error."""
         self.stopping.set()

@@ -89,6 +89,7 @@ def test_a_failure_loses_what_it_may_and_nothing_else(
             device = attach_one(places, disks, caching).device
         else:
             fail(find("data", None, places), {"kind": "host-failure"})
+            writers.await_failure()
             writers.join()
             fail(find("data", None, places), {"kind": "recover"})
         assert writers.failures, f"{where}: the failure was not seen by the writers"
