@@ -16,6 +16,7 @@ from rich.text import Text
 
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
+from disklab.cli.caller import given
 from disklab.cli.experiment import ExperimentFile, Only, chosen
 from disklab.cli.output import console, notes, print_json, warn
 from disklab.errors import Problem, UserError
@@ -105,8 +106,9 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         out=out,
         command=("disklab", *sys.argv[1:]),
     )
-    with progress(as_json=json) as emit:
+    with progress(as_json=json) as emit, given(out) as made:
         run = predict(found, options, emit)
+        made.append(run.folder)
     results = run.results()
     if not json:
         print_results(found, results, judged(results, run.planned()))
