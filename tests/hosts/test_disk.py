@@ -61,6 +61,8 @@ def test_local_disks_lose_their_data(lab: Lab) -> None:
     again = lab.attach("local", *options)
     assert again["reused"] is False
     assert list(point.iterdir()) == []
+    assert all(one["done"] for one in lab.json("clean", "--all", "--data")["removed"])
+    assert list(lab.data_dir.iterdir()) == []
 
 
 def test_several_volumes_share_a_host(lab: Lab) -> None:

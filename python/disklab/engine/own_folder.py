@@ -190,14 +190,17 @@ def mark_file(root: Path, kind: Kind, *names: str) -> None:
         replace_file(at, _beside(names[-1]), _marker(kind, key, os.fstat(at).st_dev, inode))
 
 
-def unmark_file(root: Path, *names: str) -> None:
-    """Remove the marker of a file that is gone."""
-    with suppress(OSError, ForeignError), folder(root, *names[:-1]) as at:
-        if names[-1] not in os.listdir(at):
-            marker = _read(at, _beside(names[-1]), Marker)
-            os.unlink(_beside(names[-1]), dir_fd=at)
-            if marker is not None:
-                _forget(root, marker.key)
+def unmark_gone(root: Path, *names: str) -> None:
+    """Remove the markers of files in a folder that are gone, such as those the engine removed."""
+    with suppress(OSError, ForeignError), folder(root, *names) as at:
+        there = set(os.listdir(at))
+        for beside in there:
+            name = beside.removeprefix(".").removesuffix(MARKER)
+            if beside == _beside(name) and name and name not in there:
+                marker = _read(at, beside, Marker)
+                os.unlink(beside, dir_fd=at)
+                if marker is not None:
+                    _forget(root, marker.key)
 
 
 def why_foreign(root: Path, kind: Kind, *names: str) -> str | None:

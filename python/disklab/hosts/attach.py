@@ -419,4 +419,4 @@ class _Step:
             latest = self.host.volume_record(name) or record
             remove_mount_point(latest)
             self.host.forget_volume(name)
-            self.host.unmark_image(name)
+            self.host.unmark_images()

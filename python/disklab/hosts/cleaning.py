@@ -215,7 +215,7 @@ def _detach_half_made(host: HostPlace, name: str, errors: list[DisklabError]) ->
         errors.append(error)
         return False
     host.forget_volume(name)
-    host.unmark_image(name)
+    host.unmark_images()
     return True
 
 

@@ -24,7 +24,7 @@ from disklab.engine.own_folder import (
     remove_empty,
     remove_file,
     replace_file,
-    unmark_file,
+    unmark_gone,
     why_foreign,
 )
 from disklab.engine.process import start_time_of
@@ -205,9 +205,9 @@ class HostPlace:
         with suppress(ForeignError, OSError):
             mark_file(self.data.parent, "disk image", self.name, f"{volume}.img")
 
-    def unmark_image(self, volume: str) -> None:
-        """Remove the marker of a disk image that is gone."""
-        unmark_file(self.data.parent, self.name, f"{volume}.img")
+    def unmark_images(self) -> None:
+        """Remove the markers of disk images that are gone."""
+        unmark_gone(self.data.parent, self.name)
 
     def why_foreign_image(self, volume: str) -> str | None:
         """Return why a disk image is not proved to be ours; None: it is."""
@@ -215,11 +215,15 @@ class HostPlace:
 
     def remove_image(self, volume: str) -> str | None:
         """Remove a disk image of ours, and its folder with the last one; return why it stays."""
-        why = remove_file(self.data.parent, self.name, f"{volume}.img")
+        why = None
+        # A host that ends in order has removed the images of its VM's own disks.
+        if os.path.lexists(self.data_file(volume)):
+            why = remove_file(self.data.parent, self.name, f"{volume}.img")
         self._remove_data_folder()
         return why
 
     def _remove_data_folder(self) -> None:
+        self.unmark_images()
         with suppress(ForeignError, OSError):
             remove_empty(self.data.parent, "data", self.name)
 

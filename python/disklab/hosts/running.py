@@ -231,7 +231,7 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
             last = not control.volumes()
         remove_mount_point(record)
         host.forget_volume(name)
-        host.unmark_image(name)
+        host.unmark_images()
         if last:
             stop_host(host)
         file = host.data_file(name)
