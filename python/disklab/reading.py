@@ -37,6 +37,11 @@ LARGEST_WHOLE = 1 << 63
 # What may stand for a number that is not finite or too large; inside a text it does no harm.
 _LARGE_NUMBER = re.compile(rb"NaN|Infinity|[0-9]{19}|[0-9.][eE]\+?[0-9]{3}")
 
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""C0 but for tab and line feed, DEL, C1, what turns the direction of writing, surrogates."""
+
 Model = TypeVar("Model", bound=BaseModel)
 Parsed = TypeVar("Parsed")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from disklab.catalog import VolumeRequest
 from disklab.catalog.quantity import about_bytes
@@ -138,7 +139,8 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
 def _print(made: attaching.Attached) -> None:
     out = console()
-    out.print(f"[bold]{made.device}[/]  {made.disks}, {about_bytes(made.size_bytes)}")
+    size = about_bytes(made.size_bytes)
+    out.print(Text.assemble((made.device, "bold"), f"  {made.disks}, {size}"))
     table = Table(box=None, show_header=False, pad_edge=False)
     rows = {
         "volume": f"{made.name} on host {made.host}",

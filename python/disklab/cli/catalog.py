@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from disklab.catalog import Catalog, DiskEntry, VmEntry, load_catalog
 from disklab.catalog.description import describe_disk, describe_local, describe_vm, rows
@@ -135,7 +136,7 @@ def _price(price: dict[str, Any]) -> str:
 
 def _print_description(description: dict[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{description['name']}[/bold]  {description['title']}")
+    out.print(Text.assemble((description["name"], "bold"), f"  {description['title']}"))
     table = Table("fact", "value", "status", "date", "source", box=None, pad_edge=False)
     table.columns[1].overflow = table.columns[4].overflow = "fold"
     for fact in description["facts"]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError
 from disklab.hosts.places import Places
+from disklab.terminal import plain
 
 
 def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
@@ -16,7 +17,7 @@ def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
         except (DisklabError, OSError):
             return []
         # The shell takes only what continues the word as it was typed.
-        return [name for name in known if name.startswith(incomplete)]
+        return [name for name in known if name.startswith(incomplete) and plain(name) == name]
 
     return complete
 

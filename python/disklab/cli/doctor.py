@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from disklab.catalog.quantity import about_rate, about_time
 from disklab.cli.amounts import progress
@@ -58,9 +59,9 @@ def _print_checks(checks: list[examination.Check]) -> None:
     table = Table("", "", "found", "what to do", box=None, pad_edge=False, show_header=False)
     table.columns[2].overflow = table.columns[3].overflow = "fold"
     for check in checks:
-        mark = "[green]ok[/]" if check.ok else "[red]missing[/]"
+        mark = Text("ok", "green") if check.ok else Text("missing", "red")
         if not check.ok and not check.required:
-            mark = "[yellow]without[/]"
+            mark = Text("without", "yellow")
         table.add_row(mark, check.name, check.found, check.way_out)
     console().print(table)
 

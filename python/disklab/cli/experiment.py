@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from disklab import spec
 from disklab.catalog.quantity import about_bytes
@@ -153,7 +154,7 @@ def as_json(trial: spec.Trial) -> dict[str, Any]:
 def print_matrix(experiment: spec.Experiment, trials: list[spec.Trial]) -> None:
     """Print the matrix as a table, and below it why cells are refused."""
     out = console()
-    out.print(f"[bold]{experiment.title}[/bold]")
+    out.print(experiment.title, style="bold")
     if experiment.source:
         out.print(experiment.source, style="dim", markup=False)
     figures = [name for name in FIGURES if any(figure_text(t, name) for t in trials)]
@@ -167,7 +168,7 @@ def print_matrix(experiment: spec.Experiment, trials: list[spec.Trial]) -> None:
     for trial in trials[:MOST_ROWS]:
         levels = [str(level) for level in trial.factors.values()]
         numbers = [figure_text(trial, name) for name in figures]
-        state = "[yellow]refused[/yellow]" if trial.refused else ""
+        state = Text("refused" if trial.refused else "", "yellow")
         table.add_row(str(trial.index), *levels, *numbers, state)
     out.print(table)
     if len(trials) > MOST_ROWS:

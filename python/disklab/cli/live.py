@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from disklab.catalog.quantity import about_bytes, about_time, format_rate
 from disklab.engine import LimitCounters, View, VolumeCounters
@@ -12,21 +13,22 @@ from disklab.engine import LimitCounters, View, VolumeCounters
 def view_table(view: View, before: View | None, seconds: float) -> RenderableType:
     """Return the table of a view; with an earlier one, rates over the seconds in between."""
     profile = view.profile
-    title = (
-        f"[bold]{profile.name}[/]  {len(profile.disks)} x {profile.disks[0].name}, "
-        f"{about_bytes(profile.size_bytes)}, caching {profile.caching}"
+    title = Text.assemble(
+        (profile.name, "bold"),
+        f"  {len(profile.disks)} x {profile.disks[0].name}, "
+        f"{about_bytes(profile.size_bytes)}, caching {profile.caching}",
     )
     parts: list[RenderableType] = [title, _operations(view, before, seconds), _limits(view)]
     if view.counters.cache is not None:
         parts.append(_cache(view.counters))
-    parts.append(f"waits now for: [bold]{binding(view.counters)}[/]")
+    parts.append(Text.assemble("waits now for: ", (binding(view.counters), "bold")))
     emulator = view.emulator
     late = emulator.late_replies / emulator.replies if emulator.replies else 0.0
     lateness = about_time(emulator.lateness_ns.p99)
     parts.append(f"emulator: {emulator.transport}, {late:.2%} of replies late, p99 by {lateness}")
     if view.faults:
         faults = ", ".join(" ".join(str(part) for part in fault.values()) for fault in view.faults)
-        parts.append(f"[red]faults: {faults}[/]")
+        parts.append(Text(f"faults: {faults}", "red"))
     return Group(*parts)
 
 
@@ -84,7 +86,7 @@ def _limits(view: View) -> Table:
             str(limit.delayed_ios),
             about_time(delay) if delay else "",
             _credits(limit),
-            "[yellow]now[/]" if limit.binding else "",
+            Text("now" if limit.binding else "", "yellow"),
         )
     return table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from disklab.errors import DisklabError, UserError
+from disklab.terminal import SafeConsole, json_line
 
 Json = Annotated[
     bool,
@@ -23,18 +23,18 @@ PIPE_WIDTH = 160
 
 def console() -> Console:
     """Return the console of standard output: plain and wide when it is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+    return SafeConsole(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def notes() -> Console:
     """Return the console of standard error, for progress, warnings and errors."""
     width = None if sys.stderr.isatty() else PIPE_WIDTH
-    return Console(stderr=True, width=width, highlight=False, soft_wrap=True)
+    return SafeConsole(stderr=True, width=width, soft_wrap=True)
 
 
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object on one line."""
-    sys.stdout.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(json_line(content))
 
 
 def warn(message: str) -> None:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from rich.console import Console
-
 from disklab.errors import Problem, UserError
 from disklab.probe import cells, fio
 from disklab.probe.cells import Plan
@@ -36,6 +34,7 @@ from disklab.probe.run import (
 )
 from disklab.probe.store import recorder
 from disklab.probe.target import open_region
+from disklab.terminal import SafeConsole
 
 NAMES = {"None": "no caching", "ReadOnly": "ReadOnly", "ReadWrite": "ReadWrite"}
 
@@ -147,7 +146,7 @@ def listening(output: Output, seconds: float, experiment: str | None = None) -> 
     """Yield a listener that shows the progress and writes finished cells where they were wished."""
     with (
         recorder(output, experiment) as record,
-        ProgressView(Console(stderr=True), seconds) as view,
+        ProgressView(SafeConsole(stderr=True), seconds) as view,
     ):
 
         def tell(event: Event) -> None:

@@ -13,6 +13,7 @@ from disklab.probe.charts import write_chart
 from disklab.probe.comparison import Compared, renderables
 from disklab.probe.request import Output
 from disklab.probe.run import CellResult
+from disklab.terminal import SafeConsole
 
 # Where there is no terminal to ask: wide enough that no figure of the tables wraps.
 PLAIN_WIDTH = 120
@@ -20,8 +21,8 @@ PLAIN_WIDTH = 120
 
 def console() -> Console:
     """Return the console for results."""
-    made = Console()
-    return made if made.is_terminal else Console(width=PLAIN_WIDTH)
+    made = SafeConsole()
+    return made if made.is_terminal else SafeConsole(width=PLAIN_WIDTH)
 
 
 def show_results(results: Sequence[CellResult], output: Output, title: str | None = None) -> None:
@@ -35,7 +36,7 @@ def write_chart_when_asked(results: Sequence[CellResult], output: Output, title:
     """Write the chart of `--chart`."""
     if output.chart is not None:
         write_chart(results, output.chart, title)
-        Console(stderr=True).print(f"chart: {output.chart}", highlight=False, soft_wrap=True)
+        SafeConsole(stderr=True).print(f"chart: {output.chart}", highlight=False, soft_wrap=True)
 
 
 def show_comparison(compared: Sequence[Compared], title: str) -> None:

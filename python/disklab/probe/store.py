@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -16,6 +15,7 @@ from disklab.errors import Problem, UserError
 from disklab.probe.record import record
 from disklab.probe.request import Output
 from disklab.probe.run import CellEnded, Event
+from disklab.terminal import json_line
 
 
 def environment() -> dict[str, Any]:
@@ -62,10 +62,10 @@ class Recorder:
         """Write one JSON object a line."""
         if isinstance(event, CellEnded):
             told = record(event.result, self.trials, self.experiment)
-            line = json.dumps({**told, "environment": self.environment}, ensure_ascii=False)
+            line = json_line({**told, "environment": self.environment})
             self.trials += 1
             for stream in self.streams:
-                stream.write(line + "\n")
+                stream.write(line)
                 stream.flush()
 
 

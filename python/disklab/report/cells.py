@@ -184,6 +184,19 @@ class Matrix:
     others: tuple[Factor, ...]
     """Held fixed in each comparison: a panel for each combination."""
     cells: Mapping[Key, Cell] = field(repr=False)
+    _alike: dict[tuple[str, ...], dict[tuple[str, ...], list[Cell]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def alike(self, names: tuple[str, ...]) -> Mapping[tuple[str, ...], Sequence[Cell]]:
+        """Return the cells by their levels of some factors, as runs are matched by."""
+        if names not in self._alike:
+            found: dict[tuple[str, ...], list[Cell]] = {}
+            for cell in self.cells.values():
+                key = tuple(canonical(cell.factors[name]) for name in names)
+                found.setdefault(key, []).append(cell)
+            self._alike[names] = found
+        return self._alike[names]
 
     def cell(self, factors: Factors) -> Cell | None:
         """Return the cell of these levels, in whatever order they are given."""

@@ -93,13 +93,11 @@ def counterpart(subject: Subject, cell: Cell, other: Subject) -> Cell | None:
     names = [name for name in cell.factors if any(f.name == name for f in other.matrix.factors)]
     if not names:
         return None
-    spec = next((t.spec for t in subject.run.planned() if t.trial == cell.trial), {})
-    found = []
-    for candidate in other.matrix.cells.values():
-        same = all(canonical(candidate.factors[n]) == canonical(cell.factors[n]) for n in names)
-        rest = [name for name in candidate.factors if name not in cell.factors]
-        if same and all(_agrees(spec, name, candidate.factors[name]) for name in rest):
-            found.append(candidate)
+    levels = tuple(canonical(cell.factors[name]) for name in names)
+    alike = other.matrix.alike(tuple(names)).get(levels, ())
+    rest = [factor.name for factor in other.matrix.factors if factor.name not in cell.factors]
+    spec = subject.specs.get(cell.trial, {}) if rest else {}
+    found = [one for one in alike if all(_agrees(spec, name, one.factors[name]) for name in rest)]
     return found[0] if len(found) == 1 else None
 
 

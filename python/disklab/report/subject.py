@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -15,6 +15,9 @@ from disklab.report.verdict import Quantity, Sample
 from disklab.report.verdict_interval import FEWEST_REPEATS
 from disklab.results import Histogram, PlannedTrial, RunInfo, Second, TrialResult
 from disklab.results.required import Kept, judged
+
+MOST_KEPT = 64
+"""Courses that are kept in memory; each takes a MB or two."""
 
 
 class RunLike(Protocol):
@@ -50,6 +53,11 @@ class Subject:
         """Whether each trial keeps what its `require` asks; empty: nothing is asked."""
         return judged(self.run.results(), self.run.planned())
 
+    @cached_property
+    def specs(self) -> dict[int, dict[str, Any]]:
+        """The specification of each planned trial."""
+        return {trial.trial: trial.spec for trial in self.run.planned()}
+
     @property
     def info(self) -> RunInfo:
         """What is known of the run."""
@@ -58,6 +66,9 @@ class Subject:
     def windows(self, result: TrialResult) -> Windows | None:
         """Return the course of a repeat in windows; None when none was kept. Read once."""
         if result.key not in self._windows:
+            if len(self._windows) >= MOST_KEPT:
+                # The oldest: charts and verdict go through the cells in one order.
+                del self._windows[next(iter(self._windows))]
             self._windows[result.key] = windows_of(self.run.seconds(*result.key))
         return self._windows[result.key]
 

@@ -17,11 +17,6 @@ Scalar = str | int | float | bool | None
 Key = tuple[str | int, ...]
 """A path into a document: `("cluster", "nodes")`."""
 
-# Of a text: C0 but for tab and line feed, DEL, C1, what turns the direction of writing, surrogates.
-UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
 # YAML 1.2's core schema, not PyYAML's 1.1, in which `off` is false and 1:30 is ninety.
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
@@ -142,7 +137,7 @@ class _Reader:
 
     def check(self, node: yaml.Node) -> None:
         """Note a text that would do something to a terminal, or that no file can hold."""
-        if found := UNPRINTABLE.search(str(node.value)):
+        if found := reading.UNSAFE.search(str(node.value)):
             rule = f"text holds no control characters; this has U+{ord(found[0]):04X}"
             place = f"{self.path}:{line_of(node)}"
             self.problems.append(Problem(place, reading.shown(node.value), rule, "leave it out"))

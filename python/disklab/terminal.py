@@ -1,0 +1,46 @@
+"""What reaches a terminal: text from files and other programs never steers it.
+
+A title may hold an escape sequence that sets the clipboard, or a mark that turns the direction of
+writing. Every console of disklab is a `SafeConsole`, and every line of JSON comes from `json_line`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from disklab.reading import UNSAFE
+
+SHOWN = "\N{REPLACEMENT CHARACTER}"
+
+
+def plain(text: str) -> str:
+    """Return a text as a terminal may show it."""
+    return UNSAFE.sub(SHOWN, text)
+
+
+def json_line(content: Any) -> str:
+    """Return an object as JSON on one line, what is unsafe in JSON's own escapes."""
+    told = json.dumps(content, ensure_ascii=False, default=str)
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", told) + "\n"
+
+
+class SafeConsole(Console):
+    """A console that shows control characters instead of sending them, and reads no markup.
+
+    What is to be bold is a `Text` with a style: names and titles may hold brackets.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments; only rich's own may hold control codes."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else plain(text), style, control)
