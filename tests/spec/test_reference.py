@@ -20,6 +20,7 @@ TRIALS = {
     "cassandra-local-or-attached": 18,
     "cassandra-local-or-attached-quick": 6,
     "cassandra-vm-types": 48,
+    "cassandra-what-to-buy": 1,
     "postgresql-disk-types-quick": 6,
     "yugabytedb-disk-types": 15,
 }

@@ -17,6 +17,7 @@ AnyCommand = TyperCommand | TyperGroup
 ROOMS = {
     "catalog": "catalog",
     "predict": "predict",
+    "advise": "advise",
     "calibrate": "calibrate",
     "probe": "probe",
     "rehearse": "rehearse",

@@ -78,6 +78,8 @@ class Point:
     asked: str
     found: str
     """The figure, with its range where there is one."""
+    miss: float = 1.0
+    """The figure over what is asked, or the other way round: 1 or less keeps it for sure."""
 
     def __str__(self) -> str:
         """Return it in words: `read p99 12 ms (at most 10 ms)`."""
@@ -200,7 +202,9 @@ def _room(
     room = (min(1 / one - 1 for one in used), max(1 / one - 1 for one in used))
     percent = (room[0] * 100, room[1] * 100)
     outcome = _above(wanted_ratio, room)
-    yield Point("head-room", outcome, asked, f"{_span(percent, ' %')} by its fullest limit")
+    found_text = f"{_span(percent, ' %')} by its fullest limit"
+    miss = (1 + wanted_ratio) / (1 + room[0])
+    yield Point("head-room", outcome, asked, found_text, miss)
 
 
 def fullest(result: TrialResult) -> float | None:
@@ -228,7 +232,7 @@ def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point
             yield Point(what, Outcome.CANNOT_TELL, asked, "not measured")
             continue
         span = min(found), max(found)
-        yield Point(what, _below(bound, span), asked, _span(span, " ms"))
+        yield Point(what, _below(bound, span), asked, _span(span, " ms"), span[1] / bound)
 
 
 def _banded(result: TrialResult, figure: str, value: float) -> list[float]:

@@ -1,0 +1,261 @@
+"""From a question to its advice: rule out, search, simulate finalists, see what flips it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from disklab.advice.answer import Advice
+from disklab.advice.candidates import field_of
+from disklab.advice.levers import levers, singly
+from disklab.advice.options import Option, levers_of, recovery_s
+from disklab.advice.question import FACTOR, Question
+from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
+from disklab.catalog import load_catalog
+from disklab.errors import Problem, UserError
+from disklab.events import Emit
+from disklab.prediction import Options, predict
+from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.results import Run
+from disklab.results.required import Outcome, kept, required_of
+
+FINALISTS = 5
+"""Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
+
+MOST_ROUNDS = 2
+"""How often the search goes on when no finalist keeps the promise at full fidelity."""
+
+MORE_LOAD = 1.5
+MORE_DATA = 2
+"""Growth at which the choice is looked at again."""
+
+ADVICE, REHEARSED_BYTES = "advice.json", 4 << 30
+"""What a run folder has beside its results; and how much data a rehearsal of advice has."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How advice is worked out."""
+
+    seed: int = 1
+    workers: int | None = None
+    bands: bool | None = None
+    """Whether finalists get 80 % bands; None: where that is quick."""
+    calibration: Calibration | None = None
+    out: Path = Path("disklab-runs")
+    command: tuple[str, ...] = ()
+    beside: Path | None = None
+    """Where the experiment file of the finalists is written."""
+
+
+Tell = Callable[[str, int], None]
+"""Hears what is being done, and how many cells are simulated."""
+
+
+def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
+    """Return the advice. The finalists' run is stored, with everything else beside it."""
+    catalog = load_catalog()
+    calibration = how.calibration or calibration_of(question)
+    tell("looking through the catalogue", 0)
+    field = field_of(question, catalog, calibration)
+    ladders = ladders_of(field)
+    simulator = Simulator(question, catalog, calibration, how.workers)
+    advice = Advice(question, field, ladders, [], 0)
+    if not field.candidates:
+        return advice
+    known: dict[str, Option] = {}
+    for _ in range(MOST_ROUNDS):
+        climb(ladders, simulator, lambda cells: tell("simulating quick", cells))
+        finalists = [one for one in chosen(ladders) if one.candidate.name not in known]
+        if not finalists:
+            break
+        tell("simulating the finalists", simulator.cells)
+        run, found = finals(question, finalists, how, emit)
+        advice.run = run.folder
+        known |= found
+        if any(one.kept.outcome in (Outcome.MET, Outcome.CANNOT_TELL) for one in found.values()):
+            break
+        for ladder in ladders:
+            if ladder.best is not None and ladder.best.candidate.name in found:
+                ladder.reject()
+    advice.options = sorted(known.values(), key=order)
+    advice.cells = simulator.cells
+    tell("turning the levers", simulator.cells)
+    explain(advice, simulator)
+    store(advice, how)
+    return advice
+
+
+def calibration_of(question: Question) -> Calibration:
+    """Return the package's calibration of the database."""
+    assert question.spec.database is not None
+    engine = question.spec.database.engine
+    found = calibration_for(engine)
+    if engine != "cassandra" or found is None:
+        rule = "advice simulates Cassandra so far"
+        place = f"{question.path}: database.engine"
+        raise UserError(Problem(place, engine, rule, "rehearse the options that you have in mind"))
+    return found
+
+
+def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
+    """Return the finalists: the cheapest of each kind that may do it, else the nearest."""
+    best = [one.best for one in ladders if one.best is not None]
+    best.sort(key=lambda one: one.candidate.usd_per_month)
+    if best:
+        return best[:FINALISTS]
+    near = [found for one in ladders if (found := one.nearest) is not None]
+    return sorted(near, key=lambda one: one.miss)[: FINALISTS - 2]
+
+
+def order(option: Option) -> tuple[int, float]:
+    """Return the rank: what qualifies by price; the rest by how far it is from the promise."""
+    ranks = [Outcome.MET, Outcome.CANNOT_TELL, Outcome.MISSED, Outcome.CANNOT_SUSTAIN]
+    rank = ranks.index(option.kept.outcome)
+    if rank <= 1:
+        return rank, option.candidate.usd_per_month
+    if option.kept.achieved_ratio is not None:
+        return rank, -option.kept.achieved_ratio
+    return rank, max(point.miss for point in option.kept.points)
+
+
+def finals(
+    question: Question, finalists: Sequence[Tried], how: How, emit: Emit
+) -> tuple[Run, dict[str, Option]]:
+    """Simulate the finalists at full fidelity, as a run."""
+    by_name = {one.candidate.name: one.candidate for one in finalists}
+    levels = {name: one.patch() for name, one in by_name.items()}
+    options = Options(
+        seed=how.seed,
+        workers=how.workers,
+        bands=how.bands,
+        calibration=how.calibration,
+        out=how.out,
+        command=how.command,
+    )
+    run = predict(question.experiment(levels), options, emit)
+    nodes = question.spec.cluster.nodes if question.spec.cluster else 1
+    found = {}
+    for trial in run.planned():
+        results = tuple(r for r in run.results() if r.trial == trial.trial)
+        required = required_of(trial.spec)
+        told = kept(required, results) if required is not None else None
+        candidate = by_name[str(trial.factors[FACTOR])]
+        if told is not None:
+            seconds = recovery_s(question, candidate)
+            found[candidate.name] = Option(candidate, results, told, nodes, seconds)
+    return run, found
+
+
+def explain(advice: Advice, simulator: Simulator) -> None:
+    """Add levers, what pauses cost where nothing qualifies, and what flips the choice."""
+    options = advice.options
+    bare = {one.name: replace(one.candidate, settings={}) for one in options}
+    asked = [variant for one in bare.values() for variant in singly(one, advice.question.spec)]
+    quick = simulator.quick(asked)
+    for number, one in enumerate(options):
+        first = quick.get(bare[one.name].name)
+        told = []
+        for path, value in levers(advice.question.spec):
+            variant = replace(bare[one.name], settings={path: value})
+            if variant.name in quick:
+                setting = f"{path.rpartition('.')[2]} {value}"
+                told.append((setting, quick[variant.name].result))
+        if first is not None:
+            options[number] = replace(one, levers=levers_of(first.result, told))
+    if advice.chosen is None and advice.perhaps is None:
+        calm = simulator.quick([one.candidate for one in options], ("pauses",))
+        advice.without_pauses = min(calm.values(), key=lambda one: one.miss, default=None)
+    advice.changes = [*flips(advice, simulator)]
+    advice.cells = simulator.cells
+
+
+def flips(advice: Advice, simulator: Simulator) -> list[str]:
+    """Return at which price, rate or data the choice is another one."""
+    able = [one for one in advice.options if one.kept.outcome in (Outcome.MET, Outcome.CANNOT_TELL)]
+    if not able:
+        return []
+    first, found = able[0], []
+    if len(able) > 1:
+        second = able[1]
+        more = second.candidate.usd_per_month / first.candidate.usd_per_month - 1
+        found.append(
+            f"Price: {second.name} ({second.price}) is the choice once the first costs "
+            f"{more * 100:.0f} % more."
+        )
+    for words, question in grown(advice.question):
+        grown_simulator = replace(simulator, question=question, cells=0)
+        quick = grown_simulator.quick([one.candidate for one in able])
+        simulator.cells += grown_simulator.cells
+        left = [one for one in able if (t := quick.get(one.candidate.name)) and t.promising]
+        if not left:
+            found.append(f"{words}: none of these options keeps the promise; ask again with it.")
+        elif left[0] is first:
+            found.append(f"{words}: the choice stays.")
+        else:
+            found.append(f"{words}: {left[0].name} ({left[0].price}).")
+    return found
+
+
+def grown(question: Question) -> list[tuple[str, Question]]:
+    """Return the question with a higher rate, and with more data."""
+    tree = question.tree
+    load = tree["workload"]["load"]
+    assert question.spec.workload.load is not None
+    rate = (question.spec.workload.load.rate_per_s or 0) * MORE_LOAD
+    asked = {key: value for key, value in tree["require"].items() if key != "rate"}
+    more_load = {
+        **tree,
+        "workload": {**tree["workload"], "load": {**load, "rate": f"{rate:g}/s"}},
+        "require": {**asked, "rate": f"{rate:g}/s"},
+    }
+    found = [(f"At {rate:,.0f}/s ({MORE_LOAD:g} times the rate)", changed(question, more_load))]
+    dataset = question.spec.dataset
+    if dataset is not None and dataset.rows is not None and "rows" in tree["dataset"]:
+        data = {**tree["dataset"], "rows": dataset.rows * MORE_DATA}
+        words = f"With {MORE_DATA} times the data"
+        found.append((words, changed(question, {**tree, "dataset": data})))
+    return found
+
+
+def changed(question: Question, tree: dict[str, Any]) -> Question:
+    """Return the question with another file."""
+    return replace(question, tree=tree)
+
+
+def store(advice: Advice, how: How) -> None:
+    """Write the experiment of the options that were simulated, and everything found, as JSON."""
+    if how.beside is not None and advice.options:
+        text = rehearsable(advice)
+        try:
+            how.beside.write_text(text, encoding="utf-8")
+        except OSError as error:
+            rule = f"cannot be written: {error.strerror}"
+            raise UserError(
+                Problem("--write", str(how.beside), rule, "name another file")
+            ) from None
+        advice.written = how.beside
+    if advice.run is not None:
+        told = json.dumps(advice.as_json(), ensure_ascii=False, indent=1)
+        (advice.run / ADVICE).write_text(told + "\n", encoding="utf-8")
+
+
+def rehearsable(advice: Advice) -> str:
+    """Return an experiment file that predicts and rehearses the options of the advice."""
+    question = advice.question
+    levels = {one.candidate.name: one.candidate.patch() for one in advice.options}
+    tree = yaml.safe_load(question.text(levels))
+    if "rehearse" not in tree:
+        dataset = question.spec.dataset
+        assert dataset is not None
+        whole = (dataset.rows or 0) * dataset.columns * dataset.column_bytes
+        scale = max(1, -(-whole // REHEARSED_BYTES))
+        tree["rehearse"] = {"nodes": 1, "scale": f"1/{scale}"}
+    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+    head = "# Written by `disklab advise`: the options that it simulated at full fidelity.\n"
+    return head + text

@@ -1,0 +1,144 @@
+"""The advice as a whole: answer, reason, options, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from disklab.advice.candidates import Field
+from disklab.advice.options import Option, short
+from disklab.advice.question import Question
+from disklab.advice.search import Ladder, Tried
+from disklab.results.required import Outcome
+
+MOST_REASONS = 6
+
+
+@dataclass
+class Advice:
+    """Everything that is said."""
+
+    question: Question
+    looked: Field
+    """What was looked at, and why most of it is left out."""
+    ladders: Sequence[Ladder]
+    options: list[Option]
+    """At full fidelity; the cheapest of what qualifies first, then by how near they come."""
+    cells: int
+    """How many cells were simulated quick."""
+    without_pauses: Tried | None = None
+    """Where nothing qualifies: the nearest option, with garbage collection switched off."""
+    changes: list[str] = field(default_factory=list)
+    """At which rate, data or price the choice flips."""
+    run: Path | None = None
+    written: Path | None = None
+    """The experiment file that a rehearsal takes."""
+
+    @property
+    def chosen(self) -> Option | None:
+        """The cheapest option that surely keeps the promise."""
+        return next((one for one in self.options if one.kept.outcome is Outcome.MET), None)
+
+    @property
+    def perhaps(self) -> Option | None:
+        """The cheapest option that may keep it, by its band."""
+        kind = Outcome.CANNOT_TELL
+        return next((one for one in self.options if one.kept.outcome is kind), None)
+
+    def sentences(self) -> list[str]:
+        """Return the answer, its reason, and what else must be known before money is spent."""
+        if self.chosen is not None:
+            return self._buy(self.chosen)
+        if self.perhaps is not None:
+            return self._cannot_tell(self.perhaps)
+        return self._nothing()
+
+    def _buy(self, one: Option) -> list[str]:
+        found = [
+            f"Buy {one.name}: {one.price}, carries {one.carries}, p99 {one.latency('p99')}.",
+            f"Its fullest limit is {one.bound_by}. A stopped or lost VM loses {one.lost}.",
+        ]
+        if one.local:
+            keeping = next(
+                (o for o in self.options if o.kept.outcome is Outcome.MET and not o.local), None
+            )
+            if keeping is not None:
+                found.append(
+                    f"The cheapest that keeps its data is {keeping.name}, {keeping.price}."
+                )
+        cheaper = self.perhaps
+        if cheaper and cheaper.candidate.usd_per_month < one.candidate.usd_per_month:
+            found.append(
+                f"Cheaper, if a rehearsal confirms it: {cheaper.name}, {cheaper.price} "
+                f"({cheaper.kept})."
+            )
+        return found
+
+    def _cannot_tell(self, one: Option) -> list[str]:
+        way = f" `disklab rehearse {self.written}` would tell." if self.written else ""
+        return [
+            f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
+            f"p99 {one.latency('p99')}.",
+            f"{sentence(str(one.kept))}.{way}",
+            f"A stopped or lost VM loses {one.lost}.",
+        ]
+
+    def _nothing(self) -> list[str]:
+        if not self.options:
+            told = "; ".join(self.reasons()) or "no disks hold the data"
+            return ["No option of the catalogue can do it.", f"{sentence(told)}."]
+        best = self.options[0]
+        found = [
+            f"Nothing qualifies: the nearest is {best.name}, {best.price}.",
+            f"{sentence(str(best.kept))}. Its fullest limit is {best.bound_by}.",
+        ]
+        calm = self.without_pauses
+        if calm is not None and calm.promising:
+            figure = short(calm.result.latency_ms["p99"])
+            found.append(
+                "Garbage collection does not let it, not the disks: without pauses "
+                f"{calm.candidate.name} would have a p99 of {figure} ms. Measure your pauses, or "
+                f"allow {best.latency('p99') or 'more'}."
+            )
+        return found
+
+    def reasons(self) -> list[str]:
+        """Return why options were left out, the most frequent first."""
+        counts: dict[str, int] = {}
+        for reason in self.looked.ruled_out.values():
+            counts[reason] = counts.get(reason, 0) + 1
+        ordered = sorted(counts.items(), key=lambda one: -one[1])
+        return [f"{reason} ({count} options)" for reason, count in ordered[:MOST_REASONS]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as JSON."""
+        return {
+            "answer": self.sentences(),
+            "options": [one.as_json() for one in self.options],
+            "changes": self.changes,
+            "considered": self.looked.considered,
+            "possible": len(self.looked.candidates),
+            "simulated": self.cells,
+            "ruled_out": self.looked.ruled_out,
+            "refused": dict(self.looked.refused.most_common()),
+            "quick": [
+                {
+                    "option": one.candidate.name,
+                    "usd_per_month": one.candidate.usd_per_month,
+                    "ops_per_s": one.result.ops_per_s,
+                    "p99_ms": one.result.latency_ms.get("p99"),
+                    "why": str(one.kept),
+                }
+                for ladder in self.ladders
+                for one in ladder.tried
+            ],
+            "run": None if self.run is None else str(self.run),
+            "experiment": None if self.written is None else str(self.written),
+        }
+
+
+def sentence(text: str) -> str:
+    """Return a text that begins with a capital."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,149 @@
+"""The most that a system can do, from the limits of its disk model alone.
+
+The bound is above what any simulation of the cell does: it counts the reads that no cache can
+serve, each as one I/O of the smallest size, and nothing that background work adds. What it leaves
+out is safe to leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from disklab.catalog.profile import HostProfile, Limit
+from disklab.prediction.calibration import Calibration
+from disklab.spec import TrialSpec
+
+SLACK = 0.9
+"""A cell is left out only when it cannot do this share of the rate.
+
+A simulation of a minute has some per cent more or less than its limits: what is in flight when it
+ends, arrivals at random, and tables of which a part is in memory by chance.
+"""
+
+SMALLEST_IO_BYTES = 4096
+"""A page of Linux's page cache."""
+
+MANY = {"ONE": 1, "LOCAL_ONE": 1, "TWO": 2, "THREE": 3}
+"""Copies that a read asks, by consistency level; ANY is for writes. The others: a majority."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most operations a second, and the limit that says so."""
+
+    per_s: float
+    limit: str
+
+
+def copies_read(spec: TrialSpec) -> int:
+    """Return how many replicas a read asks."""
+    assert spec.database is not None
+    copies = spec.database.replication_factor
+    if spec.database.consistency == "ALL":
+        return copies
+    return MANY.get(spec.database.consistency, copies // 2 + 1)
+
+
+def node_data_bytes(spec: TrialSpec) -> float:
+    """Return the bytes of rows on each node, without what storing them adds."""
+    assert spec.dataset is not None
+    assert spec.cluster is not None
+    assert spec.database is not None
+    rows = spec.dataset.rows or 0
+    row = spec.dataset.columns * spec.dataset.column_bytes
+    return rows * row * spec.database.replication_factor / spec.cluster.nodes
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node: its host with the data volume, page cache in bytes, and cores."""
+
+    host: HostProfile
+    page_cache: int
+    cores: int
+
+
+def ceiling(
+    spec: TrialSpec, machine: Machine, calibration: Calibration, reads: float | None = None
+) -> Ceiling:
+    """Return the most operations a second of the whole cluster.
+
+    `reads`: disk reads of an operation at least, where a simulation has shown it.
+    """
+    assert spec.cluster is not None
+    work = spec.workload.operations
+    assert work is not None
+    found = [_cpu(spec, machine.cores, calibration)]
+    data = node_data_bytes(spec)
+    if spec.workload.keys == "uniform" and spec.database and data > 0 and work.read > 0:
+        each = work.read * copies_read(spec)
+        missed = max(0.0, 1 - machine.page_cache / data)
+        cached = machine.host.cache.capacity_bytes if machine.host.cache else 0
+        past_both = max(0.0, missed - cached / data)
+        to_cache = each * missed
+        to_disk = each * past_both
+        if reads is not None and missed > 0:
+            to_cache = max(to_cache, reads)
+            to_disk = max(to_disk, reads * past_both / missed)
+        for name, limit, count, share in _path(machine.host, to_cache, to_disk):
+            cost = 1 if limit.unit == "ios" else SMALLEST_IO_BYTES
+            if share > 0 and limit.scope in ("all", "read"):
+                node = sustained(limit, seconds_of(spec)) * count / cost / share
+                most = node * spec.cluster.nodes
+                found.append(Ceiling(most, f"{name} {'IOPS' if cost == 1 else 'MB/s'}"))
+    return min(found, key=lambda one: one.per_s)
+
+
+def _path(
+    host: HostProfile, missed: float, past_both: float
+) -> Iterator[tuple[str, Limit, int, float]]:
+    """Yield the limits that reads meet: name, limit, how many disks, and reads of an operation."""
+    volume = host.volumes[0]
+    count, medium = len(volume.disks), volume.disks[0].medium
+    through_cache = volume.caching != "None"
+    to_disk = past_both if through_cache else missed
+    for limit in volume.disks[0].limits:
+        yield "data disk", limit, count, to_disk
+    if medium == "temp" or through_cache:
+        for limit in host.cached:
+            yield "VM cached", limit, 1, missed
+    if medium == "remote":
+        for limit in host.uncached:
+            yield "VM uncached", limit, 1, to_disk
+
+
+def _cpu(spec: TrialSpec, cores: int, calibration: Calibration) -> Ceiling:
+    """Return what the nodes' processors do at most: each operation at its replicas only."""
+    assert spec.workload.operations is not None
+    assert spec.database is not None
+    assert spec.cluster is not None
+    work, costs = spec.workload.operations, calibration.values()
+    read = copies_read(spec) * costs.get("read_cpu_ns", 0)
+    write = spec.database.replication_factor * costs.get("write_cpu_ns", 0)
+    each_ns = work.read * read + work.write * write
+    most = spec.cluster.nodes * cores * 1e9 / each_ns if each_ns else float("inf")
+    return Ceiling(most, "node CPU")
+
+
+def sustained(limit: Limit, seconds: float) -> float:
+    """Return what a limit lets through a second over a run, with the credits it starts with."""
+    burst = limit.burst
+    if burst is None:
+        return limit.per_s
+    if burst.credits is None:
+        return burst.per_s
+    start = burst.credits if burst.start is None else burst.start
+    return min(burst.per_s, limit.per_s + start / seconds)
+
+
+def seconds_of(spec: TrialSpec) -> float:
+    """Return how long a cell runs."""
+    stop = spec.workload.stop
+    load = spec.workload.load
+    if stop is None:
+        return 60.0
+    found = [stop.duration_s] if stop.duration_s else []
+    if stop.operations and load and load.rate_per_s:
+        found.append(stop.operations / load.rate_per_s)
+    return min(found) if found else 1.0

@@ -1,0 +1,343 @@
+"""Everything that could be bought: VM sizes x disks x counts x sizes x caching, and why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from disklab.advice.bounds import SLACK, Machine, ceiling, copies_read, seconds_of
+from disklab.advice.question import Question
+from disklab.advice.strength import Strength, strength_of
+from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeRequest, resolve
+from disklab.catalog.facts import GIB, Rate
+from disklab.catalog.load import DiskEntry, VmEntry
+from disklab.catalog.price import NoPrice, vm_price, volume_price
+from disklab.errors import UserError
+from disklab.prediction.calibration import Calibration, page_cache_bytes
+from disklab.spec import feasible
+
+MOST_IN_STRIPE = 16
+"""Disks of a stripe; more than that are rented for capacity alone, which larger disks have."""
+
+COUNT_STEPS = (1.0, 1.5, 2.0, 3.0)
+"""Stripes of so many times as many disks as the data need: more disks are more IOPS."""
+
+IOPS_STEPS = (1.0, 1.5, 2.0, 3.0)
+"""Where IOPS are chosen: so many times what the reads need at least."""
+
+BYTES_PER_IO = 32 << 10
+"""Where MB/s are chosen: for I/Os of this size, rows and index with some read-ahead."""
+
+
+@dataclass(frozen=True)
+class Disks:
+    """A volume that could be bought."""
+
+    expression: str
+    kind: str
+    """The family, `nvme` or `local`."""
+    caching: Caching = "None"
+
+    def __str__(self) -> str:
+        """Return it as people say it: `4 x P30, ReadOnly`."""
+        name = self.expression.replace("azure/", "").replace("aws/", "").replace("gcp/", "")
+        name = {"local": "its temp disk"}.get(name, name.replace("nvme", "local NVMe"))
+        return name if self.caching == "None" else f"{name}, {self.caching}"
+
+
+def named(vm: str, disks: Disks) -> str:
+    """Return a VM with its disks in words: `E16s_v5 with 4 x P30, ReadOnly`."""
+    return f"{vm.rpartition('/')[2].removeprefix('Standard_')} with {disks}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One option: every node of this VM size with these disks."""
+
+    vm: str
+    disks: Disks
+    usd_per_month: float
+    """All nodes with their disks."""
+    strength: Strength = field(hash=False, compare=False, repr=False)
+    made: Resolution = field(hash=False, compare=False, repr=False)
+    """The VM with the volume, as the catalogue resolves them; without credits that are spent."""
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    """What it changes beside VM and disks, by dotted path: levers."""
+
+    @property
+    def hardware(self) -> str:
+        """What is rented, in words."""
+        return named(self.vm, self.disks)
+
+    @property
+    def name(self) -> str:
+        """The option in words, its levers with it."""
+        told = [f"{path.rpartition('.')[2]} {value}" for path, value in self.settings.items()]
+        return ", ".join([self.hardware, *told])
+
+    def patch(self) -> dict[str, Any]:
+        """Return what it changes in the experiment file."""
+        data = {
+            "cluster.volumes.data.disks": self.disks.expression,
+            "cluster.volumes.data.caching": self.disks.caching,
+        }
+        return {"cluster.vm": self.vm, **data, **self.settings}
+
+
+@dataclass
+class Field:
+    """The candidates of a question, and what became of the others."""
+
+    candidates: list[Candidate]
+    """The cheapest first."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Reasons why combinations cannot be, and how often."""
+    ruled_out: dict[str, str] = field(default_factory=dict)
+    """Options that could be bought and cannot do it, by the limit that says so."""
+
+    @property
+    def considered(self) -> int:
+        """How many combinations were looked at."""
+        return len(self.candidates) + sum(self.refused.values()) + len(self.ruled_out)
+
+
+def field_of(question: Question, catalog: Catalog, calibration: Calibration) -> Field:
+    """Return the candidates of a question: possible, within budget and within their limits."""
+    found = Field([])
+    shop = _Shop(question, catalog, calibration, bytes_needed(question))
+    for vm in _machines(shop, found):
+        for disks in _volumes(question, catalog, vm):
+            _consider(shop, vm, disks, found)
+    found.candidates.sort(key=lambda one: (one.usd_per_month, one.name))
+    return found
+
+
+@dataclass
+class _Shop:
+    """What every combination is looked at with; prices are looked up once."""
+
+    question: Question
+    catalog: Catalog
+    calibration: Calibration
+    need: float
+    """Bytes that each node's data volume must have."""
+    machines: dict[str, float] = field(default_factory=dict)
+    """USD a month by VM size."""
+    disks: dict[str, float | None] = field(default_factory=dict)
+
+    def price(self, expression: str) -> float | None:
+        """Return what a volume costs a month; None: nobody says it in USD."""
+        if expression not in self.disks:
+            found = volume_price(self.catalog, expression, region=self.question.region)
+            known = None if isinstance(found, NoPrice) else found.usd_per_month
+            self.disks[expression] = known
+        return self.disks[expression]
+
+
+def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
+    question, catalog = shop.question, shop.catalog
+    assert question.spec.cluster is not None
+    vendor = question.spec.cluster.vm.split("/")[0]
+    for vm in catalog.vms.values():
+        if vm.vendor != vendor or not _named(vm.name, _vm_words(question, catalog)):
+            continue
+        price = vm_price(catalog, vm.name, region=question.region)
+        if isinstance(price, NoPrice):
+            found.refused["no price of the VM size is known"] += 1
+        else:
+            shop.machines[vm.name] = price.usd_per_month
+            yield vm
+
+
+def _vm_words(question: Question, catalog: Catalog) -> list[str]:
+    """Return the words of the wish that name VM sizes."""
+    names = [vm.casefold() for vm in catalog.vms]
+    return [w for w in question.wanted if any(w.casefold() in name for name in names)]
+
+
+def _named(name: str, words: list[str]) -> bool:
+    return not words or any(word.casefold() in name.casefold() for word in words)
+
+
+def _volumes(question: Question, catalog: Catalog, vm: VmEntry) -> Iterator[Disks]:
+    """Yield the volumes that hold the data, of every family."""
+    words = [w for w in question.wanted if w not in _vm_words(question, catalog)]
+    for disks in _all_volumes(question, catalog, vm):
+        if _named(f"{disks.kind} {disks.expression}", words):
+            yield disks
+
+
+def _all_volumes(question: Question, catalog: Catalog, vm: VmEntry) -> Iterator[Disks]:
+    need = bytes_needed(question)
+    if vm.facts.nvme is not None:
+        count = vm.facts.nvme.count
+        yield Disks("nvme" if count == 1 else f"{count} x nvme", "nvme")
+    if vm.facts.temp_gib * GIB >= need:
+        yield Disks("local", "local")
+    for disk in catalog.disks.values():
+        if disk.vendor != vm.vendor or disk.family.medium != "remote":
+            continue
+        if disk.family.needs_premium_storage and not vm.series.premium_storage:
+            continue
+        sizes = disk.facts.size_gib
+        makers = _tiers(disk, need) if sizes.fixed else _chosen(question, disk, need)
+        for expression in makers:
+            yield Disks(expression, disk.family_name)
+            at_most = disk.family.host_cache_max_gib
+            cacheable = vm.facts.cached is not None and vm.facts.cached.cache_gib is not None
+            if at_most is not None and sizes.most <= at_most and cacheable:
+                yield Disks(expression, disk.family_name, "ReadOnly")
+
+
+def _tiers(disk: DiskEntry, need: float) -> Iterator[str]:
+    """Yield stripes of a fixed size that hold the data."""
+    fewest = ceil(need / (disk.facts.size_gib.most * GIB))
+    for count in dict.fromkeys(ceil(fewest * step) for step in COUNT_STEPS):
+        if count <= MOST_IN_STRIPE:
+            yield disk.name if count == 1 else f"{count} x {disk.name}"
+
+
+def _chosen(question: Question, disk: DiskEntry, need: float) -> Iterator[str]:
+    """Yield disks whose IOPS and MB/s are bought, around what the reads need."""
+    iops, mb = disk.facts.iops, disk.facts.mb_per_s
+    sizes, unit = disk.facts.size_gib, disk.family.mb_bytes
+    wanted = _reads_of_node(question)
+    for count in (1, 2):
+        gib = max(sizes.least, ceil(need / count / GIB))
+        if gib > sizes.most or iops is None or iops.most is None:
+            continue
+        low = int((iops.least or iops.included).at(Fraction(gib), 0))
+        high = int(iops.most.at(Fraction(gib), 0))
+        rates = [min(high, max(low, _round(wanted * step / count))) for step in IOPS_STEPS]
+        for rate in dict.fromkeys(rates):
+            each = _throughput(mb, rate, Fraction(gib), unit)
+            told = f"{disk.name}({gib}GiB, {rate} IOPS{each})"
+            yield told if count == 1 else f"{count} x {told}"
+
+
+def _throughput(mb: Rate | None, rate: int, gib: Fraction, unit: int) -> str:
+    """Return the MB/s that go with some IOPS; empty: they are not chosen."""
+    if mb is None or mb.most is None:
+        return ""
+    low = int(mb.least.at(gib, rate) if mb.least else 1)
+    high = int(mb.most.at(gib, rate))
+    return f", {min(high, max(low, LEAST_MB_PER_S, ceil(rate * BYTES_PER_IO / unit)))} MB/s"
+
+
+LEAST_MB_PER_S = 125
+"""Less is not cheaper where as much is included, and compaction needs some."""
+
+
+def _round(amount: float) -> int:
+    """Return a rate that people would order: whole thousands, at least one."""
+    return max(1000, ceil(amount / 1000) * 1000)
+
+
+def _reads_of_node(question: Question) -> float:
+    """Return the reads a second of one node."""
+    spec = question.spec
+    assert spec.cluster is not None
+    assert spec.workload.operations is not None
+    assert spec.workload.load is not None
+    rate = (spec.workload.load.rate_per_s or 0) * (1 + question.require.head_room_ratio)
+    return rate * spec.workload.operations.read * copies_read(spec) / spec.cluster.nodes
+
+
+def bytes_needed(question: Question) -> float:
+    """Return how large each node's data volume must be: data, and room for compaction."""
+    spec = question.spec
+    assert spec.dataset is not None
+    assert spec.cluster is not None
+    assert spec.database is not None
+    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
+    stored = feasible.node_bytes(spec.dataset.rows or 0, spec.dataset, copies, nodes)
+    return stored * feasible.headroom_of(spec.database.engine, spec.database.table)
+
+
+def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
+    """Add a combination to where it belongs."""
+    question, spec = shop.question, shop.question.spec
+    assert spec.cluster is not None
+    price = shop.price(disks.expression)
+    if price is None:
+        found.refused["no price of the disks is known in USD"] += 1
+        return
+    usd = round((price + shop.machines[vm.name]) * spec.cluster.nodes, 2)
+    budget = question.require.budget_usd_per_month
+    if budget is not None and usd > budget:
+        found.ruled_out[named(vm.name, disks)] = "costs more than the budget"
+        return
+    base = spec.cluster.volumes["data"]
+    request = VolumeRequest(
+        disks=disks.expression,
+        caching=disks.caching,
+        chunk_bytes=base.chunk_bytes if base.stripe_bytes else None,
+        latency=None,
+    )
+    try:
+        made = resolve(shop.catalog, HostRequest(vm=vm.name), request)
+    except UserError as error:
+        found.refused[error.problems[0].rule] += 1
+        return
+    if made.volume.size_bytes < shop.need:
+        found.refused["the data do not fit, with room for compaction"] += 1
+        return
+    host = without_credits(made) if spec.before.credits_ratio == 0 else made.host
+    made = replace(made, host=host, volume=host.volumes[0])
+    strength = strength_of(made, seconds_of(spec), vm.facts.net_mbit_per_s)
+    option = Candidate(vm.name, disks, usd, strength, made)
+    reason = _hopeless(question, option, shop.calibration)
+    if reason:
+        found.ruled_out[option.name] = reason
+    else:
+        found.candidates.append(option)
+
+
+def _hopeless(question: Question, option: Candidate, calibration: Calibration) -> str:
+    """Return why an option cannot keep the promise, whatever it does; empty: it might."""
+    if question.require.durability != "none" and option.disks.kind in ("nvme", "local"):
+        return "its data do not survive a deallocated VM"
+    return too_weak(question, option, calibration)
+
+
+def too_weak(
+    question: Question, option: Candidate, calibration: Calibration, reads: float | None = None
+) -> str:
+    """Return which limit cannot carry the rate; empty: all may.
+
+    `reads`: disk reads of an operation at least, where a simulation has shown it.
+    """
+    vm = option.made.vm
+    assert vm is not None
+    assert question.spec.workload.load is not None
+    page_cache = page_cache_bytes(vm.facts.mem_gib, calibration)
+    machine = Machine(option.made.host, page_cache, vm.facts.vcpu)
+    most = ceiling(question.spec, machine, calibration, reads)
+    wanted = (question.spec.workload.load.rate_per_s or 0) * SLACK
+    return f"{most.limit} is too low" if most.per_s < wanted else ""
+
+
+def without_credits(made: Resolution) -> Any:
+    """Return a host whose limits begin without burst credits."""
+
+    def spent(limits: list[Any]) -> list[Any]:
+        return [
+            one.model_copy(update={"burst": None})
+            if one.burst is not None and one.burst.credits is not None
+            else one
+            for one in limits
+        ]
+
+    volume = made.volume
+    disks = [disk.model_copy(update={"limits": spent(disk.limits)}) for disk in volume.disks[:1]]
+    volume = volume.model_copy(update={"disks": disks * len(volume.disks)})
+    update = {
+        "cached": spent(made.host.cached),
+        "uncached": spent(made.host.uncached),
+        "volumes": [volume],
+    }
+    return made.host.model_copy(update=update)

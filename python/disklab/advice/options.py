@@ -1,0 +1,176 @@
+"""What is told of an option: price, rate, latencies, limit, lever, and what a lost VM costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from disklab.advice.candidates import Candidate
+from disklab.advice.question import Question
+from disklab.results import TrialResult
+from disklab.results.required import Kept, fullest, sustained_ratio
+from disklab.spec import feasible
+
+SECONDS_IN_MINUTE = 60
+MINUTES_IN_HOUR = 60
+LONG_MINUTES = 90
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A setting that costs nothing, and what it does by simulation at quick fidelity."""
+
+    setting: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"{self.setting}: {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option that was simulated at full fidelity."""
+
+    candidate: Candidate
+    results: tuple[TrialResult, ...]
+    kept: Kept
+    nodes: int
+    recovery_s: float
+    """Least time until a lost node has its data again: bytes over the slowest of network and
+    disks, both at their limits. A bound, not a forecast: streaming and compaction take longer."""
+    levers: tuple[Lever, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """As people order it: `3 x L16s_v3 with 2 x local NVMe`."""
+        return f"{self.nodes} x {self.candidate.name}"
+
+    @property
+    def price(self) -> str:
+        """The price in words."""
+        return f"{self.candidate.usd_per_month:,.0f} USD a month"
+
+    @property
+    def local(self) -> bool:
+        """Whether its data go with the VM."""
+        return self.candidate.disks.kind in ("nvme", "local")
+
+    @property
+    def head_room(self) -> float | None:
+        """How much more the fullest limit lets through, as a share; None: overloaded."""
+        used = [one for result in self.results if (one := fullest(result)) is not None]
+        return 1 / max(used) - 1 if used else None
+
+    @property
+    def achieved_per_s(self) -> float:
+        """Operations a second."""
+        return max(result.ops_per_s or 0.0 for result in self.results)
+
+    def latency(self, name: str) -> str:
+        """Return a percentile of all operations with its band: `12 ms (80 % sure: 8 to 16)`."""
+        result = self.results[0]
+        value = result.latency_ms.get(name)
+        if value is None or self.kept.achieved_ratio is not None:
+            return ""
+        band = result.bands.figures.get(f"{name}_ms") if result.bands else None
+        text = f"{short(value)} ms"
+        if band is not None:
+            text += f" ({short(value * band.low)} to {short(value * band.high)})"
+        return text
+
+    @property
+    def carries(self) -> str:
+        """What rate it carries, with its head-room."""
+        ratio = sustained_ratio(self.results)
+        if self.kept.achieved_ratio is not None and ratio is not None:
+            return f"{self.achieved_per_s:,.0f}/s ({ratio * 100:.0f} %)"
+        offered = float(self.results[0].loop["rate_per_s"])
+        room = self.head_room
+        spare = f", {room * 100:.0f} % to spare" if room is not None else ""
+        return f"{offered:,.0f}/s{spare}"
+
+    @property
+    def bound_by(self) -> str:
+        """The fullest limit, and how full it is."""
+        found = self.results[0].bottleneck
+        if found is None:
+            return ""
+        used = "" if found.utilisation is None else f" {found.utilisation * 100:.0f} %"
+        return found.resource + used
+
+    @property
+    def lost(self) -> str:
+        """What is lost when a VM is stopped, moved or lost."""
+        time = about(self.recovery_s)
+        if self.local:
+            return f"that node's data; at least {time} to stream them again"
+        return f"nothing: the disks move to another VM; replacing a node takes at least {time}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the option as JSON."""
+        result = self.results[0]
+        candidate = self.candidate
+        return {
+            "option": self.name,
+            "vm": candidate.vm,
+            "disks": candidate.disks.expression,
+            "caching": candidate.disks.caching,
+            "settings": candidate.settings,
+            "usd_per_month": candidate.usd_per_month,
+            "outcome": self.kept.outcome.value,
+            "why": str(self.kept),
+            "ops_per_s": self.achieved_per_s,
+            "head_room_ratio": self.head_room,
+            "latency_ms": result.latency_ms,
+            "bands": result.bands.model_dump(mode="json")["figures"] if result.bands else {},
+            "bottleneck": self.bound_by,
+            "levers": [str(lever) for lever in self.levers],
+            "local_data": self.local,
+            "recovery_at_least_s": round(self.recovery_s),
+            "warnings": result.warnings,
+        }
+
+
+def recovery_s(question: Question, candidate: Candidate) -> float:
+    """Return the least time in which a lost node's data can be written again."""
+    spec = question.spec
+    assert spec.dataset is not None
+    assert spec.cluster is not None
+    assert spec.database is not None
+    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
+    data = feasible.node_bytes(spec.dataset.rows or 0, spec.dataset, copies, nodes)
+    return data / candidate.strength.refill_bytes_per_s()
+
+
+def levers_of(bare: TrialResult, others: Sequence[tuple[str, TrialResult]]) -> tuple[Lever, ...]:
+    """Return what each setting changes against the option without it, where it changes much."""
+    found = []
+    for setting, result in others:
+        before, after = brief(bare), brief(result)
+        if before != after:
+            found.append(Lever(setting, before, after))
+    return tuple(found)
+
+
+def brief(result: TrialResult) -> str:
+    """Return rate or latency, whichever tells more."""
+    ratio = sustained_ratio([result])
+    if ratio is not None and ratio < 0.97:
+        return f"{result.ops_per_s or 0:,.0f}/s ({ratio * 100:.0f} %)"
+    return f"p99 {short(result.latency_ms['p99'])} ms"
+
+
+def short(value: float) -> str:
+    """Return a number with what is known of it: two or three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def about(seconds: float) -> str:
+    """Return a time in minutes or hours."""
+    minutes = seconds / SECONDS_IN_MINUTE
+    if minutes < LONG_MINUTES:
+        return f"{max(1, round(minutes))} minutes"
+    return f"{minutes / MINUTES_IN_HOUR:.1f} hours"

@@ -1,0 +1,96 @@
+"""What is asked: a workload, a promise, and among what to choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from disklab.catalog.price import DEFAULT_REGION
+from disklab.errors import Problem, UserError
+from disklab.spec import Experiment, TrialSpec, parse
+from disklab.spec.require import Require
+
+FACTOR = "option"
+"""The one factor of the experiment that advice writes."""
+
+# Long enough for flushes, compactions and pauses to show in the 99th percentile.
+DURATION = "60s"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A checked question."""
+
+    path: Path
+    tree: dict[str, Any]
+    """The experiment file without its factors, with what advice decides added."""
+    spec: TrialSpec
+    require: Require
+    wanted: tuple[str, ...] = ()
+    """Parts of names of disks and VM sizes to choose among; empty: the whole catalogue."""
+    region: str = DEFAULT_REGION
+    notes: tuple[str, ...] = ()
+
+    def experiment(self, levels: dict[str, dict[str, Any]]) -> Experiment:
+        """Return the experiment that compares these options; each has what it changes."""
+        return parse(self.text(levels), self.path)
+
+    def text(self, levels: dict[str, dict[str, Any]]) -> str:
+        """Return that experiment as a file."""
+        whole = {**self.tree, "factors": {FACTOR: levels}} if levels else self.tree
+        return yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=120)
+
+
+def question_of(
+    experiment: Experiment, wanted: tuple[str, ...] = (), region: str = DEFAULT_REGION
+) -> Question:
+    """Return the question of an experiment file. Raises UserError when it asks nothing.
+
+    What advice decides where the file is silent: the load is the required rate, burst credits are
+    spent (what is bought must do its rate all day), and a cell runs for a minute.
+    """
+    document = experiment.document
+    tree = {key: value for key, value in document.root.plain().items() if key != "factors"}
+    spec = experiment.cells[0].spec
+    require = spec.require
+    problems = [*_unasked(spec, document.path)]
+    if problems or require is None or spec.cluster is None:
+        raise UserError(*problems)
+    work = dict(tree["workload"])
+    if require.rate_per_s is not None:
+        work["load"] = {"rate": f"{require.rate_per_s:g}/s"}
+        tree.pop("procedure", None)
+    work.setdefault("stop", {"duration": DURATION})
+    before = {"credits": "0%", **(tree.get("before") or {})}
+    # The load generators stay the same whatever the nodes are.
+    client = {"vm": spec.client.vm, **(tree.get("client") or {})}
+    tree |= {"workload": work, "before": before, "client": client}
+    notes = []
+    if experiment.factors:
+        notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
+    made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
+    return Question(document.path, tree, made.cells[0].spec, require, wanted, region, tuple(notes))
+
+
+def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
+    """Return why a file asks nothing that advice can answer."""
+    found = []
+    if spec.require is None:
+        way_out = "add for example require: {read: {p99: 10ms}, rate: 25000/s}"
+        found.append(
+            Problem(f"{path}: require", "(missing)", "advice looks for what keeps it", way_out)
+        )
+    if spec.cluster is None or spec.database is None or spec.workload.operations is None:
+        rule = "advice is about a cluster whose workload reads and writes rows, so far"
+        way_out = "predict the options that you have in mind"
+        found.append(Problem(f"{path}: workload", spec.workload.kind, rule, way_out))
+    offered = spec.workload.load is not None and spec.workload.load.rate_per_s is not None
+    if spec.require is not None and spec.require.rate_per_s is None and not offered:
+        rule = "what is bought must carry a rate"
+        found.append(
+            Problem(f"{path}: require.rate", "(missing)", rule, "add for example rate: 25000/s")
+        )
+    return found

@@ -1,0 +1,246 @@
+"""The search: on each kind of disks the cheapest option that may keep the promise.
+
+Everything here is simulated at quick fidelity.
+
+Options of one kind are tried by halves of their prices. One that fails takes with it every option
+that is no better in anything: a faster profile is never slower. If the strongest of a kind fails,
+no other of it is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from disklab.advice.candidates import Candidate, Field, too_weak
+from disklab.advice.levers import tuned
+from disklab.advice.question import FACTOR, Question
+from disklab.catalog import Catalog
+from disklab.engine.simulation import simulate
+from disklab.prediction.calibration import Calibration
+from disklab.prediction.cells import prepare
+from disklab.prediction.outcome import result_of
+from disklab.results import TrialResult
+from disklab.results.required import Kept, Outcome, Required, kept, required_of, sustained_ratio
+
+QUICK_SLACK = 1.25
+"""A quick cell may keep a latency that it misses by this factor.
+
+**Source:** the engine's own note on quick runs: p95 and p99 up to a fifth too high.
+"""
+
+MOST_TRIED = 14
+"""Options of a kind that are simulated: 2^14 by halves, more than there are."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """An option that was simulated."""
+
+    candidate: Candidate
+    result: TrialResult
+    kept: Kept
+    """By the promise as it is."""
+    promising: bool
+    """Whether it keeps the promise with the slack of a quick run."""
+
+    @property
+    def miss(self) -> float:
+        """How far it is from the promise: 1 or less keeps it, an overload is above 1000."""
+        ratio = sustained_ratio([self.result]) or 1.0
+        if self.kept.achieved_ratio is not None:
+            return 1000 / ratio
+        return max((point.miss for point in self.kept.points), default=1.0)
+
+
+@dataclass
+class Ladder:
+    """The options of one kind of disks, and what is known of them."""
+
+    kind: str
+    alive: list[Candidate]
+    """Those that may still be the cheapest; cheapest first."""
+    total: int = 0
+    tried: list[Tried] = field(default_factory=list)
+    best: Tried | None = None
+    failed: bool = False
+    """Whether even the strongest fails."""
+
+    def __post_init__(self) -> None:
+        """Remember how many there were."""
+        self.total = len(self.alive)
+
+    @property
+    def nearest(self) -> Tried | None:
+        """The option that misses the promise least."""
+        return min(self.tried, key=lambda one: one.miss, default=None)
+
+    def next(self) -> Candidate | None:
+        """Return what to try: the strongest first, then the middle of what is left."""
+        if (
+            not self.alive
+            or self.failed
+            or len({t.candidate.hardware for t in self.tried}) >= (MOST_TRIED)
+        ):
+            return None
+        if not self.tried:
+            return max(self.alive, key=lambda one: one.strength.rank())
+        return self.alive[len(self.alive) // 2]
+
+    def learn(self, candidate: Candidate, found: Sequence[Tried]) -> None:
+        """Take in what became of an option and its levers."""
+        first = not self.tried
+        self.tried += found
+        passed = next((one for one in found if one.promising), None)
+        self.alive = [one for one in self.alive if one is not candidate]
+        if passed is None:
+            self.failed = first
+            self.alive = [one for one in self.alive if not one.strength.at_most(candidate.strength)]
+            return
+        price = passed.candidate.usd_per_month
+        if self.best is None or price < self.best.candidate.usd_per_month:
+            self.best = passed
+        self.alive = [one for one in self.alive if one.usd_per_month < price]
+
+    def reject(self) -> None:
+        """Take back the best: at full fidelity it does not keep the promise."""
+        assert self.best is not None
+        self.best = None
+
+
+@dataclass
+class Simulator:
+    """Simulates options of a question."""
+
+    question: Question
+    catalog: Catalog
+    calibration: Calibration
+    workers: int | None = None
+    cells: int = 0
+    """How many were simulated."""
+
+    def quick(
+        self, candidates: Sequence[Candidate], ablate: tuple[str, ...] = ()
+    ) -> dict[str, Tried]:
+        """Return what becomes of each option by name; those that are refused are missing."""
+        levels = {one.name: one.patch() for one in candidates}
+        by_name = {one.name: one for one in candidates}
+        experiment = self.question.experiment(levels)
+        trials = {trial.index: trial for trial in experiment.trials("predict")}
+        jobs: list[dict[str, Any]] = []
+        warnings = {}
+        for index, trial in trials.items():
+            if trial.refused is not None:
+                continue
+            prepared = prepare(trial, self.catalog, self.calibration, str(experiment.path))
+            warnings[index] = list(prepared.warnings)
+            if prepared.job is not None:
+                head = {"cell": index, "seed": 1, "fidelity": "quick", "ablate": list(ablate)}
+                jobs.append({**head, **prepared.job})
+        found = {}
+        for answer in simulate(jobs, workers=self.workers) if jobs else ():
+            if answer["event"] != "cell":
+                continue
+            self.cells += 1
+            trial = trials[answer["cell"]]
+            name = str(trial.factors[FACTOR])
+            candidate = by_name[name]
+            result = result_of(
+                trial,
+                0,
+                experiment.title,
+                answer,
+                warnings=warnings[trial.index],
+                price_usd_per_month=candidate.usd_per_month,
+            )
+            found[name] = self._tried(candidate, result, trial.spec.model_dump(mode="json"))
+        return found
+
+    def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
+        required = required_of(spec)
+        assert required is not None
+        told, loose = kept(required, [result]), kept(loosened(required), [result])
+        assert told is not None
+        assert loose is not None
+        return Tried(candidate, result, told, loose.outcome is Outcome.MET)
+
+
+def loosened(required: Required) -> Required:
+    """Return a promise whose latencies have the slack of a quick run."""
+    update = {}
+    for name in ("all", "read", "write"):
+        bounds = getattr(required, name)
+        if bounds is not None:
+            looser = {key: value * QUICK_SLACK for key, value in bounds if value is not None}
+            update[name] = bounds.model_copy(update=looser)
+    return required.model_copy(update=update)
+
+
+def ladders_of(field: Field) -> list[Ladder]:
+    """Return the candidates by kind of disks."""
+    kinds: dict[str, list[Candidate]] = {}
+    for one in field.candidates:
+        caching = "" if one.disks.caching == "None" else f", {one.disks.caching}"
+        kinds.setdefault(one.disks.kind + caching, []).append(one)
+    return [Ladder(kind, alive) for kind, alive in kinds.items()]
+
+
+def climb(ladders: Sequence[Ladder], simulator: Simulator, tell: Callable[[int], None]) -> None:
+    """Try options until each ladder knows its cheapest. `tell` hears how many cells are done."""
+    question = simulator.question
+    while True:
+        leave_dear(ladders)
+        turns = [(ladder, one) for ladder in ladders if (one := ladder.next()) is not None]
+        if not turns:
+            return
+        variants = {one: [one, *tuned(one, question.spec)] for _, one in turns}
+        found = simulator.quick([variant for some in variants.values() for variant in some])
+        for ladder, one in turns:
+            ladder.learn(one, [found[v.name] for v in variants[one] if v.name in found])
+        leave_weak(ladders, simulator)
+        tell(simulator.cells)
+
+
+TOO_DEAR = 2.5
+"""A kind of disks whose cheapest option costs so many times the best one found is not looked at
+any further: it would not be bought."""
+
+
+def leave_dear(ladders: Sequence[Ladder]) -> None:
+    """Leave options that cost much more than what is known to do."""
+    known = [one.best.candidate.usd_per_month for one in ladders if one.best is not None]
+    if known:
+        most = min(known) * TOO_DEAR
+        for ladder in ladders:
+            ladder.alive = [one for one in ladder.alive if one.usd_per_month <= most]
+
+
+LEARNED_SLACK = 0.9
+"""Of the disk reads that a simulated operation had: they vary by a few percent with the seed."""
+
+
+def leave_weak(ladders: Sequence[Ladder], simulator: Simulator) -> None:
+    """Leave options whose limits cannot carry the disk reads that simulations have shown.
+
+    Nodes with no more memory than a simulated one have no fewer.
+    """
+    shown = [
+        (tried.candidate.strength.memory_gib, reads_of(tried.result))
+        for ladder in ladders
+        for tried in ladder.tried
+    ]
+    for ladder in ladders:
+        left = []
+        for one in ladder.alive:
+            some = [reads for gib, reads in shown if gib >= one.strength.memory_gib]
+            least = min(some, default=0.0) * LEARNED_SLACK
+            if not too_weak(simulator.question, one, simulator.calibration, least):
+                left.append(one)
+        ladder.alive = left
+
+
+def reads_of(result: TrialResult) -> float:
+    """Return the disk reads of an operation of a simulated cell."""
+    told = (result.telemetry.model_extra or {}).get("read_ios_per_operation")
+    return float(told or 0.0)

@@ -1,0 +1,177 @@
+"""`disklab advise`: what to buy, and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from disklab import spec
+from disklab.catalog.price import DEFAULT_REGION
+from disklab.cli.output import Json, console, notes, print_json, warn
+from disklab.events import Event, Warned
+from disklab.results import DEFAULT_OUT
+
+if TYPE_CHECKING:
+    from disklab.advice.answer import Advice
+
+
+def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    experiment: Annotated[
+        Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file with `require:`.")
+    ],
+    candidates: Annotated[
+        str,
+        typer.Option(
+            help="Choose among these only: parts of names of disks and VM sizes, with commas, "
+            "such as P30,PremiumV2,nvme,E16.",
+            metavar="NAME,...",
+            show_default="the whole catalogue",
+        ),
+    ] = "",
+    region: Annotated[
+        str, typer.Option(help="Region of the prices.", metavar="REGION")
+    ] = DEFAULT_REGION,
+    bands: Annotated[
+        bool | None,
+        typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the experiment of the finalists is written.",
+            metavar="FILE",
+            show_default="EXPERIMENT-advice.yaml",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
+    ] = None,
+    json: Json = False,
+    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+) -> None:
+    """Find the cheapest VMs and disks that keep what an experiment file requires.
+
+    It looks through the catalogue, rules out what its limits cannot do, simulates the rest, and the
+    finalists at full fidelity.
+
+    Examples: [bold]disklab advise experiments/cassandra-what-to-buy.yaml[/bold],
+    [bold]disklab advise FILE --candidates P30,PremiumV2,nvme[/bold]
+    """
+    # Loaded here because it brings polars: no other command is to wait for that.
+    from disklab.advice.advise import How, advise  # noqa: PLC0415
+    from disklab.advice.question import question_of  # noqa: PLC0415
+
+    wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
+    question = question_of(spec.load(experiment), wanted, region)
+    for text in question.notes:
+        warn(text)
+    how = How(
+        seed=seed,
+        workers=jobs,
+        bands=bands,
+        out=out,
+        command=("disklab", *sys.argv[1:]),
+        beside=write or experiment.with_name(f"{experiment.stem}-advice.yaml"),
+    )
+    with progress() as tell:
+        found = advise(question, how, quiet, tell)
+    if json:
+        print_json(found.as_json())
+    else:
+        show(found)
+
+
+def quiet(event: Event) -> None:
+    """Leave out the events of the finalists' run but its warnings."""
+    if isinstance(event, Warned):
+        warn(event.text)
+
+
+@contextmanager
+def progress() -> Iterator[Any]:
+    """Yield a listener that shows what is done, on a terminal."""
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.fields[cells]} cells simulated"),
+        TimeElapsedColumn(),
+        console=notes(),
+        transient=True,
+        disable=not notes().is_terminal,
+    )
+    task = bar.add_task("reading", total=None, cells=0)
+
+    def tell(what: str, cells: int) -> None:
+        bar.update(task, description=what, cells=cells)
+
+    with bar:
+        yield tell
+
+
+def show(advice: Advice) -> None:
+    """Print the answer, then what it rests on."""
+    out = console()
+    first, *rest = advice.sentences()
+    out.print(first, style="bold", markup=False)
+    for line in rest:
+        out.print(line, markup=False)
+    if advice.options:
+        out.print()
+        out.print(table_of(advice))
+        for one in advice.options:
+            for lever in one.levers:
+                out.print(f"  {one.candidate.hardware}: {lever}", markup=False)
+        out.print()
+    for line in advice.changes:
+        out.print(line, markup=False)
+    show_search(advice)
+    if advice.run is not None:
+        out.print(f"\n{advice.run}", markup=False)
+    if advice.written is not None:
+        out.print(f"{advice.written}", markup=False)
+
+
+def show_search(advice: Advice) -> None:
+    """Print how many options there were, and why most are left out."""
+    out = console()
+    field = advice.looked
+    out.print(
+        f"\n{field.considered:,} combinations: {sum(field.refused.values()):,} cannot be, "
+        f"{len(field.ruled_out):,} are ruled out by their limits or the file, "
+        f"{advice.cells} cells simulated quick, {len(advice.options)} options at full fidelity.",
+        markup=False,
+    )
+    for reason in advice.reasons():
+        out.print(f"  ruled out: {reason}", markup=False)
+    for ladder in advice.ladders:
+        if ladder.failed and ladder.nearest is not None:
+            name = ladder.nearest.candidate.name
+            out.print(f"  {ladder.kind}: even {name}: {ladder.nearest.kept}", markup=False)
+
+
+def table_of(advice: Advice) -> Table:
+    """Return the options as a table."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("option", overflow="fold")
+    for heading in ("USD/month", "carries", "p50 ms", "p95 ms", "p99 ms"):
+        table.add_column(heading, justify="right")
+    table.add_column("fullest limit", overflow="fold")
+    table.add_column("asked for", overflow="fold")
+    for one in advice.options:
+        table.add_row(
+            one.name,
+            f"{one.candidate.usd_per_month:,.0f}",
+            one.carries,
+            *(one.latency(name).replace(" ms", "") for name in ("p50", "p95", "p99")),
+            one.bound_by,
+            str(one.kept),
+        )
+    return table

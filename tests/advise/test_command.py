@@ -1,0 +1,104 @@
+"""`disklab advise` with the real simulator and the package's catalogue."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from disklab import spec
+from disklab.results import Run
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+
+FILE = """
+title: What to buy?
+cluster:
+  nodes: 3
+  vm: azure/Standard_E8s_v3
+  volumes: {data: {disks: 2 x azure/P30}}
+client: {nodes: 2, vm: azure/Standard_E16s_v3}
+database:
+  engine: cassandra
+  version: "4.1"
+  replication_factor: 3
+  table: {compaction: leveled}
+dataset: {rows: 500M, row: 1 x 1000B}
+workload:
+  operations: {read: 80%, write: 20%}
+  load: {rate: 4000/s}
+  stop: {duration: 10s}
+require: REQUIRE
+"""
+
+
+def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    ran = subprocess.run(
+        [str(DISKLAB), *arguments], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran
+
+
+def advised(folder: Path, require: str, *options: str) -> dict[str, Any]:
+    """Return the advice on a file that requires this."""
+    file = folder / "buy.yaml"
+    file.write_text(FILE.replace("REQUIRE", require))
+    told = run(
+        *("advise", str(file), "--no-bands", "--json", "--out", str(folder / "runs")), *options
+    )
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def test_the_cheapest_that_keeps_the_promise_is_named_first(tmp_path: Path) -> None:
+    told = advised(
+        tmp_path, "{read: {p99: 40ms}, head_room: 10%}", "--candidates", "P30,nvme,E8s_v3,L8s_v3"
+    )
+    first, *others = told["options"]
+    assert told["answer"][0].startswith(f"Buy {first['option']}: ")
+    assert first["outcome"] == "met"
+    able = [one["usd_per_month"] for one in others if one["outcome"] == "met"]
+    assert all(first["usd_per_month"] <= price for price in able)
+    # Everything that was simulated and is cheaper does not keep it, each with its reason.
+    for one in told["quick"]:
+        if one["usd_per_month"] < first["usd_per_month"]:
+            assert one["why"] != "met", one
+    assert any("times the rate" in line for line in told["changes"])
+    stored = Run.open(told["run"])
+    assert {trial.factors["option"] for trial in stored.planned()} == {
+        one["option"].partition(" x ")[2] for one in told["options"]
+    }
+    report = run("report", told["run"], "--html", str(tmp_path / "page.html"))
+    assert "asked for" in report.stdout
+    # What is written beside it is an experiment that can be rehearsed.
+    again = spec.load(told["experiment"])
+    assert len(again.trials("rehearse")) == len(told["options"])
+
+
+def test_nothing_qualifies_is_said_with_the_reason(tmp_path: Path) -> None:
+    told = advised(
+        tmp_path,
+        "{read: {p99: 1ms}, durability: survives deallocation}",
+        *("--candidates", "P30,nvme,E8s_v3,L8s_v3"),
+    )
+    assert told["answer"][0].startswith("Nothing qualifies: the nearest is ")
+    assert "read p99" in told["answer"][1]
+    assert any("do not survive" in reason for reason in told["ruled_out"].values())
+    assert all(one["outcome"] != "met" for one in told["options"])
+
+
+def test_a_file_that_requires_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "buy.yaml"
+    file.write_text(FILE.replace("require: REQUIRE", ""))
+    told = run("advise", str(file), code=2)
+    assert "advice looks for what keeps it; add for example require:" in told.stderr
+
+
+def test_a_budget_below_every_option_says_so(tmp_path: Path) -> None:
+    told = advised(tmp_path, "{budget: 100 USD/month}", "--candidates", "P30,E8s_v3")
+    assert told["options"] == []
+    assert told["answer"][1].startswith("Costs more than the budget")

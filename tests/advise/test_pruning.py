@@ -1,0 +1,129 @@
+"""Ruling out never drops an option that simulation lets qualify.
+
+`DISKLAB_PRUNING_CASES=500` makes it as many cases; a handful run with the other tests.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from disklab import spec
+from disklab.advice.bounds import SLACK, Machine, ceiling
+from disklab.advice.candidates import Candidate, field_of, too_weak
+from disklab.advice.question import Question, question_of
+from disklab.advice.search import Simulator
+from disklab.catalog import load_catalog
+from disklab.prediction.calibration import calibration_for, page_cache_bytes
+from disklab.results.required import SUSTAINED, sustained_ratio
+
+CASES = int(os.environ.get("DISKLAB_PRUNING_CASES", "6"))
+CATALOG = load_catalog()
+CALIBRATION = calibration_for("cassandra")
+
+FILE = """
+title: t
+cluster:
+  nodes: 3
+  vm: azure/Standard_E32s_v3
+  volumes: {{data: {{disks: 8 x azure/P30}}}}
+client: {{nodes: 3, vm: azure/Standard_E32s_v3}}
+database:
+  engine: cassandra
+  replication_factor: {copies}
+  consistency: {consistency}
+  table: {{compaction: leveled}}
+dataset: {{rows: {rows}, row: 1 x {row}B}}
+workload:
+  operations: {{read: {read}, write: {write}}}
+  load: {{rate: {rate:.0f}/s}}
+  stop: {{duration: 30s}}
+before: {{credits: {credits}%}}
+require: {{rate: {rate:.0f}/s}}
+"""
+
+WANTED = (
+    ("P30", "E8s_v3", "E16s_v3"),
+    ("E30", "D16s_v3"),
+    ("PremiumV2", "E16s_v5", "E8s_v5"),
+    ("P20", "DS14_v2"),
+    ("P40", "E32s_v3"),
+    ("nvme", "L8s_v3", "L16s_v3"),
+    ("Ultra", "E16s_v4"),
+    ("local", "E64s_v3"),
+)
+
+MOST_OFFERED_PER_S = 150_000
+"""More than this the clients of the file cannot offer."""
+
+
+def asked_of(chance: random.Random) -> dict[str, object]:
+    """Return a random workload."""
+    read = chance.choice((0.5, 0.8, 0.95, 1.0))
+    return {
+        "copies": chance.choice((1, 3)),
+        "consistency": chance.choice(("ONE", "LOCAL_QUORUM", "ALL")),
+        "rows": chance.choice((200_000_000, 500_000_000, 1_000_000_000)),
+        "row": chance.choice((100, 500, 1000, 4000)),
+        "read": read,
+        "write": round(1 - read, 2),
+        "credits": chance.choice((0, 0, 100)),
+    }
+
+
+def at_the_edge(seed: int) -> tuple[Question, Candidate] | None:
+    """Return an option and a rate at which it is only just ruled out; None: nothing fits."""
+    assert CALIBRATION is not None
+    chance = random.Random(seed)
+    asked, wanted = asked_of(chance), chance.choice(WANTED)
+    low = question_of(spec.parse(FILE.format(rate=10.0, **asked)), wanted)
+    candidates = field_of(low, CATALOG, CALIBRATION).candidates
+    if not candidates:
+        return None
+    one = chance.choice(candidates)
+    vm = one.made.vm
+    assert vm is not None
+    cache = page_cache_bytes(vm.facts.mem_gib, CALIBRATION)
+    most = ceiling(low.spec, Machine(one.made.host, cache, vm.facts.vcpu), CALIBRATION)
+    if not 0 < most.per_s < MOST_OFFERED_PER_S:
+        return None
+    just = most.per_s / SLACK * 1.02
+    return question_of(spec.parse(FILE.format(rate=just, **asked)), wanted), one
+
+
+def test_what_is_ruled_out_does_not_carry_the_rate_when_it_is_simulated() -> None:
+    assert CALIBRATION is not None
+    tried, seed = 0, int(os.environ.get("DISKLAB_SEED", "1"))
+    while tried < CASES:
+        seed += 1
+        found = at_the_edge(seed)
+        if found is None:
+            continue
+        made, one = found
+        assert too_weak(made, one, CALIBRATION), seed
+        simulated = Simulator(made, CATALOG, CALIBRATION, workers=1).quick([one])
+        if one.name not in simulated:
+            continue
+        ratio = sustained_ratio([simulated[one.name].result])
+        assert ratio is not None
+        assert ratio < SUSTAINED, f"seed {seed}: {one.name} carries {ratio:.0%} of {made.require}"
+        tried += 1
+
+
+def test_the_question_of_the_docs_is_asked_of_hundreds_of_options() -> None:
+    assert CALIBRATION is not None
+    path = Path(__file__).parents[2] / "experiments" / "cassandra-what-to-buy.yaml"
+    made = replace(question_of(spec.load(path)), wanted=("E16", "L16", "E32"))
+    field = field_of(made, CATALOG, CALIBRATION)
+    assert field.considered > 200
+    assert {one.disks.kind for one in field.candidates} >= {"nvme", "azure/PremiumSSDv2"}
+    prices = [one.usd_per_month for one in field.candidates]
+    assert prices == sorted(prices)
+    for weak in field.candidates:
+        for strong in field.candidates:
+            if weak.strength.at_most(strong.strength):
+                assert weak.made.vm is not None
+                assert strong.made.vm is not None
+                assert weak.made.vm.facts.vcpu <= strong.made.vm.facts.vcpu
