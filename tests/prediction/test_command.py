@@ -84,18 +84,25 @@ def test_against_the_reference_calibration_rows_are_marked_and_not_counted(tmp_p
     assert "46,000" in cached
     assert "calibration row" not in cached
     assert "not counted: 1 x calibration row" in ran.stdout
-    assert any(line.startswith("ops/s: median error") and "1 cells" in line for line in lines)
+    assert any(line.startswith("ops/s: off by") and "1 cell" in line for line in lines)
     *_, compared = predicted(tmp_path, *arguments, "--against", "reference")
     errors = {cell["factors"]["cluster.volumes.data.caching"]: cell for cell in compared["cells"]}
     assert errors["None"]["note"] == "calibration row"
     cell = errors["ReadOnly"]
     error = cell["predicted"]["ops/s"] / cell["published"]["ops/s"] - 1
     assert cell["error"]["ops/s"] == pytest.approx(error)
-    assert compared["median_error"]["ops/s"] == pytest.approx(abs(error))
+    ratio = 1 + error
+    assert compared["median_error"]["ops/s"] == pytest.approx(max(ratio, 1 / ratio) - 1)
     folder = next(tmp_path.iterdir())
     reported = run("report", str(folder), "--against", "reference")
-    assert "Predict against published, 1 cells" in reported.stdout
-    assert "not counted: 1 of 2" in " ".join(reported.stdout.split())
+    told = " ".join(reported.stdout.split())
+    assert "Predict beside published, 1 cell: rates differ by " in told
+    # The one definition of an error: what predict counts is what the report says.
+    (line,) = (line for line in lines if line.startswith("ops/s: off by"))
+    assert f"rates differ by {line.removeprefix('ops/s: off by ').split(' in')[0]} in" in told
+    assert "Not counted: 1 of 2" in told
+    # And the prediction itself ends with its answer.
+    assert "ReadOnly" in ran.stdout.splitlines()[-4] or "one simulated run" in ran.stdout
 
 
 def test_a_device_is_predicted_and_another_load_is_not_counted(tmp_path: Path) -> None:
@@ -129,7 +136,10 @@ def test_what_cannot_be_predicted_is_refused_with_the_reason(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--fidelity", "quik"), "--fidelity: quik: is no fidelity; did you mean quick?"),
+        (
+            ("--fidelity", "quik"),
+            "--fidelity: quik: is neither full nor quick; did you mean quick?",
+        ),
         (("--against", "me"), "--against: me: is not known; write reference"),
         (("--only", "thread=1"), "thread: is no factor of the experiment; did you mean threads?"),
         (("--calibration", "no.yaml"), "--calibration: no.yaml: cannot be read: No such file"),

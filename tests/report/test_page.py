@@ -90,8 +90,8 @@ def test_the_page_draws_everything_and_asks_for_nothing(
         assert box is not None
         assert box["x"] + box["width"] <= width + 1
     verdict = tab.locator("#verdict").inner_text()
-    assert "faster up to 128 threads" in verdict
-    assert "falls below" in verdict
+    assert "equally fast in " in verdict
+    assert "Choose caching ReadOnly up to 128 threads, caching None at 256 threads" in verdict
     tab.close()
 
 

@@ -22,7 +22,7 @@ from disklab.cli.output import console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.report import wording
-from disklab.results import DEFAULT_OUT, TrialResult
+from disklab.results import DEFAULT_OUT, Run, TrialResult
 from disklab.results.required import Kept, Outcome, judged
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if against:
         print_comparison(compare(found, results), as_json=json)
     if not json:
-        console().print(f"\n{run.folder}", markup=False)
+        print_answer(run, experiment)
     tell_register(register, known, (found, options, results))
 
 
@@ -146,13 +146,32 @@ def tell_register(
     notes().print("the predictions are the same now")
 
 
+def print_answer(run: Run, experiment: Path) -> None:
+    """Print the verdict of a prediction, and what to do next."""
+    from disklab.report.report import Report  # noqa: PLC0415 - it brings NumPy
+    from disklab.report.terminal import show_answer  # noqa: PLC0415
+
+    out = console()
+    out.print()
+    show_answer(Report.of([run]), out)
+    steps = {
+        f"disklab report {run.folder}": "charts and every comparison, as one page",
+        f"disklab rehearse {experiment} --quick": "the same with a real database on this machine",
+    }
+    width = max(map(len, steps))
+    out.print()
+    for command, gives in steps.items():
+        line = Text.assemble(f"{command:{width}}", (f"  {gives}", "dim"))
+        out.print(line, soft_wrap=True)
+
+
 def fidelity_of(text: str) -> Fidelity:
     """Return the fidelity of that name."""
     for known in FIDELITIES:
         if text == known:
             return known
     way_out = did_you_mean(text, FIDELITIES, "choose full or quick")
-    raise UserError(Problem("--fidelity", text, "is no fidelity", way_out))
+    raise UserError(Problem("--fidelity", text, "is neither full nor quick", way_out))
 
 
 @contextmanager

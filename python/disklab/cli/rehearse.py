@@ -55,7 +55,11 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     time_dilation: TimeDilation = None,
     repeat: Annotated[
-        int | None, typer.Option(help="How often each trial runs; 3 by default.", metavar="N")
+        int | None,
+        typer.Option(
+            help="How often each trial runs; 3 by default. With --resume: so often in all.",
+            metavar="N",
+        ),
     ] = None,
     only: Only = None,
     seed: Annotated[
@@ -93,14 +97,13 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         "--scale": scale,
         "--nodes": nodes,
         "--time-dilation": time_dilation,
-        "--repeat": repeat,
         "--only": only,
         "--seed": seed,
         "--quick": quick or None,
     }
     if resume is not None:
         _refuse_with_resume({name: value for name, value in given.items() if value is not None})
-        prepared = preparation.resume(resume, out, say, [one.value for one in again or []])
+        prepared = preparation.resume(resume, out, say, [one.value for one in again or []], repeat)
     else:
         described = spec.load(_experiment_of_new_run(experiment, again))
         options = preparation.Options(

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
@@ -127,8 +127,14 @@ def prepare(experiment: Experiment, options: Options, out: Path, say: Progress) 
     return _prepared(experiment, trials, turns, options, run, catalog)
 
 
-def resume(name: str, out: Path, say: Progress, again: Collection[Status] = ()) -> Prepared:
-    """Return a run that was stopped, with what is left of it.
+def resume(
+    name: str,
+    out: Path,
+    say: Progress,
+    again: Collection[Status] = (),
+    repeats: int | None = None,
+) -> Prepared:
+    """Return a run that was stopped, with what is left of it; with more `repeats`, also those.
 
     Trials whose status is one of `again` are left too: what they measure next counts instead, and
     what they measured before stays in the run's files. Raises UserError.
@@ -140,12 +146,25 @@ def resume(name: str, out: Path, say: Progress, again: Collection[Status] = ()) 
         raise UserError(Problem("--resume", str(run.folder), rule, "name a rehearsal"))
     options = Options.of(stored, str(run.folder / "run.json"))
     experiment = parse(run.experiment_text(), run.info.experiment.file)
+    if repeats is not None:
+        options = _with_repeats(run, options, repeats)
     stays = frozenset(result.key for result in run.results() if result.status not in again)
     trials, turns = _plan(experiment, options, stays)
     catalog = load_catalog()
     if turns:
         _check(trials, turns, catalog, say)
     return _prepared(experiment, trials, turns, options, run, catalog)
+
+
+def _with_repeats(run: Run, options: Options, repeats: int) -> Options:
+    """Return the options with more repeats, and note them in the run. Raises UserError."""
+    if repeats < options.repeats:
+        rule = f"the run was begun with {options.repeats} repeats, and what was measured stays"
+        way_out = f"give {options.repeats + 1} or more, or leave it out"
+        raise UserError(Problem("--repeat", str(repeats), rule, way_out))
+    more = replace(options, repeats=repeats)
+    run.plan_again({"repeats": repeats, "rehearse": more.stored(), "ended": None})
+    return more
 
 
 def _plan(

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.report.answer import compare, deciding_quantity
 from disklab.report.cells import Cell, Rates, canonical, scaled_loads
+from disklab.report.pair import compare, deciding_quantity
 from disklab.report.subject import Subject
-from disklab.report.verdict import Judgement, Quantity
+from disklab.report.verdict import Judgement, Outcome, Quantity
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,12 @@ class Matched:
     def judgement(self) -> Judgement:
         """The judgement of the deciding quantity: the second run over the first."""
         return self.judgements[self.deciding]
+
+    @property
+    def settled(self) -> bool:
+        """Whether a small difference is one: single figures, or an interval that is narrow."""
+        known = self.judgement.interval is None
+        return known or self.judgement.outcome is Outcome.NO_DIFFERENCE
 
     @property
     def not_counted(self) -> str:
@@ -111,3 +117,40 @@ def _agrees(spec: Mapping[str, Any], path: str, level: object) -> bool:
     if isinstance(value, str | int | float) and isinstance(level, str | int | float):
         return canonical(value) == canonical(level)
     return True
+
+
+def settings_apart(comparison: Comparison) -> list[str]:
+    """Return the settings that differ in cells of one name: `nodes 3 against 6`, each once."""
+    if comparison.first.info.mode == "published":
+        return []
+    specs = [
+        {one.trial: one.spec for one in subject.run.planned()}
+        for subject in (comparison.first, comparison.second)
+    ]
+    found: dict[str, None] = {}
+    for one in comparison.matched:
+        old, new = (leaves(each.get(c.trial, {})) for each, c in zip(specs, one.cells, strict=True))
+        if old and new:
+            for path in [*old, *(path for path in new if path not in old)]:
+                if old.get(path) != new.get(path):
+                    found[f"{path} {told(old.get(path))} against {told(new.get(path))}"] = None
+    return list(found)
+
+
+def leaves(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the settings of a specification by their dotted paths."""
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        path = f"{above}.{name}" if above else str(name)
+        if isinstance(value, Mapping):
+            found |= leaves(value, path)
+        else:
+            found[path] = value
+    return found
+
+
+def told(value: object) -> str:
+    """Return a setting in words."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "unset" if value is None else str(value)

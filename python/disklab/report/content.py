@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from disklab.report import tables
-from disklab.report.answer import Finding, Pair
+from disklab.report.answer import Finding
 from disklab.report.cells import Cell
 from disklab.report.comparison import Comparison
+from disklab.report.pair import Pair
 from disklab.report.reasons import problem_of, why
 from disklab.report.report import Report
 from disklab.report.subject import Subject
@@ -48,6 +49,7 @@ def pair(one: Pair) -> dict[str, Any]:
         "context": dict(one.context),
         "first": one.first,
         "second": one.second,
+        "kind": one.kind.value,
         "deciding": one.deciding.value,
         "judgements": {q.value: judged(found) for q, found in one.judgements.items()},
     }

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log
+from dataclasses import replace
 
 from disklab.report import wording
 from disklab.report.answer import Finding
 from disklab.report.cells import Rates, median
-from disklab.report.comparison import Comparison, Matched
+from disklab.report.comparison import Comparison, Matched, settings_apart
+from disklab.report.pair import Kind, pairs_of
+from disklab.report.reasons import limit_in_words, why
 from disklab.report.verdict import EQUIVALENCE, Outcome, Quantity
+from disklab.results import deviation
+from disklab.results.deviation import off_by
 
 MOST_NAMED = 3
-"""Changed cells that a sentence names; the table has all of them."""
+"""Changed cells, or other settings, that a sentence names; the table has all of them."""
+NAMED = {Quantity.OPS: "rates", Quantity.P50: "medians", Quantity.P99: "99th percentiles"}
 
 
 def findings_between(comparison: Comparison) -> list[Finding]:
@@ -28,53 +33,98 @@ def findings_between(comparison: Comparison) -> list[Finding]:
 def changes(comparison: Comparison) -> Finding:
     """Return what changed from the first run to the second."""
     matched, matrix = comparison.matched, comparison.second.matrix
-    moved = [one for one in matched if one.judgement.leaning and one.judgement.interval]
-    same = [one for one in matched if one.judgement.outcome is Outcome.NO_DIFFERENCE]
+    moved = [one for one in matched if one.judgement.leaning]
+    same = [one for one in matched if not one.judgement.leaning and one.settled]
     open_ = len(matched) - len(moved) - len(same)
     label = f"{comparison.second.label} against {comparison.first.label}: "
     parts = []
-    for one in sorted(moved, key=lambda one: -abs(one.judgement.ratio - 1))[:MOST_NAMED]:
+    for one in sorted(moved, key=lambda one: -off_by(one.judgement.ratio))[:MOST_NAMED]:
         name = matrix.phrase(one.cells[1].factors)
-        parts.append(f"{name} is {wording.judged(one.judgement)}")
+        parts.append(f"{name}: {wording.judged(one.judgement)}")
     if len(moved) > MOST_NAMED:
         parts.append(f"{len(moved) - MOST_NAMED} more changed")
     if same:
-        parts.append(f"no difference in {len(same)} of {len(matched)} cells")
+        parts.append(f"equally fast in {len(same)} of {len(matched)} cells")
     if open_:
         parts.append(f"cannot tell in {open_}")
     return Finding(
         text=label + "; ".join(parts),
-        reason="",
-        basis=wording.basis_of([one.judgement for one in matched]),
+        reason=". ".join(unlike(comparison)),
+        basis=wording.basis(matched[0].judgement, comparison.second.info.mode),
         outcome=Outcome.NO_DIFFERENCE if len(same) == len(matched) else None,
         pairs=(),
     )
 
 
+def unlike(comparison: Comparison) -> list[str]:
+    """Return what else differs between two runs beside what their cells' names say."""
+    told = []
+    depths = [one.info.environment.get("fidelity") for one in (comparison.first, comparison.second)]
+    if None not in depths and depths[0] != depths[1]:
+        told.append(f"The first was simulated at {depths[0]} fidelity, the second at {depths[1]}")
+    differing = settings_apart(comparison)
+    if differing:
+        more = len(differing) - MOST_NAMED
+        text = "Cells of one name had other settings: " + "; ".join(differing[:MOST_NAMED])
+        told.append(text + (f"; and {more} more" if more > 0 else ""))
+    return told
+
+
 def errors(comparison: Comparison) -> list[Finding]:
-    """Return how far the second run's cells are from the first's, and whether the order agrees."""
+    """Return whether the order agrees, and how far the second run's cells are from the first's."""
     first, second = comparison.first.label, comparison.second.label
     told, counted = [], comparison.counted
     if not counted:
         fitted = f"{second} was fitted on every cell that it shares with {first}: no error to tell"
         return [said(fitted)]
     for quantity in (Quantity.OPS, Quantity.P50, Quantity.P99):
-        ratios = [one.judgements[quantity].ratio for one in counted if quantity in one.judgements]
-        middle = median([abs(log(ratio)) for ratio in ratios])
-        if middle is not None:
-            worst = max(ratios, key=lambda ratio: abs(log(ratio)))
-            unit = comparison.rates.unit if quantity is Quantity.OPS else quantity.label
-            told.append(
-                f"{unit} off by {wording.off(exp(middle))} in the median, at most "
-                f"{wording.change_range(worst, worst)}"
-            )
+        shared = [one for one in counted if quantity in one.judgements]
+        ratios = [one.judgements[quantity].ratio for one in shared]
+        if ratios:
+            worst = max(shared, key=lambda one: off_by(one.judgements[quantity].ratio))
+            middle = deviation.told(deviation.middle(ratios))
+            text = f"{NAMED[quantity]} differ by {middle} in the median"
+            if len(ratios) > 1:
+                text += f", by {deviation.told(deviation.largest(ratios))} at most"
+                text += f" ({comparison.second.matrix.phrase(worst.cells[1].factors)})"
+            told.append(text)
     pairs, agree = ordering(counted, comparison.rates)
-    text = f"{second} against {first}, {len(counted)} cells: " + "; ".join(told)
-    if left := len(comparison.matched) - len(counted):
-        text += f"; not counted: {left} of {len(comparison.matched)} (the table says why)"
+    cells = f"{len(counted)} {'cell' if len(counted) == 1 else 'cells'}"
+    text = f"{second} beside {first}, {cells}: "
     if pairs:
-        text += f". {agree} of {pairs} published orderings are reproduced"
-    return [said(text)]
+        text += f"same order in {agree} of {pairs} comparisons; "
+    text += told[0] if told else "no figure in common"
+    rest = [wording.capital(one) for one in told[1:]]
+    if left := len(comparison.matched) - len(counted):
+        rest.append(f"Not counted: {left} of {len(comparison.matched)} (the table says why)")
+    rest += unlike(comparison)
+    rest += equal_for_another_reason(comparison)
+    return [replace(said(text), reason=". ".join(rest))]
+
+
+def equal_for_another_reason(comparison: Comparison) -> list[str]:
+    """Return that both runs find no difference, at rates that no common limit explains."""
+    here = [pair for pair in pairs_of(comparison.second) if pair.kind is Kind.EQUAL]
+    for pair in here:
+        bound = {why(cell).bound_by for cell in pair.cells}
+        others = [one for one in comparison.matched if one.cells[1] in pair.cells]
+        ratios = [
+            one.judgements[Quantity.OPS].ratio for one in others if Quantity.OPS in one.judgements
+        ]
+        if (
+            len(bound) == 1
+            and None not in bound
+            and len(ratios) == 2
+            and min(map(off_by, ratios)) >= 1
+        ):
+            (limit,) = bound
+            assert limit is not None
+            return [
+                f"Equal in both, but not for the same reason: {comparison.second.label} is held by "
+                f"{limit_in_words(limit)}, at {wording.change_range(min(ratios), max(ratios))} the "
+                f"rate that was {comparison.first.label}"
+            ]
+    return []
 
 
 def ordering(matched: Sequence[Matched], rates: Rates) -> tuple[int, int]:

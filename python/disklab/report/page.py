@@ -102,7 +102,7 @@ def opening(report: Report) -> str:
 def verdict(report: Report) -> str:
     """Return the first screen's answer."""
     said = []
-    for heading, finding in report.headline:
+    for heading, finding, basis in report.first_screen:
         label = f"{heading}: " if heading else ""
         why = text("p", wording.sentence(finding.reason), class_="why") if finding.reason else ""
         said.append(
@@ -110,16 +110,10 @@ def verdict(report: Report) -> str:
                 "li",
                 text("p", wording.sentence(label + finding.text), class_="says"),
                 why,
-                text("p", finding.basis, class_="basis") if finding.basis else "",
+                text("p", basis, class_="basis") if basis else "",
             )
         )
-    rest = report.rest
-    more = ""
-    if rest:
-        lines = [wording.sentence(finding.text) for _, finding in rest]
-        more = tag(
-            "details", text("summary", wording.counted(len(rest), "more comparison")), items(lines)
-        )
+    more = "".join(comparisons(report, answer.subject) for answer in report.answers)
     return tag(
         "section",
         tag("ul", *said, class_="verdict"),
@@ -127,6 +121,16 @@ def verdict(report: Report) -> str:
         "".join(text("p", line, class_="status") for line in report.status),
         id="verdict", aria_label="Verdict",
     )  # fmt: skip
+
+
+def comparisons(report: Report, subject: Subject) -> str:
+    """Return every comparison of one run as a table that opens; nothing when there is one."""
+    figures = tables.without_empty_columns(tables.comparisons(report.answer_of(subject)))
+    if len(figures.rows) < 2:
+        return ""
+    name = "Every comparison"
+    name += f", {subject.label}" if len(report.subjects) > 1 else ""
+    return tag("details", text("summary", name), table(figures, name))
 
 
 def navigation(report: Report) -> str:
@@ -346,6 +350,17 @@ def flat(content: dict[str, Any], above: str = "") -> dict[str, str]:
         path = f"{above} {name}".strip().replace("_", " ")
         if isinstance(value, dict):
             found |= flat(value, path)
+        elif isinstance(value, list):
+            found[path] = "; ".join(map(named, value))
         else:
             found[path] = f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
     return found
+
+
+def named(entry: object) -> str:
+    """Return an entry of a list in words: what has a name by that and its date."""
+    if isinstance(entry, dict):
+        if "name" in entry:
+            return " of ".join(str(entry[key]) for key in ("name", "date") if entry.get(key))
+        return ", ".join(f"{name} {value}" for name, value in flat(entry).items())
+    return str(entry)

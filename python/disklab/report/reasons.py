@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,23 @@ LATENCY = "latency"
 
 Rehearsals, which see the disks, name the volume before it: `data latency`.
 """
+LEAST_CARRIED = 0.95
+"""Share of an offered rate below which a cell cannot carry it.
+
+Chance arrivals of a short run differ by less.
+"""
 BUSY = 0.9
 """Share of a resource from which on it is the limit."""
+
+THIS_MACHINE = "this machine's CPU"
+"""What rehearsals name as the bottleneck when the machine and not a disk was it."""
+LIMITS = (
+    (re.compile(r"^(?:(\w+) )?vm (cached|uncached) ([\d.]+) (IOPS|MB/s)$"), "the VM's {1} {2} {3}"),
+    (re.compile(r"^(?:(\w+) )?disk (\d+) ([\d.]+) (IOPS|MB/s)$"), "the disk's {2} {3}"),
+    (re.compile(r"^(client|node) CPU$"), "the processors of the {0}"),
+    (re.compile(r"^this machine's CPU$"), "this machine's processor"),
+)
+"""Limits as the emulator and the simulator name them, and what a sentence calls them."""
 
 ABOVE_BASELINE = 1.05
 """Share of a baseline above which it was burst, and not the rounding of a short run."""
@@ -42,6 +58,26 @@ class Why:
     """Time that I/Os waited at the binding limit, over the time that operations took."""
     credits_gone: str = ""
     """When burst credits ran out in mid-run, and the rates before and after; else empty."""
+
+    @property
+    def is_machine(self) -> bool:
+        """Whether this machine's processor was the limit, and nothing of the described system."""
+        return self.bound_by == THIS_MACHINE
+
+    def sentence(self, name: str) -> str:
+        """Return what held a cell back, in a sentence about `name`; empty: nobody knows."""
+        if not self.bound_by:
+            return ""
+        if self.bound_by == LATENCY:
+            return f"{name} was near no limit: its operations take that long by themselves"
+        if self.bound_by.endswith(f" {LATENCY}"):
+            volume = self.bound_by.removesuffix(f" {LATENCY}")
+            share = f" for {percent(self.utilisation)} of its time" if self.utilisation else ""
+            return f"{name}: each operation waits for the {volume} disk{share}"
+        used = self.used()
+        return f"{name} was held by {limit_in_words(self.bound_by)}" + (
+            f" ({used})" if used else ""
+        )
 
     def bound(self) -> str:
         """Return which limit bound, and how much of it was used."""
@@ -91,7 +127,7 @@ def why(cell: Cell) -> Why:
     return Why(
         bound_by=common,
         utilisation=median([value for value in used if value is not None]),
-        hit_ratio=over(usable, lambda result: result.host_cache_hit_ratio),
+        hit_ratio=None if only_writes(cell) else over(usable, hit_ratio_of),
         credits_left=over(usable, credits_left),
         client_cpu=over(usable, lambda result: result.telemetry.cpu_ratio.get("client")),
         emulator_late=over(usable, lambda result: result.telemetry.late_ratio),
@@ -137,28 +173,81 @@ def delayed_share(result: TrialResult) -> float | None:
     return min(1.0, waited / (result.ops_per_s * result.duration_s * mean))
 
 
-def reasons_of_pair(first: Cell, second: Cell, leaning: int, names: tuple[str, str]) -> list[str]:
-    """Return why two cells differ, or do not; nothing when nothing was seen that tells."""
+def hit_ratio_of(result: TrialResult) -> float | None:
+    """Return the share of reads that the host cache served."""
+    return result.host_cache_hit_ratio
+
+
+def only_writes(cell: Cell) -> bool:
+    """Return whether a cell's load reads nothing, so that no cache of reads explains its rate."""
+    kinds = {name for result in cell.results for name in result.per_operation}
+    return kinds == {"write"}
+
+
+def limit_in_words(limit: str) -> str:
+    """Return a limit as a sentence names it: `the VM's cached 64,000 IOPS`."""
+    for pattern, words in LIMITS:
+        found = pattern.match(limit.strip())
+        if found:
+            parts = [part or "" for part in found.groups()]
+            return words.format(*(f"{int(p):,}" if p.isdigit() else p for p in parts))
+    return limit.strip()
+
+
+def offered(cell: Cell) -> float | None:
+    """Return the rate that an open loop offered, operations a second; None of a closed loop."""
+    rates = {one.loop.get("rate_per_s") for one in cell.usable if one.loop.get("kind") == "open"}
+    found = [float(rate) for rate in rates if rate]
+    return found[0] if len(found) == 1 else None
+
+
+def carried(cell: Cell) -> float | None:
+    """Return the share of an offered rate that was done; None of a closed loop."""
+    wanted, did = offered(cell), cell.median("ops_per_s")
+    return None if wanted is None or did is None else did / wanted
+
+
+def fails(cell: Cell) -> bool:
+    """Return whether a cell cannot carry the rate that was offered to it."""
+    share = carried(cell)
+    return share is not None and share < LEAST_CARRIED
+
+
+def limited_by_machine(cell: Cell) -> bool:
+    """Return whether this machine's processor was the limit of a cell."""
+    return why(cell).is_machine
+
+
+def reasons_of_pair(first: Cell, second: Cell, better: int, names: tuple[str, str]) -> list[str]:
+    """Return why two cells differ, or do not; nothing when nothing was seen that tells.
+
+    `better`: 1 when the second one is, -1 when the first one is, 0 when neither is.
+    """
     one, other = why(first), why(second)
-    if leaning == 0:
-        for side, name in ((one, names[0]), (other, names[1])):
-            if side.hit_ratio is not None and side.hit_ratio >= MOSTLY:
-                return [f"{percent(side.hit_ratio)} of reads came from the host cache ({name})"]
+    if better == 0:
+        told = [served(side, name) for side, name in zip((one, other), names, strict=True)]
+        if any(told):
+            return [text for text in told if text][:1]
         if one.bound_by and one.bound_by == other.bound_by:
-            return [f"both were {one.bound()}"]
+            return [one.sentence("both").replace("both was", "both were")]
         return []
-    slow, fast = (one, other) if leaning > 0 else (other, one)
-    slow_name, fast_name = names if leaning > 0 else names[::-1]
-    told = []
+    slow, fast = (one, other) if better > 0 else (other, one)
+    slow_name, fast_name = names if better > 0 else names[::-1]
+    told = [served(fast, fast_name)]
     if slow.bound_by and slow.bound_by != fast.bound_by:
-        told.append(f"{slow_name} was {slow.bound()}")
-    if fast.hit_ratio is not None and fast.hit_ratio >= MOSTLY:
-        told.append(f"{percent(fast.hit_ratio)} of reads came from the host cache ({fast_name})")
+        told.append(slow.sentence(slow_name))
     if slow.credits_gone:
         told.append(f"{slow_name}: {slow.credits_gone}")
     elif slow.credits_left is not None and slow.credits_left < CREDITS_LOW:
         told.append(f"{slow_name} had {percent(slow.credits_left)} of its burst credits left")
-    return told
+    return [text for text in told if text]
+
+
+def served(side: Why, name: str) -> str:
+    """Return that the host's own disks served the reads; empty when they served the fewer."""
+    if side.hit_ratio is None or side.hit_ratio < MOSTLY:
+        return ""
+    return f"{percent(side.hit_ratio)} of the reads of {name} came from the host's own SSD"
 
 
 def status_of(cell: Cell) -> str:

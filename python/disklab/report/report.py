@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from disklab.report import charts_by_factor, charts_of_course, charts_of_telemetry, tables, wording
-from disklab.report.answer import MOST_SENTENCES, Answer, Finding, answer_of
+from disklab.report.answer import Answer, Finding, answer_of
 from disklab.report.comparison import Comparison, comparisons_of
 from disklab.report.history import findings_between
+from disklab.report.pair import Kind
 from disklab.report.panel import Section, unchecked
 from disklab.report.subject import RunLike, Subject, subjects_of
+
+MOST_BELOW = 3
+"""Sentences below the answer; the matrix has every comparison."""
+OUTSIDE = "outside the calibrated range: "
+"""How a prediction's warning of a sketch begins."""
 
 Said = tuple[str, Finding]
 """Whose finding it is (empty when there is one run), and the finding."""
@@ -33,6 +39,10 @@ class Report:
         """The verdict of each run by itself."""
         return [answer_of(subject) for subject in self.subjects]
 
+    def answer_of(self, subject: Subject) -> Answer:
+        """Return what is said of one of the runs."""
+        return next(answer for answer in self.answers if answer.subject is subject)
+
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """The runs against each other."""
@@ -40,10 +50,10 @@ class Report:
 
     @cached_property
     def said(self) -> list[Said]:
-        """Every sentence, the most important first.
+        """Every sentence, the answer first.
 
-        What changed between runs of one mode comes before everything; how far runs of different
-        modes are from each other comes after the first one's own verdict.
+        What changed between runs of one mode comes before everything. How far runs of different
+        modes are from each other comes after the first one's answer and what makes it a sketch.
         """
         several = len(self.subjects) > 1
         first, *others = [
@@ -55,17 +65,35 @@ class Report:
         for comparison in self.comparisons:
             into = changes if comparison.is_history else errors
             into += [("", finding) for finding in findings_between(comparison)]
-        return [*changes, *first, *errors, *(said for told in others for said in told)]
+        own = [*changes, *first]
+        sketch: list[Said] = [("", one) for one in sketches(self.subjects)]
+        return [
+            *own[:1], *sketch, *errors, *own[1:], *(said for told in others for said in told)
+        ]  # fmt: skip
 
     @property
     def headline(self) -> list[Said]:
-        """What the first screen says."""
-        return self.said[:MOST_SENTENCES]
+        """The answer: one sentence, or none of an empty run."""
+        return self.said[:1]
+
+    @property
+    def below(self) -> list[Said]:
+        """What the first screen says beneath it."""
+        return self.said[1 : 1 + MOST_BELOW]
+
+    @property
+    def first_screen(self) -> list[tuple[str, Finding, str]]:
+        """The answer and the sentences below it, each with what it rests on where that changes."""
+        told, last = [], ""
+        for heading, finding in [*self.headline, *self.below]:
+            told.append((heading, finding, "" if finding.basis == last else finding.basis))
+            last = finding.basis or last
+        return told
 
     @property
     def rest(self) -> list[Said]:
         """What it has no room for."""
-        return self.said[MOST_SENTENCES:]
+        return self.said[1 + MOST_BELOW :]
 
     @property
     def status(self) -> list[str]:
@@ -84,8 +112,8 @@ class Report:
             missing = tables.missing_repeats(subject)
             if missing:
                 told.append(wording.sentence(label + missing))
-        if any(finding.pairs for _, finding in self.said):
-            told.append(wording.sentence(wording.bounds() + "; each interval stands for itself"))
+        if any(pair.kind is Kind.EQUAL for _, one in self.said for pair in one.pairs):
+            told.append(wording.sentence(wording.bounds()))
         return told
 
     @cached_property
@@ -99,3 +127,23 @@ class Report:
                 charts_of_course.percentile_section(self.subjects),
                 charts_of_telemetry.telemetry_section(self.subjects[0]),
             ]
+
+
+def sketches(subjects: Sequence[Subject]) -> list[Finding]:
+    """Return a sentence for each run whose loads no measurement was like."""
+    found = []
+    for subject in subjects:
+        told = dict.fromkeys(
+            part
+            for result in subject.run.results()
+            for text in result.warnings
+            if text.startswith(OUTSIDE)
+            for part in text.removeprefix(OUTSIDE).split("; ")
+        )
+        if told:
+            what = "; ".join(told).replace("(fitted on ", "(measured: ")
+            file = subject.info.experiment.file or "EXPERIMENT"
+            text = f"Take this as a sketch: nothing like it was measured: {what}"
+            reason = f"a short rehearsal narrows it: disklab rehearse {file} --quick"
+            found.append(Finding(text, reason, "", None, ()))
+    return found

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from disklab.report import wording
+from disklab.report.answer import Answer
 from disklab.report.cells import Cell, Matrix, Rates, median
 from disklab.report.comparison import Comparison
+from disklab.report.pair import Kind
 from disklab.report.panel import Figures, rows
-from disklab.report.reasons import late_clients, over, problem_of, status_of, why
+from disklab.report.reasons import (
+    carried,
+    fails,
+    late_clients,
+    over,
+    problem_of,
+    status_of,
+    why,
+)
 from disklab.report.subject import Subject, slow_motion
 from disklab.report.verdict import Quantity
 from disklab.results import TrialResult, rates
@@ -44,6 +54,35 @@ def summary(subject: Subject) -> Figures:
         )
     figures = ("ops/s", "p50", "p95", "p99", "why", "asked for", "repeats")
     return Figures((*heads, *figures), rows(lines))
+
+
+def comparisons(answer: Answer) -> Figures:
+    """Return every pair that was compared: both rates, what differs, and the 99th percentile."""
+    matrix = answer.subject.matrix
+    if matrix.main is None:
+        return Figures((), ())
+    lines = []
+    for pair in answer.pairs:
+        old, new = pair.cells
+        fixed = matrix.phrase(pair.context)
+        tail = pair.judgements.get(Quantity.P99)
+        lines.append(
+            [
+                fixed or "all",
+                f"{matrix.main.phrase(pair.second)} against {matrix.main.phrase(pair.first)}",
+                wording.rate(old.median("ops_per_s")),
+                wording.rate(new.median("ops_per_s")),
+                wording.judged(pair.judgement),
+                "" if tail is None else change(tail),
+                "" if pair.kind in SAID_BY_FIGURES else pair.kind.value,
+            ]
+        )
+    heads = ("where", "compared", "ops/s before", "after", "difference", "p99", "")
+    return Figures(heads, rows(lines))
+
+
+SAID_BY_FIGURES = (Kind.BETTER, Kind.WORSE, Kind.EQUAL, Kind.UNKNOWN)
+"""Kinds of answer that need no word beside the difference."""
 
 
 def limits(subject: Subject) -> Figures:
@@ -111,9 +150,12 @@ def prices(subject: Subject) -> Figures | None:
         if usd is None:
             continue
         rate = cell.median(Rates.CLUSTER)
-        per_thousand = usd / rate * 1000 if rate else None
+        each = wording.money(usd / rate * 1000 if rate else None)
+        if fails(cell):
+            # A price per operation would rank it above what carries the load.
+            each = f"does {wording.percent(carried(cell) or 0)} of the load"
         names = titled(matrix, cell) or ["all"]
-        lines.append([*names, wording.money(usd), wording.rate(rate), wording.money(per_thousand)])
+        lines.append([*names, wording.money(usd), wording.rate(rate), each])
     if not lines:
         return None
     heads = [factor.title for factor in matrix.varying] or ["cell"]

@@ -22,15 +22,13 @@ def show(report: Report, out: Console) -> None:
     """Print the report."""
     first = report.subjects[0]
     out.print(Text(first.info.experiment.title or first.info.id, style="bold"))
-    for heading, finding in report.headline:
-        label = f"{heading}: " if heading else ""
-        line = verdict_line(label + finding.text, finding.reason, finding.basis)
-        out.print(Padding(line, (0, 0, 0, 2)))
-    if report.rest:
-        more = f"  {wording.counted(len(report.rest), 'more comparison')} in the page and in --json"
-        out.print(Text(more, style="dim"))
+    show_answer(report, out)
     for text in report.status:
         out.print(Text(f"  {text}", style="dim"))
+    if report.rest:
+        for subject in report.subjects:
+            if subject.info.mode != "published" or len(report.subjects) == 1:
+                show_comparisons(report, subject, out)
     for subject in report.subjects:
         # What was published stands beside the other runs' cells, further down.
         if subject.info.mode != "published" or len(report.subjects) == 1:
@@ -47,6 +45,14 @@ def show(report: Report, out: Console) -> None:
     show_notes(report, out)
 
 
+def show_answer(report: Report, out: Console) -> None:
+    """Print the answer, and the few sentences below it."""
+    for number, (heading, finding, basis) in enumerate(report.first_screen):
+        label = f"{heading}: " if heading else ""
+        line = verdict_line(label + finding.text, finding.reason, basis, bold=number == 0)
+        out.print(Padding(line, (0, 0, 0, 2)))
+
+
 def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
     """Print the cells of one run."""
     title = f"{subject.label} ({subject.info.id})" if named else ""
@@ -60,6 +66,16 @@ def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
         out.print(Text(f"  {text}", style="dim"))
 
 
+def show_comparisons(report: Report, subject: Subject, out: Console) -> None:
+    """Print every comparison of one run."""
+    figures = tables.comparisons(report.answer_of(subject))
+    if len(figures.rows) > 1:
+        title = "Every comparison"
+        title += f", {subject.label}" if len(report.subjects) > 1 else ""
+        out.print(Text(f"\n{title}", style="bold"))
+        out.print(grid(tables.without_empty_columns(figures)))
+
+
 def show_notes(report: Report, out: Console) -> None:
     """Print the first warnings."""
     notes = [text for subject in report.subjects for text in tables.warnings(subject)]
@@ -69,11 +85,11 @@ def show_notes(report: Report, out: Console) -> None:
         out.print(Text(f"{len(notes) - MOST_NOTES} more notes in the page", style="dim"))
 
 
-def verdict_line(says: str, why: str, basis: str) -> RenderableType:
+def verdict_line(says: str, why: str, basis: str, *, bold: bool = True) -> RenderableType:
     """Return a finding: what is said, why, and on what it rests."""
-    lines = [Text(wording.sentence(says), style="bold")]
+    lines = [Text(wording.sentence(says), style="bold" if bold else "")]
     if why:
-        lines.append(Text(f"Why: {wording.sentence(why)}"))
+        lines.append(Text(wording.sentence(why)))
     if basis:
         lines.append(Text(basis, style="dim"))
     return Group(*lines)

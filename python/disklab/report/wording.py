@@ -84,11 +84,6 @@ def change_range(low: float, high: float) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def off(ratio: float) -> str:
-    """Return how far a ratio above 1 is off: `24 %`, or `a factor of 9.8`."""
-    return percent(ratio - 1) if ratio < TIMES_FROM else f"a factor of {ratio:.2g}"
-
-
 def in_times(low: float, high: float) -> bool:
     """Return whether a range of ratios is told as factors."""
     return low >= TIMES_FROM or (low > 1 and high >= TIMES_TO)
@@ -100,44 +95,64 @@ def size(low: float, high: float) -> str:
         return change_range(low, high)
     ends = sorted((abs(low - 1), abs(high - 1)))
     first, last = (signed(end).lstrip("+") for end in ends)
-    return first if first == last else f"{first} to {last}"
+    return first if first == last else f"{first.removesuffix(f'{SPACE}%')} to {last}"
 
 
-def comparative(quantity: Quantity, outcome: Outcome, *, times: bool) -> str:
-    """Return the word after the size: `faster`, `slower`, `higher p99`, `as fast`."""
-    higher = outcome is Outcome.HIGHER
-    if quantity is Quantity.OPS:
-        return "as fast" if times else "faster" if higher else "slower"
-    return (
-        f"as high at {quantity.label}"
-        if times
-        else f"{'higher' if higher else 'lower'} {quantity.label}"
-    )
+def more(ratio: float, counted: str) -> str:
+    """Return how much more, of a ratio from 1 on: `8.9 times the reads`, `36 % more reads`."""
+    if ratio >= TIMES_FROM:
+        return f"{significant(ratio, 2)} times the {counted}"
+    return f"{percent(ratio - 1)} more {counted}"
+
+
+def more_or_fewer(low: float, high: float, counted: str) -> str:
+    """Return a span of ratios on one side of 1: `1.6 to 3.3 times the reads`, `12 % fewer`."""
+    if in_times(low, high):
+        return f"{change_range(low, high)} the {counted}"
+    return f"{size(low, high)} {'more' if high > 1 else 'fewer'} {counted}"
+
+
+def speed(ratio: float) -> str:
+    """Return a ratio of rates as `12 % slower`, `9 % faster`."""
+    if ratio >= TIMES_FROM:
+        return f"{ratio:.2g} times as fast"
+    return f"{percent(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
+
+
+def sure(interval: Interval) -> str:
+    """Return what a range is worth: `90 % sure`, or `in this one repeat`."""
+    if interval.basis is Basis.SECONDS:
+        return "within these repeats"
+    return f"{floor(interval.confidence * 100 + 1e-9)}{SPACE}% sure"
 
 
 def difference(quantity: Quantity, outcome: Outcome, low: float, high: float) -> str:
-    """Return what a judgement says: `no difference: -2 % to +3 %`, `31 % to 42 % faster`."""
+    """Return what a judgement says in a table: `equal (+1 % to +3 %)`, `31 % to 42 % faster`."""
     if outcome is Outcome.NO_DIFFERENCE:
-        return f"no difference: {change_range(low, high)}"
+        return f"equal ({change_range(low, high)})"
     if outcome is Outcome.CANNOT_TELL:
-        return f"cannot tell: {change_range(low, high)}"
-    return f"{size(low, high)} {comparative(quantity, outcome, times=in_times(low, high))}"
+        return f"cannot tell ({change_range(low, high)})"
+    higher = outcome is Outcome.HIGHER
+    if quantity is not Quantity.OPS:
+        return f"{size(low, high)} {'higher' if higher else 'lower'} {quantity.label}"
+    times = in_times(low, high)
+    return f"{size(low, high)} {'as fast' if times else 'faster' if higher else 'slower'}"
 
 
 def judged(judgement: Judgement) -> str:
-    """Return one judgement in a few words, with its interval or the word that it has none."""
+    """Return one judgement in a few words, for a table."""
     interval = judgement.interval
     if interval is None:
-        change = change_range(judgement.ratio, judgement.ratio)
-        return f"{change} (single figures, no interval)"
+        return change_range(judgement.ratio, judgement.ratio)
     return difference(judgement.quantity, judgement.outcome, interval.low, interval.high)
 
 
-def basis(judgement: Judgement) -> str:
-    """Return what a judgement rests on, in a few words."""
+def basis(judgement: Judgement, mode: str) -> str:
+    """Return what a judgement rests on, in a few words; `mode`: how it was found."""
     interval = judgement.interval
     if interval is None:
-        return "single figures: no interval"
+        alone = {"predict": "one simulated run", "published": "as published, without repeats"}
+        return alone.get(mode, "one short measurement, without repeats")
     if interval.basis is Basis.SECONDS:
         few = "one valid repeat" if min(judgement.repeats) == 1 else "two valid repeats"
         return f"from the seconds of {few}; how much repeats differ is not in it"
@@ -172,22 +187,9 @@ def confidence(interval: Interval) -> str:
     return f"{floor(interval.confidence * 100 + 1e-9)}{SPACE}% interval"
 
 
-def advice(judgement: Judgement) -> str:
-    """Return what would tell when it cannot be told; empty otherwise."""
-    if judgement.outcome is not Outcome.CANNOT_TELL:
-        return ""
-    if judgement.predicted:
-        if judgement.interval is None:
-            return "`disklab predict --bands` says how sure that is"
-        return f"it depends on {judgement.unknown}" if judgement.unknown else ""
-    if judgement.more_repeats is None:
-        return "too much noise: more repeats than are reasonable would be needed"
-    return f"too few repeats: about {judgement.more_repeats} would tell"
-
-
 def bounds() -> str:
-    """Return the stated bounds of `no difference`."""
-    return f"no difference means within {percent(EQUIVALENCE)} for sure"
+    """Return what `equally fast` means."""
+    return f"equally fast means: at most {percent(EQUIVALENCE)} apart"
 
 
 def money(usd: float | None) -> str:

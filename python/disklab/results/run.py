@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -120,6 +121,11 @@ class Run:
         told = result if result.run else result.model_copy(update={"run": self.info.id})
         durable.append_line(self.folder / TRIALS, to_line(told))
         self._results[told.key] = told
+
+    def plan_again(self, update: Mapping[str, Any]) -> None:
+        """Note that a run goes on further than planned: what `update` changes of its facts."""
+        self.info = self.info.model_copy(update=dict(update))
+        self._write_info()
 
     def end(self, notes: Sequence[str] = ()) -> None:
         """Note that the run is over."""

@@ -1,0 +1,57 @@
+"""What would tell when a run cannot: the command, and how long it takes. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+
+from disklab.report import wording
+from disklab.report.pair import Kind, Pair
+from disklab.report.subject import Subject
+from disklab.report.verdict import Outcome
+
+
+def of(subject: Subject, pairs: Sequence[Pair]) -> list[str]:
+    """Return the way to an answer, in at most one sentence; nothing when there is one already."""
+    if subject.info.mode != "rehearse":
+        return []
+    kinds = [pair.kind for pair in pairs]
+    if Kind.UNKNOWN in kinds:
+        open_ = [pair.judgement.more_repeats for pair in pairs if pair.kind is Kind.UNKNOWN]
+        return [more_repeats(subject, [one for one in open_ if one is not None], len(open_))]
+    if set(kinds) == {Kind.MACHINE}:
+        return [elsewhere(subject)]
+    single = [pair for pair in pairs if pair.judgement.outcome is Outcome.CANNOT_TELL]
+    wanted = [one.judgement.more_repeats for one in single if one.judgement.more_repeats]
+    return [more_repeats(subject, wanted, len(wanted))] if wanted else []
+
+
+def more_repeats(subject: Subject, wanted: Sequence[int], of_all: int) -> str:
+    """Return how many repeats would tell, how long they take, and the command."""
+    if len(wanted) < of_all or not wanted:
+        return "The repeats differ so much that more of them would not tell in reasonable time"
+    info = subject.info
+    have, total = info.repeats or 1, max(wanted)
+    more = max(1, total - have)
+    minutes = repeat_s(subject)
+    time = f" ({wording.span(minutes * more)})" if minutes else ""
+    count = wording.counted(more, "more repeat")
+    command = shlex.join(["disklab", "rehearse", "--resume", info.id, "--repeat", str(have + more)])
+    return f"About {count} would tell{time}: {command}"
+
+
+def repeat_s(subject: Subject) -> float | None:
+    """Return how long a repeat of all cells took, seconds; None: the run did not end."""
+    info = subject.info
+    if not info.started or not info.ended:
+        return None
+    took = datetime.fromisoformat(info.ended) - datetime.fromisoformat(info.started)
+    seconds = took.total_seconds() / (info.repeats or 1)
+    return seconds if seconds >= 1 else None
+
+
+def elsewhere(subject: Subject) -> str:
+    """Return what answers when this machine is too small."""
+    file = subject.info.experiment.file or "EXPERIMENT"
+    return f"A machine with more processors would tell, or a prediction: disklab predict {file}"
