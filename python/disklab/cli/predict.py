@@ -155,14 +155,12 @@ def print_answer(run: Run, experiment: Path) -> None:
     out.print()
     show_answer(Report.of([run]), out)
     steps = {
-        f"disklab report {run.folder}": "charts and every comparison, as one page",
-        f"disklab rehearse {experiment} --quick": "the same with a real database on this machine",
+        "charts, as one page": f"disklab report {run.folder}",
+        "with a real database": f"disklab rehearse {experiment} --quick",
     }
-    width = max(map(len, steps))
     out.print()
-    for command, gives in steps.items():
-        line = Text.assemble(f"{command:{width}}", (f"  {gives}", "dim"))
-        out.print(line, soft_wrap=True)
+    for gives, command in steps.items():
+        out.print(Text.assemble((f"{gives + ':':22}", "dim"), command), soft_wrap=True)
 
 
 def fidelity_of(text: str) -> Fidelity:

@@ -50,7 +50,7 @@ def show_answer(report: Report, out: Console) -> None:
     for number, (heading, finding, basis) in enumerate(report.first_screen):
         label = f"{heading}: " if heading else ""
         line = verdict_line(label + finding.text, finding.reason, basis, bold=number == 0)
-        out.print(Padding(line, (0, 0, 0, 2)))
+        out.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
 def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
