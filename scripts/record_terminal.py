@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-WIDTH = 100
+WIDTH = 128
 LONGEST_S = 900
 PRIVATE = re.compile(r"(?<![\w.])/(?:home|root|tmp|work)/\S*/")
 """Folders of the machine that records; what follows the last slash stays."""
@@ -45,7 +45,7 @@ def recorded(commands: list[str], folder: Path) -> Console:
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         for line in ran.stdout.splitlines():
-            console.print(Text.from_ansi(PRIVATE.sub("", line)), soft_wrap=True)
+            console.print(Text.from_ansi(PRIVATE.sub("", line)))
         console.print(Text(f"({time.monotonic() - begun:.1f} s)", style="dim"))
     return console
 

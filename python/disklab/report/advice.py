@@ -14,6 +14,8 @@ from disklab.report.verdict import Outcome
 
 def of(subject: Subject, pairs: Sequence[Pair]) -> list[str]:
     """Return the way to an answer, in at most one sentence; nothing when there is one already."""
+    if subject.info.mode == "predict":
+        return doubt(pairs)
     if subject.info.mode != "rehearse":
         return []
     kinds = [pair.kind for pair in pairs]
@@ -25,6 +27,24 @@ def of(subject: Subject, pairs: Sequence[Pair]) -> list[str]:
     single = [pair for pair in pairs if pair.judgement.outcome is Outcome.CANNOT_TELL]
     wanted = [one.judgement.more_repeats for one in single if one.judgement.more_repeats]
     return [more_repeats(subject, wanted, len(wanted))] if wanted else []
+
+
+def doubt(pairs: Sequence[Pair]) -> list[str]:
+    """Return what most of a prediction's doubt is about; nothing when little is in doubt."""
+    named = [pair.judgement.unknown for pair in pairs if pair.judgement.unknown]
+    if not named:
+        return []
+    name = in_words(max(set(named), key=named.count))
+    if any(pair.kind is Kind.UNKNOWN for pair in pairs):
+        return [f"it depends on {name}"]
+    return [f"most of the doubt is {name}"]
+
+
+def in_words(name: str) -> str:
+    """Return a value that is not known as a sentence names it."""
+    kind, _, what = name.partition(": ")
+    words = {"service time": "how long the disk takes", "limit": "the exact limit"}
+    return f"{words[kind]} ({what})" if kind in words else f"the calibrated {name}"
 
 
 def more_repeats(subject: Subject, wanted: Sequence[int], of_all: int) -> str:

@@ -135,6 +135,9 @@ def equal(pairs: Sequence[Pair], names: Names, counted: str) -> str:
     repeats = one.judgement.repeats
     known = one.judgement.interval is not None
     count = f", {min(repeats)} repeats" if known and min(repeats) > 1 else ""
+    if known and one.mode == PREDICTED:
+        assert one.judgement.interval is not None
+        count = f", {wording.sure(one.judgement.interval)}"
     how = f"within {ceil(within * 100 - 1e-9) or 1}{wording.SPACE}%{count}"
     about = "equally" if known else "about equally"
     load = f" for {counted}" if counted != "operations" else ""
@@ -148,12 +151,15 @@ def unknown(pair: Pair, names: Names, counted: str) -> str:
     low, high = hull([pair])
     load = "" if counted == "operations" else f" for {counted}"
     ends = (low, high) if pair.deciding is Quantity.OPS else (1 / high, 1 / low)
+    between = (
+        f"{names.second} is between {wording.speed(ends[0])} and {wording.speed(ends[1])} than "
+        f"{names.first}"
+    )
+    if pair.mode == PREDICTED and pair.judgement.interval is not None:
+        return f"Cannot tell{load}: {between} ({wording.sure(pair.judgement.interval)})"
     repeats = min(pair.judgement.repeats)
     count = f"{repeats} repeats" if repeats > 1 else "one repeat"
-    return (
-        f"Cannot tell yet{load}: {names.second} is between {wording.speed(ends[0])} and "
-        f"{wording.speed(ends[1])} than {names.first} after {count}"
-    )
+    return f"Cannot tell yet{load}: {between} after {count}"
 
 
 def machine(pairs: Sequence[Pair], counted: str) -> str:

@@ -91,7 +91,7 @@ class Judgement:
     measured: bool = False
     """One side or both was rehearsed or measured."""
     unknown: str = ""
-    """When predictions cannot tell: the value that moves their ratio most."""
+    """Of predictions: the value that moves their ratio most; empty when none does."""
 
     @property
     def basis(self) -> Basis:
@@ -129,7 +129,7 @@ def judge(quantity: Quantity, before: Sample, after: Sample) -> Judgement | None
         predicted=predicted,
         measured=before.measured or after.measured,
         unknown=mover_of_ratio(before.bands, after.bands, quantity.value)
-        if cannot_tell and before.bands and after.bands
+        if before.bands and after.bands
         else "",
     )
 

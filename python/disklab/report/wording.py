@@ -157,7 +157,7 @@ def basis(judgement: Judgement, mode: str) -> str:
         few = "one valid repeat" if min(judgement.repeats) == 1 else "two valid repeats"
         return f"from the seconds of {few}; how much repeats differ is not in it"
     if interval.basis is Basis.BANDS:
-        return f"{percent(interval.confidence)} band of the prediction"
+        return "simulated; the range is what is not known of disks, machines and database"
     first, second = judgement.repeats
     repeats = f"{first}" if first == second else f"{first} and {second}"
     return f"{confidence(interval)}, {repeats} repeats"
