@@ -156,7 +156,7 @@ def print_answer(run: Run, experiment: Path) -> None:
     show_answer(Report.of([run]), out)
     steps = {
         "charts, as one page": f"disklab report {run.folder}",
-        "with a real database": f"disklab rehearse {experiment} --quick",
+        "with a real database": f"disklab rehearse {experiment} --quick --repeat 3",
     }
     out.print()
     for gives, command in steps.items():

@@ -24,6 +24,14 @@ Experiment = Annotated[
     Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
 ]
 
+Repeat = Annotated[
+    int | None,
+    typer.Option(
+        help="How often each trial runs; 3 by default. With --resume: so often in all.",
+        metavar="N",
+    ),
+]
+
 
 class Again(str, Enum):
     """Ends of a trial that are worth another try. Refused trials stay refused."""
@@ -54,13 +62,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         int | None, typer.Option(help="How many of the cluster's nodes run here.", metavar="N")
     ] = None,
     time_dilation: TimeDilation = None,
-    repeat: Annotated[
-        int | None,
-        typer.Option(
-            help="How often each trial runs; 3 by default. With --resume: so often in all.",
-            metavar="N",
-        ),
-    ] = None,
+    repeat: Repeat = None,
     only: Only = None,
     seed: Annotated[
         int | None, typer.Option(help="Of order, keys and content; 1 by default.", metavar="N")

@@ -9,7 +9,6 @@ from datetime import datetime
 from disklab.report import wording
 from disklab.report.pair import Kind, Pair
 from disklab.report.subject import Subject
-from disklab.report.verdict import Outcome
 
 
 def of(subject: Subject, pairs: Sequence[Pair]) -> list[str]:
@@ -24,9 +23,7 @@ def of(subject: Subject, pairs: Sequence[Pair]) -> list[str]:
         return [more_repeats(subject, [one for one in open_ if one is not None], len(open_))]
     if set(kinds) == {Kind.MACHINE}:
         return [elsewhere(subject)]
-    single = [pair for pair in pairs if pair.judgement.outcome is Outcome.CANNOT_TELL]
-    wanted = [one.judgement.more_repeats for one in single if one.judgement.more_repeats]
-    return [more_repeats(subject, wanted, len(wanted))] if wanted else []
+    return []
 
 
 def doubt(pairs: Sequence[Pair]) -> list[str]:

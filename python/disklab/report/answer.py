@@ -156,7 +156,7 @@ def _finding(subject: Subject, text: str, pairs: Sequence[Pair], names: Names) -
     return Finding(
         text=text,
         reason=". ".join(wording.capital(one) for one in reasons),
-        basis=wording.basis(pairs[0].judgement, pairs[0].mode),
+        basis=wording.basis_of([pair.judgement for pair in pairs]),
         outcome=next(iter(outcomes)) if len(outcomes) == 1 else None,
         pairs=tuple(pairs),
     )

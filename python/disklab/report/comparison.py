@@ -28,8 +28,9 @@ class Matched:
     @property
     def settled(self) -> bool:
         """Whether a small difference is one: single figures, or an interval that is narrow."""
-        known = self.judgement.interval is None
-        return known or self.judgement.outcome is Outcome.NO_DIFFERENCE
+        found = self.judgement
+        alone = found.interval is None and not found.measured
+        return alone or found.outcome is Outcome.NO_DIFFERENCE
 
     @property
     def not_counted(self) -> str:

@@ -50,7 +50,7 @@ def changes(comparison: Comparison) -> Finding:
     return Finding(
         text=label + "; ".join(parts),
         reason=". ".join(unlike(comparison)),
-        basis=wording.basis(matched[0].judgement, comparison.second.info.mode),
+        basis=wording.basis_of([one.judgement for one in matched]),
         outcome=Outcome.NO_DIFFERENCE if len(same) == len(matched) else None,
         pairs=(),
     )

@@ -64,8 +64,15 @@ class Pair:
             return Kind.MACHINE
         if self.better:
             return Kind.BETTER if self.better > 0 else Kind.WORSE
-        told = self.judgement.interval is None or self.judgement.outcome is Outcome.NO_DIFFERENCE
-        return Kind.EQUAL if told else Kind.UNKNOWN
+        found = self.judgement
+        alone = found.interval is None and not found.measured
+        return Kind.EQUAL if alone or found.outcome is Outcome.NO_DIFFERENCE else Kind.UNKNOWN
+
+    @property
+    def seen(self) -> int:
+        """Which one looks better, whether or not that is sure: 1, -1, or 0."""
+        higher = (self.judgement.ratio > 1) - (self.judgement.ratio < 1)
+        return higher * (1 if self.deciding.higher_is_better else -1)
 
     @property
     def at_least(self) -> bool:

@@ -16,6 +16,7 @@ from disklab.report.cells import Cell, Factor, Matrix
 from disklab.report.pair import Kind, Pair
 from disklab.report.reasons import carried, fails, offered, why
 from disklab.report.verdict import Crossing, Judgement, Quantity, crossings
+from disklab.report.verdict_interval import FEWEST_REPEATS, Basis
 from disklab.results import Level
 
 OPERATIONS = {
@@ -92,7 +93,7 @@ def of_pair(pair: Pair, names: Names) -> str:
 
 def difference(pair: Pair, names: Names, counted: str) -> str:
     """Return who is better, by how much, and the two figures."""
-    better, worse = names.by_rank(pair.better)
+    better, worse = names.by_rank(pair.seen)
     path = pair.deciding.value
     high, low = (cell.median(path) for cell in _by_rank(pair))
     about = "about " if pair.mode == PREDICTED else ""
@@ -116,7 +117,7 @@ def difference(pair: Pair, names: Names, counted: str) -> str:
 def doubt(judgement: Judgement) -> str:
     """Return the range after a semicolon: `; 90 % sure: 31 to 42 %`; empty without one."""
     interval = judgement.interval
-    if interval is None:
+    if interval is None or interval.basis is Basis.SECONDS:
         return ""
     low, high = interval.low, interval.high
     if judgement.ratio < 1 and judgement.quantity is Quantity.OPS:
@@ -158,8 +159,10 @@ def unknown(pair: Pair, names: Names, counted: str) -> str:
     if pair.mode == PREDICTED and pair.judgement.interval is not None:
         return f"Cannot tell{load}: {between} ({wording.sure(pair.judgement.interval)})"
     repeats = min(pair.judgement.repeats)
-    count = f"{repeats} repeats" if repeats > 1 else "one repeat"
-    return f"Cannot tell yet{load}: {between} after {count}"
+    if repeats < FEWEST_REPEATS:
+        count = "two repeats alone" if repeats > 1 else "one repeat alone"
+        return f"Cannot tell yet from {count}, in which {difference(pair, names, counted)}"
+    return f"Cannot tell yet{load}: {between} after {repeats} repeats"
 
 
 def machine(pairs: Sequence[Pair], counted: str) -> str:
@@ -208,7 +211,7 @@ def tail(pair: Pair) -> str:
 def _by_rank(pair: Pair) -> tuple[Cell, Cell]:
     """Return the better cell and the other."""
     first, second = pair.cells
-    return (second, first) if pair.better > 0 else (first, second)
+    return (second, first) if pair.seen > 0 else (first, second)
 
 
 def hull(pairs: Sequence[Pair]) -> tuple[float, float]:

@@ -120,9 +120,7 @@ def speed(ratio: float) -> str:
 
 
 def sure(interval: Interval) -> str:
-    """Return what a range is worth: `90 % sure`, or `in this one repeat`."""
-    if interval.basis is Basis.SECONDS:
-        return "within these repeats"
+    """Return what a range is worth: `90 % sure`."""
     return f"{floor(interval.confidence * 100 + 1e-9)}{SPACE}% sure"
 
 
@@ -147,12 +145,14 @@ def judged(judgement: Judgement) -> str:
     return difference(judgement.quantity, judgement.outcome, interval.low, interval.high)
 
 
-def basis(judgement: Judgement, mode: str) -> str:
-    """Return what a judgement rests on, in a few words; `mode`: how it was found."""
+def basis(judgement: Judgement) -> str:
+    """Return what a judgement rests on, in a few words."""
     interval = judgement.interval
+    if interval is None and judgement.predicted:
+        return "one simulated run; `disklab predict --bands` says how sure that is"
     if interval is None:
-        alone = {"predict": "one simulated run", "published": "as published, without repeats"}
-        return alone.get(mode, "one short measurement, without repeats")
+        measured = "one short measurement, without repeats"
+        return measured if judgement.measured else "as published, without repeats"
     if interval.basis is Basis.SECONDS:
         few = "one valid repeat" if min(judgement.repeats) == 1 else "two valid repeats"
         return f"from the seconds of {few}; how much repeats differ is not in it"
