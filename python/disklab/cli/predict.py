@@ -17,7 +17,7 @@ from rich.text import Text
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.caller import given
-from disklab.cli.experiment import ExperimentFile, Only, chosen
+from disklab.cli.experiment import ExperimentFile, Only, choices
 from disklab.cli.output import console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
@@ -32,6 +32,10 @@ Fidelity = Literal["full", "quick"]
 FIDELITIES: tuple[Fidelity, ...] = ("full", "quick")
 
 
+Ablate = Annotated[
+    list[str] | None,
+    typer.Option(help="Switch a mechanism off, such as read_around.", metavar="MECHANISM"),
+]
 BandsOption = Annotated[
     bool | None,
     typer.Option(
@@ -73,10 +77,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     register: Register = None,
     check_register: CheckRegister = None,
-    ablate: Annotated[
-        list[str] | None,
-        typer.Option(help="Switch a mechanism off, such as read_around.", metavar="MECHANISM"),
-    ] = None,
+    ablate: Ablate = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
 ) -> None:
@@ -89,34 +90,36 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     # Loaded here because it brings polars: no other command is to wait for that.
     from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
     from disklab.prediction.against import compare  # noqa: PLC0415
+    from disklab.prediction.ranges import read_ranged  # noqa: PLC0415
     from disklab.prediction.register import read_register  # noqa: PLC0415
 
     if against not in (None, "reference"):
         raise UserError(Problem("--against", str(against), "is not known", "write reference"))
     known = read_register(check_register) if check_register else None
-    found = chosen(spec.load(experiment), only)
+    ranged = read_ranged(experiment, choices(only))
     options = Options(
         seed=seed,
         repeats=repeat,
         workers=jobs,
         fidelity=fidelity_of(fidelity),
         bands=bands,
+        ranged=ranged,
         ablate=tuple(ablate or ()),
         calibration=read_calibration(calibration) if calibration else None,
         out=out,
         command=("disklab", *sys.argv[1:]),
     )
     with progress(as_json=json) as emit, given(out) as made:
-        run = predict(found, options, emit)
+        run = predict(ranged.middle, options, emit)
         made.append(run.folder)
     results = run.results()
     if not json:
-        print_results(found, results, judged(results, run.planned()))
+        print_results(ranged.middle, results, judged(results, run.planned()))
     if against:
-        print_comparison(compare(found, results), as_json=json)
+        print_comparison(compare(ranged.middle, results), as_json=json)
     if not json:
         print_answer(run, experiment)
-    tell_register(register, known, (found, options, results))
+    tell_register(register, known, (ranged.middle, options, results))
 
 
 def tell_register(
@@ -242,7 +245,8 @@ def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
         for result in banded:
             for mover in result.bands.movers if result.bands else ():
                 size = abs(math.log(mover.ratios.get(figure, 1)))
-                told = f"{mover.name} (within {mover.within:g} times): {math.expm1(size):.0%}"
+                known = f"within {mover.within:g} times" if mover.within > 1 else mover.because
+                told = f"{mover.name} ({known}): {math.expm1(size):.0%}"
                 most[mover.name] = max(most.get(mover.name, (0.0, "")), (size, told))
         named = [told for size, told in sorted(most.values(), reverse=True)[:3] if size > MOVES]
         if named:

@@ -61,6 +61,11 @@ class Design:
         return len(self.signs)
 
     @property
+    def ranges(self) -> Floats:
+        """1 for each unknown that is a range of the experiment file, 0 for the others."""
+        return np.array([float(one.key[0] == "range") for one in self.unknowns])
+
+    @property
     def digest(self) -> str:
         """Tells it from designs of other unknowns or other ranges."""
         told = repr([(one.key, one.within, one.correlation) for one in self.unknowns])
@@ -130,6 +135,9 @@ def bands_of(
         if value <= 0 or any(draw.get(name, 0) <= 0 for draw in draws):
             continue
         logs = np.log([draw[name] for draw in draws]) - math.log(value)
+        effects = design.signs.T @ logs / len(design)
+        # A range is moved to its ends, which the band shall reach and not pass.
+        logs -= design.signs @ (effects * design.ranges * (1 - 1 / TENTH))
         residual = known[name].within if name in known else 1.0
         figures[name] = band(logs.tolist(), residual)
         moved[name] = design.signs.T @ logs / len(design)

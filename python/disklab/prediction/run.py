@@ -28,6 +28,7 @@ from disklab.prediction.cells import prepare
 from disklab.prediction.counted import study_of, why_not_counted
 from disklab.prediction.jobs import PPM, Job, Prepared
 from disklab.prediction.outcome import refused_result, result_of
+from disklab.prediction.ranges import Ranged
 from disklab.prediction.search import Search, run_searches
 from disklab.prediction.uncertain import Uncertain, unknowns_of
 from disklab.results import (
@@ -61,6 +62,8 @@ class Options:
     fidelity: Literal["full", "quick"] = "full"
     bands: bool | None = False
     """Whether figures get 80 % bands; None: where that takes at most `MOST_AUTOMATIC` cells."""
+    ranged: Ranged | None = None
+    """The experiment file with its ranges, of which the experiment is the middle."""
     ablate: tuple[str, ...] = ()
     """Mechanisms that are switched off."""
     calibration: Calibration | None = None
@@ -159,9 +162,10 @@ of them a second. SQL and devices take longer, so they are asked for."""
 
 def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]:
     """Return the bands of each trial that has them. Searches have none: they choose their load."""
+    ranged = options.ranged if options.ranged and options.ranged.ranges else None
     found = {
         cell.trial.index: Uncertain(
-            cell.trial, calibration_of(cell.trial, options), cell.prepared.job, place
+            cell.trial, calibration_of(cell.trial, options), cell.prepared.job, place, ranged
         )
         for cell in cells
         if cell.prepared.job is not None and not _is_search(cell)
@@ -170,7 +174,11 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
         return {}
     design = design_of(unknowns_of(list(found.values())))
     slow = any("database" not in cell.job for cell in found.values())
-    if options.bands is None and (slow or len(found) * len(design) > MOST_AUTOMATIC):
+    if (
+        options.bands is None
+        and ranged is None
+        and (slow or len(found) * len(design) > MOST_AUTOMATIC)
+    ):
         return {}
     return simulated_bands(found, design, options.seed, options.ablate, options.workers)
 

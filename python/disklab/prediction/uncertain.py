@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -19,16 +19,18 @@ from typing import Any, Literal
 from disklab import reading
 from disklab.catalog import load_catalog
 from disklab.catalog.service_time import latency_profile
+from disklab.errors import Problem, UserError
 from disklab.prediction.calibration import FOLDER, Calibration, Part
 from disklab.prediction.cells import database_of, prepare
 from disklab.prediction.jobs import Job, Prepared
+from disklab.prediction.ranges import MOST_RANGES, Ranged
 from disklab.results.bands import TENTH
 from disklab.spec import Trial, TrialSpec
 
 WITHIN = {"fitted": 1.3, "assumed": 1.6}
 """Of parameters whose calibration file gives no range, by their status."""
 
-Kind = Literal["parameter", "fact", "service time", "limit", "outside the range"]
+Kind = Literal["parameter", "fact", "service time", "limit", "outside the range", "range"]
 Key = tuple[Kind, str]
 """A kind, and a name that is the same in every cell of an experiment."""
 
@@ -69,7 +71,9 @@ class Unknown:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of its logarithm."""
+        """The standard deviation of its logarithm; of a range, which is moved to its ends, 1."""
+        if self.key[0] == "range":
+            return 1.0
         return math.log(self.within) / TENTH
 
 
@@ -81,6 +85,8 @@ class Uncertain:
     calibration: Calibration | None
     job: Job
     place: str
+    ranged: Ranged | None = None
+    """The ranges of the experiment file."""
 
     def unknowns(self) -> Iterator[Unknown]:
         """Yield what this cell rests on."""
@@ -89,6 +95,8 @@ class Uncertain:
             if _outside(self.trial, self.calibration):
                 yield _unknown(OUTSIDE, ranges().outside_range)
         yield from _of_host(self.host)
+        for one in self.ranged.ranges if self.ranged else ():
+            yield Unknown(("range", one.name), 1.0, f"the file says {one.low} to {one.high}")
 
     @property
     def host(self) -> dict[str, Any]:
@@ -99,17 +107,35 @@ class Uncertain:
 
     def moved(self, shifts: Mapping[Key, float]) -> Job:
         """Return the job with each unknown's logarithm moved by so much."""
-        job = self.job
-        if self.calibration is not None:
-            outside = _outside(self.trial, self.calibration)
-            calibration = _moved(self.calibration, shifts, shifts.get(OUTSIDE, 0.0) * outside)
-            prepared: Prepared = prepare(self.trial, load_catalog(), calibration, self.place)
-            assert prepared.job is not None
-            job = prepared.job
+        trial = self._at({name: way for (kind, name), way in shifts.items() if kind == "range"})
+        calibration = self.calibration
+        if calibration is not None:
+            outside = _outside(trial, calibration)
+            calibration = _moved(calibration, shifts, shifts.get(OUTSIDE, 0.0) * outside)
+        prepared: Prepared = prepare(trial, load_catalog(), calibration, self.place)
+        if prepared.job is None:
+            raise UserError(*prepared.reasons)
+        job = prepared.job
         job = copy.deepcopy(job)
         key = database_of(job)
         _move_host(job["device"]["host"] if key is None else job[key]["cluster"]["host"], shifts)
         return job
+
+    def _at(self, signs: Mapping[str, float]) -> Trial:
+        """Return the trial at an end of each range. Raises UserError where it is refused there."""
+        if self.ranged is None or not signs:
+            return self.trial
+        trials = _trials(self.ranged, tuple(sorted(signs.items())))
+        trial = trials[self.trial.index]
+        if trial.refused is not None:
+            one = trial.refused
+            raise UserError(Problem(one.place, one.value, one.rule, one.way_out))
+        return trial
+
+
+@lru_cache(maxsize=1 << MOST_RANGES)
+def _trials(ranged: Ranged, signs: tuple[tuple[str, float], ...]) -> dict[int, Trial]:
+    return {one.index: one for one in ranged.at(dict(signs)).trials("predict")}
 
 
 def unknowns_of(cells: Sequence[Uncertain]) -> list[Unknown]:
