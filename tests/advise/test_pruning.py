@@ -10,6 +10,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from disklab import spec
 from disklab.advice.bounds import SLACK, Machine, ceiling
 from disklab.advice.candidates import Candidate, field_of, too_weak
@@ -17,6 +18,7 @@ from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
 from disklab.prediction.calibration import calibration_for, page_cache_bytes
+from disklab.results.pricing import cluster_price
 from disklab.results.required import SUSTAINED, sustained_ratio
 
 CASES = int(os.environ.get("DISKLAB_PRUNING_CASES", "6"))
@@ -127,3 +129,13 @@ def test_the_question_of_the_docs_is_asked_of_hundreds_of_options() -> None:
                 assert weak.made.vm is not None
                 assert strong.made.vm is not None
                 assert weak.made.vm.facts.vcpu <= strong.made.vm.facts.vcpu
+
+
+def test_a_run_counts_with_the_prices_of_the_region_that_is_asked_for() -> None:
+    path = Path(__file__).parents[2] / "experiments" / "cassandra-what-to-buy.yaml"
+    trial = spec.load(path).trials("predict")[0].spec
+    east, west = (cluster_price(CATALOG, trial, region) for region in ("eastus", "westeurope"))
+    assert east is not None
+    assert west is not None
+    # The VM has a price of its own there; the disks have none, and keep that of East US.
+    assert west - east == pytest.approx(3 * 730 * (1.28 - 1.008), abs=0.1)

@@ -135,6 +135,7 @@ def finals(
         workers=how.workers,
         bands=how.bands,
         calibration=how.calibration,
+        region=question.region,
         out=how.out,
         command=how.command,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from disklab.catalog import Catalog, load_catalog
+from disklab.catalog.price import DEFAULT_REGION
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem
 from disklab.events import (
@@ -68,6 +69,8 @@ class Options:
     """Mechanisms that are switched off."""
     calibration: Calibration | None = None
     """Instead of the package's own for the database."""
+    region: str = DEFAULT_REGION
+    """Whose list prices are counted with, where the catalogue has them."""
     out: Path = DEFAULT_OUT
     command: tuple[str, ...] = ()
 
@@ -144,7 +147,7 @@ def _prepared(
     calibration = calibration_of(trial, options)
     prepared = prepare(trial, catalog, calibration, str(experiment.path))
     not_counted = why_not_counted(study, dict(trial.factors), calibration)
-    return _Cell(trial, prepared, cluster_price(catalog, trial.spec), not_counted)
+    return _Cell(trial, prepared, cluster_price(catalog, trial.spec, options.region), not_counted)
 
 
 def _refusals(trial: Trial) -> list[Problem]:
@@ -352,6 +355,8 @@ def _info(experiment: Experiment, options: Options, cells: list[_Cell]) -> RunIn
             **({"ablate": list(options.ablate)} if options.ablate else {}),
         },
         versions={"disklab": version("disklab")},
-        prices=prices(load_catalog(), (cell.trial for cell in cells if not cell.trial.refused)),
+        prices=prices(
+            load_catalog(), (cell.trial for cell in cells if not cell.trial.refused), options.region
+        ),
         notes=[f"calibration: {name} ({one.date})" for name, one in used.items()],
     )

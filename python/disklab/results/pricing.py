@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from disklab.catalog import Catalog
-from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
+from disklab.catalog.price import DEFAULT_REGION, NoPrice, Price, vm_price, volume_price
 from disklab.results.records import Price as PriceRecord
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.feasible import volumes_of
 
 
-def cluster_price(catalog: Catalog, spec: TrialSpec) -> float | None:
+def cluster_price(catalog: Catalog, spec: TrialSpec, region: str = DEFAULT_REGION) -> float | None:
     """Return the price of all nodes with their disks, in USD a month; None: one is not known.
 
     Load generators are not counted; a device experiment is one VM with its volume.
     """
-    parts = list(_parts(catalog, spec))
+    parts = list(_parts(catalog, spec, region))
     if any(isinstance(price, NoPrice) for _, price in parts):
         return None
     each = sum(price.usd_per_month for _, price in parts if isinstance(price, Price))
     return round(each * (spec.cluster.nodes if spec.cluster else 1), 2)
 
 
-def prices(catalog: Catalog, trials: Iterable[Trial]) -> list[PriceRecord]:
+def prices(
+    catalog: Catalog, trials: Iterable[Trial], region: str = DEFAULT_REGION
+) -> list[PriceRecord]:
     """Return every price that the trials counted with, once."""
     found: dict[str, PriceRecord] = {}
     for trial in trials:
-        for item, price in _parts(catalog, trial.spec):
+        for item, price in _parts(catalog, trial.spec, region):
             # A price without a source is that of something included in another.
             if isinstance(price, Price) and price.source:
                 found[item] = PriceRecord(
@@ -40,10 +42,11 @@ def prices(catalog: Catalog, trials: Iterable[Trial]) -> list[PriceRecord]:
     return list(found.values())
 
 
-def _parts(catalog: Catalog, spec: TrialSpec) -> Iterable[tuple[str, Price | NoPrice]]:
+def _parts(catalog: Catalog, spec: TrialSpec, region: str) -> Iterable[tuple[str, Price | NoPrice]]:
     """Yield what one node consists of."""
     owner = spec.cluster or spec.device
     assert owner is not None, "a trial has a cluster or a device"
-    yield owner.vm, vm_price(catalog, owner.vm)
+    yield owner.vm, vm_price(catalog, owner.vm, region=region)
     for _, _, volume, _ in volumes_of(spec):
-        yield volume.disks, volume_price(catalog, volume.disks, size_bytes=volume.size_bytes)
+        price = volume_price(catalog, volume.disks, size_bytes=volume.size_bytes, region=region)
+        yield volume.disks, price
