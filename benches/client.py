@@ -19,7 +19,15 @@ from pathlib import Path
 
 from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
-from disklab.engine.load import ClosedLoop, CqlTarget, LoadProgress, LoadRun, OpenLoop, Stop
+from disklab.engine.load import (
+    ClosedLoop,
+    CqlTarget,
+    LoadProgress,
+    LoadRun,
+    OpenLoop,
+    Stop,
+    load_target,
+)
 from disklab.hosts.addresses import free_addresses
 
 from benches.peers import available
@@ -45,16 +53,17 @@ pub async fn run(db, i) {
 """
 
 
-def rows(points: list[str]) -> Rows:
+def rows(target: CqlTarget) -> Rows:
     """Return the benchmark's rows."""
-    target = CqlTarget(contact_points=tuple(points), consistency="LOCAL_ONE")
     return Rows(target, ROWS, COLUMNS, COLUMN_BYTES)
 
 
 @contextmanager
-def cassandra() -> Iterator[list[str]]:
-    """Yield the contact points of a filled Cassandra of ours, on plain directories."""
+def cassandra() -> Iterator[CqlTarget]:
+    """Yield where to find a filled Cassandra of ours, on plain directories."""
     with tempfile.TemporaryDirectory(prefix="disklab-bench-") as folder:
+        # The server is run by a user who may not look into a folder of root's alone.
+        os.chmod(folder, 0o755)
         data = Path(folder, "data")
         data.mkdir()
         place = NodePlace(
@@ -70,30 +79,31 @@ def cassandra() -> Iterator[list[str]]:
         )
         try:
             database.start()
-            points = database.target["contact_points"]
-            assert isinstance(points, list)
-            rows(points).fill(THREADS)
-            yield points
+            target = load_target(database.target, consistency="LOCAL_ONE")
+            assert isinstance(target, CqlTarget)
+            rows(target).fill(THREADS)
+            yield target
         finally:
             database.stop()
 
 
 @contextmanager
-def fake() -> Iterator[list[str]]:
-    """Yield the contact points of the tests' small database, filled. It answers at once."""
+def fake() -> Iterator[CqlTarget]:
+    """Yield where to find the tests' small database, filled. It answers at once."""
     # The whole workspace, as `make test` builds it: another selection has other features.
     build = ["cargo", "build", "--release", "--locked", "--quiet", "--workspace"]
     subprocess.run([*build, "--example", "fake_cassandra"], check=True, cwd=ROOT)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    program = target / "release" / "examples" / "fake_cassandra"
+    built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    program = built / "release" / "examples" / "fake_cassandra"
     # It ends when its standard input does: with this process at the latest.
     with subprocess.Popen(
         [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        points = [process.stdout.readline().strip()]
-        rows(points).fill(THREADS)
-        yield points
+        points = (process.stdout.readline().strip(),)
+        target = CqlTarget(contact_points=points, consistency="LOCAL_ONE")
+        rows(target).fill(THREADS)
+        yield target
         assert process.stdin is not None
         process.stdin.close()
 
@@ -104,25 +114,30 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def reads_per_cpu_s(points: list[str], seconds: int) -> float:
+def reads_per_cpu_s(target: CqlTarget, seconds: int) -> float:
     """Return operations per second of the engine's processor time."""
     before = _cpu_s()
     stop = Stop(duration_s=float(seconds))
-    done = run(rows(points).reads(ClosedLoop(threads=THREADS), stop))
+    done = run(rows(target).reads(ClosedLoop(threads=THREADS), stop))
     return done.operations["read"].count / (_cpu_s() - before)
 
 
-def latte_reads_per_cpu_s(points: list[str], seconds: int) -> float:
+def latte_reads_per_cpu_s(target: CqlTarget, seconds: int) -> float:
     """Return the same figure of latte, on one thread with as many requests in flight."""
     with tempfile.TemporaryDirectory() as folder:
         script, report = Path(folder, "read.rn"), Path(folder, "report.json")
         script.write_text(LATTE.replace("%ROWS%", str(ROWS)))
-        command = ["latte", "run", str(script), *points, "--duration", f"{seconds}s"]
+        command = ["latte", "run", str(script), *target.contact_points, "--duration", f"{seconds}s"]
         command += ["--warmup", "1", "--threads", "1", "--concurrency", str(THREADS)]
         command += ["--consistency", "LOCAL_ONE", "--quiet", "--drop-sampling-log"]
         before = _cpu_s()
+        login = {"CASSANDRA_USER": target.user or "", "CASSANDRA_PASSWORD": target.password or ""}
         subprocess.run(
-            [*command, "--output", str(report)], check=True, capture_output=True, cwd=folder
+            [*command, "--output", str(report)],
+            check=True,
+            capture_output=True,
+            cwd=folder,
+            env={**os.environ, **login},
         )
         used_s = _cpu_s() - before
         done = json.loads(report.read_text(encoding="utf-8"))["result"]
@@ -130,15 +145,15 @@ def latte_reads_per_cpu_s(points: list[str], seconds: int) -> float:
     return float(done["cycle_count"]) / used_s
 
 
-def lateness_us(points: list[str], seconds: float) -> float:
+def lateness_us(target: CqlTarget, seconds: float) -> float:
     """Return by how much the 99th of a hundred arrivals was sent too late, in microseconds."""
     load = OpenLoop(rate_per_s=OPEN_RATE)
-    return late_us(run(rows(points).reads(load, Stop(duration_s=seconds))))
+    return late_us(run(rows(target).reads(load, Stop(duration_s=seconds))))
 
 
-def resident_mib(points: list[str], operations: int) -> float:
+def resident_mib(target: CqlTarget, operations: int) -> float:
     """Return the most memory that a run of so many operations had resident."""
-    asked = rows(points).reads(ClosedLoop(threads=THREADS), Stop(operations=operations))
+    asked = rows(target).reads(ClosedLoop(threads=THREADS), Stop(operations=operations))
     with LoadRun(asked) as load:
         # A short run may have ended before its first progress is read, and has no memory then.
         most = _resident_mib(load.pid)
@@ -162,24 +177,24 @@ def bench(repeats: int, seconds: int) -> list[Row]:
     case = f"4 KB reads, {THREADS} in flight, Cassandra"
     unit = "reads a CPU second"
     found: list[Row] = []
-    with cassandra() as points:
+    with cassandra() as target:
         # Ours first: its run also lets the server's compiler see the reads.
         warm_up = Stop(duration_s=2.0 * seconds)
-        run(rows(points).reads(ClosedLoop(threads=THREADS), warm_up))
-        contenders = [("disklab", lambda: reads_per_cpu_s(points, seconds))]
+        run(rows(target).reads(ClosedLoop(threads=THREADS), warm_up))
+        contenders = [("disklab", lambda: reads_per_cpu_s(target, seconds))]
         if available("latte"):
-            contenders.append(("latte", lambda: latte_reads_per_cpu_s(points, seconds)))
+            contenders.append(("latte", lambda: latte_reads_per_cpu_s(target, seconds)))
         for name, values in interleave(repeats, contenders).items():
             found.append(summarise("client", case, name, unit, values))
-    with fake() as points:
+    with fake() as target:
         case = f"4 KB reads, {OPEN_RATE:,}/s open loop, fake server"
-        late = [lateness_us(points, seconds) for _ in range(repeats)]
+        late = [lateness_us(target, seconds) for _ in range(repeats)]
         row = summarise("client", case, "disklab", "us late at p99", late)
         found.append(replace(row, asked=MOST_LATE_US))
         # A million and ten million in the large size.
         million = 40_000 * repeats * seconds
         for operations in (million, 10 * million):
             case = f"memory after {operations:,} operations"
-            used = [resident_mib(points, operations)]
+            used = [resident_mib(target, operations)]
             found.append(summarise("client", case, "disklab", "MiB", used))
     return found

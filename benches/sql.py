@@ -92,7 +92,8 @@ def selects(database: Database, seconds: float) -> float:
 
 def _environment(database: Database) -> dict[str, str]:
     # Left to itself libpq uses TLS where it can.
-    return {**os.environ, "PGSSLMODE": "require" if database.target["tls"] else "disable"}
+    mode = "require" if database.target["tls"] else "disable"
+    return {**os.environ, "PGSSLMODE": mode, "PGPASSWORD": str(database.target["password"])}
 
 
 def _host(database: Database) -> str:

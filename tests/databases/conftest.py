@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from disklab.databases import Database, NodePlace, Request, Sizes, provision
@@ -28,6 +30,14 @@ class OnDisk:
     place: NodePlace
     request: Request
     database: Database
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Yield a folder that the user of servers and clients may look into; pytest's own is closed."""
+    with tempfile.TemporaryDirectory(prefix="disklab-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture(scope="package")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from disklab.engine import CqlQuery, LoadDone, LoadJob, run_load
+from disklab.engine import CqlLogin, CqlQuery, LoadDone, LoadJob, run_load
 from disklab.engine.load import ClosedLoop, RowsWorkload, Stop, load_target
 
 THREADS = 16
@@ -31,9 +31,15 @@ def write_rows(target: Mapping[str, object], rows: int) -> None:
     assert done.errors == {}
 
 
-def count_rows(target: Mapping[str, object]) -> int:
+def asking_cql(target: Mapping[str, object], timeout_ms: int = COUNT_MS) -> CqlQuery:
+    """Return a connection to the nodes of a target, by its own user."""
     points = target["contact_points"]
     assert isinstance(points, list)
-    with CqlQuery(points, timeout_ms=COUNT_MS, consistency="ONE") as query:
+    login = CqlLogin(str(target["user"]), str(target["password"]))
+    return CqlQuery(points, timeout_ms=timeout_ms, consistency="ONE", login=login)
+
+
+def count_rows(target: Mapping[str, object]) -> int:
+    with asking_cql(target) as query:
         (row,) = query.ask(f"SELECT count(*) FROM {target['keyspace']}.{target['table']}")
     return int(row["count"])

@@ -65,5 +65,6 @@ def asking(database: Database) -> Iterator[Sql]:
     host = points[0].rsplit(":", 1)[0]
     tls = database.target["tls"]
     assert isinstance(tls, bool)
-    with Sql(find_postgresql().program("psql"), Login(host, PORT, USER, DATABASE, tls)) as sql:
+    login = Login(host, PORT, USER, DATABASE, tls, str(database.target["password"]))
+    with Sql(find_postgresql().program("psql"), login) as sql:
         yield sql

@@ -13,13 +13,12 @@ from disklab.databases import Conditions, provision
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.table import statements
 from disklab.databases.protocol import Setting
-from disklab.engine import CqlQuery
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.processes import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
 
 from tests.databases.conftest import OnDisk, node_on, request
-from tests.databases.rows import count_rows, write_rows
+from tests.databases.rows import asking_cql, count_rows, write_rows
 from tests.hosts.conftest import Lab
 
 pytestmark = pytest.mark.machine
@@ -73,9 +72,7 @@ def test_a_table_has_the_compression_and_the_chunks_that_were_asked_for(cassandr
     options: dict[str, Setting] = {"compression": "zstd", "chunk_length": 4096}
     asked = replace(cassandra.request, table_name="chunked", table=options)
     said = "compression['class'] AS class, compression['chunk_length_in_kb'] AS kib"
-    points = cassandra.database.target["contact_points"]
-    assert isinstance(points, list)
-    with CqlQuery(points, timeout_ms=30_000, consistency="ONE") as query:
+    with asking_cql(cassandra.database.target) as query:
         for statement in statements(asked):
             query.ask(statement)
         where = "keyspace_name = 'disklab' AND table_name = 'chunked'"

@@ -27,6 +27,7 @@ ROWS = 300
 @pytest.fixture
 def three() -> Iterator[Cassandra]:
     with tempfile.TemporaryDirectory(prefix="disklab-test-") as folder:
+        Path(folder).chmod(0o755)
         places = []
         for number, address in enumerate(free_addresses(NODES, PORTS), 1):
             data = Path(folder, f"data{number}")

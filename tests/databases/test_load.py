@@ -12,6 +12,7 @@ from disklab.errors import EngineError, UserError
 from disklab.results.histogram import decode
 
 from tests.databases.conftest import OnDisk
+from tests.databases.rows import asking_cql
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
@@ -21,9 +22,7 @@ TABLE = "load_test"
 
 @pytest.fixture(scope="module")
 def query(cassandra: OnDisk) -> CqlQuery:
-    points = cassandra.database.target["contact_points"]
-    assert isinstance(points, list)
-    return CqlQuery(points)
+    return asking_cql(cassandra.database.target)
 
 
 @pytest.fixture(scope="module")

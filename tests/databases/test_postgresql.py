@@ -60,8 +60,6 @@ def server(disk_lab: Lab) -> Iterator[PostgreSQL]:
         *("--mount", str(wal)),
     )
     place = replace(place, volumes={**place.volumes, "wal": wal})
-    # The server runs as a user who may not look into a folder of root's alone.
-    disk_lab.root.chmod(0o755)
     made = provision(request(tls=True, settings={"random_page_cost": 1.1}), [place])
     assert isinstance(made, PostgreSQL)
     made.start()
@@ -69,7 +67,9 @@ def server(disk_lab: Lab) -> Iterator[PostgreSQL]:
         yield made
     finally:
         made.stop()
-        disk_lab.run("clean", "--all", "--host", "postgresql")
+        assert place.group is not None
+        assert place.group.remove()
+        disk_lab.run("clean", "--all", "--data", "--host", "postgresql")
 
 
 @pytest.mark.machine
@@ -110,7 +110,8 @@ def test_backends_of_the_load_before_take_no_room_of_those_to_come(server: Postg
     assert group is not None
     assert kept is not None
 
-    login = Login(server.primary.place.address, PORT, USER, DATABASE, tls=True)
+    password = str(server.target["password"])
+    login = Login(server.primary.place.address, PORT, USER, DATABASE, tls=True, password=password)
     program = find_postgresql().program("psql")
 
     def room(backends: int) -> int:
@@ -196,7 +197,6 @@ def three(disk_lab: Lab) -> Iterator[PostgreSQL]:
     for name, address in zip(names, addresses, strict=True):
         one = node_on(disk_lab, name, "1GiB")
         places.append(replace(one, name=name.removeprefix("pg-"), address=address))
-    disk_lab.root.chmod(0o755)
     made = provision(request(tls=True, replication_factor=3, connections=4), places)
     assert isinstance(made, PostgreSQL)
     made.start()
@@ -204,8 +204,10 @@ def three(disk_lab: Lab) -> Iterator[PostgreSQL]:
         yield made
     finally:
         made.stop()
-        for name in names:
-            disk_lab.run("clean", "--all", "--host", name)
+        for name, one in zip(names, places, strict=True):
+            assert one.group is not None
+            assert one.group.remove()
+            disk_lab.run("clean", "--all", "--data", "--host", name)
 
 
 def signal_all(server: Server, sign: signal.Signals) -> None:

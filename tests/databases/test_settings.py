@@ -160,14 +160,14 @@ def test_without_maven_the_way_out_is_named(
     assert list(tmp_path.rglob("*.jar")) == []
 
 
-def test_a_value_that_cassandra_refuses_is_shown_in_its_own_words(tmp_path: Path) -> None:
+def test_a_value_that_cassandra_refuses_is_shown_in_its_own_words(open_folder: Path) -> None:
     asked = replace(request(), settings={"concurrent_reads": "many"})
-    where = replace(place(tmp_path), address=free_addresses(1, PORTS)[0])
+    where = replace(place(open_folder), address=free_addresses(1, PORTS)[0])
     database = provision(asked, [where])
     with pytest.raises(MachineError, match="ended by itself with code") as refused:
         database.start()
     assert "many" in str(refused.value)
-    assert marked_processes(tmp_path / "run") == []
+    assert marked_processes(open_folder / "run") == []
 
 
 def test_a_program_at_the_address_of_a_node_is_never_taken_for_it(

@@ -134,14 +134,14 @@ def test_nothing_else_than_what_was_asked_is_tried(plain: Database, encrypted: D
 
 
 def test_a_server_is_held_against_the_authority_that_is_named(
-    encrypted: Database, tmp_path: Path
+    encrypted: Database, open_folder: Path
 ) -> None:
     # An authority that the server's certificate, which it signed itself, does not come from.
-    other = tmp_path / "other.crt"
+    other = open_folder / "other.crt"
     subprocess.run(
         [
             *("openssl", "req", "-new", "-x509", "-nodes", "-days", "2", "-subj", "/CN=other"),
-            *("-out", str(other), "-keyout", str(tmp_path / "other.key")),
+            *("-out", str(other), "-keyout", str(open_folder / "other.key")),
         ],
         check=True,
         capture_output=True,
@@ -149,7 +149,7 @@ def test_a_server_is_held_against_the_authority_that_is_named(
     with pytest.raises(UserError, match="certificate"):
         last(job(encrypted, {"read": 1.0}, target={"ca_file": str(other)}))
     with pytest.raises(UserError, match=r"target\.ca_file"):
-        last(job(encrypted, {"read": 1.0}, target={"ca_file": str(tmp_path / "none.crt")}))
+        last(job(encrypted, {"read": 1.0}, target={"ca_file": str(open_folder / "none.crt")}))
 
 
 def test_lost_connections_are_counted_and_made_anew(plain: Database) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from disklab.databases import Database
 from disklab.databases.postgresql.cluster import PostgreSQL
+from disklab.databases.postgresql.configuration import ServerFiles
 from disklab.engine import LoadDone, LoadJob, run_load
 from disklab.engine.load import ClosedLoop, RowsWorkload, Stop, load_target
 from disklab.errors import UserError
@@ -38,8 +39,7 @@ WITH_PASSWORD = [role for role, way, _ in ROLES if way not in ("reject", "trust"
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     with postgresql(tls=request.param) as made:
         assert isinstance(made, PostgreSQL)
-        data = made.primary.files.data
-        access = data / "pg_hba.conf"
+        access = made.primary.files.configuration / "pg_hba.conf"
         kind = "hostssl" if request.param else "hostnossl"
         lines = [f"{kind} all {role} 127.0.0.0/8 {way}\n" for role, way, _ in ROLES]
         access.write_text("".join(lines) + access.read_text())
@@ -119,9 +119,9 @@ def _openssl(*words: str) -> None:
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> tuple[Path, Path]:
+def authority(open_folder: Path) -> tuple[Path, Path]:
     """Make an authority's certificate and key."""
-    certificate, key = tmp_path / "authority.crt", tmp_path / "authority.key"
+    certificate, key = open_folder / "authority.crt", open_folder / "authority.key"
     _openssl(
         *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
         *("-subj", "/CN=authority", "-out", str(certificate), "-keyout", str(key)),
@@ -129,7 +129,7 @@ def authority(tmp_path: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def _sign(data: Path, authority: tuple[Path, Path], name: str, folder: Path) -> None:
+def _sign(server: ServerFiles, authority: tuple[Path, Path], name: str, folder: Path) -> None:
     """Give the server a certificate of that authority for this name."""
     request, extensions, made = folder / "asked", folder / "extensions", folder / "made.crt"
     _openssl(
@@ -144,8 +144,8 @@ def _sign(data: Path, authority: tuple[Path, Path], name: str, folder: Path) -> 
         *("-extfile", str(extensions)),
     )
     # Written over, not replaced: they belong to the server's user, as it demands.
-    (data / "server.crt").write_bytes(made.read_bytes())
-    (data / "server.key").write_bytes((folder / "made.key").read_bytes())
+    server.certificate.write_bytes(made.read_bytes())
+    server.key.write_bytes((folder / "made.key").read_bytes())
 
 
 def test_a_certificate_is_held_against_authority_and_name(
@@ -153,15 +153,15 @@ def test_a_certificate_is_held_against_authority_and_name(
 ) -> None:
     with postgresql(tls=True) as made:
         assert isinstance(made, PostgreSQL)
-        data = made.primary.files.data
+        files = made.primary.files
         assert last(made, operations={"write": 1.0}).errors == {}
         # The one that the server made for itself is its own authority.
-        assert last(made, ca_file=str(data / "server.crt")).errors == {}
+        assert last(made, ca_file=str(files.certificate)).errors == {}
         with pytest.raises(UserError, match="certificate"):
             last(made, ca_file=str(authority[0]))
         address = made.primary.place.address
         for name, good in ((f"IP:{address}", True), ("IP:127.9.9.9", False), ("DNS:x", False)):
-            _sign(data, authority, name, tmp_path)
+            _sign(files, authority, name, tmp_path)
             with asking(made) as sql:
                 sql.ask("SELECT pg_reload_conf()")
             # Without an authority whoever answers is believed.

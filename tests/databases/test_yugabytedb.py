@@ -35,15 +35,16 @@ for word in "$@"; do case $word in
   --base_dir=*) base=${{word#*=}} ;;
   --advertise_address=*) address=${{word#*=}} ;;
 esac; done
-{as_user} {bin}/initdb -D "$base" -U yugabyte --auth=trust -L {share} >/dev/null 2>&1 || true
-single="{as_user} {bin}/postgres --single -j -D $base"
+{bin}/initdb -D "$base" -U yugabyte --auth=scram-sha-256 -L {share} \\
+  --pwfile=<(printf %s "$YSQL_PASSWORD") >/dev/null 2>&1 || true
+single="{bin}/postgres --single -j -D $base"
 echo 'CREATE DATABASE yugabyte' | $single postgres >/dev/null || true
 printf '%s;\\n\\n' "ALTER DATABASE yugabyte SET search_path = public, pg_catalog" \\
   "CREATE OR REPLACE FUNCTION public.version() RETURNS text
    AS 'SELECT ''{version}''' LANGUAGE sql" \\
   "CREATE OR REPLACE FUNCTION public.yb_servers() RETURNS TABLE (host text, port int)
    AS 'VALUES (''$address'', 5433)' LANGUAGE sql" | $single yugabyte >/dev/null
-exec {as_user} {bin}/postgres -D "$base" -p 5433 -c listen_addresses="$address" \\
+exec {bin}/postgres -D "$base" -p 5433 -c listen_addresses="$address" \\
   -c unix_socket_directories=''
 """
 
@@ -67,12 +68,14 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         STAND_IN.format(
             folder=folder,
             bin=installation.folder,
-            as_user=" ".join(installation.as_user([])),
             share=f"/usr/share/postgresql/{major}",
             version=VERSION,
         )
     )
     program.chmod(0o755)
+    # It says there what it was asked for, as a user who may write nothing else here.
+    (folder / "asked").touch()
+    (folder / "asked").chmod(0o666)
     monkeypatch.setenv("YUGABYTE_HOME", str(folder))
     # YSQL's hash keys are the one word of our SQL that PostgreSQL does not know.
     monkeypatch.setattr("disklab.databases.yugabytedb.table.HASH", "")
@@ -86,15 +89,16 @@ def request(**changed: object) -> Request:
 
 
 @pytest.fixture
-def node(home: Path) -> Iterator[Yugabyted]:
-    installation = find_postgresql()
+def node(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yugabyted]:
     data = home / "data"
-    installation.own(data)
+    data.mkdir()
     (address,) = free_addresses(1, (ysql.YSQL_PORT, ysql.MASTER_WEB_PORT))
     place = NodePlace("n1", address, {"data": data}, home / "run", home / "logs")
     made = provision(request(settings={"ysql_max_connections": 80}), [place])
     assert isinstance(made, Yugabyted)
     made.start()
+    # For what comes to it as to any running cluster.
+    monkeypatch.setenv("PGPASSWORD", str(made.target["password"]))
     try:
         yield made
     finally:
@@ -108,6 +112,10 @@ def test_nodes_are_started_with_data_on_the_volume_and_found_by_ysql(
     assert f"--base_dir={home}/data/yugabyted" in asked
     assert f"--advertise_address={node.places[0].address}" in asked
     assert "--insecure" in asked
+    assert "--ysql_enable_auth=true" in asked
+    assert "start_cql_proxy=false" in (home / "asked").read_text()
+    password = str(node.target["password"])
+    assert password not in (home / "asked").read_text()
     assert "--join" not in " ".join(asked), "the first node joins nobody"
     flags = next(word for word in asked if word.startswith("--tserver_flags="))
     assert "ysql_max_connections=80" in flags

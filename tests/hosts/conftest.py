@@ -128,6 +128,8 @@ def new_lab() -> Iterator[Lab]:
     clear_once()
     # Not pytest's own directory: a control socket's path has at most 107 bytes.
     made = Lab(Path(tempfile.mkdtemp(prefix=PREFIX)).resolve())
+    # Databases run as a user who may not look into a folder of root's alone.
+    made.root.chmod(0o755)
     unlocked = made.root / "new"
     with unlocked.open("w") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)

@@ -53,7 +53,6 @@ def installed() -> None:
 
 @pytest.fixture
 def results(lab: Lab, tmp_path: Path, _installed: None) -> dict[str, TrialResult]:
-    lab.root.chmod(0o755)
     (tmp_path / "both.yaml").write_text(EXPERIMENT)
     command = [str(DISKLAB), "rehearse", str(tmp_path / "both.yaml"), "--quick"]
     subprocess.run(

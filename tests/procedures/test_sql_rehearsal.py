@@ -124,7 +124,6 @@ def assert_nothing_is_left(lab: Lab, pid: int) -> None:
 
 
 def test_a_failed_trial_has_its_reason_and_the_next_one_goes_on(lab: Lab, tmp_path: Path) -> None:
-    lab.root.chmod(0o755)
     running = Rehearsal(lab, tmp_path, "--seed", "1")
     try:
         running.wait_for("disk fits", "measure")
@@ -150,7 +149,6 @@ def test_a_failed_trial_has_its_reason_and_the_next_one_goes_on(lab: Lab, tmp_pa
 
 
 def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path) -> None:
-    lab.root.chmod(0o755)
     running = Rehearsal(lab, tmp_path, "--seed", "1", "--only", "disk=fits")
     try:
         running.wait_for("trial 2 of 2", "measure")
@@ -191,12 +189,58 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
     assert_nothing_is_left(lab, running.process.pid)
 
 
+def initdb(lab: Lab) -> list[int]:
+    """Return the processes that make a data directory of this lab."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        where = any(word.startswith(os.fsencode(lab.run_dir)) for word in words)
+        if words[0].endswith(b"/initdb") and where:
+            found.append(int(process.name))
+    return found
+
+
+@pytest.mark.parametrize("_time", range(3))
+def test_a_rehearsal_that_is_killed_in_initdb_leaves_nothing(
+    lab: Lab, tmp_path: Path, _time: int
+) -> None:
+    running = Rehearsal(lab, tmp_path, "--seed", "1", "--only", "disk=fits")
+    try:
+        running.wait_for("starting the database")
+        deadline = time.monotonic() + MOST_SECONDS
+        while not initdb(lab):
+            assert running.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        running.process.send_signal(signal.SIGKILL)
+        running.process.wait()
+    lab.run("clean")
+    assert initdb(lab) == []
+    assert_nothing_is_left(lab, running.process.pid)
+
+
+def test_a_run_directory_that_servers_cannot_reach_is_refused_at_once(
+    lab: Lab, tmp_path: Path
+) -> None:
+    (tmp_path / "sql.yaml").write_text(EXPERIMENT)
+    lab.root.chmod(0o700)
+    said = lab.refused(
+        *("rehearse", str(tmp_path / "sql.yaml"), "--quick", "--out", str(tmp_path / "runs"))
+    )
+    assert f"may not pass through {lab.root}" in said
+    assert f"chmod o+x {lab.root}" in said
+    assert not (tmp_path / "runs").exists()
+
+
 DEATH_SECONDS = 10.0
 """For a look once a second, the end of the load, and a machine that is busy with something else."""
 
 
 def test_a_death_in_slow_motion_is_noticed_in_this_machines_time(lab: Lab, tmp_path: Path) -> None:
-    lab.root.chmod(0o755)
     only = ("--only", "disk=fits", "--only", "workload=read")
     running = Rehearsal(lab, tmp_path, *only, "--time-dilation", "12")
     try:

@@ -10,6 +10,7 @@ use disklab_load::job::{Consistency, Job};
 use disklab_load::{LoadError, Problem, query};
 
 use crate::REFUSED;
+use crate::privileges::RunAs;
 
 #[derive(Args)]
 pub struct Query {
@@ -22,6 +23,8 @@ pub struct Query {
     /// Consistency level, in CQL's own words.
     #[arg(long, default_value = "LOCAL_ONE", value_parser = consistency)]
     consistency: Consistency,
+    #[command(flatten)]
+    user: RunAs,
 }
 
 fn consistency(text: &str) -> Result<Consistency, String> {
@@ -30,13 +33,14 @@ fn consistency(text: &str) -> Result<Consistency, String> {
 }
 
 /// Puts load on a database.
-pub fn load() -> ExitCode {
+pub fn load(user: &RunAs) -> ExitCode {
     let done = read_job().and_then(|job| {
         if job.is_timed() {
             // In the system that is described, the client has CPUs of its own. A closed loop goes without: woken for
             // each single answer, it does fewer operations with its CPU (point selects: 204k a second instead of 328k).
             let _refused = precedence::take();
         }
+        give_up_root(user)?;
         disklab_load::run(&job, std::io::stdout())
     });
     match done {
@@ -50,6 +54,14 @@ pub fn load() -> ExitCode {
     }
 }
 
+fn give_up_root(user: &RunAs) -> Result<(), LoadError> {
+    let refused = |error: std::io::Error| {
+        let way_out = "start it as root, or without --run-as";
+        Problem::new("--run-as", "this user", error.to_string(), way_out).into()
+    };
+    user.give_up_root().map_err(refused)
+}
+
 fn read_job() -> Result<Job, LoadError> {
     let mut text = String::new();
     std::io::stdin()
@@ -60,6 +72,10 @@ fn read_job() -> Result<Job, LoadError> {
 
 /// Asks a database.
 pub fn query(asked: Query) -> ExitCode {
+    if let Err(error) = give_up_root(&asked.user) {
+        eprintln!("disklab-engine: {error}");
+        return ExitCode::from(REFUSED);
+    }
     let options = query::Options {
         contact_points: asked.contact_points,
         timeout: Duration::from_millis(asked.timeout_ms),

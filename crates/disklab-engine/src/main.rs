@@ -2,6 +2,7 @@
 
 mod check;
 mod load;
+mod privileges;
 mod simulate;
 
 use std::io::Read;
@@ -28,7 +29,7 @@ enum Command {
     /// Says whether the model accepts host profiles: one a line on standard input, one JSON answer a line.
     Check,
     /// Puts load on a database: reads a job (JSON) from standard input, prints progress (JSON lines).
-    Load,
+    Load(privileges::RunAs),
     /// Asks a database: a CQL statement a line (JSON strings) on standard input, one JSON answer a line.
     Query(load::Query),
     /// Simulates cells of a matrix in virtual time: one job a line on standard input, one JSON line each.
@@ -102,7 +103,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Emulate(emulate) => become_host(emulate),
         Command::Check => return check_profiles(),
-        Command::Load => return load::load(),
+        Command::Load(user) => return load::load(&user),
         Command::Query(query) => return load::query(query),
         Command::Simulate(arguments) => return simulate_cells(&arguments),
         Command::UblkDevices(named) => {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::{LoadError, Problem};
 
-pub use target::{Consistency, Cql, Postgresql, Target};
+pub use target::{Consistency, Cql, Login, Postgresql, Secret, Target};
 pub use workload::{KeyOrder, Operations, Rows, Stage, Tpcc, Workload};
 
 /// A whole run.

@@ -6,10 +6,11 @@ use std::time::Duration;
 use scylla::client::session::Session;
 use scylla::response::query_result::QueryResult;
 use scylla::value::{CqlValue, Row};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::clients::cql::driver::{connect, resolve};
-use crate::job::Consistency;
+use crate::job::{Consistency, Login};
 use crate::output::say;
 
 /// Whom to ask.
@@ -23,8 +24,17 @@ pub struct Options {
     pub consistency: Consistency,
 }
 
+/// A line: something to ask, or who asks from then on.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Login(Login),
+    Statement(String),
+}
+
 /// Answers each line of `input`, a JSON string with one CQL statement, by one line: `{"rows": [...]}` or
-/// `{"error": ...}`. Connects at the first statement, and again at the next one when that fails, so that asking again
+/// `{"error": ...}`. A line `{"user": ..., "password": ...}` says who asks from there on; secrets do not belong on a
+/// command line. Connects at the first statement, and again at the next one when that fails, so that asking again
 /// is waiting for readiness. Returns whether every statement was answered with rows.
 pub fn run(
     options: &Options,
@@ -35,13 +45,25 @@ pub fn run(
         .enable_all()
         .build()?;
     let mut session = None;
+    let mut login = None;
     let mut all_well = true;
     for line in input.lines() {
         let line = line?;
         if line.trim().is_empty() {
             continue;
         }
-        let answer = runtime.block_on(answer(options, &mut session, &line));
+        let answer = match serde_json::from_str(&line) {
+            Ok(Line::Login(named)) => {
+                (session, login) = (None, Some(named));
+                Ok(json!({ "rows": [] }))
+            }
+            Ok(Line::Statement(statement)) => {
+                let asked = answer(options, login.as_ref(), &mut session, statement);
+                runtime.block_on(asked)
+            }
+            // What was said may be a secret: it is not repeated.
+            Err(_) => Err("a line is a JSON string with one statement, or who asks".into()),
+        };
         all_well &= answer.is_ok();
         let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
         say(&mut output, &answer);
@@ -51,16 +73,16 @@ pub fn run(
 
 async fn answer(
     options: &Options,
+    login: Option<&Login>,
     session: &mut Option<Session>,
-    line: &str,
+    statement: String,
 ) -> Result<Value, String> {
-    let statement: String = serde_json::from_str(line)
-        .map_err(|error| format!("a line is a JSON string with one statement: {error}"))?;
     let session = match session {
         Some(session) => session,
         None => {
             let points = resolve(&options.contact_points);
-            let opening = connect(&points, None, options.consistency, Some(options.timeout));
+            let limit = Some(options.timeout);
+            let opening = connect(&points, None, options.consistency, limit, login);
             let opened = tokio::time::timeout(options.timeout, opening).await;
             let opened = opened.map_err(|_| {
                 let points = options.contact_points.join(", ");

@@ -506,3 +506,42 @@ fn all_that_is_wrong_with_a_job_is_said_at_once() {
     let problem = Job::parse(&unknown.to_string()).unwrap_err().as_one();
     assert!(problem.rule.contains("colums"), "{problem}");
 }
+
+fn as_user(fake: &Fake, user: &str, password: &str) -> Value {
+    job(
+        fake,
+        &[
+            ("/workload/operations", json!({"write": 1.0})),
+            ("/target/user", json!(user)),
+            ("/target/password", json!(password)),
+        ],
+    )
+}
+
+#[test]
+fn a_database_that_asks_who_is_there_is_told_on_every_connection() {
+    let fake = Fake::start(Manners {
+        login: Some(("me", "pass word")),
+        ..Manners::default()
+    });
+    let done = done(&as_user(&fake, "me", "pass word"));
+    assert_eq!(done["operations"]["write"]["count"], 1_000);
+    for (user, password) in [("me", "not-it-7f3a"), ("you", "pass word")] {
+        let (_, ended) = run(&as_user(&fake, user, password));
+        let said = ended.unwrap_err().to_string();
+        assert!(said.contains("target.contact_points"), "{said}");
+        assert!(!said.contains(password), "{said}");
+    }
+    let (_, ended) = run(&job(&fake, &[]));
+    assert!(ended.is_err(), "nobody came, and was let in");
+}
+
+#[test]
+fn a_user_without_a_password_is_refused_and_a_password_is_never_shown() {
+    let fake = Fake::start(Manners::default());
+    let half = job(&fake, &[("/target/user", json!("me"))]);
+    let said = Job::parse(&half.to_string()).unwrap_err().to_string();
+    assert!(said.contains("target.user"), "{said}");
+    let whole = Job::parse(&as_user(&fake, "me", "hidden").to_string()).unwrap();
+    assert!(!format!("{whole:?}").contains("hidden"));
+}

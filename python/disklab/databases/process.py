@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from disklab.databases.log import LogForm, NodeLog
@@ -39,8 +39,13 @@ class DatabaseProcess:
         """The number of the process; None: it does not run."""
         return None if self._process is None else self._process.pid
 
-    def launch(self, command: list[str]) -> None:
-        """Start the process; returns at once.
+    def launch(
+        self,
+        command: list[str],
+        handles: Sequence[int] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the process, with these open files and variables; returns at once.
 
         Raises MachineError when another program listens at its ports: that one would answer, and
         it would be its rows that are read, written and truncated.
@@ -53,12 +58,14 @@ class DatabaseProcess:
             self._process = subprocess.Popen(
                 inside,
                 stdin=subprocess.DEVNULL,
+                pass_fds=handles,
                 stdout=output,
                 stderr=output,
                 # Ctrl-C in a terminal is for disklab, which ends its databases in order.
                 start_new_session=True,
                 cwd="/",
-                env={**os.environ, MARK: str(place.run_dir), "LC_ALL": "C.UTF-8"},
+                env={**os.environ, MARK: str(place.run_dir), "LC_ALL": "C.UTF-8"}
+                | dict(variables or {}),
             )
 
     def check(self) -> None:

@@ -1,5 +1,6 @@
 """Talks to disklab-engine: emulated hosts, their control sockets, load, statements."""
 
+from disklab.engine.account import Account, server_account, unreachable
 from disklab.engine.binary import find_engine
 from disklab.engine.control import Control
 from disklab.engine.load import (
@@ -26,13 +27,15 @@ from disklab.engine.messages import (
     VolumeCounters,
 )
 from disklab.engine.process import EngineProcess, start_host
-from disklab.engine.query import CqlQuery, QueryError
+from disklab.engine.query import CqlLogin, CqlQuery, QueryError
 from disklab.engine.ublk import remove_ublk, ublk_devices
 
 __all__ = [
+    "Account",
     "AttachedVolume",
     "CacheCounters",
     "Control",
+    "CqlLogin",
     "CqlQuery",
     "EmulatorCounters",
     "EngineProcess",
@@ -55,6 +58,8 @@ __all__ = [
     "find_engine",
     "remove_ublk",
     "run_load",
+    "server_account",
     "start_host",
     "ublk_devices",
+    "unreachable",
 ]

@@ -17,6 +17,7 @@ from typing import IO, Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from disklab.engine.account import client_arguments
 from disklab.engine.binary import find_engine
 from disklab.engine.control import refusal
 from disklab.engine.messages import Message
@@ -35,6 +36,9 @@ class CqlTarget(JobPart):
     protocol: Literal["cql"] = "cql"
     contact_points: tuple[str, ...]
     """`HOST:PORT` of some of its nodes."""
+    user: str | None = None
+    password: str | None = Field(default=None, repr=False)
+    """Of the user, where the cluster asks for one."""
     keyspace: str = "disklab"
     table: str = "rows"
     consistency: str = "LOCAL_QUORUM"
@@ -241,7 +245,7 @@ class LoadRun:
         # A file and not a pipe: nobody has to read while the events are read.
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the run
         self._process = subprocess.Popen(
-            [str(find_engine()), "load"],
+            [str(find_engine()), "load", *client_arguments()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

@@ -7,9 +7,11 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from disklab.engine.account import client_arguments
 from disklab.engine.binary import find_engine
 from disklab.errors import DisklabError, EngineError
 
@@ -19,6 +21,14 @@ POLL_SECONDS = 0.2
 
 class QueryError(DisklabError):
     """The database refused a statement, or could not be reached."""
+
+
+@dataclass(frozen=True)
+class CqlLogin:
+    """Who asks."""
+
+    user: str
+    password: str = field(repr=False)
 
 
 class CqlQuery:
@@ -33,31 +43,43 @@ class CqlQuery:
         *,
         timeout_ms: int = 12_000,
         consistency: str = "LOCAL_ONE",
+        login: CqlLogin | None = None,
     ) -> None:
         command = [str(find_engine()), "query", "--timeout-ms", str(timeout_ms)]
         command += ["--consistency", consistency]
         for point in contact_points:
             command += ["--contact-point", point]
+        command += client_arguments()
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
+        if login is not None:
+            self.log_in(login)
+
+    def log_in(self, login: CqlLogin) -> None:
+        """Ask as this user from now on, on a new connection."""
+        # Not on the command line, which everybody may read.
+        self._say({"user": login.user, "password": login.password})
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
         """Return the rows of a statement, one dictionary each; raises QueryError."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps(statement).encode() + b"\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-            answer: dict[str, Any] = json.loads(line)
-        except (OSError, ValueError) as error:
-            code = self._process.poll()
-            raise EngineError(f"disklab-engine query died (exit code {code}): {error}") from error
+        answer = self._say(statement)
         if "error" in answer:
             raise QueryError(f"{statement}: {answer['error']}")
         rows: list[dict[str, Any]] = answer["rows"]
         return rows
+
+    def _say(self, line: str | dict[str, str]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(line).encode() + b"\n")
+            self._process.stdin.flush()
+            answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        except (OSError, ValueError) as error:
+            code = self._process.poll()
+            raise EngineError(f"disklab-engine query died (exit code {code}): {error}") from error
+        return answer
 
     def wait_ready(self, seconds: float) -> str:
         """Wait until the database answers; return its release. Raises QueryError with why not."""

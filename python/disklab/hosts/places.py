@@ -103,8 +103,18 @@ class Owner(BaseModel):
         return cls(pid=os.getpid(), start_time=start_time)
 
     def lives(self) -> bool:
-        """Return whether the process still runs."""
-        return start_time_of(self.pid) == self.start_time
+        """Return whether the process still runs.
+
+        One that is ending does not: it has let go of its memory and of its locks, in this order.
+        """
+        if start_time_of(self.pid) != self.start_time:
+            return False
+        with suppress(PermissionError):
+            try:
+                os.readlink(f"/proc/{self.pid}/exe")
+            except FileNotFoundError:
+                return False
+        return True
 
 
 class HostRecord(BaseModel):

@@ -15,7 +15,7 @@ from disklab.databases import PORTS, NodePlace, Request, Sizes, provision
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
-from disklab.hosts.left_databases import make_run_dir, remove_database
+from disklab.hosts.left_databases import make_run_dir, record_group, remove_database
 from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
 from disklab.hosts.places import Places
 from disklab.procedures.bed import Bed, empty_cache
@@ -49,17 +49,17 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
     trial, spec = turn.trial, turn.spec
     assert spec.cluster is not None, "a cluster experiment"
     with ExitStack() as undo:
-        groups = [_group(f"{prefix}-n{number + 1}", undo) for number in range(spec.cluster.nodes)]
-        nodes = []
+        nodes, groups = [], []
         for number in range(spec.cluster.nodes):
             wish = node_wish(trial, f"{prefix}-n{number + 1}")
             say(f"host {number + 1} of {spec.cluster.nodes}: {volumes_in_words(wish)}")
             node = EmulatedNode.build(site.catalog, wish, site.places, say)
             undo.callback(node.remove)
-            # After the database has stopped: its configuration, and what did not stop.
+            # After the database has stopped: its configuration, its group, and what did not stop.
             undo.callback(remove_database, site.places.database(node.name))
             make_run_dir(site.places.database(node.name))
             nodes.append(node)
+            groups.append(_group(node.name, site.places.database(node.name)))
         request = request_of(turn, site.catalog)
         addresses = free_addresses(len(nodes), PORTS[request.engine])
         database = provision(
@@ -186,11 +186,13 @@ def first_state(spec: TrialSpec, nodes: Sequence[EmulatedNode]) -> BedState:
     )
 
 
-def _group(name: str, undo: ExitStack) -> ControlGroup | None:
-    """Make a memory group; None: none can be had, and the page cache is the machine's."""
+def _group(name: str, run_dir: Path) -> ControlGroup | None:
+    """Make a memory group; None: none can be had, and the page cache is the machine's.
+
+    It is noted before it is made, so that `clean` finds it whenever this process is killed.
+    """
     root = GroupRoot.of_machine()
     if root is None:
         return None
-    group = ControlGroup.make(name, UNLIMITED_BYTES, root)
-    undo.callback(group.remove)
-    return group
+    record_group(run_dir, ControlGroup(name, root))
+    return ControlGroup.make(name, UNLIMITED_BYTES, root)

@@ -18,6 +18,7 @@ from disklab import reading
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.databases import NodePlace, provision
+from disklab.engine import server_account, unreachable
 from disklab.engine.load import MOST_RATE_PER_S
 from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
@@ -223,6 +224,7 @@ def _check(
     problems += _engine_problems(turns, catalog, say, versions)
     problems += _rate_problems(turns)
     problems += _space_problems(turns, Places.usual())
+    problems += _reach_problems(Places.usual())
     if problems:
         raise UserError(*dict.fromkeys(problems))
     return versions
@@ -311,6 +313,16 @@ def _space_problems(turns: Sequence[Turn], places: Places) -> Iterator[Problem]:
         rule = f"{folder} has {about_bytes(free)} free, the largest data set needs about that"
         way_out = "use a smaller --scale such as 1/1000, or set DISKLAB_DATA_DIR"
         yield Problem("DISKLAB_DATA_DIR", about_bytes(int(needed)), rule, way_out)
+
+
+def _reach_problems(places: Places) -> Iterator[Problem]:
+    """Yield that the user that databases run as cannot reach the run directory."""
+    account = server_account()
+    closed = unreachable(account, [places.run / "databases", places.run / "mounts"])
+    if account is not None and closed is not None:
+        rule = f"databases run as the user {account.name}, who may not pass through {closed}"
+        way_out = f"open it (chmod o+x {closed}), or set DISKLAB_RUN_DIR to another directory"
+        yield Problem("DISKLAB_RUN_DIR", str(places.run), rule, way_out)
 
 
 def _create(  # noqa: PLR0913, PLR0917 - the parts of what it writes

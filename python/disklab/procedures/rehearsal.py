@@ -99,8 +99,9 @@ def rehearse(prepared: Prepared, emit: Emit) -> Run:
     run = prepared.run
     frame = Frame(prepared.experiment.title, run.info.id, prepared.catalog)
     turns = prepared.turns
-    clean_orphans(prepared.site.places)
     with run.writing(), EventLog(run.folder) as log, ExitStack() as undo:
+        # With the lock of the run, who was killed in it is gone, and what he made is an orphan.
+        clean_orphans(prepared.site.places)
         emit = fan_out(log, emit)
         # What was wanted of an earlier start is done.
         wish(run.folder, Wish.GO_ON)

@@ -52,6 +52,7 @@ impl CqlRows {
             Some(&target.keyspace),
             target.consistency,
             None,
+            target.login().as_ref(),
         )
         .await
         .map_err(|error| unreachable(target, &error))?;
@@ -66,7 +67,7 @@ impl CqlRows {
         let nodes = addresses.len();
         let lanes = addresses
             .into_iter()
-            .map(|address| Rc::new(Lane::new(address, statements.clone())));
+            .map(|address| Rc::new(Lane::new(address, statements.clone(), target.login())));
         let opening = lanes.map(async |lane: Rc<Lane>| (lane.clone(), lane.open().await));
         let mut why_not = None;
         let mut connected = false;
@@ -84,7 +85,8 @@ impl CqlRows {
             return Err(unreachable(target, &why));
         }
         let target = target.clone();
-        let make = move |address| Rc::new(Lane::new(address, statements.clone()));
+        let login = target.login();
+        let make = move |address| Rc::new(Lane::new(address, statements.clone(), login.clone()));
         routes.follow(&cluster, &target, &make);
         let routes = Rc::new(RefCell::new(routes));
         let follower = follow(session, cluster, routes.clone(), target, make);

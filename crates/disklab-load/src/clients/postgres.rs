@@ -20,7 +20,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 pub use driver::{Sessions, Statements, Unprepared, failure};
 
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Postgresql};
+use crate::job::{Job, Postgresql, Secret};
 use crate::workloads::Failure;
 
 /// How long a connection may take.
@@ -51,7 +51,7 @@ pub struct Server {
     port: u16,
     database: String,
     user: String,
-    password: Option<String>,
+    password: Option<Secret>,
     /// Run-time parameters of the session, as libpq takes them.
     options: String,
 }

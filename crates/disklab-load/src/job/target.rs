@@ -1,6 +1,7 @@
 //! Where a database is, and how to speak to it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
@@ -24,6 +25,12 @@ pub enum Target {
 pub struct Cql {
     /// `HOST:PORT` of some of its nodes.
     pub contact_points: Vec<String>,
+    /// The role, where the cluster asks for one.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Its password.
+    #[serde(default)]
+    pub password: Option<Secret>,
     /// Keyspace of the table.
     #[serde(default = "disklab")]
     pub keyspace: String,
@@ -50,7 +57,7 @@ pub struct Postgresql {
     pub user: String,
     /// Its password, where the server asks for one.
     #[serde(default)]
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// Whether every connection is encrypted. There is no default and no fallback: TLS costs a third of a rate.
     pub tls: bool,
     /// Certificates (PEM) that the server's must come from, for the name that is connected to. None: encrypted, but
@@ -66,6 +73,42 @@ pub struct Postgresql {
     /// An operation that takes longer has failed.
     #[serde(default = "twelve_seconds")]
     pub request_timeout_ms: u64,
+}
+
+/// What nobody may read: it shows itself to nobody by accident.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(a secret)")
+    }
+}
+
+/// Who comes to a database.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Login {
+    /// The role.
+    pub user: String,
+    /// Its password.
+    pub password: Secret,
+}
+
+impl Cql {
+    /// Who comes; none: the cluster asks nobody.
+    pub fn login(&self) -> Option<Login> {
+        let (user, password) = self.user.clone().zip(self.password.clone())?;
+        Some(Login { user, password })
+    }
 }
 
 /// How many replicas must answer.
@@ -126,6 +169,16 @@ impl Target {
                 0,
                 "no operation ends in no time",
                 "use 12000",
+            ));
+        }
+        if let Target::Cql(cql) = self
+            && cql.user.is_some() != cql.password.is_some()
+        {
+            found.push(Problem::new(
+                "target.user",
+                cql.user.as_deref().unwrap_or("none"),
+                "a user has a password, and a password a user",
+                "give both, or neither where the cluster asks for none",
             ));
         }
         if let Target::Postgresql(postgresql) = self

@@ -27,6 +27,8 @@ pub struct Manners {
     pub stall: Option<(Duration, Duration)>,
     /// Every row request is answered by this error: code and text.
     pub refuse: Option<(i32, &'static str)>,
+    /// User and password that every connection has to tell first.
+    pub login: Option<(&'static str, &'static str)>,
     /// Requests on rows, as they came: the key, and whether it was a write.
     pub seen: Vec<(i64, bool)>,
     /// Whether `seen` is kept.
@@ -143,10 +145,23 @@ fn serve(stream: TcpStream, own: Node, others: &[Node], state: &Mutex<State>) ->
     let mut input = BufReader::with_capacity(1 << 16, stream.try_clone().ok()?);
     let mut output = BufWriter::with_capacity(1 << 16, stream);
     let mut statements: Vec<Statement> = Vec::new();
+    let login = state.lock().unwrap().manners.login;
+    let mut is_known = login.is_none();
     loop {
         let frame = protocol::read(&mut input)?;
         let answer = match Request::parse(&frame)? {
             Request::Options => Answer::supported(),
+            Request::Startup if !is_known => Answer::authenticate(),
+            Request::Login(token) => {
+                let wanted = login.map(|(user, password)| format!("\0{user}\0{password}"));
+                is_known = wanted.is_some_and(|wanted| wanted.as_bytes() == token);
+                if is_known {
+                    Answer::authenticated()
+                } else {
+                    Answer::error(0x0100, "Provided username or password are incorrect")
+                }
+            }
+            _ if !is_known => Answer::error(0x000A, "the node does not know who asks"),
             Request::Startup | Request::Register => Answer::ready(),
             Request::Query(text) => Statement::new(text).about_cluster(own, others),
             Request::Prepare(text) => {

@@ -31,6 +31,7 @@ pub fn read(input: &mut impl Read) -> Option<Frame> {
 pub enum Request {
     Options,
     Startup,
+    Login(Vec<u8>),
     Register,
     Query(String),
     Prepare(String),
@@ -60,6 +61,7 @@ impl Request {
                 Request::Execute { id, values }
             }
             0x0B => Request::Register,
+            0x0F => Request::Login(body.bytes()?),
             _ => return None,
         })
     }
@@ -218,6 +220,18 @@ impl Answer {
 
     pub fn ready() -> Answer {
         Answer::new(0x02)
+    }
+
+    pub fn authenticate() -> Answer {
+        let mut answer = Answer::new(0x03);
+        answer.string("org.apache.cassandra.auth.PasswordAuthenticator");
+        answer
+    }
+
+    pub fn authenticated() -> Answer {
+        let mut answer = Answer::new(0x10);
+        answer.int(-1);
+        answer
     }
 
     pub fn supported() -> Answer {

@@ -8,16 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from disklab.databases.cassandra import timing
+from disklab.databases.cassandra.access import Secrets
 from disklab.databases.cassandra.configuration import (
     CQL_PORT,
     Installation,
     NodeFiles,
+    Start,
+    access_settings,
     command_line,
     default_settings,
+    name_of,
     node_settings,
+    opened_logs,
     write_files,
 )
-from disklab.databases.cassandra.jolokia import PENDING, STORAGE
+from disklab.databases.cassandra.jolokia import FLUSH, PENDING, STORAGE
 from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import merged
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan
@@ -58,7 +63,9 @@ class Cassandra:
         self.request = request
         self.plan = plan
         self._installation = installation
-        self.nodes = [Node(NodeFiles(place)) for place in places]
+        self._secrets = Secrets.new()
+        self._has_role = False
+        self.nodes = [Node(NodeFiles(place), self._secrets) for place in places]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -79,12 +86,14 @@ class Cassandra:
         return {
             "protocol": "cql",
             "contact_points": [f"{node.files.place.address}:{CQL_PORT}" for node in self.nodes],
+            "user": self._secrets.cql.user,
+            "password": self._secrets.cql.password,
             "keyspace": self.request.keyspace,
             "table": self.request.table_name,
         }
 
     def start(self) -> None:
-        """Start the first node, then the others together; make keyspace and table."""
+        """Start the first node, then the others together; make role, keyspace and table."""
         known = self._installation.known
         usual = default_settings(self.plan, known, self.request.version)
         defaults = {**timing.usual(known), **usual}
@@ -97,16 +106,24 @@ class Cassandra:
                 if (group := node.files.place.group) is not None:
                     group.set_limit(self.plan.limit)
                     record_group(node.files.place.run_dir, group)
-                own = node_settings(node.files, addresses)
-                write_files(node.files, own, settings)
+                own = {**node_settings(node.files, addresses), **access_settings(known)}
+                account = self._installation.account
+                write_files(node.files, own, settings, self._secrets, account)
             # The others ask the first one, their seed, for the ring.
             for nodes in (self.nodes[:1], self.nodes[1:]):
                 for node in nodes:
-                    node.launch(self._command(node))
+                    self._launch(node)
                 for node in nodes:
-                    node.wait_until_ready()
+                    node.wait_until_up()
             # A node that another has not met yet gets a statement without the keyspace before it.
             self._wait_for_agreement()
+            if not self._has_role:
+                self.nodes[0].make_role(self._secrets, len(self.nodes))
+                self._has_role = True
+            for node in self.nodes:
+                node.open_cql()
+            for node in self.nodes:
+                node.wait_until_ready()
             self.nodes[0].cql.run(*statements(self.request))
             self._wait_for_agreement()
         except BaseException:
@@ -148,7 +165,7 @@ class Cassandra:
                 self.nodes[0].cql.run(f"TRUNCATE {request.keyspace}.{request.table_name}")
             if conditions.flushed:
                 for node in self.nodes:
-                    node.jolokia.call(STORAGE, _FLUSH, self.request.keyspace, [])
+                    node.jolokia.call(STORAGE, FLUSH, self.request.keyspace, [])
                     for volume in node.files.place.volumes.values():
                         page_cache.sync(volume)
             if conditions.compacted:
@@ -213,8 +230,13 @@ class Cassandra:
             },
         )
 
-    def _command(self, node: Node) -> list[str]:
-        return command_line(node.files, self._installation, self.plan, len(self.nodes))
+    def _launch(self, node: Node) -> None:
+        makes_role = node is self.nodes[0] and not self._has_role
+        node.keep_gc_log()
+        with opened_logs(node.files, self._installation.account) as (log, gc_log):
+            start = Start(self.plan, len(self.nodes), name_of(gc_log), makes_role)
+            command = command_line(node.files, self._installation, start)
+            node.launch(command, (log, gc_log))
 
     def _check(self) -> None:
         for node in self.nodes:
@@ -296,4 +318,3 @@ class Cassandra:
 
 
 _THROUGHPUT = "CompactionThroughputMbPerSec"
-_FLUSH = "forceKeyspaceFlush(java.lang.String,[Ljava.lang.String;)"

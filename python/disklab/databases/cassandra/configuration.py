@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import yaml
 
+from disklab.databases.cassandra.access import Secrets, agent_options, policy
 from disklab.databases.cassandra.distribution import Distribution
 from disklab.databases.cassandra.java import Java
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan
+from disklab.databases.files import open_log, open_run_dir, own_folder, write, write_secret
 from disklab.databases.protocol import NodePlace
+from disklab.engine import Account
 
 # Token ranges: with one token a node and explicit places, data are spread evenly at once; random
 # tokens need hundreds of nodes for that. Murmur3's range is -2^63 .. 2^63-1.
@@ -22,6 +27,9 @@ CQL_PORT = 9042
 STORAGE_PORT = 7000
 JOLOKIA_PORT = 8778
 PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
+# A node that finds no others to keep its roles logs a warning each time.
+ROLE_DELAY_MS = {"one": 200, "several": 2000}
+NEVER_MS = 365 * 86_400_000
 # How long a node listens for others before it takes its place. A single one has none to listen
 # for; three of them on two cores need some seconds until they have seen each other.
 RING_DELAY_MS = {"one": 1000, "several": 5000}
@@ -78,6 +86,8 @@ class Installation:
     java: Java
     known: Mapping[str, str]
     """The names of all settings of this version: see `known_settings`."""
+    account: Account | None = None
+    """Who runs it; None: the user who runs disklab, who is not root."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,11 @@ class NodeFiles:
         return self.place.run_dir / "conf"
 
     @property
+    def temporary(self) -> Path:
+        """The folder of the server's own temporary files."""
+        return self.place.run_dir / "tmp"
+
+    @property
     def log(self) -> Path:
         """What Cassandra logs."""
         return self.place.log_dir / f"{self.place.name}-system.log"
@@ -116,6 +131,26 @@ class NodeFiles:
     def gc_log(self) -> Path:
         """Every stop of the JVM."""
         return self.place.log_dir / f"{self.place.name}-gc.log"
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a node is started this time."""
+
+    plan: MemoryPlan
+    nodes: int
+    """Of the cluster."""
+    gc_log: str
+    """A name that the node's process can open."""
+    makes_role: bool
+    """Whether this node makes the well-known role, which ours replaces."""
+
+    @property
+    def role_delay_ms(self) -> int:
+        """How soon it does, and looks again whether it can: every node must have come."""
+        if not self.makes_role:
+            return NEVER_MS
+        return ROLE_DELAY_MS["one" if self.nodes == 1 else "several"]
 
 
 def node_settings(files: NodeFiles, addresses: list[str]) -> dict[str, object]:
@@ -138,6 +173,10 @@ def node_settings(files: NodeFiles, addresses: list[str]) -> dict[str, object]:
         "native_transport_port": CQL_PORT,
         "storage_port": STORAGE_PORT,
         "auto_bootstrap": False,
+        # One role, which may do everything: nothing is looked up for a request.
+        "authenticator": "PasswordAuthenticator",
+        "authorizer": "AllowAllAuthorizer",
+        "role_manager": "CassandraRoleManager",
         "seed_provider": [
             {
                 "class_name": "org.apache.cassandra.locator.SimpleSeedProvider",
@@ -146,6 +185,17 @@ def node_settings(files: NodeFiles, addresses: list[str]) -> dict[str, object]:
         ],
     }
     return own
+
+
+def access_settings(known: Mapping[str, str]) -> dict[str, object]:
+    """Return how long a node believes what it has read of roles, in the names of its version.
+
+    Passwords are read at each login: the well-known one must not outlive its role.
+    """
+    roles = {"roles_validity": "60000ms"}
+    if "roles_validity" not in known:
+        return {"roles_validity_in_ms": 60000, "credentials_validity_in_ms": 0}
+    return {**roles, "credentials_validity": "0ms"}
 
 
 def default_settings(
@@ -189,30 +239,57 @@ def _sized(plan: MemoryPlan, known: Mapping[str, str]) -> dict[str, object]:
 
 
 def write_files(
-    files: NodeFiles, own: Mapping[str, object], settings: Mapping[str, object]
+    files: NodeFiles,
+    own: Mapping[str, object],
+    settings: Mapping[str, object],
+    secrets: Secrets,
+    account: Account | None,
 ) -> None:
     """Write the configuration of a node and make its folders."""
-    for folder in (files.configuration, files.place.log_dir, files.data, files.commitlog):
-        folder.mkdir(parents=True, exist_ok=True)
+    configuration = open_run_dir(files.place.run_dir)
+    assert configuration == files.configuration
+    files.place.log_dir.mkdir(parents=True, exist_ok=True)
+    for folder in (files.temporary, files.data, files.commitlog):
+        own_folder(folder, account)
     merged = {**own, **settings}
     text = yaml.safe_dump(merged, sort_keys=True)
-    (files.configuration / "cassandra.yaml").write_text(text, encoding="utf-8")
-    logback = _LOGBACK.format(file=escape(str(files.log)))
-    (files.configuration / "logback.xml").write_text(logback, encoding="utf-8")
+    write(configuration, "cassandra.yaml", text)
+    rules = write(configuration, "jolokia-access.xml", policy())
+    agent = agent_options(files.place.address, JOLOKIA_PORT, secrets.jolokia, str(rules))
+    write_secret(configuration, "jolokia.properties", agent, account)
     # The configuration is part of what a run keeps.
-    kept = files.place.log_dir / f"{files.place.name}-cassandra.yaml"
-    kept.write_text(text, encoding="utf-8")
+    write(files.place.log_dir, f"{files.place.name}-cassandra.yaml", text)
 
 
-def command_line(
-    files: NodeFiles, installation: Installation, plan: MemoryPlan, nodes: int
-) -> list[str]:
+@contextmanager
+def opened_logs(files: NodeFiles, account: Account | None) -> Iterator[tuple[int, int]]:
+    """Yield descriptors of the node's log and of its GC log, for the process that writes them.
+
+    The run's folder is often closed to the server's user, such as below a home directory.
+    """
+    with ExitStack() as undo:
+        opened = []
+        for file in (files.log, files.gc_log):
+            opened.append(open_log(file, account))
+            undo.callback(os.close, opened[-1])
+        log, gc_log = opened
+        logback = _LOGBACK.format(file=escape(name_of(log)))
+        write(files.configuration, "logback.xml", logback)
+        yield log, gc_log
+
+
+def name_of(descriptor: int) -> str:
+    """Return the name that an open file has for the process that inherits it."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def command_line(files: NodeFiles, installation: Installation, start: Start) -> list[str]:
     """Return the command that runs a node in the foreground."""
-    place, configuration = files.place, files.configuration
+    nodes, plan = start.nodes, start.plan
+    configuration = files.configuration
     java, distribution = installation.java, installation.distribution
     heap = plan.heap // MIB
-    agent = f"port={JOLOKIA_PORT},host={place.address},discoveryEnabled=false"
-    return [
+    command = [
         str(java.program),
         "-ea",
         "-da:net.openhft...",
@@ -229,7 +306,7 @@ def command_line(
         f"-Xmx{heap}M",
         # As cassandra-env.sh: direct buffers up to half of the heap.
         f"-XX:MaxDirectMemorySize={heap // 2}M",
-        f"-Xlog:gc=info,safepoint=info:file={files.gc_log}:time,uptimenanos:filecount=0",
+        f"-Xlog:gc=info,safepoint=info:file={start.gc_log}:time,uptimenanos:filecount=0",
         "-Djava.net.preferIPv4Stack=true",
         "-Djdk.attach.allowAttachSelf=true",
         "-Dio.netty.tryReflectionSetAccessible=true",
@@ -239,12 +316,18 @@ def command_line(
         *(f"--add-opens={name}=ALL-UNNAMED" for name in OPENS),
         *java.options,
         f"-javaagent:{distribution.jamm}",
-        f"-javaagent:{distribution.jolokia}={agent}",
+        f"-javaagent:{distribution.jolokia}=config={configuration / 'jolokia.properties'}",
         f"-Dcassandra.config=file://{configuration / 'cassandra.yaml'}",
         f"-Dlogback.configurationFile={configuration / 'logback.xml'}",
         f"-Dcassandra.storagedir={files.data}",
-        f"-Dcassandra.logdir={place.log_dir}",
-        f"-Djava.io.tmpdir={place.run_dir}",
+        f"-Dcassandra.logdir={files.temporary}",
+        f"-Djava.io.tmpdir={files.temporary}",
+        # CQL opens when our role is there: see `access`.
+        "-Dcassandra.start_native_transport=false",
+        f"-Dcassandra.superuser_setup_delay_ms={start.role_delay_ms}",
+        f"-Dcassandra.system_auth.default_rf={nodes}",
+        # A random password needs no stretching, which takes a tenth of a second at each login.
+        "-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4",
         "-Dcassandra-foreground=yes",
         # Nobody is there whose gossip could settle.
         "-Dcassandra.skip_wait_for_gossip_to_settle=0",
@@ -255,3 +338,9 @@ def command_line(
         f"{configuration}:{distribution.libraries}/*",
         "org.apache.cassandra.service.CassandraDaemon",
     ]
+    if installation.account is None:
+        return command
+    # Root has no such limit. Without one, Cassandra locks its heap in memory, as it should; where a
+    # container forbids that, it warns.
+    unlimited = 'ulimit -l unlimited 2>/dev/null; exec "$@"'
+    return ["/bin/sh", "-c", unlimited, "disklab", *installation.account.command(command)]

@@ -84,9 +84,14 @@ class Distribution:
 
 
 def cache_folder() -> Path:
-    """Return where fetched files are kept: `$XDG_CACHE_HOME/disklab`."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "disklab"
+    """Return where fetched files are kept: `$XDG_CACHE_HOME/disklab`.
+
+    Where root has not said otherwise, where the user that runs servers may read them.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME")
+    if cache is None and os.geteuid() == 0:
+        cache = "/var/cache"
+    return Path(cache or Path.home() / ".cache") / "disklab"
 
 
 def exact_version(version: str | None) -> str:

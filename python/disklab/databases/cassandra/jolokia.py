@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from disklab.databases.cassandra.configuration import JOLOKIA_PORT
 from disklab.errors import MachineError
 
 # A read of a handful of attributes takes milliseconds; a JVM in a long collection some seconds.
@@ -16,7 +16,16 @@ READ_SECONDS = 20.0
 # A flush or drain writes every memtable at the speed of a slow emulated disk.
 CALL_SECONDS = 900.0
 
+# Who says to come from here is no web page: there is no such site (RFC 2606). Strict checking wants
+# an origin of everybody.
+ORIGIN = "http://disklab.invalid"
+
 STORAGE = "org.apache.cassandra.db:type=StorageService"
+# Operations of it. Their signatures belong to their names, also in the policy.
+DRAIN = "drain()"
+FLUSH = "forceKeyspaceFlush(java.lang.String,[Ljava.lang.String;)"
+OPEN_CQL = "startNativeTransport()"
+CLOSE_CQL = "stopNativeTransport()"
 PENDING = "org.apache.cassandra.metrics:type=Compaction,name=PendingTasks"
 # One map of all kinds. The metrics of type DroppedMessage say the same, but asking for all of them
 # searches thousands of names (measured: 4.5 % of a core at once a second).
@@ -28,7 +37,9 @@ class Jolokia:
     """The agent of one node."""
 
     address: str
-    port: int = JOLOKIA_PORT
+    port: int
+    user: str
+    password: str = field(repr=False)
 
     def read(self, *wanted: tuple[str, str]) -> list[Any]:
         """Return the values of (object name, attribute), in order. MachineError when one fails."""
@@ -48,14 +59,30 @@ class Jolokia:
     def _ask(self, requests: Sequence[Mapping[str, object]], seconds: float) -> list[Any]:
         connection = http.client.HTTPConnection(self.address, self.port, timeout=seconds)
         try:
-            connection.request("POST", "/jolokia/", json.dumps(requests))
+            connection.request("POST", "/jolokia/", json.dumps(requests), self._headers())
             answers = json.loads(connection.getresponse().read())
+            if isinstance(answers, dict):
+                # Refused as a whole, such as for a wrong password.
+                raise MachineError(f"{self.address}:{self.port}: JMX: {answers.get('error')}")
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise MachineError(
                 f"{self.address}:{self.port}: JMX does not answer: {error}"
             ) from error
         finally:
             connection.close()
+        return self._values(requests, answers)
+
+    def _headers(self) -> dict[str, str]:
+        word = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return {
+            "Authorization": f"Basic {word}",
+            "Content-Type": "application/json",
+            "Origin": ORIGIN,
+        }
+
+    def _values(
+        self, requests: Sequence[Mapping[str, object]], answers: list[dict[str, Any]]
+    ) -> list[Any]:
         for request, answer in zip(requests, answers, strict=True):
             if answer.get("status") != 200:
                 what = request.get("operation") or request.get("attribute")

@@ -5,11 +5,31 @@ from __future__ import annotations
 import re
 import signal
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from disklab.databases.cassandra.configuration import CQL_PORT, PORTS, NodeFiles
+from disklab.databases.cassandra.access import (
+    USER,
+    Secrets,
+    check_alone,
+    replace_well_known,
+)
+from disklab.databases.cassandra.configuration import (
+    CQL_PORT,
+    JOLOKIA_PORT,
+    PORTS,
+    NodeFiles,
+)
 from disklab.databases.cassandra.gc_log import GcLog
-from disklab.databases.cassandra.jolokia import MESSAGING, PENDING, STORAGE, Jolokia
+from disklab.databases.cassandra.jolokia import (
+    CLOSE_CQL,
+    DRAIN,
+    MESSAGING,
+    OPEN_CQL,
+    PENDING,
+    STORAGE,
+    Jolokia,
+)
 from disklab.databases.cql import READY, Cql
 from disklab.databases.log import LogForm
 from disklab.databases.process import DatabaseProcess
@@ -32,19 +52,47 @@ LOG = LogForm(
 class Node:
     """One node of a cluster that we start and stop."""
 
-    def __init__(self, files: NodeFiles) -> None:
+    def __init__(self, files: NodeFiles, secrets: Secrets) -> None:
         self.files = files
         self.process = DatabaseProcess("Cassandra", files.place, PORTS, LOG)
-        self.jolokia = Jolokia(files.place.address)
-        self.cql = Cql(files.place.address, CQL_PORT)
+        self.jolokia = Jolokia(files.place.address, JOLOKIA_PORT, USER, secrets.jolokia)
+        self.cql = Cql(files.place.address, CQL_PORT, secrets.cql)
         self.gc_log = GcLog(files.gc_log)
         self.serves = False
         """Whether it has answered a query and nobody has begun to stop it."""
 
-    def launch(self, command: list[str]) -> None:
-        """Start the process; returns at once."""
-        self._keep_gc_log()
-        self.process.launch(command)
+    def launch(self, command: list[str], handles: Sequence[int]) -> None:
+        """Start the process, with its open logs; returns at once."""
+        self.process.launch(command, handles)
+
+    def wait_until_up(self) -> None:
+        """Return when the node has taken its place in the ring; CQL is closed then.
+
+        Raises MachineError, with the end of the log, when the node dies or takes too long.
+        """
+        self._until("did not start", self._is_up)
+
+    def open_cql(self) -> None:
+        """Let clients in: whoever knows the password."""
+        self._until("did not open CQL", lambda: self._switch_cql(opened=True))
+
+    def close_cql(self) -> None:
+        """Let nobody in, and end every connection."""
+        self._until("did not close CQL", lambda: self._switch_cql(opened=False))
+
+    def make_role(self, secrets: Secrets, nodes: int) -> None:
+        """Make our role in the place of the well-known one; CQL is open for that alone.
+
+        Raises MachineError when that cannot be done, or somebody else was quicker.
+        """
+        self.open_cql()
+        with self.cql.connection() as query:
+            replace_well_known(query, secrets.cql, nodes, READY_SECONDS, self.process.check)
+        # With every connection that was made meanwhile, whoever has it.
+        self.close_cql()
+        self.open_cql()
+        with self.cql.connection() as query:
+            check_alone(query)
 
     def wait_until_ready(self) -> None:
         """Return when the first query is answered: an open port is not enough.
@@ -87,7 +135,7 @@ class Node:
         self.serves = False
         if self.process.is_running():
             with suppress(MachineError):
-                self.jolokia.call(STORAGE, "drain()")
+                self.jolokia.call(STORAGE, DRAIN)
         self.process.end(signal.SIGTERM, STOP_SECONDS)
 
     def kill(self) -> None:
@@ -95,7 +143,34 @@ class Node:
         self.serves = False
         self.process.kill()
 
-    def _keep_gc_log(self) -> None:
+    def _is_up(self) -> bool:
+        return str(self.jolokia.read((STORAGE, "OperationMode"))[0]) == "NORMAL"
+
+    def _switch_cql(self, *, opened: bool) -> bool:
+        """Ask for CQL to be opened or closed; return whether it is."""
+        if self._is_cql_open() is not opened:
+            self.jolokia.call(STORAGE, OPEN_CQL if opened else CLOSE_CQL)
+        return self._is_cql_open() is opened
+
+    def _is_cql_open(self) -> bool:
+        return bool(self.jolokia.read((STORAGE, "NativeTransportRunning"))[0])
+
+    def _until(self, failed: str, done: Callable[[], bool]) -> None:
+        """Return when it is done; what JMX refuses is tried again."""
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            self.process.check()
+            said = ""
+            try:
+                if done():
+                    return
+            except MachineError as error:
+                said = f" ({error})"
+            if time.monotonic() > deadline:
+                raise self.process.failure(f"{failed} within {READY_SECONDS:.0f} s{said}")
+            time.sleep(READY_POLL_SECONDS)
+
+    def keep_gc_log(self) -> None:
         """Set the log of an earlier start aside: the JVM would empty it."""
         log = self.files.gc_log
         if log.exists():

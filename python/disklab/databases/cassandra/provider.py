@@ -15,6 +15,7 @@ from disklab.databases.cassandra.settings import check_settings, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.cassandra.table import check_table
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
+from disklab.engine import server_account, unreachable
 from disklab.errors import Problem, UserError
 
 
@@ -29,14 +30,20 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     if problems:
         raise UserError(*problems)
     java = find_java()
+    account = server_account()
     plan = plan_memory(request.sizes)
     distribution = _distribution(request, progress)
+    closed = unreachable(account, [java.home, java.program, distribution.libraries])
+    if account is not None and closed is not None:
+        rule = f"Cassandra runs as the user {account.name}, who may not read it"
+        way_out = f"open it (chmod o+rx {closed}), or set XDG_CACHE_HOME, CASSANDRA_HOME, JAVA_HOME"
+        raise UserError(Problem("this machine", str(closed), rule, way_out))
     known = known_settings(distribution.classes)
     problems += check_settings(request.settings, known, distribution.version)
     problems += check_table(request, distribution.line)
     if problems:
         raise UserError(*problems)
-    return Cassandra(request, nodes, Installation(distribution, java, known), plan)
+    return Cassandra(request, nodes, Installation(distribution, java, known, account), plan)
 
 
 def _distribution(request: Request, progress: Progress) -> Distribution:

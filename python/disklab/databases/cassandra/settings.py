@@ -102,6 +102,16 @@ OURS = {
         "each node has an address of this machine",
     ),
     **dict.fromkeys(
+        (
+            "authenticator",
+            "authorizer",
+            "role_manager",
+            "roles_validity",
+            "credentials_validity",
+        ),
+        "what serves an address of this machine asks for a password",
+    ),
+    **dict.fromkeys(
         ("num_tokens", "initial_token", "partitioner"),
         "the nodes of a rehearsal share the data evenly",
     ),

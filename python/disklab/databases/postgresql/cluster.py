@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from disklab.errors import MachineError
 from disklab.hosts import page_cache
 
 VACUUM_POLL_SECONDS = 0.5
+# Random, for each time that a database is made.
+SECRET_BYTES = 24
 # Commits wait for a standby for as long as none is there. A standby that restarts is back in 2 s;
 # after this time it will not come by itself. Of the described system: its disks are as slow as its
 # clock.
@@ -57,7 +60,10 @@ class PostgreSQL:
         self.request = request
         self.plan = plan
         self._installation = installation
-        self.servers = [Server(request, place, installation, plan) for place in places]
+        self._password = secrets.token_urlsafe(SECRET_BYTES)
+        self.servers = [
+            Server(request, place, installation, plan, self._password) for place in places
+        ]
         self._alone_since: float | None = None
         self._slow = request.sizes.time_dilation
 
@@ -105,6 +111,7 @@ class PostgreSQL:
             "contact_points": [f"{self.primary.place.address}:{PORT}"],
             "database": DATABASE,
             "user": USER,
+            "password": self._password,
             "tls": self.request.tls,
             "table": self.request.table_name,
         }
@@ -123,7 +130,13 @@ class PostgreSQL:
                     standby.make_copy_of(self.primary)
                 name, address = standby.place.name, self.primary.place.address
                 # PostgreSQL wants at least as many connections on a standby as on its primary.
-                standby.launch(Role(self.request.connections, follows=address, name=name))
+                role = Role(
+                    self.request.connections,
+                    follows=address,
+                    name=name,
+                    passwords=standby.files.passwords,
+                )
+                standby.launch(role)
             for standby in self.standbys:
                 standby.wait_until_ready(makes_schema=False)
             self._wait_for_standbys()

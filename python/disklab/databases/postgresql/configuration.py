@@ -31,6 +31,7 @@ OURS = {
         ("listen_addresses", "port", "unix_socket_directories"),
         "the server has an address of this machine",
     ),
+    "password_encryption": "whoever asks tells a password, by SCRAM",
     **dict.fromkeys(("ssl", "ssl_cert_file", "ssl_key_file"), "`database.tls` turns it on or off"),
     **dict.fromkeys(
         ("synchronous_standby_names", "primary_conninfo", "primary_slot_name"),
@@ -66,14 +67,24 @@ class ServerFiles:
         return None
 
     @property
+    def configuration(self) -> Path:
+        """The folder of the generated files, which are not the server's to change."""
+        return self.place.run_dir / "conf"
+
+    @property
     def certificate(self) -> Path:
         """The certificate; its key lies beside it."""
-        return self.data / "server.crt"
+        return self.configuration / "server.crt"
 
     @property
     def key(self) -> Path:
         """The certificate's key."""
-        return self.data / "server.key"
+        return self.configuration / "server.key"
+
+    @property
+    def passwords(self) -> Path:
+        """What a standby tells its primary, in libpq's form."""
+        return self.configuration / "pgpass"
 
 
 # What a standby may be behind before the primary drops the log that it needs: a bound, so that a
@@ -98,6 +109,8 @@ class Role:
     """Of a standby: the primary's address."""
     name: str = ""
     """Of a standby: what the primary calls it, and its slot there."""
+    passwords: Path = Path()
+    """Of a standby: the file with the password that it tells."""
 
     @property
     def is_standby(self) -> bool:
@@ -116,7 +129,7 @@ class Role:
         mode = "require" if tls else "disable"
         found["primary_conninfo"] = (
             f"host={self.follows} port={PORT} user={USER} application_name={self.name} "
-            f"sslmode={mode}"
+            f"sslmode={mode} passfile={libpq_quoted(str(self.passwords))}"
         )
         # So that the primary knows within seconds that a standby hangs.
         found["wal_receiver_status_interval"] = "1s"
@@ -149,7 +162,11 @@ def server_settings(
         "port": PORT,
         # Clients come by TCP, as on the full system; no socket file is left anywhere.
         "unix_socket_directories": "",
+        "hba_file": str(files.configuration / "pg_hba.conf"),
+        "password_encryption": "scram-sha-256",
         "ssl": tls,
+        "ssl_cert_file": str(files.certificate),
+        "ssl_key_file": str(files.key),
         # The server's log goes to standard error, which is a file of the run.
         "logging_collector": False,
         "log_line_prefix": "%m [%p] ",
@@ -170,12 +187,15 @@ def as_text(settings: Mapping[str, Setting]) -> str:
 
 
 def access(*, tls: bool) -> str:
-    """Return pg_hba.conf: this machine's own network, and nobody else. Standbys are users too.
-
-    Without a password: what runs on this machine can read the files as well.
-    """
+    """Return pg_hba.conf: from this machine's own network, who knows the password. Standbys too."""
     kind = "hostssl" if tls else "hostnossl"
-    return "".join(f"{kind} {what} {USER} 127.0.0.0/8 trust\n" for what in ("all", "replication"))
+    allowed = f"{USER} 127.0.0.0/8 scram-sha-256\n"
+    return "".join(f"{kind} {what} {allowed}" for what in ("all", "replication"))
+
+
+def libpq_quoted(value: str) -> str:
+    """Return a value as libpq takes it in a connection string."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def schema(table: str, columns: int) -> str:

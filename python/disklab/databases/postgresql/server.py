@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from disklab.databases.files import open_run_dir, own_folder, write, write_secret
 from disklab.databases.postgresql import timing
 from disklab.databases.postgresql.configuration import (
     DATABASE,
@@ -32,6 +33,7 @@ from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.left_databases import record_group
+from disklab.hosts.processes import MARK
 
 # 1 s on an idle machine; after a crash it replays its WAL at the speed of the disk.
 READY_SECONDS = 300.0
@@ -44,9 +46,16 @@ class Server:
     """A server that disklab makes, starts and stops."""
 
     def __init__(
-        self, request: Request, place: NodePlace, installation: Installation, plan: MemoryPlan
+        self,
+        request: Request,
+        place: NodePlace,
+        installation: Installation,
+        plan: MemoryPlan,
+        password: str,
     ) -> None:
         self.request = request
+        self._password = password
+        self._made_here = False
         self.place = place
         self.files = ServerFiles(place)
         self.process = DatabaseProcess("PostgreSQL", place, PORTS, LOG)
@@ -60,49 +69,73 @@ class Server:
 
     @property
     def is_made(self) -> bool:
-        """Whether it has a data directory."""
-        return (self.files.data / "PG_VERSION").exists()
+        """Whether it has a data directory.
+
+        Raises MachineError for one that was made for another password than ours.
+        """
+        if not self._made_here and (self.files.data / "PG_VERSION").exists():
+            raise MachineError(
+                f"{self.files.data} is another start's database, whose password is gone; remove it"
+            )
+        return self._made_here
 
     def make(self) -> None:
         """Make an empty data directory, with the write-ahead log on its own volume."""
-        installation, files = self._installation, self.files
-        installation.own(files.data)
-        command = [installation.program("initdb"), "-D", str(files.data), "-U", USER]
-        # The C locale compares bytes: no version of a locale can change an order. Authentication
-        # is replaced right after by pg_hba.conf.
-        command += ["--locale=C", "--encoding=UTF8", "--auth=reject"]
-        if files.wal is not None:
-            installation.own(files.wal)
-            command += ["--waldir", str(files.wal)]
-        installation.run(command)
+        self._record()
+        account = self._installation.account
+        told = write_secret(open_run_dir(self.place.run_dir), "first", self._password, account)
+        files = self.files
+        # The C locale compares bytes: no version of a locale can change an order.
+        command = ["initdb", "-D", str(files.data), "-U", USER, "--locale=C", "--encoding=UTF8"]
+        command += ["--auth=scram-sha-256", f"--pwfile={told}"]
+        try:
+            self._make_with(command, {})
+        finally:
+            told.unlink()
 
     def make_copy_of(self, primary: Server) -> None:
         """Copy the primary's data directory; it must run."""
-        installation, files = self._installation, self.files
-        installation.own(files.data)
-        command = [installation.program("pg_basebackup"), "-D", str(files.data)]
+        self._record()
+        command = ["pg_basebackup", "-D", str(self.files.data)]
         command += ["-h", primary.place.address, "-p", str(PORT), "-U", USER]
         # A slot of its own, so that the primary keeps what this one has not seen yet; without it
         # a standby that was away for a checkpoint could never come back.
         command += ["-X", "stream", "--checkpoint=fast", "-C", "-S", self.place.name]
-        if files.wal is not None:
-            installation.own(files.wal)
-            command += ["--waldir", str(files.wal)]
         mode = "require" if self.request.tls else "disable"
-        installation.run(command, {"PGSSLMODE": mode})
+        self._make_with(command, {"PGSSLMODE": mode, "PGPASSWORD": self._password})
+        self._installation.run(["touch", str(self.files.data / "standby.signal")])
+
+    def _record(self) -> None:
+        """Note what is about to be used, so that `clean` finds it after a kill."""
+        if self.place.group is not None:
+            record_group(self.place.run_dir, self.place.group)
+
+    def _make_with(self, command: list[str], variables: Mapping[str, str]) -> None:
+        """Let a program make the data directory, with the write-ahead log on its own volume."""
+        installation, files = self._installation, self.files
+        own_folder(files.data, installation.account)
+        if files.wal is not None:
+            own_folder(files.wal, installation.account)
+            command = [*command, "--waldir", str(files.wal)]
+        program, *rest = command
+        marked = {**variables, MARK: str(self.place.run_dir)}
+        installation.run([installation.program(program), *rest], marked)
+        self._made_here = True
 
     def launch(self, role: Role) -> None:
         """Write the configuration and start; returns at once."""
         if self.place.group is not None:
             self.place.group.set_limit(self._plan.first_limit(role.connections))
-            record_group(self.place.run_dir, self.place.group)
+        self._record()
         program = self._installation.program("postgres")
         left = end_remains(self.files.data, Path(program), KILL_SECONDS)
         if left:
             told = f"its killed processes {left} still wait for their disk"
             raise self.process.failure(f"cannot be started: {told}")
         self._configure(role)
-        command = self._installation.as_user([program, "-D", str(self.files.data)])
+        configuration = self.files.configuration / "postgresql.conf"
+        command = [program, "-D", str(self.files.data), "-c", f"config_file={configuration}"]
+        command = self._installation.as_user(command)
         self.process.launch(self._installation.alone(command))
 
     def wait_until_ready(self, *, makes_schema: bool) -> None:
@@ -177,41 +210,24 @@ class Server:
             yield from map(int, children.read_text(encoding="ascii").split())
 
     def _configure(self, role: Role) -> None:
-        files, tls = self.files, self.request.tls
-        if tls and not self._has_own_certificate():
-            self._installation.run(
-                [
-                    *("openssl", "req", "-new", "-x509", "-nodes", "-days", "365"),
-                    *("-subj", f"/CN={self.place.address}"),
-                    *("-addext", f"subjectAltName=IP:{self.place.address}"),
-                    # A client may name it as the authority; some refuse an authority's own as a
-                    # server's.
-                    *("-addext", "basicConstraints=critical,CA:FALSE"),
-                    *("-out", str(files.certificate), "-keyout", str(files.key)),
-                ]
-            )
+        files, tls, account = self.files, self.request.tls, self._installation.account
+        folder = open_run_dir(self.place.run_dir)
+        if tls and not files.key.exists():
+            certificate, key = self._installation.certificate(self.place.address)
+            write(folder, files.certificate.name, certificate)
+            write_secret(folder, files.key.name, key, account)
+        if role.is_standby:
+            told = f"*:*:*:{USER}:{self._password}\n"
+            write_secret(folder, files.passwords.name, told, account)
         slow = self.request.sizes.time_dilation
         planned = {**timing.usual(slow), **self._plan.settings, **role.settings(tls=tls)}
         user = timing.dilated(self.request.settings, slow)
         text = as_text(server_settings(files, planned, user, tls=tls))
-        (files.data / "postgresql.conf").write_text(text, encoding="utf-8")
-        (files.data / "pg_hba.conf").write_text(access(tls=tls), encoding="utf-8")
-        signal_file = files.data / "standby.signal"
-        if role.is_standby:
-            signal_file.touch()
-        else:
-            signal_file.unlink(missing_ok=True)
+        write(folder, "postgresql.conf", text)
+        write(folder, "pg_hba.conf", access(tls=tls))
         # The configuration is part of what a run keeps.
         self.place.log_dir.mkdir(parents=True, exist_ok=True)
-        kept = self.place.log_dir / f"{self.place.name}-postgresql.conf"
-        kept.write_text(text, encoding="utf-8")
-
-    def _has_own_certificate(self) -> bool:
-        """Return whether there is a certificate for this address: a copy has the primary's."""
-        marker = self.files.data / "server.address"
-        own = marker.exists() and marker.read_text(encoding="ascii") == self.place.address
-        marker.write_text(self.place.address, encoding="ascii")
-        return own and self.files.certificate.exists()
+        write(self.place.log_dir, f"{self.place.name}-postgresql.conf", text)
 
     def _try_connect(self, *, makes_schema: bool) -> bool:
         try:
@@ -238,7 +254,8 @@ class Server:
     def _sql(self, database: str) -> Sql:
         # Ours never wait for standbys: with none, such a commit would never end.
         own = "-c synchronous_commit=local"
-        login = Login(self.place.address, PORT, USER, database, self.request.tls, options=own)
+        tls, password = self.request.tls, self._password
+        login = Login(self.place.address, PORT, USER, database, tls, password, options=own)
         return Sql(self._installation.program("psql"), login)
 
     def _disconnect(self) -> None:

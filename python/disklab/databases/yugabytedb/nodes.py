@@ -8,17 +8,21 @@ PostgreSQL; docs/databases.md says so.
 from __future__ import annotations
 
 import re
+import secrets
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from disklab.databases.files import open_run_dir, own_folder
 from disklab.databases.log import LogForm
 from disklab.databases.process import DatabaseProcess
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Login, Sql
 from disklab.databases.yugabytedb.table import schema
 from disklab.databases.yugabytedb.ysql import DATABASE, PORTS, USER, YSQL_PORT, Facts, examine
+from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
@@ -27,6 +31,9 @@ from disklab.hosts.left_databases import record_group
 READY_SECONDS = 600.0
 STOP_SECONDS = 120.0
 POLL_SECONDS = 1.0
+# Where yugabyted looks for the password of the user yugabyte. Source: docs.yugabyte.com, yugabyted,
+# environment variables.
+PASSWORD = "YSQL_PASSWORD"  # noqa: S105 - the name of the variable
 # The vendor's default: the tablet server takes 85 % of the memory that it is given; the rest of a
 # node's memory is page cache for its files.
 TSERVER_SHARE = 0.5
@@ -40,16 +47,30 @@ GLOG = LogForm(
 )
 
 
+# Random, for each time that a database is made.
+SECRET_BYTES = 24
+
+
+@dataclass(frozen=True)
+class Program:
+    """What nodes are run with."""
+
+    yugabyted: str
+    psql: str
+    account: Account | None
+    """Who runs them; None: the user who runs disklab, who is not root."""
+
+
 class Yugabyted:
     """A cluster that disklab starts and stops. See `Database` for what each method promises."""
 
-    def __init__(self, request: Request, places: list[NodePlace], program: str, psql: str) -> None:
+    def __init__(self, request: Request, places: list[NodePlace], program: Program) -> None:
         self.request = request
         self.places = places
         self.processes = [DatabaseProcess("YugabyteDB", place, PORTS, GLOG) for place in places]
         self.facts: Facts | None = None
         self._program = program
-        self._psql = psql
+        self._password = secrets.token_urlsafe(SECRET_BYTES)
         self._sql: Sql | None = None
 
     @property
@@ -72,6 +93,7 @@ class Yugabyted:
             "contact_points": [f"{place.address}:{YSQL_PORT}" for place in self.places],
             "database": DATABASE,
             "user": USER,
+            "password": self._password,
             "tls": False,
             "table": self.request.table_name,
         }
@@ -82,9 +104,12 @@ class Yugabyted:
             for place, process in zip(self.places, self.processes, strict=True):
                 place.log_dir.mkdir(parents=True, exist_ok=True)
                 if place.group is not None:
-                    place.group.set_limit(self.memory_bytes)
                     record_group(place.run_dir, place.group)
-                process.launch(self.command(place))
+                    place.group.set_limit(self.memory_bytes)
+                open_run_dir(place.run_dir)
+                own_folder(self.folder(place), self._program.account)
+                # By its environment, which its user alone may read.
+                process.launch(self.command(place), variables={PASSWORD: self._password})
                 self._wait_until_ready(place, process)
             sql = self._connect(self.places[0])
             self._sql = sql
@@ -107,16 +132,27 @@ class Yugabyted:
     def command(self, place: NodePlace) -> list[str]:
         """Return the command that runs a node in the foreground."""
         tserver = max(int(self.memory_bytes * TSERVER_SHARE), LEAST_TSERVER_BYTES)
-        flags = {"memory_limit_hard_bytes": tserver, **self.request.settings}
-        base = place.volumes["data"] / "yugabyted"
-        command = [self._program, "start", "--background=false", "--ui=false"]
+        flags = {
+            "memory_limit_hard_bytes": tserver,
+            # Nobody here speaks YCQL, and it would let everybody in.
+            "start_cql_proxy": "false",
+            **self.request.settings,
+        }
+        base = self.folder(place)
+        command = [self._program.yugabyted, "start", "--background=false", "--ui=false"]
         command += [f"--base_dir={base}", f"--data_dir={base / 'data'}"]
         command += [f"--log_dir={base / 'logs'}", f"--advertise_address={place.address}"]
-        command += ["--insecure"]
+        # Without TLS; but whoever asks tells a password.
+        command += ["--insecure", "--ysql_enable_auth=true"]
         command += [f"--tserver_flags={','.join(f'{name}={flags[name]}' for name in flags)}"]
         if place is not self.places[0]:
             command.append(f"--join={self.places[0].address}")
-        return command
+        account = self._program.account
+        return command if account is None else account.command(command)
+
+    def folder(self, place: NodePlace) -> Path:
+        """Return the folder of everything that a node keeps."""
+        return place.volumes["data"] / "yugabyted"
 
     def expect(self, connections: int) -> None:
         """Do nothing: its groups have room for them all."""
@@ -133,7 +169,7 @@ class Yugabyted:
     def make_cold(self) -> Coldness:
         """Restart without page cache: block caches are inside the servers."""
         self.stop()
-        folders = [place.volumes["data"] / "yugabyted" for place in self.places]
+        folders = [self.folder(place) for place in self.places]
         for place, folder in zip(self.places, folders, strict=True):
             page_cache.sync(folder)
             if place.group is not None:
@@ -173,8 +209,9 @@ class Yugabyted:
             time.sleep(POLL_SECONDS)
 
     def _connect(self, place: NodePlace) -> Sql:
-        login = Login(place.address, YSQL_PORT, USER, DATABASE, tls=False)
-        return Sql(self._psql, login)
+        password = self._password
+        login = Login(place.address, YSQL_PORT, USER, DATABASE, tls=False, password=password)
+        return Sql(self._program.psql, login)
 
     def _connected(self) -> Sql:
         assert self._sql is not None, "start() connects"

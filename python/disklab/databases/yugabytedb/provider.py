@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
-from disklab.databases.yugabytedb.nodes import Yugabyted
+from disklab.databases.yugabytedb.nodes import Program, Yugabyted
 from disklab.databases.yugabytedb.running import RunningCluster
+from disklab.engine import server_account, unreachable
 from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 
@@ -33,7 +34,13 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
         raise UserError(*problems)
     assert program is not None
     psql = requirements.required_program("psql", "database.engine")
-    return Yugabyted(request, nodes, program, psql)
+    account = server_account()
+    closed = unreachable(account, [Path(program)])
+    if account is not None and closed is not None:
+        rule = f"YugabyteDB runs as the user {account.name}, who may not read it"
+        way_out = f"open it (chmod o+rx {closed}), or unpack the tarball elsewhere"
+        raise UserError(Problem(HOME, str(closed), rule, way_out))
+    return Yugabyted(request, nodes, Program(program, psql, account))
 
 
 def find_yugabyted(home: Path | None) -> str | None:

@@ -12,7 +12,7 @@ use scylla::errors::NewSessionError;
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency as Level;
 
-use crate::job::Consistency;
+use crate::job::{Consistency, Login};
 
 /// How long a first connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,6 +23,7 @@ pub async fn connect(
     keyspace: Option<&str>,
     consistency: Consistency,
     request_timeout: Option<Duration>,
+    login: Option<&Login>,
 ) -> Result<Session, NewSessionError> {
     let profile = ExecutionProfile::builder()
         .consistency(consistency.into())
@@ -31,7 +32,11 @@ pub async fn connect(
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
         .build();
-    SessionBuilder::new()
+    let mut builder = SessionBuilder::new();
+    if let Some(Login { user, password }) = login {
+        builder = builder.user(user, password.expose());
+    }
+    builder
         .known_nodes_addr(contact_points)
         .default_execution_profile_handle(profile.into_handle())
         .compression(None)

@@ -18,6 +18,7 @@ const ANSWER: u8 = 0x80;
 const STARTUP: u8 = 0x01;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0A;
+const AUTH_RESPONSE: u8 = 0x0F;
 
 /// Flags of a statement: values follow; the columns need not be described again. **Source:** section 4.1.4.
 const VALUES: u8 = 0x01;
@@ -48,6 +49,18 @@ impl<'a> Request<'a> {
             request.out.put_u16(text.len() as u16);
             request.out.put_slice(text.as_bytes());
         }
+        request.end();
+    }
+
+    /// Says who is there, as `PasswordAuthenticator` wants to hear it. **Source:** RFC 4616 (SASL PLAIN).
+    pub fn login(out: &mut Vec<u8>, user: &str, password: &str) {
+        let mut request = Request::begin(out, 0, AUTH_RESPONSE);
+        request.value(|out| {
+            for text in [user, password] {
+                out.put_u8(0);
+                out.put_slice(text.as_bytes());
+            }
+        });
         request.end();
     }
 
@@ -141,6 +154,8 @@ pub enum Answer<'a> {
     Ready,
     /// It wants to know who is there.
     Authenticate,
+    /// It believes who was said to be there.
+    Authenticated,
     /// A statement's id.
     Prepared(&'a [u8]),
     /// The rows of a SELECT.
@@ -161,6 +176,7 @@ impl<'a> Answer<'a> {
             0x02 => Ok(Answer::Ready),
             0x03 => Ok(Answer::Authenticate),
             0x08 => body.result(),
+            0x10 => Ok(Answer::Authenticated),
             other => Err(format!("an unexpected answer {other:#x}")),
         }
     }
@@ -305,6 +321,18 @@ mod tests {
         let statement = [0, 2, 9, 8, 0, 10, 3, 0, 2];
         let values = [0, 0, 0, 1, 5, 0, 0, 0, 0];
         assert_eq!(out, [&[0xEE], &frame[..], &statement, &values].concat());
+    }
+
+    #[test]
+    fn a_login_is_user_and_password_each_behind_a_zero() {
+        let mut out = Vec::new();
+        Request::login(&mut out, "me", "pw!");
+        let frame = [4, 0, 0, 0, 0x0F, 0, 0, 0, 11];
+        let token = [0, 0, 0, 7, 0, b'm', b'e', 0, b'p', b'w', b'!'];
+        assert_eq!(out, [&frame[..], &token].concat());
+        let no_challenge = [255, 255, 255, 255];
+        let answer = Answer::read(head(0, 0x10, &no_challenge), &no_challenge).unwrap();
+        assert!(matches!(answer, Answer::Authenticated));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use super::driver::CONNECT_TIMEOUT;
 use super::frames::{Answer, HEAD_BYTES, Head, Request};
 use super::statements::{Ids, Statements, refused};
+use crate::job::Login;
 use crate::workloads::Failure;
 use crate::workloads::rows::Step;
 
@@ -36,6 +37,7 @@ const MOST_STREAMS: usize = 1 << 15;
 pub struct Lane {
     address: SocketAddr,
     statements: Rc<Statements>,
+    login: Option<Login>,
     state: RefCell<State>,
 }
 
@@ -69,12 +71,22 @@ pub struct Talk {
     input: Input,
 }
 
+/// What a node answers while a connection is opened.
+#[derive(Debug)]
+enum Said {
+    Welcome,
+    WhoIsThere,
+    /// Of a statement.
+    Id(Vec<u8>),
+}
+
 impl Lane {
     /// A node that there is no connection to yet.
-    pub fn new(address: SocketAddr, statements: Rc<Statements>) -> Lane {
+    pub fn new(address: SocketAddr, statements: Rc<Statements>, login: Option<Login>) -> Lane {
         Lane {
             address,
             statements,
+            login,
             state: RefCell::new(State {
                 ids: Err(no_connection(address, &"not connected yet")),
                 out: Output::default(),
@@ -116,15 +128,11 @@ impl Lane {
             tcp,
             input: Input::default(),
         };
-        talk.ask(Request::startup).await?;
+        talk.start(self.login.as_ref()).await?;
         let statements = &self.statements;
         let ids = Ids {
-            select: talk
-                .ask(|out| Request::prepare(out, &statements.select))
-                .await?,
-            insert: talk
-                .ask(|out| Request::prepare(out, &statements.insert))
-                .await?,
+            select: talk.prepare(&statements.select).await?,
+            insert: talk.prepare(&statements.insert).await?,
         };
         Ok(Opened { talk, ids })
     }
@@ -259,20 +267,44 @@ impl fmt::Display for NotOpen {
 }
 
 impl Talk {
-    /// Sends one request and waits for its answer: the id of a statement, or nothing.
-    async fn ask(&mut self, request: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>, NotOpen> {
+    /// Begins the conversation, with a login where the node asks for one.
+    async fn start(&mut self, login: Option<&Login>) -> Result<(), NotOpen> {
+        let Said::WhoIsThere = self.ask(Request::startup).await? else {
+            return Ok(());
+        };
+        let Some(Login { user, password }) = login else {
+            let why = "it asks for a user, and the job names none";
+            return Err(NotOpen::Unreachable(why.into()));
+        };
+        let said = |out: &mut Vec<u8>| Request::login(out, user, password.expose());
+        match self.ask(said).await {
+            Ok(_) => Ok(()),
+            // No statement was refused, but the user was.
+            Err(NotOpen::Refused(why)) => Err(NotOpen::Unreachable(why.text)),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Asks for a statement's id.
+    async fn prepare(&mut self, statement: &str) -> Result<Vec<u8>, NotOpen> {
+        match self.ask(|out| Request::prepare(out, statement)).await? {
+            Said::Id(id) => Ok(id),
+            other => Err(NotOpen::Unreachable(format!("it answered {other:?}"))),
+        }
+    }
+
+    /// Sends one request and waits for its answer.
+    async fn ask(&mut self, request: impl FnOnce(&mut Vec<u8>)) -> Result<Said, NotOpen> {
         let mut out = Vec::new();
         request(&mut out);
         self.tcp.write_all(&out).await?;
         loop {
             if let Some((head, body)) = self.input.frame().map_err(NotOpen::Unreachable)? {
                 return match Answer::read(head, body).map_err(NotOpen::Unreachable)? {
-                    Answer::Prepared(id) => Ok(id.to_vec()),
-                    Answer::Ready => Ok(Vec::new()),
+                    Answer::Prepared(id) => Ok(Said::Id(id.to_vec())),
+                    Answer::Ready | Answer::Authenticated => Ok(Said::Welcome),
+                    Answer::Authenticate => Ok(Said::WhoIsThere),
                     Answer::Error(code, text) => Err(NotOpen::Refused(refused(code, &text))),
-                    Answer::Authenticate => Err(NotOpen::Unreachable(
-                        "it asks for a user, and this client knows none".into(),
-                    )),
                     other => Err(NotOpen::Unreachable(format!("it answered {other:?}"))),
                 };
             }

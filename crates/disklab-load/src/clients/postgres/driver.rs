@@ -141,7 +141,7 @@ fn config(server: &Server, tls: bool) -> Config {
         })
         .options(&server.options);
     if let Some(password) = &server.password {
-        config.password(password);
+        config.password(password.expose());
     }
     config
 }

@@ -175,7 +175,8 @@ impl Wire {
         const SASL_FINAL: u32 = 12;
         let password = || {
             let missing = || WireError::Protocol("the server asks for a password".into());
-            server.password.as_deref().ok_or_else(missing)
+            let password = server.password.as_ref().ok_or_else(missing)?;
+            Ok::<&str, WireError>(password.expose())
         };
         let mut scram: Option<ScramSha256> = None;
         loop {

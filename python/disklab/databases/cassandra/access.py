@@ -1,0 +1,155 @@
+"""Who may ask a node, and for what: its one role, and what Jolokia lets through.
+
+Cassandra makes its well-known superuser (`cassandra`, password `cassandra`) when it first starts.
+Ours replaces it before anybody is let in: the port of CQL opens for that alone, on one node, and
+every connection that came meanwhile is closed. Should somebody have been quicker, it is seen.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from disklab.databases.cassandra.jolokia import (
+    CLOSE_CQL,
+    DRAIN,
+    FLUSH,
+    MESSAGING,
+    OPEN_CQL,
+    ORIGIN,
+    PENDING,
+    STORAGE,
+)
+from disklab.engine import CqlLogin, CqlQuery, QueryError
+from disklab.errors import MachineError
+
+USER = "disklab"
+WELL_KNOWN = CqlLogin("cassandra", "cassandra")
+SECRET_BYTES = 24
+POLL_SECONDS = 0.2
+# A new node has these keyspaces: system, system_auth, system_schema, system_views, ...
+SYSTEM = "system"
+
+# What a node is asked by JMX: attributes that are read, or read and written, and operations.
+READ = {
+    STORAGE: ("OperationMode", "LiveNodes", "SchemaVersion", "Keyspaces", "NativeTransportRunning"),
+    PENDING: ("Value",),
+    MESSAGING: ("DroppedMessages",),
+}
+WRITTEN = {STORAGE: ("CompactionThroughputMbPerSec",)}
+CALLED = {STORAGE: (DRAIN, FLUSH, OPEN_CQL, CLOSE_CQL)}
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The passwords of one cluster, made when it is; in no result and on no command line."""
+
+    cql: CqlLogin
+    jolokia: str = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Secrets:
+        """Return random ones. Letters, digits, - and _: they need no quotes anywhere."""
+        return cls(
+            CqlLogin(USER, secrets.token_urlsafe(SECRET_BYTES)),
+            secrets.token_urlsafe(SECRET_BYTES),
+        )
+
+
+def policy() -> str:
+    """Return jolokia-access.xml: what is not named is forbidden, and so is every web page.
+
+    **Source:** jolokia.org, reference manual 2, chapter Security.
+    """
+    beans = []
+    for bean, read in READ.items():
+        attributes = [f'<attribute mode="read">{name}</attribute>' for name in read]
+        attributes += [f"<attribute>{name}</attribute>" for name in WRITTEN.get(bean, ())]
+        called = [f"<operation>{name}</operation>" for name in CALLED.get(bean, ())]
+        inside = "".join([*attributes, *called])
+        beans.append(f"<mbean><name>{bean}</name>{inside}</mbean>")
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        "<restrict><http><method>post</method></http><commands/>"
+        f"<cors><allow-origin>{ORIGIN}</allow-origin><strict-checking/></cors>"
+        f"<allow>{''.join(beans)}</allow></restrict>\n"
+    )
+
+
+def agent_options(address: str, port: int, secret: str, policy_file: str) -> str:
+    """Return Jolokia's properties: the secret would stand on the command line otherwise."""
+    options = {
+        "host": address,
+        "port": str(port),
+        "discoveryEnabled": "false",
+        "user": USER,
+        "password": secret,
+        "policyLocation": f"file://{policy_file}",
+    }
+    return "".join(f"{name}={value}\n" for name, value in options.items())
+
+
+def replace_well_known(
+    query: CqlQuery, login: CqlLogin, copies: int, seconds: float, check: Callable[[], None]
+) -> None:
+    """Make our role in the place of the well-known one. CQL must be open on the node.
+
+    `copies`: nodes that keep the roles; `check` raises when the node has died. Raises MachineError
+    when it takes longer than so many seconds, or when somebody else was there before.
+    """
+    _wait_for_well_known(query, seconds, check)
+    if copies > 1:
+        # Every node asks for the role, and Cassandra 4.0 would keep it on one of them.
+        _ask(
+            query,
+            "ALTER KEYSPACE system_auth WITH replication = "
+            f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}",
+        )
+    _ask(
+        query,
+        f"CREATE ROLE {login.user} WITH SUPERUSER = true AND LOGIN = true "
+        f"AND PASSWORD = '{login.password}'",
+        shown=f"CREATE ROLE {login.user}",
+    )
+    query.log_in(login)
+    _ask(query, f"DROP ROLE {WELL_KNOWN.user}")
+
+
+def check_alone(query: CqlQuery) -> None:
+    """Raise MachineError when there is more than our role and Cassandra's own keyspaces."""
+    roles = {str(row["role"]) for row in _ask(query, "SELECT role FROM system_auth.roles")}
+    names = _ask(query, "SELECT keyspace_name FROM system_schema.keyspaces")
+    foreign = {str(row["keyspace_name"]) for row in names}
+    foreign = {name for name in foreign if not name.startswith(SYSTEM)}
+    if roles != {USER} or foreign:
+        raise MachineError(
+            f"somebody else used the new node: it has roles {sorted(roles)} and keyspaces "
+            f"{sorted(foreign)}; look who works on this machine, then rehearse again"
+        )
+
+
+def _wait_for_well_known(query: CqlQuery, seconds: float, check: Callable[[], None]) -> None:
+    deadline = time.monotonic() + seconds
+    query.log_in(WELL_KNOWN)
+    while True:
+        check()
+        try:
+            query.ask("SELECT release_version FROM system.local")
+            return
+        except QueryError as error:
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    f"nobody could log in to the new node within {seconds:.0f} s: {error}"
+                ) from error
+        time.sleep(POLL_SECONDS)
+
+
+def _ask(query: CqlQuery, statement: str, shown: str | None = None) -> list[dict[str, object]]:
+    try:
+        return query.ask(statement)
+    except QueryError as error:
+        said = str(error).replace(statement, shown or statement)
+        # Without the cause: the statement may hold a password.
+        raise MachineError(f"the new node refused: {said}") from None
