@@ -40,7 +40,7 @@ def test_check_counts_trials_and_refused_cells_of_every_file() -> None:
     shown = run("check", *(f"experiments/{file.name}" for file in REFERENCE)).stdout
     assert "experiments/cassandra-local-or-attached.yaml: 18 trials\n" in shown
     assert "experiments/cassandra-cache-cliff.yaml: 15 trials, 3 refused\n" in shown
-    assert len(shown.splitlines()) == len(REFERENCE) == 10
+    assert len(shown.splitlines()) == len(REFERENCE) == 11
 
 
 def test_check_tells_every_problem_of_every_file(tmp_path: Path) -> None:

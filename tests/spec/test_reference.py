@@ -17,6 +17,7 @@ TRIALS = {
     "cassandra-cache-cliff": 15,
     "cassandra-disk-caching-read-ahead": 32,
     "cassandra-disk-caching-threads": 8,
+    "cassandra-host-caching-quick": 2,
     "cassandra-local-or-attached": 18,
     "cassandra-local-or-attached-quick": 6,
     "cassandra-vm-types": 48,
