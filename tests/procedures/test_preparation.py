@@ -37,6 +37,14 @@ def test_what_failed_is_tried_again_when_asked_and_what_it_said_stays(tmp_path: 
     assert left() == [key for key in drawn if key not in ENDS]
     assert left("failed") == [key for key in drawn if ENDS.get(key, "failed") == "failed"]
     assert left("failed", "invalid") == [key for key in drawn if ENDS.get(key) != "ok"]
+    # More repeats come after what was drawn, and the run knows of them; fewer are refused.
+    first = left()
+    more = preparation.resume(run.info.id, tmp_path, lambda _: None, repeats=2)
+    assert [turn.key for turn in more.turns if turn.repeat == 0] == first
+    assert len([turn for turn in more.turns if turn.repeat == 1]) == 8
+    assert Run.open(run.folder).info.repeats == 2
+    with pytest.raises(UserError, match="begun with 2 repeats"):
+        preparation.resume(run.info.id, tmp_path, lambda _: None, repeats=1)
     # The later result counts, and the file has both.
     run.append(run.results()[1].model_copy(update={"status": "ok"}))
     assert [one.status for one in Run.open(run.folder).results()] == ["ok", "ok", "invalid"]
