@@ -458,6 +458,22 @@ impl Host {
         }));
     }
 
+    /// Whether a sector of a volume is dirty.
+    pub(crate) fn sector_is_dirty(&self, id: VolumeId, offset: u64) -> bool {
+        let entry = self.volumes.get(id.0 as usize);
+        let (Some(volume), Some(cache)) = (entry.and_then(|entry| entry.as_deref()), &self.cache)
+        else {
+            return false;
+        };
+        let (member, offset) = match volume.stripe {
+            None => (0, offset),
+            Some(stripe) => stripe.place(offset),
+        };
+        let (sector, per_block) = (offset / SECTOR_BYTES, cache.contents.sectors_per_block());
+        let destager = &self.lanes[volume.lanes[member] as usize].destager;
+        destager.mask(sector / per_block) >> (sector % per_block) & 1 == 1
+    }
+
     /// Lists a volume's dirty ranges, ascending, neighbours in one piece.
     pub(crate) fn list_dirty(&self, id: VolumeId, out: &mut Vec<Destaged>) {
         let entry = self.volumes.get(id.0 as usize);

@@ -218,6 +218,11 @@ impl Host {
         self.list_dirty(volume, out);
     }
 
+    /// Whether a host failure would lose the 4 KiB sector at `offset` now: one of [`Host::dirty_ranges`] has it.
+    pub fn is_dirty(&self, volume: VolumeId, offset: Bytes) -> bool {
+        self.sector_is_dirty(volume, offset.get())
+    }
+
     /// Fills the host cache with a range of a volume, as reads at some earlier time would have done.
     /// Takes no time and no tokens; does nothing without host caching.
     pub fn warm(&mut self, volume: VolumeId, offset: Bytes, len: Bytes) {

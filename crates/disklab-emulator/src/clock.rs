@@ -4,6 +4,10 @@ use disklab_units::Instant;
 
 /// Now. The epoch is the machine's boot, time asleep left out.
 pub fn now() -> Instant {
+    #[cfg(test)]
+    if let Some(now) = simulated::NOW.get() {
+        return now;
+    }
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -13,4 +17,21 @@ pub fn now() -> Instant {
     let seconds = u64::try_from(time.tv_sec).expect("the monotonic clock starts at zero");
     let nanos = u64::try_from(time.tv_nsec).expect("a timespec's nanoseconds are positive");
     Instant::from_nanos(seconds * 1_000_000_000 + nanos)
+}
+
+/// A clock that stands still until it is set, for the thread that sets it.
+#[cfg(test)]
+pub mod simulated {
+    use std::cell::Cell;
+
+    use disklab_units::Instant;
+
+    thread_local! {
+        pub(super) static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+
+    /// It is this time from now on.
+    pub fn set(now: Instant) {
+        NOW.set(Some(now));
+    }
 }

@@ -11,10 +11,32 @@ use disklab_units::{Dilation, Duration, Instant};
 /// host's own. It begins in real time.
 pub struct DilatedHost {
     host: Host,
+    clocks: Clocks,
+}
+
+/// The described system's clock and this machine's, as they run at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
     dilation: Dilation,
     /// Since when the dilation is what it is, on both clocks.
     machine_from: Instant,
     system_from: Instant,
+}
+
+impl Clocks {
+    /// The described system's time at a time of this machine.
+    pub fn of_system(&self, machine: Instant) -> Instant {
+        let since = machine.saturating_since(self.machine_from);
+        self.system_from
+            .saturating_add(self.dilation.span_of_system(since))
+    }
+
+    /// The first time of this machine at which the described system has this time.
+    pub fn of_machine(&self, system: Instant) -> Instant {
+        let since = system.saturating_since(self.system_from);
+        self.machine_from
+            .saturating_add(self.dilation.span_of_machine(since))
+    }
 }
 
 impl DilatedHost {
@@ -25,29 +47,36 @@ impl DilatedHost {
     ) -> Result<DilatedHost, Refusal> {
         Ok(DilatedHost {
             host: Host::new(profile, start)?,
-            dilation: Dilation::default(),
-            machine_from: start,
-            system_from: start,
+            clocks: Clocks {
+                dilation: Dilation::default(),
+                machine_from: start,
+                system_from: start,
+            },
         })
     }
 
-    /// Lets time run slower or faster from now on. What the model has decided before ends as it was decided.
+    /// Lets time run slower or faster from now on. What the model has decided before keeps its time of the described
+    /// system; the caller, who holds it in this machine's, converts it with the clocks before ([`DilatedHost::clocks`])
+    /// and after.
     pub fn set_dilation(&mut self, now: Instant, dilation: Dilation) {
-        self.system_from = self.of_system(now);
-        self.machine_from = now;
-        self.dilation = dilation;
+        self.clocks = Clocks {
+            dilation,
+            machine_from: now,
+            system_from: self.of_system(now),
+        };
+    }
+
+    /// How both clocks run now.
+    pub fn clocks(&self) -> Clocks {
+        self.clocks
     }
 
     fn of_system(&self, machine: Instant) -> Instant {
-        let since = machine.saturating_since(self.machine_from);
-        self.system_from
-            .saturating_add(self.dilation.span_of_system(since))
+        self.clocks.of_system(machine)
     }
 
     fn of_machine(&self, system: Instant) -> Instant {
-        let since = system.saturating_since(self.system_from);
-        self.machine_from
-            .saturating_add(self.dilation.span_of_machine(since))
+        self.clocks.of_machine(system)
     }
 
     pub fn attach(&mut self, now: Instant, volume: VolumeProfile) -> Result<VolumeId, Refusal> {
@@ -116,7 +145,7 @@ impl DilatedHost {
 
     /// By how much a reply was late in the described system's time, as its latencies are.
     pub fn lateness(&self, late: Duration) -> Duration {
-        self.dilation.span_of_system(late)
+        self.clocks.dilation.span_of_system(late)
     }
 
     fn to_machine(&self, completions: &mut [Completion]) {

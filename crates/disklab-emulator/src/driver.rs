@@ -7,6 +7,8 @@
 
 mod command;
 mod data;
+#[cfg(test)]
+mod simulation;
 mod volume;
 
 use std::io;
@@ -50,7 +52,10 @@ struct InFlight {
     due: Instant,
     /// The model has decided.
     decided: bool,
+    /// The model wants it to fail, and has counted it so.
     failed: bool,
+    /// It had ended well for the model when the host failed under it.
+    lost: bool,
     /// The reply's time has come.
     ready: bool,
     /// Its data are on the way to or from a file.
@@ -93,6 +98,7 @@ pub struct Driver {
     requests: Vec<Request>,
     completions: Vec<Completion>,
     destaged: Vec<Destaged>,
+    kept: Vec<u64>,
 }
 
 /// Why the loop ended.
@@ -138,6 +144,8 @@ impl Driver {
             requests: Vec::with_capacity(BATCH),
             completions: Vec::with_capacity(BATCH),
             destaged: Vec::with_capacity(BATCH),
+            // The sectors of the largest write.
+            kept: Vec::with_capacity(BATCH),
         }
     }
 
@@ -235,6 +243,7 @@ impl Driver {
             due: now,
             decided: false,
             failed: false,
+            lost: false,
             ready: false,
             moving: false,
             direct: false,
@@ -301,7 +310,9 @@ impl Driver {
             in_flight.decided = true;
             in_flight.due = completion.at;
             in_flight.failed = completion.outcome == Outcome::Failed;
-            let send = self.tuning.overhead.sends(in_flight.issued, completion.at);
+            let (request, issued) = (in_flight.request, in_flight.issued);
+            self.forget_clean(request);
+            let send = self.tuning.overhead.sends(issued, completion.at);
             if send <= now {
                 self.ready(slot, now);
             } else {
@@ -328,13 +339,16 @@ impl Driver {
         };
         let request = in_flight.request;
         self.replied = true;
-        match (in_flight.failed, in_flight.errno) {
-            (false, 0) if in_flight.direct => self.reply_from_memory(request),
-            (false, 0) => self.transport.reply(&mut self.ring, slot, Ok(request.len)),
-            (failed, errno) => {
-                let errno = if failed { libc::EIO } else { errno };
-                self.transport
-                    .reply(&mut self.ring, slot, Err(Errno(errno)));
+        #[cfg(test)]
+        simulation::check_time(&in_flight, self.tuning.overhead, now);
+        let broken = in_flight.lost || in_flight.errno != 0 || self.missed_write_back(request);
+        match in_flight.failed || broken {
+            false if in_flight.direct => self.reply_from_memory(request),
+            false => self.transport.reply(&mut self.ring, slot, Ok(request.len)),
+            // Whatever this machine's own disk says: the program's is broken, not full.
+            true => {
+                let eio = Err(Errno(libc::EIO));
+                self.transport.reply(&mut self.ring, slot, eio);
             }
         }
         if request.len >= LARGE {
@@ -345,6 +359,9 @@ impl Driver {
             let (issued, due) = (in_flight.issued, in_flight.due);
             let overhead = self.tuning.overhead.after(due.saturating_since(issued));
             volume.replies += 1;
+            if broken && !in_flight.failed {
+                volume.failed_here(request.op);
+            }
             // One that had no wait cannot be late. It was sent `overhead` before it was due.
             if due > issued + overhead {
                 let late = (now + overhead).saturating_since(due);

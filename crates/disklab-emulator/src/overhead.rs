@@ -68,6 +68,11 @@ impl Overhead {
         Duration::from_nanos(between)
     }
 
+    /// The most that is subtracted from any wait.
+    pub fn most(&self) -> Duration {
+        self.measured.into_iter().max().unwrap_or_default()
+    }
+
     /// When a reply must leave so that the program has it at `due`.
     pub fn sends(&self, arrived: Instant, due: Instant) -> Instant {
         let wait = due.saturating_since(arrived);

@@ -4,6 +4,10 @@
 //! backing at once, as any other, but first keeps the sector's old content. When the model says that a
 //! sector is destaged, its old content is forgotten; when the host fails, what is still dirty is put back.
 //!
+//! A write may also end without having made anything dirty: it failed, or it went to the disk itself, because the host
+//! caching changed before it began. Its old content is forgotten then; kept, it would come back with the next write of
+//! that sector that a failure takes, and undo what was durable long ago.
+//!
 //! **Divergence:** the memory for old content is bounded. When it is full, the oldest is forgotten, as though
 //! that sector had been destaged early; so is a sector that is written again while its destage is
 //! under way. A write may then survive a failure that could have taken it; never the other way round.
@@ -18,7 +22,7 @@ use crate::transport::VolumeIndex;
 pub const SECTOR: usize = 4096;
 /// Sectors whose old content is kept: 256 MiB, taken from the kernel as needed. The model holds dirty data for
 /// about a second, and the fastest caches take some hundred MB/s.
-const SECTORS: u32 = 65_536;
+const SECTORS: u32 = if cfg!(test) { 256 } else { 65_536 };
 
 type Key = (VolumeIndex, u64);
 
@@ -100,6 +104,28 @@ impl Preimages {
     pub fn old(&self, volume: VolumeIndex, sector: u64) -> Option<&[u8]> {
         let place = *self.places.get(&(volume, sector))?;
         Some(self.content.slice(place as usize * SECTOR, SECTOR))
+    }
+
+    /// Lists the sectors of a range of bytes whose old content is kept.
+    pub fn kept(&self, volume: VolumeIndex, offset: u64, len: u32, out: &mut Vec<u64>) {
+        if self.oldest == NONE {
+            return;
+        }
+        let first = offset / SECTOR as u64;
+        let end = (offset + u64::from(len)).div_ceil(SECTOR as u64);
+        // What is fewer is gone through: the sectors, or all that is kept.
+        if end - first <= self.places.len() as u64 {
+            out.extend((first..end).filter(|&sector| self.places.contains_key(&(volume, sector))));
+            return;
+        }
+        let mut place = self.oldest;
+        while place != NONE {
+            let Kept { key, newer, .. } = self.kept[place as usize];
+            if key.0 == volume && (first..end).contains(&key.1) {
+                out.push(key.1);
+            }
+            place = newer;
+        }
     }
 
     /// Forgets a range of bytes that has become durable.

@@ -31,7 +31,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    fn new() -> io::Result<Heartbeat> {
+    /// A counter that nobody watches yet.
+    pub fn new() -> io::Result<Heartbeat> {
         let place = mapping::shared_page()?;
         // SAFETY: a fresh zeroed page, aligned, never unmapped, shared only through atomics.
         let beats = unsafe { &*place.cast::<AtomicU64>() };

@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use disklab_disk::profile::Caching;
 use disklab_disk::profile::VolumeProfile;
 use disklab_disk::{CacheCounters, Change, Destaged, Fault, Reason, Refusal};
-use disklab_units::Bytes;
+use disklab_units::{Bytes, Dilation};
 
 use crate::backing::Backing;
 use crate::clock;
@@ -81,7 +81,7 @@ impl Driver {
                     let _ = answer.send(());
                 }
                 Command::Dilate(dilation, answer) => {
-                    self.host.set_dilation(clock::now(), dilation);
+                    self.dilate(dilation);
                     let _ = answer.send(());
                 }
                 Command::Stop => self.stopping = true,
@@ -162,7 +162,7 @@ impl Driver {
             if let Some(in_flight) = &mut self.slots[number]
                 && in_flight.request.volume == index
             {
-                in_flight.failed = true;
+                in_flight.lost = true;
                 self.finish(slot, now);
             }
         }
@@ -172,12 +172,14 @@ impl Driver {
             .map(|volume| volume.backing)
     }
 
-    fn view(&self, index: VolumeIndex) -> Option<View> {
+    pub(super) fn view(&self, index: VolumeIndex) -> Option<View> {
         let id = self.model_id(index)?;
         let volume = self.volumes[index.0 as usize].as_ref()?;
+        let mut counters = self.host.counters(clock::now(), id);
+        volume.add_failed(&mut counters.operations);
         Some(View {
             profile: self.host.volume(id)?.clone(),
-            counters: self.host.counters(clock::now(), id),
+            counters,
             emulator: EmulatorCounters {
                 transport: self.kind,
                 replies: volume.replies,
@@ -226,6 +228,26 @@ impl Driver {
         self.host.volume(id).cloned().ok_or_else(unknown)
     }
 
+    /// Changes the clock, and with it the times of the replies that wait: until the host's own clock is there the model
+    /// holds what they acknowledge for undone, and a host failure would take back what a FLUSH has promised.
+    fn dilate(&mut self, dilation: Dilation) {
+        let now = clock::now();
+        let before = self.host.clocks();
+        self.host.set_dilation(now, dilation);
+        let after = self.host.clocks();
+        let waiting: Vec<Slot> = std::iter::from_fn(|| self.due.pop()).collect();
+        for slot in waiting {
+            let Some(in_flight) = &mut self.slots[slot.0 as usize] else {
+                continue;
+            };
+            if in_flight.due > now {
+                in_flight.due = after.of_machine(before.of_system(in_flight.due));
+            }
+            let send = self.tuning.overhead.sends(in_flight.issued, in_flight.due);
+            self.due.push(send, slot);
+        }
+    }
+
     fn fail(
         &mut self,
         index: VolumeIndex,
@@ -239,31 +261,42 @@ impl Driver {
             return;
         };
         let lost = match fault {
-            Fault::HostFailure => self.doomed(),
+            Fault::HostFailure => {
+                // A FLUSH is answered by so much before it ends for the model, and what it waited for until then must
+                // not be taken back.
+                let told = now + self.tuning.overhead.most();
+                self.host.advance(told, &mut self.completions);
+                self.settle(now);
+                self.doomed()
+            }
             _ => Vec::new(),
         };
         if let Err(refusal) = self.host.inject(now, id, &fault, &mut self.completions) {
             let _ = answer.send(Err(refusal));
             return;
         }
+        let ends = matches!(fault, Fault::HostFailure | Fault::Deallocate);
+        if ends {
+            // Before anything ends: what it overwrote may have to go back.
+            self.erasure = Some(Erasure {
+                lost,
+                fresh,
+                answer: answer.clone(),
+            });
+        }
         self.host.advance(now, &mut self.completions);
         self.settle(now);
-        if !matches!(fault, Fault::HostFailure | Fault::Deallocate) {
+        if !ends {
             let _ = answer.send(Ok(Vec::new()));
             return;
         }
         // What was decided before the failure but not yet told fails as well: the host is gone.
         while let Some(slot) = self.due.pop() {
             if let Some(in_flight) = &mut self.slots[slot.0 as usize] {
-                in_flight.failed = true;
+                in_flight.lost = true;
             }
             self.ready(slot, now);
         }
-        self.erasure = Some(Erasure {
-            lost,
-            fresh,
-            answer,
-        });
     }
 
     /// Ends a host failure: once no data move, so that nothing is written after it.

@@ -1,14 +1,17 @@
 //! Moving the data of a request, while it waits for its time.
 
+use std::io;
+
 use disklab_disk::{Destaged, Op, VolumeId};
-use io_uring::{opcode, types};
+use disklab_units::Bytes;
 
 use crate::backing::Backing;
 use crate::clock;
 use crate::driver::volume::Timed;
 use crate::driver::{Driver, InFlight};
+use crate::event::Event;
 use crate::preimage::SECTOR;
-use crate::ring::{Owner, label};
+use crate::ring::{Owner, Transfer, label};
 use crate::transport::{Errno, MAX_IO_BYTES, Request, Slot, VolumeIndex};
 
 impl Driver {
@@ -46,7 +49,8 @@ impl Driver {
         match request.op {
             Op::Read => volume.backing_reads += 1,
             Op::Write => volume.backing_writes += 1,
-            // A FLUSH has no data: what was written is in the page cache, which is as durable as it gets here.
+            // A FLUSH has no data: what was written is in the page cache, which is as durable as it gets here, unless
+            // it could not be written back.
             Op::Flush => return,
             Op::Discard => {}
         }
@@ -90,31 +94,22 @@ impl Driver {
         let Backing::File(file) = &volume.backing else {
             return;
         };
-        let fd = types::Fd(file.descriptor());
         let moved = in_flight.moved;
-        let offset = request.offset + u64::from(moved);
-        let entry = match request.op {
-            Op::Read => {
-                let data = &mut self.transport.data(slot)[moved as usize..];
-                opcode::Read::new(fd, data.as_mut_ptr(), data.len() as u32)
-                    .offset(offset)
-                    .build()
-            }
-            Op::Write => {
-                let data = &self.transport.data(slot)[moved as usize..];
-                opcode::Write::new(fd, data.as_ptr(), data.len() as u32)
-                    .offset(offset)
-                    .build()
-            }
-            Op::Discard | Op::Flush => opcode::Fallocate::new(fd, u64::from(request.len))
-                .offset(offset)
-                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
-                .build(),
+        let data = match request.op {
+            Op::Read | Op::Write => &mut self.transport.data(slot)[moved as usize..],
+            Op::Discard | Op::Flush => &mut [],
         };
-        let entry = entry.user_data(label(Owner::Backing, slot.0));
+        let transfer = Transfer {
+            fd: file.descriptor(),
+            op: request.op,
+            offset: request.offset + u64::from(moved),
+            data: data.as_mut_ptr(),
+            len: request.len - moved,
+            label: label(Owner::Backing, slot.0),
+        };
         // SAFETY: the data of a slot stay where they are until its reply, which waits for this completion. A
         // volume is forgotten only when it has nothing in flight, so the descriptor stays open.
-        if unsafe { self.ring.push(entry) }.is_err() {
+        if unsafe { self.ring.transfer(transfer) }.is_err() {
             self.moved(slot, -libc::EIO);
         }
     }
@@ -130,6 +125,7 @@ impl Driver {
         }
         if result < 0 {
             in_flight.errno = -result;
+            self.tell_once(request, -result);
         } else if request.op != Op::Discard {
             in_flight.moved += result as u32;
             if in_flight.moved < request.len && result > 0 {
@@ -138,12 +134,59 @@ impl Driver {
             if in_flight.moved < request.len {
                 // The file was cut from outside.
                 in_flight.errno = libc::EIO;
+                self.tell_once(request, libc::EIO);
             }
         }
+        let Some(in_flight) = &mut self.slots[slot.0 as usize] else {
+            return;
+        };
         in_flight.moving = false;
         self.transfers -= 1;
         if in_flight.ready {
             self.finish(slot, clock::now());
+        }
+    }
+
+    /// Whether a FLUSH comes to a backing whose earlier writes did not reach this machine's disk.
+    pub(super) fn missed_write_back(&mut self, request: Request) -> bool {
+        if request.op != Op::Flush {
+            return false;
+        }
+        let Some(Some(volume)) = self.volumes.get(request.volume.0 as usize) else {
+            return false;
+        };
+        let Backing::File(file) = &volume.backing else {
+            return false;
+        };
+        match file.failed_write_back() {
+            Ok(()) => false,
+            Err(error) => {
+                self.tell_once(request, error.raw_os_error().unwrap_or(libc::EIO));
+                true
+            }
+        }
+    }
+
+    /// Reports the first failure of a backing.
+    fn tell_once(&mut self, request: Request, errno: i32) {
+        let Some(Some(volume)) = self.volumes.get_mut(request.volume.0 as usize) else {
+            return;
+        };
+        if let Backing::File(file) = &volume.backing
+            && !std::mem::replace(&mut volume.told, true)
+        {
+            let text = format!(
+                "{}: this machine failed {} of the volume's data: {}; such I/Os end with EIO and count as failed",
+                file.path().display(),
+                match request.op {
+                    Op::Read => "a read",
+                    Op::Write => "a write",
+                    Op::Flush => "an earlier write",
+                    Op::Discard => "a discard",
+                },
+                io::Error::from_raw_os_error(errno),
+            );
+            Event::Warning { text }.print();
         }
     }
 
@@ -187,6 +230,26 @@ impl Driver {
             }
         }
         self.destaged.clear();
+    }
+
+    /// Drops the old content of sectors that a write or discard, now decided, has not left dirty.
+    pub(super) fn forget_clean(&mut self, request: Request) {
+        // After a host failure nothing is dirty any more, and the old content is what goes back.
+        if self.erasure.is_some() || !matches!(request.op, Op::Write | Op::Discard) {
+            return;
+        }
+        let (Some(preimages), Some(id)) = (&self.preimages, self.model_id(request.volume)) else {
+            return;
+        };
+        preimages.kept(request.volume, request.offset, request.len, &mut self.kept);
+        for sector in self.kept.drain(..) {
+            let offset = sector * SECTOR as u64;
+            if let Some(preimages) = &mut self.preimages
+                && !self.host.is_dirty(id, Bytes::new(offset))
+            {
+                preimages.forget(request.volume, offset, SECTOR as u32);
+            }
+        }
     }
 
     fn index_of(&self, id: VolumeId) -> Option<VolumeIndex> {

@@ -1,6 +1,6 @@
 //! What the driver keeps about each volume.
 
-use disklab_disk::VolumeId;
+use disklab_disk::{Op, Operations, VolumeId};
 use disklab_units::Duration;
 
 use crate::backing::Backing;
@@ -33,6 +33,10 @@ pub struct Volume {
     pub lateness: Lateness,
     pub backing_reads: u64,
     pub backing_writes: u64,
+    /// I/Os that ended well for the model and failed here.
+    failed: [u64; 4],
+    /// That this machine failed some of its data has been reported.
+    pub told: bool,
 }
 
 impl Volume {
@@ -48,7 +52,22 @@ impl Volume {
             lateness: Lateness::default(),
             backing_reads: 0,
             backing_writes: 0,
+            failed: [0; 4],
+            told: false,
         }
+    }
+
+    /// Counts an I/O as failed that the model counts as done.
+    pub fn failed_here(&mut self, op: Op) {
+        self.failed[op as usize] += 1;
+    }
+
+    /// Adds to the model's counts what failed here.
+    pub fn add_failed(&self, operations: &mut Operations) {
+        operations.read.failed += self.failed[Op::Read as usize];
+        operations.write.failed += self.failed[Op::Write as usize];
+        operations.flush.failed += self.failed[Op::Flush as usize];
+        operations.discard.failed += self.failed[Op::Discard as usize];
     }
 
     /// Counts by how much a reply was late that had to wait, in the described system's time.
