@@ -6,21 +6,19 @@ use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use disklab_disk::profile::VolumeProfile;
 use disklab_disk::{Change, Fault};
 use disklab_units::Dilation;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::backing::BackingChoice;
-use crate::emulator::{CacheRange, Emulated};
+use crate::connections::{AT_WORK, Connections, Place};
+use crate::emulator::{CacheRange, Emulated, Identity};
 use crate::error::EmulatorError;
 
-/// Clients at a time. More are turned away.
-const CLIENTS: usize = 16;
 /// A request line: a volume of many disks with long distributions has some tens of KiB.
 const LINE_BYTES: u64 = 1 << 20;
 
@@ -75,7 +73,13 @@ enum Request {
 }
 
 /// Listens at `path`, for root only, and serves in threads until the process ends.
-pub fn serve(path: &Path, emulated: Arc<Mutex<Emulated>>) -> io::Result<()> {
+///
+/// `hello` is answered whatever else is at work: silence would mean that the host is dead.
+pub fn serve(
+    path: &Path,
+    emulated: Arc<Mutex<Emulated>>,
+    identity: Arc<Identity>,
+) -> io::Result<()> {
     // A socket that an earlier, killed process left: we hold the host's lock.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -85,42 +89,35 @@ pub fn serve(path: &Path, emulated: Arc<Mutex<Emulated>>) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     std::thread::Builder::new()
         .name("control".to_owned())
-        .spawn(move || accept(&listener, &emulated))?;
+        .spawn(move || accept(&listener, &emulated, &identity))?;
     Ok(())
 }
 
-fn accept(listener: &UnixListener, emulated: &Arc<Mutex<Emulated>>) {
-    let clients = Arc::new(AtomicUsize::new(0));
+fn accept(listener: &UnixListener, emulated: &Arc<Mutex<Emulated>>, identity: &Arc<Identity>) {
+    let connections = Arc::new(Connections::default());
     for client in listener.incoming() {
-        let Ok(mut client) = client else {
+        let admitted = client.and_then(|client| {
+            let place = connections.admit(&client)?;
+            Ok((client, place))
+        });
+        let Ok((client, place)) = admitted else {
             // Out of descriptors, most likely: give the others time to leave.
             std::thread::sleep(std::time::Duration::from_millis(100));
             continue;
         };
-        if clients.load(Ordering::Relaxed) >= CLIENTS {
-            let busy = EmulatorError::new(
-                "control.sock",
-                format!("{CLIENTS} clients"),
-                "no more are served at a time",
-                "try again later",
-            );
-            let _ = send(&mut client, &failure(&busy));
-            continue;
-        }
-        clients.fetch_add(1, Ordering::Relaxed);
-        let (emulated, counter) = (emulated.clone(), clients.clone());
+        let (emulated, identity) = (emulated.clone(), identity.clone());
         let thread = std::thread::Builder::new().name("client".to_owned());
-        let started = thread.spawn(move || {
-            let _ = talk(client, &emulated);
-            counter.fetch_sub(1, Ordering::Relaxed);
-        });
-        if started.is_err() {
-            clients.fetch_sub(1, Ordering::Relaxed);
-        }
+        // Without a thread both ends are dropped, which the client sees.
+        let _ = thread.spawn(move || talk(client, &place, &emulated, &identity));
     }
 }
 
-fn talk(mut client: UnixStream, emulated: &Mutex<Emulated>) -> io::Result<()> {
+fn talk(
+    mut client: UnixStream,
+    place: &Place,
+    emulated: &Mutex<Emulated>,
+    identity: &Identity,
+) -> io::Result<()> {
     let mut reader = BufReader::new(client.try_clone()?);
     loop {
         let mut line = Vec::new();
@@ -132,11 +129,20 @@ fn talk(mut client: UnixStream, emulated: &Mutex<Emulated>) -> io::Result<()> {
             return Ok(());
         }
         let answer = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => {
+            Ok(Request::Hello) => to_value(identity.hello()),
+            Ok(request) if place.work() => {
                 // A thread that panicked has aborted the process; the lock cannot be poisoned.
                 let mut emulated = emulated.lock().unwrap_or_else(PoisonError::into_inner);
-                answer(request, &mut emulated)
+                let answer = answer(request, &mut emulated);
+                place.rest();
+                answer
             }
+            Ok(_) => Err(EmulatorError::new(
+                "control.sock",
+                format!("{AT_WORK} requests"),
+                "no more are at work at a time",
+                "try again later",
+            )),
             Err(error) => Err(EmulatorError::new(
                 "request",
                 String::from_utf8_lossy(&line[..len.min(200)])
@@ -161,28 +167,29 @@ fn talk(mut client: UnixStream, emulated: &Mutex<Emulated>) -> io::Result<()> {
     }
 }
 
+fn to_value(answer: impl Serialize) -> Result<Value, EmulatorError> {
+    serde_json::to_value(answer).map_err(|error| {
+        EmulatorError::new("answer", "", error.to_string(), "report this as a bug")
+    })
+}
+
 fn answer(request: Request, emulated: &mut Emulated) -> Result<Value, EmulatorError> {
-    let to_value = |value: Result<Value, serde_json::Error>| {
-        value.map_err(|error| {
-            EmulatorError::new("answer", "", error.to_string(), "report this as a bug")
-        })
-    };
     match request {
-        Request::Hello => to_value(serde_json::to_value(emulated.hello())),
+        Request::Hello => to_value(emulated.identity().hello()),
         Request::Attach {
             volume,
             backing,
             block_bytes,
         } => {
             let attached = emulated.attach(*volume, backing, block_bytes)?;
-            to_value(serde_json::to_value(attached))
+            to_value(attached)
         }
         Request::Detach {
             volume,
             delete_data,
         } => emulated.detach(&volume, delete_data).map(|()| json!({})),
         Request::List => Ok(json!({ "volumes": emulated.list()? })),
-        Request::Show { volume } => to_value(serde_json::to_value(emulated.show(&volume)?)),
+        Request::Show { volume } => to_value(emulated.show(&volume)?),
         Request::Set { volume, change } => Ok(json!({ "profile": emulated.set(&volume, change)? })),
         Request::Fail { volume, fault } => emulated.fail(&volume, fault).map(|()| json!({})),
         Request::Warm { volume, ranges } => {

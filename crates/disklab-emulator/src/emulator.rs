@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use disklab_disk::profile::{HostProfile, Medium, VolumeProfile};
@@ -84,12 +84,11 @@ pub struct Emulated {
     commands: Commands,
     kind: TransportKind,
     devices: Devices,
-    envelope: Option<Envelope>,
     /// Where the kernel tells when requests are issued.
     recorder: Option<Recorder>,
     volumes: Vec<Attached>,
     signals: Signals,
-    time_dilation: Dilation,
+    identity: Arc<Identity>,
 }
 
 struct Attached {
@@ -100,8 +99,11 @@ struct Attached {
     medium: Medium,
 }
 
+/// Who this is. Apart from the host, so that it can be told while the host is busy.
+pub struct Identity(Mutex<Hello>);
+
 /// Answer to `hello`.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct Hello {
     version: &'static str,
     host: String,
@@ -173,6 +175,7 @@ fn start(
         source,
     } = Front::open(&directory, options.transport)?;
     let kind = source.kind();
+    let identity = Identity::new(options.host.clone(), kind);
     let awake = Awake::new(options.let_cpus_sleep);
     let driver = spawn_driver(source, host, inbox, heartbeat, awake, signals.clone())?;
     let emulated = Emulated {
@@ -181,11 +184,10 @@ fn start(
         commands,
         kind,
         devices,
-        envelope: None,
         recorder: None,
         volumes: Vec::new(),
         signals,
-        time_dilation: Dilation::default(),
+        identity: Arc::new(identity),
     };
     let up = Up {
         emulated: Arc::new(Mutex::new(emulated)),
@@ -275,7 +277,7 @@ fn serve(up: Up, signals: &Signals) -> bool {
         Event::Ready {
             pid: std::process::id(),
             transport: emulated.kind,
-            envelope: emulated.envelope,
+            envelope: emulated.identity.hello().envelope,
             volumes: emulated
                 .volumes
                 .iter()
@@ -295,21 +297,37 @@ fn serve(up: Up, signals: &Signals) -> bool {
     asked.is_some()
 }
 
-fn lock(emulated: &Mutex<Emulated>) -> std::sync::MutexGuard<'_, Emulated> {
+fn lock(emulated: &Mutex<Emulated>) -> MutexGuard<'_, Emulated> {
     emulated.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Identity {
+    fn new(host: String, transport: TransportKind) -> Identity {
+        Identity(Mutex::new(Hello {
+            version: env!("CARGO_PKG_VERSION"),
+            host,
+            pid: std::process::id(),
+            transport,
+            time_dilation: Dilation::default(),
+            envelope: None,
+        }))
+    }
+
+    /// The answer to `hello`.
+    pub fn hello(&self) -> Hello {
+        self.lock().clone()
+    }
+
+    /// Held for no longer than a copy takes.
+    fn lock(&self) -> MutexGuard<'_, Hello> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Emulated {
     /// Who this is.
-    pub fn hello(&self) -> Hello {
-        Hello {
-            version: env!("CARGO_PKG_VERSION"),
-            host: self.options.host.clone(),
-            pid: std::process::id(),
-            transport: self.kind,
-            time_dilation: self.time_dilation,
-            envelope: self.envelope,
-        }
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// Measures the machine, attaches the first volumes and opens the control socket.
@@ -332,12 +350,16 @@ impl Emulated {
             self.attach(volume, BackingChoice::default(), None)?;
         }
         let socket = self.directory.socket();
-        control::serve(&socket, shared.clone()).map_err(|error| {
+        control::serve(&socket, shared.clone(), self.identity.clone()).map_err(|error| {
             EmulatorError::system(
-                socket.display().to_string(),
+                self.directory
+                    .path()
+                    .join("control.sock")
+                    .display()
+                    .to_string(),
                 "bind",
                 &error,
-                "choose a run directory with a shorter path (sockets allow 107 bytes)",
+                "choose another run directory with DISKLAB_RUN_DIR",
             )
         })
     }
@@ -352,7 +374,7 @@ impl Emulated {
     pub fn dilate(&mut self, dilation: Dilation) -> Result<(), EmulatorError> {
         self.commands
             .ask(|answer| Command::Dilate(dilation, answer))?;
-        self.time_dilation = dilation;
+        self.identity.lock().time_dilation = dilation;
         Ok(())
     }
 

@@ -1,20 +1,22 @@
 //! The run directory of one emulated host: docs/contracts/2-places.md.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::EmulatorError;
+use crate::own_dir::{OwnDir, failed};
 
 /// `<run>/hosts/<host>/`, locked as long as this value lives.
 pub struct HostDir {
-    run: PathBuf,
-    host: PathBuf,
-    data: PathBuf,
+    run: OwnDir,
+    host: OwnDir,
+    volumes: OwnDir,
+    data: OwnDir,
     _lock: File,
 }
 
@@ -47,58 +49,39 @@ pub fn check_name(place: &str, name: &str) -> Result<(), EmulatorError> {
     ))
 }
 
-fn failed(path: &Path, doing: &str, error: &io::Error) -> EmulatorError {
-    let way_out = match error.raw_os_error() {
-        // The mount of a killed engine.
-        Some(libc::ENOTCONN | libc::ECONNABORTED) => {
-            "run `disklab clean`: an earlier host of that name was killed"
-        }
-        _ => "choose another place with --run-dir and --data-dir, or run it as root",
-    };
-    EmulatorError::system(path.display().to_string(), doing, error, way_out)
-}
-
 impl HostDir {
     /// Makes the directories and takes the host's lock. Refuses when another process has it.
     pub fn claim(run: &Path, data: &Path, name: &str) -> Result<HostDir, EmulatorError> {
         check_name("--host", name)?;
-        let absolute = |path: &Path| {
-            make(path)?;
-            fs::canonicalize(path).map_err(|error| failed(path, "resolve", &error))
-        };
-        let run = absolute(run)?;
-        let data = absolute(data)?.join(name);
-        let host = run.join("hosts").join(name);
+        let run = OwnDir::make(run)?;
         // struct sockaddr_un.
-        if host.join("control.sock").as_os_str().len() > 107 {
+        let socket = run.path().join("hosts").join(name).join("control.sock");
+        if socket.as_os_str().len() > 107 {
             return Err(EmulatorError::new(
                 "--run-dir",
-                run.display().to_string(),
+                run.path().display().to_string(),
                 "the path of the control socket may have 107 bytes at most",
                 "choose a run directory with a shorter path",
             ));
         }
-        make(&host)?;
+        let host = run.child("hosts")?.child(name)?;
         let lock = lock(&host, name)?;
+        let volumes = host.child("volumes")?;
+        host.child("mnt")?;
+        let data = OwnDir::make_in(data, name)?;
         let directory = HostDir {
             run,
             host,
+            volumes,
             data,
             _lock: lock,
         };
-        for path in [
-            &directory.mount_point(),
-            &directory.host.join("volumes"),
-            &directory.data,
-        ] {
-            make(path)?;
-        }
         Ok(directory)
     }
 
     /// Where the FUSE mount goes.
     pub fn mount_point(&self) -> PathBuf {
-        self.host.join("mnt")
+        self.host.path().join("mnt")
     }
 
     /// The file that a volume's device shows.
@@ -108,72 +91,70 @@ impl HostDir {
 
     /// The directory itself.
     pub fn path(&self) -> &Path {
-        &self.host
+        self.host.path()
     }
 
-    /// The control socket.
+    /// The control socket, for the kernel.
     pub fn socket(&self) -> PathBuf {
-        self.host.join("control.sock")
+        self.host.at("control.sock")
     }
 
     /// What was found out about the machine, shared by all hosts of this run directory.
     pub fn envelope(&self) -> PathBuf {
-        self.run.join("envelope.json")
+        self.run.at("envelope.json")
     }
 
     /// Writes what was found out about the machine.
     pub fn write_envelope(&self, record: &impl Serialize) -> Result<(), EmulatorError> {
-        write_json(&self.envelope(), record)
+        write_json(&self.run, "envelope.json", record)
     }
 
     /// The backing file of a volume.
     pub fn backing_file(&self, volume: &str) -> PathBuf {
-        self.data.join(format!("{volume}.img"))
+        self.data.path().join(format!("{volume}.img"))
     }
 
     /// Writes `pid`: this process and its start time.
     pub fn write_pid(&self) -> Result<(), EmulatorError> {
-        let path = self.host.join("pid");
-        let start = start_time().map_err(|error| failed(&path, "/proc/self/stat", &error))?;
-        write(&path, &format!("{} {start}\n", std::process::id()))
+        let start =
+            start_time().map_err(|error| failed(self.host.path(), "/proc/self/stat", &error))?;
+        let text = format!("{} {start}\n", std::process::id());
+        self.host.replace("pid", &text)
     }
 
     /// Writes `profile.json`.
     pub fn write_profile(&self, profile: &impl Serialize) -> Result<(), EmulatorError> {
-        write_json(&self.host.join("profile.json"), profile)
+        write_json(&self.host, "profile.json", profile)
     }
 
     /// Writes `volumes/<volume>.json`.
     pub fn write_volume(&self, volume: &str, record: &VolumeRecord) -> Result<(), EmulatorError> {
-        write_json(&self.record(volume), record)
+        write_json(&self.volumes, &format!("{volume}.json"), record)
     }
 
     /// Removes `volumes/<volume>.json`.
     pub fn forget_volume(&self, volume: &str) {
-        let _ = fs::remove_file(self.record(volume));
-    }
-
-    fn record(&self, volume: &str) -> PathBuf {
-        self.host.join("volumes").join(format!("{volume}.json"))
+        let _ = fs::remove_file(self.volumes.at(&format!("{volume}.json")));
     }
 
     /// Removes what this process put there, after everything has gone down. The log stays with its owner;
     /// data stay; a directory that is not empty stays.
     pub fn remove(&self) {
         for file in ["pid", "control.sock", "profile.json", "lock"] {
-            let _ = fs::remove_file(self.host.join(file));
+            let _ = fs::remove_file(self.host.at(file));
         }
-        let _ = fs::remove_dir(self.host.join("volumes"));
-        let _ = fs::remove_dir(self.mount_point());
-        let _ = fs::remove_dir(&self.data);
-        let _ = fs::remove_dir(&self.host);
+        for directory in ["volumes", "mnt"] {
+            let _ = fs::remove_dir(self.host.at(directory));
+        }
+        let _ = fs::remove_dir(self.data.path());
+        let _ = fs::remove_dir(self.host.path());
     }
 }
 
 /// The directory of a host whose process is gone, locked against a new one. Refuses while it lives.
 pub fn claim_dead(run: &Path, name: &str) -> Result<(PathBuf, File), EmulatorError> {
     let host = existing(run, name)?;
-    let lock = lock(&host, name)?;
+    let lock = lock(&OwnDir::make(&host)?, name)?;
     Ok((host, lock))
 }
 
@@ -197,15 +178,16 @@ pub fn recorded_volumes(host: &Path) -> Vec<String> {
     entries.filter_map(name).collect()
 }
 
-fn lock(host: &Path, name: &str) -> Result<File, EmulatorError> {
-    let path = host.join("lock");
+fn lock(host: &OwnDir, name: &str) -> Result<File, EmulatorError> {
+    let path = host.at("lock");
     let lock = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
         .open(&path)
-        .map_err(|error| failed(&path, "open", &error))?;
+        .map_err(|error| failed(&host.path().join("lock"), "open", &error))?;
     // SAFETY: a valid descriptor.
     let locked = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
     // A host that goes down removes its lock file: a lock on the removed one is worth nothing.
@@ -222,14 +204,6 @@ fn lock(host: &Path, name: &str) -> Result<File, EmulatorError> {
     ))
 }
 
-fn make(path: &Path) -> Result<(), EmulatorError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|error| failed(path, "make the directory", &error))
-}
-
 /// Field 22 of /proc/self/stat. The name in field 2 may hold blanks, so counting starts after its
 /// parenthesis.
 fn start_time() -> io::Result<u64> {
@@ -239,23 +213,11 @@ fn start_time() -> io::Result<u64> {
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), EmulatorError> {
-    let mut text = serde_json::to_string_pretty(value)
-        .map_err(|error| failed(path, "serialise", &io::Error::other(error)))?;
+fn write_json(directory: &OwnDir, name: &str, value: &impl Serialize) -> Result<(), EmulatorError> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|error| {
+        let path = directory.path().join(name);
+        failed(&path, "serialise", &io::Error::other(error))
+    })?;
     text.push('\n');
-    write(path, &text)
-}
-
-/// Replaces a file in one step, so that no reader sees half of it, whatever other hosts write there.
-fn write(path: &Path, text: &str) -> Result<(), EmulatorError> {
-    let next = path.with_extension(format!("{}.new", std::process::id()));
-    let done = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&next)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| fs::rename(&next, path));
-    done.map_err(|error| failed(path, "write", &error))
+    directory.replace(name, &text)
 }

@@ -1,12 +1,16 @@
 //! Loop devices over the files of our mount, and the proof that one is ours.
 //!
 //! Devices come from LOOP_CTL_GET_FREE only, never by a guessed name: a guess once overwrote another
-//! program's disk. Before every step that changes a device its backing file is read again.
+//! program's disk. Before every step that changes a device the kernel is asked again which file it shows: by device and
+//! inode, for the path of another mount namespace's file may read the same.
+//!
+//! The kernel keeps a device's queue settings from one user of its number to the next. So they are set to the kernel's
+//! own at attach and again at detach.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,9 +20,33 @@ use crate::transport::MAX_IO_BYTES;
 
 // From <linux/loop.h>; the libc crate has none of these.
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// Settings that outlive a device's user, as the kernel has them for a new one. Where it has no such setting, or does not
+/// let us, there is nothing that a former user could have left.
+/// **Source:** Linux, Documentation/ABI/stable/sysfs-block, Documentation/ABI/testing/sysfs-class-bdi.
+const KERNEL_SETTINGS: [(&str, &str); 13] = [
+    ("queue/scheduler", "none"),
+    // After the scheduler, which has a bound of its own.
+    ("queue/nr_requests", "128"),
+    // VM_READAHEAD_PAGES.
+    ("queue/read_ahead_kb", "128"),
+    ("queue/nomerges", "0"),
+    ("queue/rq_affinity", "1"),
+    ("queue/add_random", "0"),
+    ("queue/iostats", "1"),
+    ("queue/stable_writes", "0"),
+    // The most that it takes: as much as the device can.
+    ("queue/discard_max_bytes", "2199023251456"),
+    // The kernel's choice.
+    ("queue/wbt_lat_usec", "-1"),
+    ("bdi/min_ratio", "0"),
+    ("bdi/max_ratio", "100"),
+    ("bdi/strict_limit", "0"),
+];
 
 /// Another program may take the free device first; each try asks for a new one.
 const TRIES: u32 = 64;
@@ -56,6 +84,14 @@ struct LoopConfig {
 pub struct LoopDevice {
     number: u32,
     file: PathBuf,
+    identity: Identity,
+}
+
+/// A file, whatever its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
 }
 
 impl LoopDevice {
@@ -76,6 +112,11 @@ impl LoopDevice {
             .custom_flags(libc::O_DIRECT)
             .open(file)
             .map_err(|error| failed("open", &error))?;
+        let found = backing.metadata().map_err(|error| failed("stat", &error))?;
+        let identity = Identity {
+            device: found.dev(),
+            inode: found.ino(),
+        };
         let control = OpenOptions::new()
             .read(true)
             .write(true)
@@ -90,6 +131,7 @@ impl LoopDevice {
             let device = LoopDevice {
                 number,
                 file: file.to_owned(),
+                identity,
             };
             match device.configure(&backing, block_bytes) {
                 Ok(()) => {
@@ -129,20 +171,30 @@ impl LoopDevice {
         }
     }
 
-    /// Queue settings, at every attach because they survive a detach.
     fn tune(&self) -> io::Result<()> {
         let queue = self.sysfs().join("queue");
+        // Optional: nothing here turns. Before the rest: the kernel's choice of a latency for write-back depends on it.
+        let _ = fs::write(queue.join("rotational"), "0");
+        self.reset();
         // FLUSH reaches us only with a write-back cache.
         fs::write(queue.join("write_cache"), "write back")?;
         // One I/O is at most one request.
-        fs::write(
-            queue.join("max_sectors_kb"),
-            (MAX_IO_BYTES / 1024).to_string(),
-        )?;
-        // Optional: the order of I/Os is the model's business, and nothing here turns.
-        let _ = fs::write(queue.join("scheduler"), "none");
-        let _ = fs::write(queue.join("rotational"), "0");
-        Ok(())
+        let most = (MAX_IO_BYTES / 1024).to_string();
+        fs::write(queue.join("max_sectors_kb"), most)
+    }
+
+    /// Takes back what users of the number have set.
+    fn reset(&self) {
+        let sysfs = self.sysfs();
+        for (name, value) in KERNEL_SETTINGS {
+            let _ = fs::write(sysfs.join(name), value);
+        }
+        let longest = sysfs.join("queue/max_sectors_kb");
+        // Zero is the kernel's own choice. Linux before 6.9 does not know it and chooses the most for a loop device.
+        if fs::write(&longest, "0").is_err() {
+            let most = fs::read(sysfs.join("queue/max_hw_sectors_kb"));
+            let _ = most.and_then(|most| fs::write(&longest, most));
+        }
     }
 
     /// `/dev/loopN`.
@@ -156,6 +208,34 @@ impl LoopDevice {
 
     /// Whether the device shows our file now.
     pub fn is_ours(&self) -> bool {
+        match self.shown() {
+            Ok(shown) => shown == Some(self.identity),
+            // The connection behind the mount is dead, so the kernel cannot tell the inode; nor that of our file. Then
+            // the path must do: a dead device has no data to lose.
+            Err(_) => fs::metadata(&self.file).is_err() && self.shows_our_path(),
+        }
+    }
+
+    /// The file that the device shows now; `None`: none.
+    fn shown(&self) -> io::Result<Option<Identity>> {
+        let device = OpenOptions::new().read(true).open(self.path())?;
+        // SAFETY: plain old data; zero is a value of every field.
+        let mut info: LoopInfo64 = unsafe { std::mem::zeroed() };
+        // SAFETY: the request fills a loop_info64, which this is.
+        let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) };
+        if done == 0 {
+            return Ok(Some(Identity {
+                device: info.device,
+                inode: info.inode,
+            }));
+        }
+        match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+            error => Err(error),
+        }
+    }
+
+    fn shows_our_path(&self) -> bool {
         fs::read(self.sysfs().join("loop/backing_file"))
             .is_ok_and(|shown| shown.trim_ascii_end() == self.file.as_os_str().as_encoded_bytes())
     }
@@ -180,9 +260,11 @@ impl LoopDevice {
         if unsafe { libc::ioctl(claim.as_raw_fd(), LOOP_CLR_FD) } != 0 {
             return Err(InUse::System(io::Error::last_os_error()));
         }
+        // Nobody else can take it before the last close.
+        self.reset();
         drop(claim);
         let end = Instant::now() + GONE_TIMEOUT;
-        while self.is_ours() {
+        while self.shows_our_path() {
             if Instant::now() > end {
                 return Err(InUse::System(io::ErrorKind::TimedOut.into()));
             }

@@ -84,7 +84,7 @@ impl Emulated {
         });
         let measured = record.temper(found);
         self.directory.write_envelope(&record)?;
-        self.envelope = Some(record.envelope);
+        self.identity.lock().envelope = Some(record.envelope);
         let (overhead, left) = Overhead::believable(measured);
         if left >= Duration::from_micros(1) {
             let text = format!(

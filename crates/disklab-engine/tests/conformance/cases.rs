@@ -1,9 +1,12 @@
 //! The bodies: what a block device of disklab's must do, whatever carries its requests.
 
+mod control;
 mod data;
 mod durability;
 mod ends;
 mod faults;
+mod loops;
+mod machine;
 mod time;
 
 use std::fs;
@@ -19,7 +22,7 @@ use crate::emulated::{Bench, EmulatedHost, wait_until};
 type Case = (&'static str, fn(&Bench) -> Check);
 
 /// Every case, the simple ones first.
-pub const ALL: [Case; 25] = [
+pub const ALL: [Case; 31] = [
     ("data_written_anywhere_are_read_back", data::round_trip),
     ("fio_verifies_what_it_wrote", data::fio_verifies),
     ("a_file_system_survives_detach", data::file_system),
@@ -66,6 +69,21 @@ pub const ALL: [Case; 25] = [
     (
         "a_second_attach_changes_nothing",
         durability::a_second_attach_changes_nothing,
+    ),
+    ("a_full_machine_is_eio", machine::full),
+    (
+        "a_flush_tells_of_lost_write_back",
+        machine::not_written_back,
+    ),
+    ("hello_is_answered_while_busy", control::hello_while_busy),
+    ("idle_clients_give_way", control::idle_clients_give_way),
+    (
+        "a_device_keeps_no_settings",
+        loops::no_settings_of_a_former_user,
+    ),
+    (
+        "another_namespaces_device_stays",
+        loops::another_namespaces_device_stays,
     ),
     ("nothing_is_left_on_the_machine", ends::leftovers),
     ("a_late_close_leaves_no_mount", ends::released_late),

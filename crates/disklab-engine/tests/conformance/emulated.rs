@@ -232,6 +232,8 @@ pub struct EmulatedHost<'bench> {
     bench: &'bench Bench,
     engine: Child,
     control: BufReader<UnixStream>,
+    /// What it prints after the first event.
+    lines: mpsc::Receiver<String>,
 }
 
 impl<'bench> EmulatedHost<'bench> {
@@ -287,6 +289,7 @@ impl<'bench> EmulatedHost<'bench> {
             bench,
             engine,
             control: BufReader::new(control),
+            lines,
         })
     }
 
@@ -346,6 +349,16 @@ impl<'bench> EmulatedHost<'bench> {
     pub fn counters(&mut self, name: &str) -> Result<Value, Failure> {
         let mut answer = self.must(&json!({"op": "show", "volume": name}))?;
         Ok(answer["counters"].take())
+    }
+
+    /// The warnings since it was asked last.
+    pub fn warnings(&self) -> Vec<String> {
+        let events = self.lines.try_iter();
+        let events = events.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+        let warnings = events.filter(|event| event["event"] == "warning");
+        warnings
+            .filter_map(|event| event["text"].as_str().map(str::to_owned))
+            .collect()
     }
 
     /// kill -9.
