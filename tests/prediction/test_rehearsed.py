@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from disklab.engine.simulation import simulate
 from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import with_parameters
 from disklab.prediction.jobs import host_profile
-from disklab.prediction.rehearsed import prepare_rehearsed, rehearsed_trials
+from disklab.prediction.rehearsed import kernel_rules, prepare_rehearsed, rehearsed_trials
 from disklab.results import Run, Share, TrialResult
 from disklab.spec import Trial
 
@@ -41,6 +42,19 @@ def job_of(trial: Trial) -> Any:
     return made.job
 
 
+@pytest.mark.parametrize(
+    ("release", "rules"),
+    [
+        ("3.10.0-1160.el7.x86_64", "3.10"),
+        ("4.4.0", "3.10"),
+        ("4.19.0-27", "6.18"),
+        ("6.1.0", "6.18"),
+    ],
+)
+def test_a_kernel_has_the_rules_of_its_time(release: str, rules: str) -> None:
+    assert kernel_rules(release) == rules
+
+
 def test_a_run_tells_which_trials_were_rehearsed() -> None:
     experiment = spec.load(THREADS)
     share = experiment.trials("rehearse", nodes=3, time_dilation=24)[0].share
@@ -61,6 +75,7 @@ def test_what_is_simulated_is_what_was_rehearsed() -> None:
     cache = database["cluster"]["host"]["cache"]["capacity_bytes"]
     assert cache == pytest.approx(5.76 * GIB, rel=0.001)
     assert trial.share.page_cache_bytes is not None
+    assert database["cluster"]["kernel"] == kernel_rules(platform.release())
     page_cache = database["cluster"]["page_cache_bytes"]
     assert page_cache == pytest.approx(trial.share.page_cache_bytes.here, rel=0.1)
     sizes = {one["name"]: one["size_bytes"] for one in database["cluster"]["host"]["volumes"]}

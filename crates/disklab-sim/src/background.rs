@@ -426,6 +426,7 @@ mod tests {
             data: Reading::Mapped,
             index: Reading::Mapped,
             read_ahead_pages: 0,
+            kernel: crate::job::Kernel::Linux3,
             cache_pages: 1024,
             scale: 1,
             cuts_at_chunks: true,

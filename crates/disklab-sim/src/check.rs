@@ -6,7 +6,7 @@ use disklab_disk::{Refusal, Rules};
 use crate::cluster::{MOST_REPLICAS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
-use crate::job::{DatabaseJob, DeviceJob, Job, Load, Mechanism, Stop};
+use crate::job::{DatabaseJob, DeviceJob, FileJob, Job, Load, Mechanism, Stop};
 
 mod sql;
 
@@ -18,15 +18,16 @@ const MOST_UNDER_WAY: u32 = 1 << 20;
 /// Checks everything that the disk model does not check itself.
 pub fn check(job: &Job) -> Result<(), Refusal> {
     let mut rules = Rules::default();
-    match (&job.database, &job.sql, &job.device) {
-        (Some(database), None, None) => check_database(&mut rules, database, job.seed),
-        (None, Some(database), None) => sql::check(&mut rules, database),
-        (None, None, Some(device)) => check_device(&mut rules, device),
+    match (&job.database, &job.sql, &job.device, &job.file) {
+        (Some(database), None, None, None) => check_database(&mut rules, database, job.seed),
+        (None, Some(database), None, None) => sql::check(&mut rules, database),
+        (None, None, Some(device), None) => check_device(&mut rules, device),
+        (None, None, None, Some(file)) => check_file(&mut rules, file),
         _ => rules.must(
             false,
             "job",
             job.cell,
-            "a cell is either a database, a SQL database or a device",
+            "a cell is either a database, a SQL database, a device or a file",
             "give exactly one of them",
         ),
     }
@@ -220,6 +221,27 @@ fn check_device(rules: &mut Rules, job: &DeviceJob) {
         under_way,
         &format!("at most {MOST_UNDER_WAY} I/Os are under way at a time"),
         "use fewer jobs or a smaller depth",
+    );
+}
+
+fn check_file(rules: &mut Rules, job: &FileJob) {
+    let size = job.size_bytes;
+    let outside = job.reads.iter().find(|(start, bytes)| {
+        *bytes == 0 || start.checked_add(*bytes).is_none_or(|end| end > size)
+    });
+    rules.must(
+        outside.is_none(),
+        "file.reads",
+        format!("{outside:?}"),
+        &format!("each read has a byte at least and lies within the file's {size} bytes"),
+        "give other places, or a larger file",
+    );
+    rules.must(
+        !job.reads.is_empty(),
+        "file.reads",
+        "[]",
+        "there is at least one read",
+        "give first byte and length of each",
     );
 }
 

@@ -65,7 +65,6 @@ impl Disks {
     }
 
     /// Takes the decisions out, without a queue.
-    #[cfg(test)]
     pub fn take_decided(&mut self) -> Vec<Completion> {
         std::mem::take(&mut self.decided)
     }

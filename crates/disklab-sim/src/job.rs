@@ -13,7 +13,7 @@ pub use sql::{
     Statement, Table, Transaction,
 };
 
-/// One cell: a database under load, or a device under fio. Exactly one of them is given.
+/// One cell: a database under load, a device under fio, or a file that is read. Exactly one of them is given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
@@ -36,6 +36,9 @@ pub struct Job {
     /// One device under fio.
     #[serde(default)]
     pub device: Option<DeviceJob>,
+    /// A file that one reader reads through the page cache.
+    #[serde(default)]
+    pub file: Option<FileJob>,
 }
 
 /// How much of a cell is simulated.
@@ -129,6 +132,9 @@ pub struct Cluster {
     pub commitlog_volume: Option<String>,
     /// `read_ahead_kb` of the data volume, in bytes.
     pub read_ahead_bytes: u64,
+    /// Whose rules of reading ahead.
+    #[serde(default)]
+    pub kernel: Kernel,
     /// Share of the ring that each node owns, in parts per million; absent: drawn as virtual nodes
     /// would draw it.
     #[serde(default)]
@@ -136,6 +142,18 @@ pub struct Cluster {
     /// Virtual nodes of a node (`num_tokens`), when the ownership is drawn.
     #[serde(default = "default_tokens")]
     pub tokens_per_node: u32,
+}
+
+/// Which Linux a node runs, as far as the page cache differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kernel {
+    /// As the studies of 2019 ran it.
+    #[default]
+    #[serde(rename = "3.10")]
+    Linux3,
+    /// As of 2025; 5.x and earlier 6.x differ from it less than from 3.10.
+    #[serde(rename = "6.18")]
+    Linux6,
 }
 
 fn default_tokens() -> u32 {
@@ -433,6 +451,24 @@ pub struct Parameters {
     pub remote_tail_ppm: u32,
     /// Mean by which they are late.
     pub remote_tail_ns: u64,
+}
+
+/// A file that one reader reads through the page cache, as Linux reads ahead.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileJob {
+    /// Its size.
+    pub size_bytes: u64,
+    /// `read_ahead_kb` of its device, in bytes.
+    pub read_ahead_bytes: u64,
+    /// Whose rules of reading ahead.
+    pub kernel: Kernel,
+    /// Whether it is mapped, so that page faults read it; else it is read by pread.
+    pub mapped: bool,
+    /// Memory for the page cache.
+    pub page_cache_bytes: u64,
+    /// First byte and length of each read, in order.
+    pub reads: Vec<(u64, u64)>,
 }
 
 /// One device under fio.

@@ -13,6 +13,7 @@ mod device;
 mod disks;
 pub mod engine;
 mod filelayout;
+mod filereads;
 mod groups;
 pub mod job;
 mod network;

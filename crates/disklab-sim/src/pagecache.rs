@@ -127,6 +127,20 @@ impl PageCache {
         });
     }
 
+    /// Puts the pages of `from..to`, of one group, that are there and not marked into the page table of the process;
+    /// how many those are, and whether `page` is one of them.
+    #[inline]
+    pub fn map_around(&mut self, page: u64, from: u64, to: u64) -> (u32, bool) {
+        let (mut pages, mut found) = (0, false);
+        self.each(from, to, |group, mask| {
+            let ready = group.present & !group.locked & !group.marked & mask;
+            group.mapped |= ready;
+            pages += ready.count_ones();
+            found |= ready & bit(page) != 0;
+        });
+        (pages, found)
+    }
+
     /// Marks a page that will be read now, so that touching it starts reading on.
     pub fn mark(&mut self, page: u64) {
         self.groups.get_or_add(page / 64).marked |= bit(page);

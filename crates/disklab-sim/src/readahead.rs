@@ -1,12 +1,25 @@
 //! How Linux reads more than it is asked for: read-around of page faults, read-ahead of reads.
 //!
-//! **Source:** mm/filemap.c (`do_sync_mmap_readahead`, `do_async_mmap_readahead`) and mm/readahead.c
-//! (`ondemand_readahead`) of Linux 3.10, which the 2019 study ran; the rules are the same up to 5.x.
+//! **Source:** mm/filemap.c (`do_sync_mmap_readahead`, `do_async_mmap_readahead`, `filemap_map_pages`)
+//! and mm/readahead.c (`ondemand_readahead`, `page_cache_sync_ra`, `page_cache_async_ra`) of Linux 3.10,
+//! which the 2019 study ran, and of 6.18. They differ: since 3.15 a fault maps what is
+//! there of the sixteen pages around it, and counts each as a hit; since 4.10 a read may fetch more than
+//! `read_ahead_kb` if it wants more; since 6.13 a miss right behind a window does not continue it, and since 6.17
+//! windows end where a large folio does.
+
+use crate::job::Kernel;
 
 /// Beyond so many more misses than hits a fault reads its own page only (`MMAP_LOTSAMISS`).
 const LOTS_OF_MISSES: u32 = 100;
 /// The counter stops at so many times that, so that hits can bring it back.
 const MOST_MISSES: u32 = 10;
+
+/// Largest read that goes beyond `read_ahead_kb` (`bdi->io_pages`): 1 MiB. Assumed: disks take 512 KiB to
+/// 4 MiB (`max_sectors_kb`), and no row is so long.
+const MOST_IO_PAGES: u64 = 256;
+
+/// Pages around a fault that are mapped with it, where they are there (`fault_around_bytes`, 64 KiB).
+pub const FAULT_AROUND_PAGES: u64 = 16;
 
 /// Pages to read in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +51,7 @@ impl Window {
 /// that read it.
 #[derive(Clone, Debug)]
 pub struct ReadAhead {
+    kernel: Kernel,
     /// Pages of the file: first, and after the last.
     file: (u64, u64),
     /// `read_ahead_kb` in pages.
@@ -47,6 +61,8 @@ pub struct ReadAhead {
     start: u64,
     size: u64,
     asynchronous: u64,
+    /// The pages of a window come in pieces of two to the power of this, which grows from window to window.
+    order: u32,
     /// Last page of the previous read.
     previous: Option<u64>,
 }
@@ -54,8 +70,9 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// A file that nobody has read yet. Of a file that is `scale` times smaller than the real one, and is
     /// read whole, the counter of misses is as much shorter, or it would never matter.
-    pub fn new(first: u64, end: u64, most: u64, scale: u64) -> ReadAhead {
+    pub fn new(kernel: Kernel, first: u64, end: u64, most: u64, scale: u64) -> ReadAhead {
         ReadAhead {
+            kernel,
             file: (first, end),
             most,
             misses: 0,
@@ -63,6 +80,7 @@ impl ReadAhead {
             start: first,
             size: 0,
             asynchronous: 0,
+            order: 0,
             previous: None,
         }
     }
@@ -77,16 +95,47 @@ impl ReadAhead {
         if self.misses > self.lots_of_misses {
             return Window::single(page);
         }
+        self.order = 0;
         self.start = page.saturating_sub(self.most / 2).max(self.file.0);
         self.size = self.most;
         self.asynchronous = self.most / 4;
         self.window()
     }
 
-    /// A fault on a page that is in memory, or on its way.
+    /// A fault on a page that is in memory, or on its way (`locked`).
     #[inline]
-    pub fn fault_hit(&mut self) {
-        self.misses = self.misses.saturating_sub(1);
+    pub fn fault_hit(&mut self, locked: bool) {
+        if !(locked && self.maps_around()) {
+            self.mapped(1);
+        }
+    }
+
+    /// Pages were found in memory around a fault.
+    #[inline]
+    pub fn mapped(&mut self, pages: u32) {
+        self.misses = self.misses.saturating_sub(pages);
+    }
+
+    /// Whether a fault maps the pages around it.
+    #[inline]
+    pub fn maps_around(&self) -> bool {
+        self.kernel == Kernel::Linux6
+    }
+
+    /// The pages that a fault maps where they are there: first, and after the last.
+    #[inline]
+    pub fn around(&self, page: u64) -> (u64, u64) {
+        let first = page / FAULT_AROUND_PAGES * FAULT_AROUND_PAGES;
+        let (start, end) = self.file;
+        (first.max(start), (first + FAULT_AROUND_PAGES).min(end))
+    }
+
+    /// Most pages of a window for a reader that wants so many.
+    fn most_for(&self, wanted: u64) -> u64 {
+        match self.kernel {
+            Kernel::Linux3 => self.most,
+            Kernel::Linux6 => self.most.max(wanted.min(MOST_IO_PAGES)),
+        }
     }
 
     /// A read of `wanted` pages of which the first is not in memory. `history` tells how many
@@ -95,17 +144,26 @@ impl ReadAhead {
         if self.most == 0 {
             return Window::single(page);
         }
-        if page == self.file.0 || wanted > self.most || self.follows_previous(page) {
-            return self.initial(page, wanted);
+        let most = self.most_for(wanted);
+        if page == self.file.0 || wanted > most || self.follows_previous(page) {
+            return self.initial(page, wanted, most);
         }
-        if self.follows_window(page) {
-            return self.next_window(page);
+        let old = self.kernel == Kernel::Linux3;
+        if old && self.follows_window(page) {
+            return self.next_window(page, most);
         }
-        let before = history(self.most);
+        let before = history(most);
         if before > wanted {
             self.start = page;
-            self.size = initial_size(before + wanted, self.most);
+            self.size = if old {
+                initial_size(before + wanted, most)
+            } else {
+                // Cached from its beginning: a strong sign that the file is read whole.
+                let whole = page - self.file.0 == before;
+                (before * (1 + u64::from(whole)) + wanted).min(most)
+            };
             self.asynchronous = 1;
+            self.order = 0;
             return self.window();
         }
         Window {
@@ -120,14 +178,16 @@ impl ReadAhead {
         if self.most == 0 {
             return None;
         }
+        let most = self.most_for(wanted);
         if self.follows_window(page) {
-            return Some(self.next_window(page));
+            return Some(self.next_window(page, most));
         }
-        if hole - page > self.most {
+        if hole - page > most {
             return None;
         }
         self.start = hole;
-        self.size = next_size(hole - page + wanted, self.most);
+        self.size = next_size(hole - page + wanted, most);
+        self.align(most);
         self.asynchronous = self.size;
         Some(self.window())
     }
@@ -148,36 +208,57 @@ impl ReadAhead {
     }
 
     fn follows_window(&self, page: u64) -> bool {
-        self.size > 0
-            && (page == self.start + self.size - self.asynchronous
-                || page == self.start + self.size)
+        let end = self.start + self.size;
+        let old = self.kernel == Kernel::Linux3;
+        self.size > 0 && (page == end - self.asynchronous || old && page == end)
     }
 
-    fn initial(&mut self, page: u64, wanted: u64) -> Window {
+    fn initial(&mut self, page: u64, wanted: u64, most: u64) -> Window {
+        self.order = 0;
         self.start = page;
-        self.size = initial_size(wanted, self.most);
-        self.asynchronous = if self.size > wanted {
-            self.size - wanted
-        } else {
-            self.size
+        self.size = initial_size(wanted, most);
+        self.asynchronous = match self.kernel {
+            _ if self.size > wanted => self.size - wanted,
+            Kernel::Linux3 => self.size,
+            Kernel::Linux6 => self.size / 2,
         };
-        self.stretch(page);
+        self.stretch(page, most);
         self.window()
     }
 
-    fn next_window(&mut self, page: u64) -> Window {
+    fn next_window(&mut self, page: u64, most: u64) -> Window {
         self.start += self.size;
-        self.size = next_size(self.size, self.most);
+        self.size = match self.kernel {
+            Kernel::Linux3 => next_size(self.size, most),
+            Kernel::Linux6 => next_size(self.size, most).max(self.size),
+        };
+        self.align(most);
         self.asynchronous = self.size;
-        self.stretch(page);
+        self.stretch(page, most);
         self.window()
+    }
+
+    /// Ends a window that follows another one where a large piece ends.
+    fn align(&mut self, most: u64) {
+        if self.kernel == Kernel::Linux3 {
+            return;
+        }
+        self.order += 2;
+        let end = self.start + self.size;
+        let aligned = end & (u64::MAX << self.order.min(most.trailing_zeros()));
+        if aligned > self.start {
+            self.size = aligned - self.start;
+        }
+        // No piece is larger than its window.
+        self.order = self.order.min(self.size.ilog2());
     }
 
     /// A window that would be all ahead of the reader, and begins where he stands, gets the next one
     /// on top.
-    fn stretch(&mut self, page: u64) {
-        if page == self.start && self.size == self.asynchronous {
-            self.asynchronous = next_size(self.size, self.most);
+    fn stretch(&mut self, page: u64, most: u64) {
+        let old = self.kernel == Kernel::Linux3;
+        if old && page == self.start && self.size == self.asynchronous {
+            self.asynchronous = next_size(self.size, most);
             self.size += self.asynchronous;
         }
     }
@@ -222,21 +303,21 @@ mod tests {
 
     #[test]
     fn a_fault_reads_around_and_marks() {
-        let mut ahead = ReadAhead::new(0, END, 16, 1);
+        let mut ahead = ReadAhead::new(Kernel::Linux3, 0, END, 16, 1);
         let window = ahead.fault_missed(100);
         assert_eq!(
             (window.start, window.end, window.mark),
             (92, 108, Some(104))
         );
-        let first = ReadAhead::new(0, END, 16, 1).fault_missed(3);
+        let first = ReadAhead::new(Kernel::Linux3, 0, END, 16, 1).fault_missed(3);
         assert_eq!((first.start, first.end), (0, 16));
-        let last = ReadAhead::new(0, END, 16, 1).fault_missed(END - 1);
+        let last = ReadAhead::new(Kernel::Linux3, 0, END, 16, 1).fault_missed(END - 1);
         assert_eq!((last.start, last.end, last.mark), (END - 9, END, None));
     }
 
     #[test]
     fn sixteen_kib_put_the_mark_on_the_next_page() {
-        let window = ReadAhead::new(0, END, 4, 1).fault_missed(100);
+        let window = ReadAhead::new(Kernel::Linux3, 0, END, 4, 1).fault_missed(100);
         assert_eq!(
             (window.start, window.end, window.mark),
             (98, 102, Some(101))
@@ -245,25 +326,25 @@ mod tests {
 
     #[test]
     fn eight_kib_do_not_reach_the_next_page() {
-        let window = ReadAhead::new(0, END, 2, 1).fault_missed(100);
+        let window = ReadAhead::new(Kernel::Linux3, 0, END, 2, 1).fault_missed(100);
         assert_eq!((window.start, window.end, window.mark), (99, 101, None));
     }
 
     #[test]
     fn lots_of_misses_end_the_read_around_and_hits_bring_it_back() {
-        let mut ahead = ReadAhead::new(0, END, 16, 1);
+        let mut ahead = ReadAhead::new(Kernel::Linux3, 0, END, 16, 1);
         for _ in 0..100 {
             assert_eq!(ahead.fault_missed(500).end, 508);
         }
         assert_eq!(ahead.fault_missed(500), Window::single(500));
-        ahead.fault_hit();
-        ahead.fault_hit();
+        ahead.fault_hit(false);
+        ahead.fault_hit(false);
         assert_eq!(ahead.fault_missed(500).end, 508);
     }
 
     #[test]
     fn a_touched_mark_reads_on_behind_the_hole() {
-        let mut ahead = ReadAhead::new(0, END, 4, 1);
+        let mut ahead = ReadAhead::new(Kernel::Linux3, 0, END, 4, 1);
         ahead.fault_missed(100);
         ahead.fault_missed(9_000);
         let window = ahead.mark_touched(101, 4, 102).expect("there is room");
@@ -275,7 +356,7 @@ mod tests {
 
     #[test]
     fn reads_in_order_double_the_window() {
-        let mut ahead = ReadAhead::new(0, END, 32, 1);
+        let mut ahead = ReadAhead::new(Kernel::Linux3, 0, END, 32, 1);
         let sizes = |window: Window| window.end - window.start;
         let first = ahead.read_missed(0, 1, |_| 0);
         assert_eq!((sizes(first), first.mark), (4, Some(1)));
@@ -287,8 +368,38 @@ mod tests {
 
     #[test]
     fn a_single_random_read_reads_what_it_wants() {
-        let mut ahead = ReadAhead::new(0, END, 32, 1);
+        let mut ahead = ReadAhead::new(Kernel::Linux3, 0, END, 32, 1);
         let window = ahead.read_missed(777, 4, |_| 0);
         assert_eq!((window.start, window.end, window.mark), (777, 781, None));
+    }
+
+    #[test]
+    fn windows_of_today_end_where_a_large_folio_does() {
+        let mut ahead = ReadAhead::new(Kernel::Linux6, 0, END, 4, 1);
+        assert_eq!(ahead.fault_missed(101).mark, Some(102));
+        let window = ahead.mark_touched(102, 4, 103).expect("reads on");
+        // Four pages from 103 on would end at 107.
+        assert_eq!((window.start, window.end), (103, 104));
+        let next = ahead.mark_touched(103, 4, 104).expect("reads on");
+        assert_eq!((next.start, next.end), (104, 106));
+    }
+
+    #[test]
+    fn a_read_of_today_may_want_more_than_is_read_ahead() {
+        let mut ahead = ReadAhead::new(Kernel::Linux6, 0, END, 1, 1);
+        let window = ahead.read_missed(500, 9, |_| 0);
+        assert_eq!((window.start, window.end, window.mark), (500, 509, None));
+        let old = ReadAhead::new(Kernel::Linux3, 0, END, 1, 1).read_missed(500, 9, |_| 0);
+        assert_eq!(old.end - old.start, 2);
+    }
+
+    #[test]
+    fn pages_that_a_fault_maps_count_as_hits() {
+        let mut ahead = ReadAhead::new(Kernel::Linux6, 0, END, 16, 1);
+        for _ in 0..1000 {
+            assert_eq!(ahead.fault_missed(500).end, 508);
+            ahead.mapped(1);
+        }
+        assert_eq!(ahead.around(505), (496, 512));
     }
 }

@@ -11,7 +11,7 @@ use crate::check::check;
 use crate::client::Kind;
 use crate::database::cassandra::Cassandra;
 use crate::device::Device;
-use crate::job::{DatabaseJob, Fidelity, Job};
+use crate::job::{DatabaseJob, Fidelity, FileJob, Job};
 use crate::record::Recorder;
 use crate::report::{Report, Telemetry, latencies, operation};
 use tally::{NodeParts, Reads, Tally};
@@ -52,7 +52,10 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
             device.run();
             device_report(job.cell, &given.host, &device)
         }
-        (None, None, None) => unreachable!("the job was checked"),
+        (None, None, None) => match &job.file {
+            Some(file) => file_report(job.cell, file)?,
+            None => unreachable!("the job was checked"),
+        },
     };
     report.wall_s = clock.elapsed().as_secs_f64();
     Ok(report)
@@ -200,6 +203,16 @@ fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) -> Rep
     }
     tally.report(operations, disk_waits, &mut report);
     report
+}
+
+fn file_report(cell: u64, job: &FileJob) -> Result<Report, Refusal> {
+    let counters = crate::filereads::read(job)?;
+    let mut report = empty_report::<Kind>(cell, &Recorder::new(), &[]);
+    let reads = job.reads.len() as f64;
+    report.telemetry.read_ios_per_operation = counters.read_ios as f64 / reads;
+    report.telemetry.read_bytes_per_operation = counters.read_bytes as f64 / reads;
+    report.disk_ios = counters.read_ios;
+    Ok(report)
 }
 
 fn device_report(cell: u64, host: &HostProfile, device: &Device) -> Report {

@@ -7,6 +7,7 @@ use disklab_units::{Bytes, Instant};
 use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
+use crate::job::Kernel;
 use crate::pagecache::PageCache;
 use crate::readahead::{ReadAhead, Window};
 
@@ -122,6 +123,8 @@ pub struct ReadingRules {
     pub index: Reading,
     /// `read_ahead_kb` in pages.
     pub read_ahead_pages: u64,
+    /// Whose rules of reading ahead.
+    pub kernel: Kernel,
     /// Memory for the page cache, in pages.
     pub cache_pages: u64,
     /// By how much the system is smaller than the real one.
@@ -151,7 +154,10 @@ impl Storage {
             .expect("the job was checked: the volume exists");
         let file = |first, end, reading, scale| {
             let most = rules.read_ahead_pages;
-            (ReadAhead::new(first, end, most, scale), reading)
+            (
+                ReadAhead::new(rules.kernel, first, end, most, scale),
+                reading,
+            )
         };
         let (data_end, end) = (layout.data_pages(), layout.all_pages());
         Ok(Storage {
@@ -260,6 +266,11 @@ impl Storage {
             return Touched::Ready;
         }
         let mapped = self.files[file as usize].1 == Reading::Mapped;
+        if mapped && self.map_around(file, page) {
+            self.counters.hits += 1;
+            self.cache.touch(page);
+            return Touched::Ready;
+        }
         if known.is_present() {
             return self.touch_present(now, file, page, pages, mapped, ios);
         }
@@ -306,9 +317,10 @@ impl Storage {
         mapped: bool,
         ios: &mut PendingIos,
     ) -> Touched {
+        let locked = self.cache.known(page).is_locked();
         let ahead = &mut self.files[file as usize].0;
         if mapped {
-            ahead.fault_hit();
+            ahead.fault_hit(locked);
         }
         if self.cache.take_mark(page) {
             let most = ahead.most();
@@ -318,23 +330,44 @@ impl Storage {
                 self.read(now, window, u64::MAX, ios);
             }
         }
-        if self.cache.known(page).is_locked() {
+        if locked {
             self.counters.misses += 1;
             return Touched::Awaits(self.bringer(page));
         }
         self.counters.hits += 1;
         if mapped {
-            self.cache.map(page);
+            self.map(file, page);
         }
         self.cache.touch(page);
         Touched::Ready
+    }
+
+    /// Maps what is in memory around a fault, where the kernel does; whether its page is among it.
+    #[inline]
+    fn map_around(&mut self, file: File, page: u64) -> bool {
+        let ahead = &mut self.files[file as usize].0;
+        if !ahead.maps_around() {
+            return false;
+        }
+        let (from, to) = ahead.around(page);
+        let (pages, found) = self.cache.map_around(page, from, to);
+        ahead.mapped(pages);
+        found
+    }
+
+    /// A fault ends: its page is in memory, and is mapped.
+    #[inline]
+    fn map(&mut self, file: File, page: u64) {
+        if !self.map_around(file, page) {
+            self.cache.map(page);
+        }
     }
 
     /// A page that a request waited for has come, and the request goes on with it.
     #[inline]
     pub fn waited_for(&mut self, file: File, page: u64) {
         if self.files[file as usize].1 == Reading::Mapped {
-            self.cache.map(page);
+            self.map(file, page);
         }
     }
 

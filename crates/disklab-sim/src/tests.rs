@@ -47,6 +47,7 @@ pub fn cluster(nodes: u32, ownership_ppm: Option<Vec<u32>>) -> Cluster {
         data_volume: "data".to_owned(),
         commitlog_volume: None,
         read_ahead_bytes: 0,
+        kernel: crate::job::Kernel::Linux3,
         ownership_ppm,
         tokens_per_node: 256,
     }

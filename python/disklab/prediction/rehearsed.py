@@ -7,6 +7,8 @@ machine's: in slow motion as many cores as the node has, each as fast as one of 
 
 from __future__ import annotations
 
+import platform
+import re
 from fractions import Fraction
 
 from disklab.catalog import Catalog
@@ -33,6 +35,20 @@ FLUSHED_SHARE = 3
 
 ANY_MEMORY = 1 << 50
 """The rehearsal's machine had enough, or there would be no result."""
+
+
+FIRST_OF_TODAY = (4, 10)
+"""Since then faults map what is around them, and a read may fetch more than `read_ahead_kb`.
+
+**Source:** mm/filemap.c and mm/readahead.c of Linux.
+"""
+
+
+def kernel_rules(release: str) -> str:
+    """Return whose rules of reading ahead a kernel such as `6.1.0-13-amd64` has, for a job."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    version = (int(found[1]), int(found[2])) if found else FIRST_OF_TODAY
+    return "6.18" if version >= FIRST_OF_TODAY else "3.10"
 
 
 def rehearsed_trials(experiment: Experiment, share: Share) -> list[Trial]:
@@ -74,6 +90,7 @@ def _rehearsed_job(
     job["cluster"] |= {
         "host": host_profile(_with_sizes(trial, spec), scale),
         "page_cache_bytes": plan.page_cache,
+        "kernel": kernel_rules(platform.release()),
     }
     job["database"]["memtable_bytes"] = plan.memtable // FLUSHED_SHARE
     return job

@@ -109,6 +109,7 @@ fn rules(job: &DatabaseJob, off: &[Mechanism], scale: u64) -> ReadingRules {
         } else {
             job.cluster.read_ahead_bytes / PAGE_BYTES
         },
+        kernel: job.cluster.kernel,
         cache_pages: if has_not(Mechanism::PageCacheHits) {
             NO_PAGE_CACHE_PAGES
         } else {

@@ -46,6 +46,7 @@ fn job(seed: u64) -> Job {
         database: None,
         sql: None,
         device: None,
+        file: None,
     }
 }
 
@@ -62,6 +63,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             data_volume: "data".to_owned(),
             commitlog_volume: None,
             read_ahead_bytes: 0,
+            kernel: Kernel::Linux3,
             ownership_ppm: None,
             tokens_per_node: 256,
         },

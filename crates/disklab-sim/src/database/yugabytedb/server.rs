@@ -83,6 +83,7 @@ impl Server {
             data: Reading::Buffered,
             index: Reading::Buffered,
             read_ahead_pages: 0,
+            kernel: job.cluster.kernel,
             cache_pages,
             scale: 1,
             cuts_at_chunks: !has_not(Mechanism::ChunkBorders),

@@ -1,0 +1,94 @@
+//! One reader of one file through the page cache, read after read: how many I/Os its reads cost.
+//!
+//! It is what tests hold against the kernel's own page cache; a database's reads go the same way.
+
+use disklab_disk::Refusal;
+use disklab_disk::profile::{
+    Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,
+    VolumeProfile,
+};
+
+use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
+use crate::job::FileJob;
+use crate::storage::{File, PageCounters, PendingIos, Reading, ReadingRules, Storage, Touched};
+
+const VOLUME: &str = "data";
+
+/// Reads a file; returns what its page cache did.
+///
+/// **Divergence:** whenever the reader waits, everything under way arrives; on a device that is faster
+/// or slower, what is read ahead may arrive sooner or later.
+pub fn read(job: &FileJob) -> Result<PageCounters, Refusal> {
+    let pages = job.size_bytes.div_ceil(PAGE_BYTES);
+    let reading = if job.mapped {
+        Reading::Mapped
+    } else {
+        Reading::Buffered
+    };
+    let rules = ReadingRules {
+        data: reading,
+        index: reading,
+        read_ahead_pages: job.read_ahead_bytes / PAGE_BYTES,
+        kernel: job.kernel,
+        cache_pages: job.page_cache_bytes / PAGE_BYTES,
+        scale: 1,
+        cuts_at_chunks: false,
+    };
+    let layout = FileLayout::of_pages(pages);
+    let mut storage = Storage::new(0, host(job.size_bytes), VOLUME, layout, rules)?;
+    let mut ios = PendingIos::default();
+    for (now, &(start, bytes)) in job.reads.iter().enumerate() {
+        let pages = Pages {
+            first: start / PAGE_BYTES,
+            last: (start + bytes - 1) / PAGE_BYTES,
+        };
+        for page in pages.first..=pages.last {
+            if let Touched::Awaits(_) = storage.touch(now as u64, File::Data, page, pages, &mut ios)
+            {
+                arrive(&mut storage, &mut ios);
+                storage.waited_for(File::Data, page);
+            }
+        }
+        storage.read_ended(File::Data, pages.last);
+    }
+    Ok(storage.counters())
+}
+
+/// Everything under way arrives.
+fn arrive(storage: &mut Storage, ios: &mut PendingIos) {
+    for ended in storage.disks.take_decided() {
+        let number = ended.tag as u32;
+        let purpose = ios[number].purpose;
+        storage.arrived(purpose, ios);
+        ios.release(number);
+    }
+}
+
+/// A disk that answers at once.
+fn host(size_bytes: u64) -> HostProfile {
+    let at_once = Distribution::constant(1);
+    HostProfile {
+        version: PROFILE_VERSION,
+        name: "file".to_owned(),
+        seed: 1,
+        cached: Vec::new(),
+        uncached: Vec::new(),
+        cache: None,
+        volumes: vec![VolumeProfile {
+            name: VOLUME.to_owned(),
+            size_bytes: size_bytes.next_multiple_of(PAGE_BYTES),
+            caching: Caching::None,
+            chunk_bytes: None,
+            disks: vec![DiskProfile {
+                name: "disk".to_owned(),
+                medium: Medium::Remote,
+                limits: Vec::new(),
+                latency: Latency {
+                    read: at_once.clone(),
+                    write: at_once.clone(),
+                    flush: at_once,
+                },
+            }],
+        }],
+    }
+}
