@@ -80,6 +80,8 @@ MECHANISMS = {
     "slots": "every request finds a read or write slot",
     "page_cache_hits": "nothing that was read stays in the page cache",
     "remote_tail": "messages between nodes never take longer than usual",
+    "cpu_by_bytes": "a row costs the CPU that one of 4,090 bytes does",
+    "decompression_cpu": "compressed chunks open by themselves",
     "background_io": "flush, compaction and commit log cost nothing",
     "paced_tables": "a memtable goes to the disk at once, as fast as that takes it",
 }

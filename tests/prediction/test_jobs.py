@@ -163,8 +163,25 @@ def test_chunks_are_as_long_as_the_table_or_the_version_says(
     database: str, kib: int | None
 ) -> None:
     text = SMALL.replace("engine: cassandra", f"engine: cassandra, {database}")
-    found = job(text)["database"].get("chunk_bytes")
-    assert found == (None if kib is None else kib << 10)
+    found = job(text)["database"]
+    assert found.get("chunk_bytes") == (None if kib is None else kib << 10)
+    assert ("decompress_byte_ps" in found) == (kib is not None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "simulated"),
+    [("size-tiered", "size-tiered"), ("leveled", "leveled"), ("unified", "size-tiered")],
+)
+def test_tables_are_compacted_as_the_table_says(asked: str, simulated: str) -> None:
+    text = SMALL.replace("engine: cassandra", f"engine: cassandra, table: {{compaction: {asked}}}")
+    assert job(text)["database"]["compaction"] == simulated
+
+
+def test_cpu_times_come_with_the_row_they_hold_for() -> None:
+    parameters = job(SMALL)["parameters"]
+    # The row of the study that they were fitted on: five columns of 818 bytes.
+    assert parameters["at_row_bytes"] == 5 * 818
+    assert parameters["client_byte_ps"] > 0
 
 
 @pytest.mark.parametrize(

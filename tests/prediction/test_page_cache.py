@@ -1,4 +1,4 @@
-"""The simulator's page cache beside this kernel's: the same reads of a file, and the I/Os they cost.
+"""The simulator's page cache beside this kernel's: the same reads, and the I/Os they cost.
 
 Each sequence reads rows from a mapped file or by pread on a loop device whose backing file lies in
 memory; the kernel's count is the device's own (`/sys/block/loopN/stat`).

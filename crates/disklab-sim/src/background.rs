@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use disklab_disk::{Op, VolumeId};
 
-use crate::job::Database;
+use crate::filelayout::PAGE_BYTES;
+use crate::job::{Compaction, Database};
 use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
 
 /// Bytes of one write. **Source:** Premium SSD counts I/Os in units of 256 KiB, and Linux writes
@@ -21,6 +22,12 @@ const DEPTH: u32 = 128;
 /// Tables of about one size that are compacted into one. **Source:** `min_threshold` of size-tiered
 /// compaction.
 const TABLES_OF_A_TIER: u32 = 4;
+
+/// Bytes of a table of leveled compaction. **Source:** `sstable_size_in_mb`, 160.
+const LEVELED_TABLE_BYTES: u64 = 160 << 20;
+
+/// By how much a level is larger than the one above. **Source:** `fanout_size`, 10.
+const FAN_OUT: u64 = 10;
 
 /// Memtables whose flush has room in memory; with more, writes stop. **Source:** Cassandra 3.11 flushes
 /// when a third of the memtable space is in use (`memtable_cleanup_threshold`, 1 / (1 + two flush writers)).
@@ -167,6 +174,8 @@ pub struct Background {
     compactions: VecDeque<(u64, usize)>,
     /// Tables of each size class, and their bytes.
     tiers: Vec<(u32, u64)>,
+    /// Bytes of each level; none: compaction is size-tiered.
+    levels: Vec<u64>,
     unsynced: u64,
     memtable: u64,
     memtable_bytes: u64,
@@ -243,6 +252,10 @@ impl Background {
             flushes: VecDeque::new(),
             compactions: VecDeque::new(),
             tiers: Vec::new(),
+            levels: match database.compaction {
+                Compaction::SizeTiered => Vec::new(),
+                Compaction::Leveled => levels_of(storage.layout().data_pages() * PAGE_BYTES),
+            },
             unsynced: 0,
             memtable: 0,
             memtable_bytes: database.memtable_bytes.max(1),
@@ -373,6 +386,13 @@ impl Background {
 
     /// A table of a size class is there; the last one that its class takes makes a compaction.
     fn add_table(&mut self, bytes: u64, tier: usize) {
+        if !self.levels.is_empty() {
+            if tier == 0 {
+                let written = compacted(&mut self.levels, bytes);
+                self.compactions.push_back((written, 1));
+            }
+            return;
+        }
         if self.tiers.len() <= tier {
             self.tiers.resize(tier + 1, (0, 0));
         }
@@ -389,6 +409,49 @@ impl Background {
         let waiting: u64 = self.compactions.iter().map(|(bytes, _)| bytes).sum();
         waiting + self.writers[COMPACTION].left
     }
+}
+
+/// Bytes of a level, at most; the first is level 1.
+fn most_of_level(level: usize) -> u64 {
+    LEVELED_TABLE_BYTES.saturating_mul(FAN_OUT.saturating_pow(level as u32 + 1))
+}
+
+/// The levels of a table at rest: each full, but for the last.
+fn levels_of(bytes: u64) -> Vec<u64> {
+    let mut levels = Vec::new();
+    let mut left = bytes;
+    while left > 0 || levels.is_empty() {
+        let here = left.min(most_of_level(levels.len()));
+        levels.push(here);
+        left -= here;
+    }
+    levels
+}
+
+/// Bytes that compaction writes when a flushed table goes down the levels.
+///
+/// A table of level 0 spans all keys and meets all of level 1; what is too much for a level meets ten
+/// times its bytes in the next one. **Source:** LeveledCompactionStrategy of Cassandra 3.11.
+/// **Divergence:** one flushed table at a time, where a late compaction takes up to 32.
+fn compacted(levels: &mut Vec<u64>, bytes: u64) -> u64 {
+    let (mut moved, mut written) = (bytes, 0);
+    for level in 0.. {
+        if level == levels.len() {
+            levels.push(0);
+        }
+        let met = match level {
+            0 => levels[0],
+            _ => levels[level].min(moved.saturating_mul(FAN_OUT)),
+        };
+        written += moved + met;
+        levels[level] += moved;
+        moved = levels[level].saturating_sub(most_of_level(level));
+        levels[level] -= moved;
+        if moved == 0 {
+            break;
+        }
+    }
+    written
 }
 
 /// First byte and length of what a volume has free behind the table.
@@ -559,5 +622,18 @@ mod tests {
         assert!(node.background.blocks_writes());
         node.drain(SECOND);
         assert!(!node.background.blocks_writes());
+    }
+
+    #[test]
+    fn levels_rewrite_what_a_table_meets() {
+        let table = LEVELED_TABLE_BYTES;
+        let mut levels = levels_of(0);
+        assert_eq!(compacted(&mut levels, table), table, "nothing to meet");
+        assert_eq!(compacted(&mut levels, table), 2 * table);
+        // A full level 1 passes a table on, which meets ten of level 2's.
+        let mut levels = levels_of(60 * table);
+        assert_eq!(levels, [10 * table, 50 * table]);
+        assert_eq!(compacted(&mut levels, table), 11 * table + 11 * table);
+        assert_eq!(levels, [10 * table, 51 * table]);
     }
 }

@@ -246,7 +246,7 @@ fn check_file(rules: &mut Rules, job: &FileJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 14] = [
+pub const MECHANISMS: [Mechanism; 16] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -259,6 +259,8 @@ pub const MECHANISMS: [Mechanism; 14] = [
     Mechanism::Slots,
     Mechanism::PageCacheHits,
     Mechanism::RemoteTail,
+    Mechanism::CpuByBytes,
+    Mechanism::DecompressionCpu,
     Mechanism::BackgroundIo,
     Mechanism::PacedTables,
 ];

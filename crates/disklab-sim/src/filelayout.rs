@@ -85,6 +85,15 @@ impl FileLayout {
         }
     }
 
+    /// Plain bytes of the compressed chunks that a read of a row opens; zero: nothing is compressed.
+    #[inline]
+    pub fn chunk_bytes_of(&self, row: u64) -> u64 {
+        self.chunk.map_or(0, |(plain, _)| {
+            let (start, end) = (row * self.row_bytes, (row + 1) * self.row_bytes);
+            ((end - 1) / plain - start / plain + 1) * plain
+        })
+    }
+
     /// Pages of the index file that a read of a row touches, from the summary's sample on.
     #[inline]
     pub fn index_of(&self, row: u64) -> Pages {
@@ -120,5 +129,9 @@ mod tests {
         assert_eq!(layout.data_of(0), Pages { first: 0, last: 1 });
         assert_eq!(layout.data_of(5), Pages { first: 2, last: 3 });
         assert_eq!(layout.data_pages(), 500);
+        assert_eq!(layout.chunk_bytes_of(5), 16_384);
+        let crossing = FileLayout::new(1000, 4255, Some((16_384, 16_384)));
+        assert_eq!(crossing.chunk_bytes_of(3), 2 * 16_384);
+        assert_eq!(FileLayout::new(1000, 4255, None).chunk_bytes_of(3), 0);
     }
 }

@@ -82,6 +82,10 @@ pub enum Mechanism {
     PageCacheHits,
     /// Messages between nodes never take longer than usual.
     RemoteTail,
+    /// A row costs the CPU that one of the calibrated size does.
+    CpuByBytes,
+    /// Compressed chunks open by themselves.
+    DecompressionCpu,
     /// Flush, compaction and commit log cost nothing.
     BackgroundIo,
     /// Flush and compaction write as fast as the disk takes it.
@@ -228,6 +232,17 @@ pub enum Access {
     Standard,
 }
 
+/// How tables are compacted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compaction {
+    /// Four tables of about one size become one.
+    #[default]
+    SizeTiered,
+    /// Tables move down levels, each ten times as large as the one above.
+    Leveled,
+}
+
 /// The database and the settings that matter here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -251,6 +266,12 @@ pub struct Database {
     /// Compressed size in permille of the plain size.
     #[serde(default = "whole")]
     pub compressed_permille: u32,
+    /// CPU that opens a byte of a chunk, in picoseconds.
+    #[serde(default)]
+    pub decompress_byte_ps: u64,
+    /// How tables are compacted.
+    #[serde(default)]
+    pub compaction: Compaction,
     /// `commitlog_sync_period_in_ms`, in nanoseconds.
     #[serde(default = "ten_seconds")]
     pub commitlog_sync_period_ns: u64,
@@ -451,6 +472,43 @@ pub struct Parameters {
     pub remote_tail_ppm: u32,
     /// Mean by which they are late.
     pub remote_tail_ns: u64,
+    /// Bytes of a row for which the CPU times above hold.
+    pub at_row_bytes: u64,
+    /// CPU of the client for each further byte of a row, in picoseconds: copying, coding, allocation.
+    pub client_byte_ps: u64,
+    /// The same of the coordinator.
+    pub coordinator_byte_ps: u64,
+    /// The same for each further replica that a row is written to, at both ends.
+    pub message_byte_ps: u64,
+    /// The same of a replica for a read.
+    pub read_byte_ps: u64,
+    /// The same of a replica for a write, flush and compaction included.
+    pub write_byte_ps: u64,
+}
+
+impl Parameters {
+    /// The same, with the CPU times of rows of so many bytes.
+    pub fn of_rows(&self, row_bytes: u64) -> Parameters {
+        let at = |ns: u64, byte_ps: u64| {
+            let time = |bytes: u64| (u128::from(bytes) * u128::from(byte_ps) / 1000) as u64;
+            (ns + time(row_bytes)).saturating_sub(time(self.at_row_bytes))
+        };
+        Parameters {
+            client_read_cpu_ns: at(self.client_read_cpu_ns, self.client_byte_ps),
+            client_write_cpu_ns: at(self.client_write_cpu_ns, self.client_byte_ps),
+            coordinator_cpu_ns: at(self.coordinator_cpu_ns, self.coordinator_byte_ps),
+            read_cpu_ns: at(self.read_cpu_ns, self.read_byte_ps),
+            write_cpu_ns: at(self.write_cpu_ns, self.write_byte_ps),
+            ..self.clone()
+        }
+    }
+
+    /// CPU for a message that carries a row of so many bytes to a further replica.
+    pub fn write_message_ns(&self, row_bytes: u64) -> u64 {
+        let time =
+            |bytes: u64| (u128::from(bytes) * u128::from(self.message_byte_ps) / 1000) as u64;
+        (self.message_cpu_ns + time(row_bytes)).saturating_sub(time(self.at_row_bytes))
+    }
 }
 
 /// A file that one reader reads through the page cache, as Linux reads ahead.

@@ -7,7 +7,7 @@
 mod jobs;
 
 use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
-use disklab_sim::job::{Arrivals, Fidelity, Job, Keys, Load, Pattern};
+use disklab_sim::job::{Arrivals, CacheState, Fidelity, Job, Keys, Load, Mechanism, Pattern};
 use disklab_sim::{Report, simulate};
 
 const SEEDS: u64 = 12;
@@ -257,4 +257,55 @@ fn the_latest_rows_are_read_from_memory() {
     let still = reads_from_disk(Keys::Latest, 1_000_000);
     assert!(growing < 0.25, "{growing}");
     assert!((0.40..0.52).contains(&still), "{still}");
+}
+
+/// Reads of a warm table by one client core of 100 us for each row of 4000 bytes.
+fn client_bound(column_bytes: u32, byte_ps: u64, off: &[Mechanism]) -> f64 {
+    let mut job = jobs::reads(16, 40_000, 3);
+    job.ablate.extend_from_slice(off);
+    let database = job.database.as_mut().expect("a database job");
+    database.dataset.rows = 1_000;
+    database.dataset.column_bytes = column_bytes;
+    database.dataset.stored_row_bytes = Some(column_bytes);
+    database.cluster.page_cache_bytes = 1 << 30;
+    database.before.page_cache = CacheState::Warm;
+    database.client.cores = 1;
+    database.parameters.client_read_cpu_ns = 100_000;
+    database.parameters.at_row_bytes = 4_000;
+    database.parameters.client_byte_ps = byte_ps;
+    simulate(&job).expect("it is valid").ops_per_s
+}
+
+/// A row of 32,000 bytes costs 28,000 bytes more than one of 4,000, at 10 ns each: 380 us.
+#[test]
+fn a_larger_row_costs_more_cpu() {
+    let close =
+        |seen: f64, exact: f64| assert!((seen / exact - 1.0).abs() < 0.03, "{seen} {exact}");
+    close(client_bound(4_000, 10_000, &[]), 10_000.0);
+    close(client_bound(32_000, 10_000, &[]), 1e9 / 380_000.0);
+    close(client_bound(200, 10_000, &[]), 1e9 / 62_000.0);
+    close(
+        client_bound(32_000, 10_000, &[Mechanism::CpuByBytes]),
+        10_000.0,
+    );
+}
+
+/// One server core that opens a chunk of 64 KiB at 1 GB/s for each row, and does nothing else.
+#[test]
+fn a_chunk_costs_the_cpu_that_opens_it() {
+    let rate = |off: &[Mechanism]| {
+        let mut job = jobs::reads(16, 20_000, 5);
+        job.ablate.extend_from_slice(off);
+        let database = job.database.as_mut().expect("a database job");
+        database.dataset.rows = 1_000;
+        database.cluster.page_cache_bytes = 1 << 30;
+        database.cluster.cores = 1;
+        database.before.page_cache = CacheState::Warm;
+        database.database.chunk_bytes = Some(64 << 10);
+        database.database.decompress_byte_ps = 1_000;
+        simulate(&job).expect("it is valid").ops_per_s
+    };
+    let seen = rate(&[]);
+    assert!((seen / (1e9 / 65_536.0) - 1.0).abs() < 0.03, "{seen}");
+    assert!(rate(&[Mechanism::DecompressionCpu]) > 10.0 * seen);
 }

@@ -16,6 +16,9 @@ from disklab.spec import Trial
 
 FOLDER = "data/calibration"
 
+AT_ROW_BYTES = "at_row_bytes"
+"""The fact that says for rows of how many bytes CPU times hold; further bytes have their own."""
+
 
 class Part(BaseModel):
     """A frozen part of a calibration file. Unknown keys are errors."""
@@ -32,7 +35,7 @@ class Parameter(Part):
 
     value: int
     unit: str
-    status: Literal["fitted", "assumed"]
+    status: Literal["fitted", "measured", "assumed"]
     meaning: str
     within: float | None = Field(default=None, ge=1)
     """In eight cases of ten the true value lies between the value divided by this and the value
@@ -123,8 +126,11 @@ class Calibration(Part):
         return value
 
     def values(self) -> dict[str, int]:
-        """Return the parameters as the engine takes them."""
-        return {name: parameter.value for name, parameter in self.parameters.items()}
+        """Return the parameters as the engine takes them, and the row bytes that they hold for."""
+        found = {name: parameter.value for name, parameter in self.parameters.items()}
+        if AT_ROW_BYTES in self.physical:
+            found[AT_ROW_BYTES] = self.fact(AT_ROW_BYTES)
+        return found
 
     def covers(self, experiment: str, factors: dict[str, Any]) -> bool:
         """Return whether a cell is one that parameters were fitted on."""

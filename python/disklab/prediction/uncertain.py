@@ -27,7 +27,7 @@ from disklab.prediction.ranges import MOST_RANGES, Ranged
 from disklab.results.bands import TENTH
 from disklab.spec import Trial, TrialSpec
 
-WITHIN = {"fitted": 1.3, "assumed": 1.6}
+WITHIN = {"fitted": 1.3, "measured": 1.3, "assumed": 1.6}
 """Of parameters whose calibration file gives no range, by their status."""
 
 Kind = Literal["parameter", "fact", "service time", "limit", "outside the range", "range"]

@@ -69,12 +69,66 @@ struct Rules {
     row_bytes: u64,
     stored_row_bytes: u64,
     reads_index: bool,
+    /// CPU for a message to a further replica: a read's, a write's.
+    message_ns: [u64; 2],
+    /// CPU that opens a byte of a compressed chunk, in picoseconds.
+    decompress_byte_ps: u64,
     remote_tail_ppm: u32,
     token_aware: bool,
     load: Load,
     operations: u64,
     duration_ns: u64,
     warm_up_ns: u64,
+}
+
+impl Rules {
+    /// The rules of a job whose rows take `stored` bytes in a table file.
+    fn new(job: &DatabaseJob, stored: u64, off: &[Mechanism]) -> Rules {
+        let has_not = |mechanism| off.contains(&mechanism);
+        let replicas = job.database.replication_factor as usize;
+        let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
+        let parameters = if has_not(Mechanism::CpuByBytes) {
+            job.parameters.clone()
+        } else {
+            job.parameters.of_rows(row_bytes)
+        };
+        Rules {
+            message_ns: [
+                parameters.message_cpu_ns,
+                if has_not(Mechanism::CpuByBytes) {
+                    parameters.message_cpu_ns
+                } else {
+                    parameters.write_message_ns(row_bytes)
+                },
+            ],
+            decompress_byte_ps: if has_not(Mechanism::DecompressionCpu) {
+                0
+            } else {
+                job.database.decompress_byte_ps
+            },
+            parameters,
+            one_way_ns: job.network.one_way_ns,
+            read_repair_ppm: if replicas > 1 {
+                job.database.read_repair_ppm
+            } else {
+                0
+            },
+            needed: answers_needed(job.database.consistency, replicas) as u8,
+            row_bytes,
+            stored_row_bytes: stored,
+            reads_index: !has_not(Mechanism::IndexPages),
+            remote_tail_ppm: if has_not(Mechanism::RemoteTail) {
+                0
+            } else {
+                job.parameters.remote_tail_ppm
+            },
+            token_aware: job.client.token_aware,
+            load: job.workload.load.clone(),
+            operations: job.workload.stop.operations.unwrap_or(u64::MAX),
+            duration_ns: job.workload.stop.duration_ns.unwrap_or(u64::MAX),
+            warm_up_ns: job.workload.warm_up_ns,
+        }
+    }
 }
 
 /// A cluster in virtual time.
@@ -121,37 +175,14 @@ impl Cassandra {
         let nodes = (0..job.cluster.nodes as usize)
             .map(|number| node(job, seed, off, number, &ring, stored, scale))
             .collect::<Result<Vec<Node>, Refusal>>()?;
-        let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
-        let rules = Rules {
-            parameters: job.parameters.clone(),
-            one_way_ns: job.network.one_way_ns,
-            read_repair_ppm: if replicas > 1 {
-                job.database.read_repair_ppm
-            } else {
-                0
-            },
-            needed: answers_needed(job.database.consistency, replicas) as u8,
-            row_bytes,
-            stored_row_bytes: stored,
-            reads_index: !has_not(Mechanism::IndexPages),
-            remote_tail_ppm: if has_not(Mechanism::RemoteTail) {
-                0
-            } else {
-                job.parameters.remote_tail_ppm
-            },
-            token_aware: job.client.token_aware,
-            load: job.workload.load.clone(),
-            operations: job.workload.stop.operations.unwrap_or(u64::MAX),
-            duration_ns: job.workload.stop.duration_ns.unwrap_or(u64::MAX),
-            warm_up_ns: job.workload.warm_up_ns,
-        };
+        let rules = Rules::new(job, stored, off);
         Ok(Cassandra {
             queue: Queue::default(),
             clients: Clients::new(
                 &job.client,
                 &job.workload,
                 job.dataset.rows,
-                &job.parameters,
+                &rules.parameters,
                 seed,
                 off,
             ),
@@ -321,8 +352,8 @@ impl Cassandra {
             Kind::Read => parameters.read_cpu_ns,
             Kind::Write => parameters.write_cpu_ns,
         };
-        let (coordinator_ns, message_ns) =
-            (parameters.coordinator_cpu_ns, parameters.message_cpu_ns);
+        let coordinator_ns = parameters.coordinator_cpu_ns;
+        let message_ns = self.rules.message_ns[operation.kind as usize];
         if let [only] = replicas
             && usize::from(*only) == at
         {
@@ -365,8 +396,13 @@ impl Cassandra {
         let at = &self.nodes[usize::from(node)];
         let spread = hash(entry.key, u64::from(node) + 1);
         let row = ((u128::from(spread) * u128::from(at.rows)) >> 64) as u64;
+        let mut cpu_ns = cpu_ns;
         if entry.kind == Kind::Read {
             at.storage.announce(row);
+            if self.rules.decompress_byte_ps > 0 {
+                let bytes = at.storage.layout().chunk_bytes_of(row);
+                cpu_ns += bytes * self.rules.decompress_byte_ps / 1000;
+            }
         }
         self.requests.add(Request {
             operation,

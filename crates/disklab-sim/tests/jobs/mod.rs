@@ -83,6 +83,8 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             access: Access::Mmap,
             chunk_bytes: None,
             compressed_permille: 1000,
+            decompress_byte_ps: 0,
+            compaction: Compaction::SizeTiered,
             commitlog_sync_period_ns: 10_000_000_000,
             commitlog_segment_bytes: 32 << 20,
             memtable_bytes: 256 << 20,
@@ -134,6 +136,12 @@ pub fn no_cost() -> Parameters {
         pause_every_requests: 1,
         remote_tail_ppm: 0,
         remote_tail_ns: 0,
+        at_row_bytes: 0,
+        client_byte_ps: 0,
+        coordinator_byte_ps: 0,
+        message_byte_ps: 0,
+        read_byte_ps: 0,
+        write_byte_ps: 0,
     }
 }
 
