@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -15,6 +16,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import scale_of
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
+from disklab.spec import Trial
 from disklab.spec.schema import schema_text
 
 app = typer.Typer(no_args_is_help=True, help="Experiment files: check, show, schema.")
@@ -80,8 +82,8 @@ def check(
 ) -> None:
     """Check experiment files: every problem of every file, with line and way out.
 
-    Exit code 2 when there is one. Cells that cannot be are no problem of the file: they are
-    counted, and [bold]disklab experiment show[/bold] gives their reasons.
+    Exit code 2 when there is one. A cell that is impossible, such as more data than its disk
+    holds, is not a problem of the file: it is named with its reason, and left out of a run.
     """
     problems: list[Problem] = []
     checked: list[dict[str, Any]] = []
@@ -91,17 +93,34 @@ def check(
         except UserError as error:  # noqa: PERF203 - each file has problems of its own
             problems += error.problems
         else:
-            refused = sum(trial.refused is not None for trial in trials)
-            checked.append({"file": str(file), "trials": len(trials), "refused": refused})
+            reasons = refusals(trials)
+            count = sum(len(cells) for cells in reasons.values())
+            checked.append(
+                {"file": str(file), "trials": len(trials), "refused": count, "reasons": reasons}
+            )
     if not json:
         out = console()
         for one in checked:
             note = f", {one['refused']} refused" if one["refused"] else ""
             out.print(f"{one['file']}: {one['trials']} trials{note}", markup=False)
+            for reason, cells in one["reasons"].items():
+                more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+                out.print(f"  {cells[0]}{more}: {reason}", markup=False, highlight=False)
     if problems:
         raise UserError(*problems)
     if json:
         print_json({"ok": True, "files": checked})
+
+
+def refusals(trials: Sequence[Trial]) -> dict[str, list[str]]:
+    """Return the cells that are impossible, by their reason, in the order of the file."""
+    found: dict[str, list[str]] = {}
+    for trial in trials:
+        if trial.refused is not None:
+            levels = ", ".join(str(level) for level in trial.factors.values())
+            rule = f"{trial.refused.rule}; {trial.refused.way_out}"
+            found.setdefault(rule, []).append(levels or "the only cell")
+    return found
 
 
 @app.command()
