@@ -37,6 +37,7 @@ from disklab.prediction.fingerprint import differ, fingerprint
 from disklab.prediction.jobs import host_profile
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
+from disklab.results.deviation import told
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -364,14 +365,14 @@ def read_back(name: str, block: str) -> Comparison:
         row = rows.get(first)
         if row is None:
             continue
-        told = {
+        shown = {
             figure.partition(":")[0]: float(text.partition("->")[2].split()[0].replace(",", ""))
             for figure, text in zip(head[1:], texts, strict=True)
             if "->" in text
         }
         factors = dict(row.factors)
         note = "" if searched else why_not_counted(reference, factors, calibration)
-        cells.append(ComparedCell(factors, figures_of(row), told, note))
+        cells.append(ComparedCell(factors, figures_of(row), shown, note))
     return judged(experiment, cells)
 
 
@@ -388,8 +389,8 @@ def retold(name: str, block: str) -> str:
     if name == SEARCHED:
         return block[:start] + f"\n\n{middle}\n\n" + block[block.index(end) :]
     rest = block[start:].splitlines(keepends=True)
-    told = [n for n, line in enumerate(rest) if line.startswith(OF_SUMMARY)]
-    return block[:start] + middle + "\n" + "".join(rest[max(told) + 1 :])
+    old = [n for n, line in enumerate(rest) if line.startswith(OF_SUMMARY)]
+    return block[:start] + middle + "\n" + "".join(rest[max(old) + 1 :])
 
 
 OF_SUMMARY = ("| ", *(f"- {figure}: " for figure in FIGURES), "- not counted: ")
@@ -412,12 +413,12 @@ def glance(page: str) -> Iterator[str]:
     body = []
     for _, name, comparison in found:
         rates, skill = comparison.errors(RATE), comparison.skill(RATE)
-        guess = [f"{skill[0]:.1%}", f"{skill[1]:+.2f}"] if skill else ["", ""]
-        told = [f"{statistics.median(rates):.1%}, {max(rates):.0%}", f"{len(rates)}", *guess]
+        guess = [told(skill[0]), f"{skill[1]:+.2f}"] if skill else ["", ""]
+        line = [f"{told(statistics.median(rates))}, {told(max(rates))}", f"{len(rates)}", *guess]
         for figure in ("p50", "p95", "p99"):
             errors = comparison.errors(figure)
-            told.append(f"{statistics.median(errors):.1%}" if errors else "")
-        body.append([name, *told])
+            line.append(told(statistics.median(errors)) if errors else "")
+        body.append([name, *line])
     yield "## At a glance\n"
     yield GLANCE
     yield table(
@@ -438,9 +439,10 @@ def glance(page: str) -> Iterator[str]:
 
 RATE = "ops/s"
 GLANCE = (
-    "Errors of the cells that count: no parameter was fitted on them, and no value chosen in their "
-    "sight that moves the figure. Without a model: what one would guess from the fitted rows alone "
-    "(the row of the other disk; the harmonic mean of reading and writing; the geometric mean of "
+    "How far off predicted figures are, upwards or downwards alike: 30 % is 1.3 times too much or "
+    "too little. Of the cells that count: no parameter was fitted on them, and no value chosen in "
+    "their sight that moves the figure. Without a model: what one would guess from the fitted "
+    "rows (the other disk's row; the harmonic mean of reading and writing; the geometric mean of "
     "the levels around), over the same cells. Skill is 1 - error / error of the guess: 1 is "
     "perfect, below 0 the guess is better. The nine local cells of local or attached are twins of "
     "attached ones, five of which were fitted on.\n"
@@ -497,8 +499,8 @@ def at_published_load(experiment: spec.Experiment, options: Options) -> Iterator
     body = []
     answers = answers_to([cell.job({}) for cell in cells], options)
     for loaded, answer in zip(cells, answers, strict=True):
-        told = {"ops/s": answer["ops_per_s"], **answer["latency_ms"]}
-        cell = ComparedCell(loaded.factors, figures_of(loaded.row), told)
+        shown = {"ops/s": answer["ops_per_s"], **answer["latency_ms"]}
+        cell = ComparedCell(loaded.factors, figures_of(loaded.row), shown)
         bound = answer["bottleneck"]["resource"]
         texts = (cell.text(figure) for figure in ("ops/s", "mean", "p95", "p99"))
         body.append([label(loaded.factors), *texts, bound])

@@ -84,7 +84,7 @@ def test_against_the_reference_calibration_rows_are_marked_and_not_counted(tmp_p
     assert "46,000" in cached
     assert "calibration row" not in cached
     assert "not counted: 1 x calibration row" in ran.stdout
-    assert any(line.startswith("ops/s: median error") and "1 cells" in line for line in lines)
+    assert any(line.startswith("ops/s: off by") and "1 cells" in line for line in lines)
     *_, compared = predicted(tmp_path, *arguments, "--against", "reference")
     errors = {cell["factors"]["cluster.volumes.data.caching"]: cell for cell in compared["cells"]}
     assert errors["None"]["note"] == "calibration row"

@@ -12,6 +12,7 @@ from disklab.prediction.baseline import Baseline
 from disklab.prediction.calibration import calibration_for
 from disklab.prediction.counted import InSight, Levels, in_sight, levels, study_of
 from disklab.results import TrialResult
+from disklab.results.deviation import off_by, told
 from disklab.spec import Experiment
 
 FIGURES = (
@@ -92,28 +93,28 @@ class Comparison:
         ]
 
     def errors(self, figure: str) -> list[float]:
-        """Return the absolute errors of the cells that count."""
+        """Return how far off the cells that count are (`results.deviation`): 1.0 is 2 times."""
         errors = (cell.error(figure) for cell in self.cells if cell.counts(figure))
-        return [abs(error) for error in errors if error is not None]
+        return [off_by(1 + error) for error in errors if error is not None]
 
     def errors_in_sight(self, figure: str) -> list[float]:
-        """Return the absolute errors of figures that do not count by themselves, in cells that do.
+        """Return how far off figures are that do not count by themselves, in cells that do.
 
         A value was fitted in their sight; that it fits them badly must not be hidden.
         """
         errors = (
             cell.error(figure) for cell in self.cells if not cell.note and not cell.counts(figure)
         )
-        return [abs(error) for error in errors if error is not None]
+        return [off_by(1 + error) for error in errors if error is not None]
 
     def skill(self, figure: str) -> tuple[float, float] | None:
-        """Return the median error of guesses without a model, and the model's skill beside it.
+        """Return how far off guesses without a model are in the median, and the model's skill.
 
         The skill is 1 - (median error of the model / that of the guesses), over the cells that
         have both: 1 is perfect, 0 no better than a guess. None: no cell that counts has a guess.
         """
         pairs = [
-            (abs(error), abs(guess))
+            (off_by(1 + error), off_by(1 + guess))
             for cell in self.cells
             if cell.counts(figure)
             and (error := cell.error(figure)) is not None
@@ -132,18 +133,18 @@ class Comparison:
             errors = self.errors(figure)
             if errors:
                 line = (
-                    f"{figure}: median error {statistics.median(errors):.1%}, "
-                    f"largest {max(errors):.1%}, {len(errors)} cells"
+                    f"{figure}: off by {told(statistics.median(errors))} in the median, "
+                    f"at most {told(max(errors))}, {len(errors)} cells"
                 )
                 skill = self.skill(figure)
                 if skill is not None:
-                    line += f"; without a model {skill[0]:.1%}, skill {skill[1]:+.2f}"
+                    line += f"; without a model {told(skill[0])}, skill {skill[1]:+.2f}"
                 yield line
             elif seen_errors := self.errors_in_sight(figure):
                 yield (
-                    f"{figure}: no cell counts; in sight of a fitted value: median error "
-                    f"{statistics.median(seen_errors):.1%}, largest {max(seen_errors):.1%}, "
-                    f"{len(seen_errors)} cells"
+                    f"{figure}: no cell counts; in sight of a fitted value: off by "
+                    f"{told(statistics.median(seen_errors))} in the median, at most "
+                    f"{told(max(seen_errors))}, {len(seen_errors)} cells"
                 )
         for note, count in (notes + seen).items():
             yield f"not counted: {count} x {note}"
