@@ -228,6 +228,7 @@ def test_without_root(lab: Lab) -> None:
     assert "run it with sudo" in checks
 
 
+@pytest.mark.alone  # a new mount namespace holds, for a moment, the disks of tests beside it
 def test_without_fuse(lab: Lab, tmp_path: Path) -> None:
     # A mount namespace whose /dev has only what Python itself needs.
     script = tmp_path / "bare"
