@@ -36,6 +36,7 @@ from benches.summary import Row, interleave, summarise
 
 ROOT = Path(__file__).parent.parent
 ROWS, COLUMNS, COLUMN_BYTES = 20_000, 5, 818
+PROFILE = "checked"
 THREADS = 128
 OPEN_RATE = 20_000
 MOST_LATE_US = 200.0
@@ -90,11 +91,12 @@ def cassandra() -> Iterator[CqlTarget]:
 @contextmanager
 def fake() -> Iterator[CqlTarget]:
     """Yield where to find the tests' small database, filled. It answers at once."""
-    # The whole workspace, as `make test` builds it: another selection has other features.
-    build = ["cargo", "build", "--release", "--locked", "--quiet", "--workspace"]
+    # The whole workspace in the profile of `make test`, which has built it: another selection has
+    # other features, and the peer's own speed is no figure of this bench.
+    build = ["cargo", "build", "--profile", PROFILE, "--locked", "--quiet", "--workspace"]
     subprocess.run([*build, "--example", "fake_cassandra"], check=True, cwd=ROOT)
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    program = built / "release" / "examples" / "fake_cassandra"
+    program = built / PROFILE / "examples" / "fake_cassandra"
     # It ends when its standard input does: with this process at the latest.
     with subprocess.Popen(
         [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
