@@ -30,7 +30,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-say "Does ReadOnly host caching pay for Cassandra's reads? Asked twice: simulated (seconds), then for real (about 6 minutes)."
+say "Does ReadOnly host caching pay for Cassandra's reads? Asked twice: simulated (seconds), then for real (two to six minutes)."
 
 say "1. The simulator, at full scale: six nodes, 205 GB each"
 shown predict "$experiment" --fidelity quick
