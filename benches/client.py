@@ -92,7 +92,7 @@ def cassandra() -> Iterator[CqlTarget]:
 def fake() -> Iterator[CqlTarget]:
     """Yield where to find the tests' small database, filled. It answers at once."""
     # The whole workspace in the profile of `make test`, which has built it: another selection has
-    # other features, and the peer's own speed is no figure of this bench.
+    # other features, and this bench does not measure the small database itself.
     build = ["cargo", "build", "--profile", PROFILE, "--locked", "--quiet", "--workspace"]
     subprocess.run([*build, "--example", "fake_cassandra"], check=True, cwd=ROOT)
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))

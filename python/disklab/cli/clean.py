@@ -28,7 +28,7 @@ def clean(
 ) -> None:
     """Remove every mount, device and process of ours that a crash left. Data stay.
 
-    A healthy host is no leftover: it stays unless [bold]--all[/bold] is given. What disklab cannot
+    A healthy host stays unless [bold]--all[/bold] is given. What disklab cannot
     prove to be its own is left alone and named.
     """
     scope = Scope(everything=everything, host=host, data=data, dry_run=dry_run)
