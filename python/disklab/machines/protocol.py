@@ -1,0 +1,128 @@
+"""What disklab asks of a machine: run a program, move files, say its address and its clock.
+
+A kind is a file of its own: `local` (this machine), `netns` (an emulated host in namespaces), `ssh`
+(a host reached over the user's own OpenSSH). Code above this room names no /proc, no /sys and no
+program of a machine that it does not run on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a program ended."""
+
+    code: int
+    """Its exit code; the negative number of the signal that ended it."""
+    stdout: bytes
+    stderr: bytes
+    """At most the last 64 KiB."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program with everything that it starts with."""
+
+    words: Sequence[str]
+    """The program and its arguments. No shell reads them."""
+    stdin: bytes = b""
+    variables: Mapping[str, str] | None = None
+    """Added to the environment of the machine."""
+    folder: PurePosixPath | None = None
+    """Its working directory; None: `/`."""
+
+
+@dataclass(frozen=True)
+class ClockOffset:
+    """How far a machine's clock is from this one's."""
+
+    ahead_s: float
+    """Seconds that its clock shows more than ours; 0 for this machine."""
+    error_s: float
+    """The offset lies within this of `ahead_s`: half of the shortest round trip."""
+
+
+class Child(Protocol):
+    """A program that runs. As a context manager it is ended, with its children, at the end."""
+
+    @property
+    def pid(self) -> int:
+        """Its number on its machine."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line of standard output as it comes, without its end.
+
+        A machine that is lost for a while loses no line: they are in the order they were written.
+        Raises MachineError when the machine is gone for good.
+        """
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and its children; none when it has ended."""
+
+    def wait(self, seconds: float | None = None) -> Finished | None:
+        """Wait for its end; None: it still runs after so many seconds. `stdout` is empty."""
+
+    def __enter__(self) -> Child:
+        """Return itself."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it: SIGTERM, 5 seconds, SIGKILL."""
+
+
+class Files(Protocol):
+    """The files of a machine. Paths are absolute; a link at the end is never followed to write."""
+
+    def read(self, path: PurePosixPath, most_bytes: int = 1 << 20) -> bytes:
+        """Return a file (of /proc and /sys too); raises MachineError: absent, or larger."""
+
+    def write(self, path: PurePosixPath, data: bytes, mode: int = 0o600) -> None:
+        """Write a file whole: it is the old one or the new one; in place below /proc and /sys."""
+
+    def names(self, folder: PurePosixPath) -> list[str]:
+        """Return the sorted names in a folder; raises MachineError when there is none."""
+
+    def put(self, source: Path, path: PurePosixPath, mode: int = 0o600) -> None:
+        """Copy a file of this machine there; nothing is sent when it is there with this content."""
+
+    def get(self, path: PurePosixPath, target: Path) -> None:
+        """Copy a file from there to a new file of this machine."""
+
+
+class Machine(Protocol):
+    """A machine that disklab may use."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it: `n1`, `this machine`."""
+
+    @property
+    def address(self) -> str:
+        """Where the other machines of its cluster reach it: an IP address."""
+
+    @property
+    def files(self) -> Files:
+        """Its files."""
+
+    def run(self, command: Command, seconds: float = 60.0) -> Finished:
+        """Run a program to its end.
+
+        Raises MachineError when it cannot be started, or still runs after so many seconds (it is
+        killed then), or when the machine is gone. Its exit code raises nothing.
+        """
+
+    def start(self, command: Command) -> Child:
+        """Start a program; it ends with this process, or with its lease on a far machine."""
+
+    def clock(self) -> ClockOffset:
+        """Return how far its clock is from this machine's, as of now."""
