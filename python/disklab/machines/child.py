@@ -1,0 +1,285 @@
+"""A program that runs on this machine: in a process group of its own, ended with its children."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import PurePosixPath
+from queue import SimpleQueue
+from types import TracebackType
+from typing import IO
+
+from disklab.errors import MachineError
+from disklab.machines.protocol import Finished
+
+END_SECONDS = 5.0
+"""What a program has for its end after SIGTERM."""
+KILL_SECONDS = 30.0
+"""What was killed takes a gigabyte of memory back; one that waits for its disk stays."""
+STDERR_BYTES = 64 << 10
+LINE_BYTES = 64 << 20
+"""The longest line: fio's JSON with histograms is a few MiB."""
+_CHUNK_BYTES = 64 << 10
+
+
+class LocalChild:
+    """A `Child` of this machine. Where nobody reads `lines`, the program waits at a full pipe."""
+
+    def __init__(self, program: str, process: subprocess.Popen[bytes]) -> None:
+        """Take a process that leads its session; its output comes by pipes."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._name = os.path.basename(program)
+        self._process = process
+        self._stdout = process.stdout
+        self._stderr = _Tail(process.stderr)
+        self._handle = os.pidfd_open(process.pid)
+        self._code: int | None = None
+
+    @classmethod
+    def start(
+        cls,
+        words: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        variables: Mapping[str, str] | None = None,
+        folder: PurePosixPath | None = None,
+    ) -> LocalChild:
+        """Start a program. It is killed when this process ends, whatever ends it.
+
+        Raises MachineError when there is no such program, or the kernel refuses.
+        """
+        environment = {**os.environ, **(variables or {})}
+        program = shutil.which(words[0], path=environment.get("PATH"))
+        if program is None:
+            raise MachineError(
+                f"{words[0]}: there is no such program on this machine, or it may not be run; "
+                "install it, or give its path"
+            )
+        # setpriv becomes the program, so the number of the process stays.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", program, *words[1:]]
+        given = _given(stdin)
+        try:
+            process = _STARTER.call(
+                lambda: subprocess.Popen(
+                    command,
+                    stdin=given,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                    cwd=str(folder or "/"),
+                    env=environment,
+                )
+            )
+        except OSError as error:
+            raise MachineError(f"{words[0]} cannot be started: {error}") from error
+        finally:
+            if given != subprocess.DEVNULL:
+                os.close(given)
+        return cls(program, process)
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its process group."""
+        return self._process.pid
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line as it comes; raises MachineError for one that never ends."""
+        while line := self._stdout.readline(LINE_BYTES):
+            if len(line) == LINE_BYTES and not line.endswith(b"\n"):
+                raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
+            yield line.removesuffix(b"\n")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and its children; none when it has ended."""
+        if not self._has_ended(0.0):
+            self._signal_group(number)
+
+    def wait(self, seconds: float | None = None) -> Finished | None:
+        """Wait for its end; None: it still runs after so many seconds. `stdout` is empty."""
+        if not self._has_ended(seconds):
+            return None
+        return Finished(self._exit_code(), b"", self._stderr.whole())
+
+    def communicate(self, seconds: float, most_bytes: int) -> Finished:
+        """Read all its standard output and wait for its end.
+
+        Raises MachineError when it still runs after so many seconds, or writes more than this.
+        """
+        deadline = time.monotonic() + seconds
+        whole = bytearray()
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._stdout], [], [], left)[0]:
+                raise MachineError(f"{self._name} still ran after {seconds:g} s{self._last()}")
+            chunk = os.read(self._stdout.fileno(), _CHUNK_BYTES)
+            if not chunk:
+                break
+            whole += chunk
+            if len(whole) > most_bytes:
+                raise MachineError(f"{self._name} wrote more than {most_bytes} bytes")
+        finished = self.wait(max(0.0, deadline - time.monotonic()))
+        if finished is None:
+            raise MachineError(f"{self._name} still ran after {seconds:g} s{self._last()}")
+        return Finished(finished.code, bytes(whole), finished.stderr)
+
+    def end(self) -> None:
+        """End it and its children: SIGTERM, 5 seconds, SIGKILL. Nothing when that is done.
+
+        Raises MachineError when it stays, as a process does that waits for its disk.
+        """
+        if self._process.returncode is not None:
+            return
+        if not self._has_ended(0.0):
+            self._signal_group(signal.SIGTERM)
+            self._has_ended(END_SECONDS)
+        # Its children may be there when it is gone. It is not reaped yet, so its number is its own.
+        self._signal_group(signal.SIGKILL)
+        if not self._has_ended(KILL_SECONDS):
+            raise MachineError(
+                f"{self._name} (process {self.pid}) cannot be killed: its disk hangs"
+            )
+        self._code = self._exit_code()
+        self._stderr.whole()
+        self._process.wait()
+        os.close(self._handle)
+        self._stdout.close()
+
+    def __enter__(self) -> LocalChild:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it as `end` does."""
+        self.end()
+
+    def _has_ended(self, seconds: float | None) -> bool:
+        """Wait for its end without reaping it: its number stays taken until `end`."""
+        if self._process.returncode is not None:
+            return True
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+    def _exit_code(self) -> int:
+        if self._code is not None:
+            return self._code
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def _signal_group(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _last(self) -> str:
+        """Return the last line of standard error, for a message."""
+        lines = self._stderr.so_far().decode(errors="replace").strip().splitlines()
+        return f"; it said: {lines[-1]}" if lines else ""
+
+
+class _Tail:
+    """The end of a pipe's bytes, drained by a thread so that the writer never waits."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._chunks: deque[bytes] = deque()
+        self._kept = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._drain, name="stderr", daemon=True)
+        self._thread.start()
+
+    def whole(self) -> bytes:
+        """Return the last 64 KiB once the pipe is closed, or half a second from now.
+
+        A child of the program may hold the pipe for as long as it lives.
+        """
+        self._thread.join(0.5)
+        return self.so_far()
+
+    def so_far(self) -> bytes:
+        """Return the last 64 KiB that came until now."""
+        with self._lock:
+            return b"".join(self._chunks)[-STDERR_BYTES:]
+
+    def _drain(self) -> None:
+        with self._pipe:
+            while chunk := os.read(self._pipe.fileno(), _CHUNK_BYTES):
+                with self._lock:
+                    self._chunks.append(chunk)
+                    self._kept += len(chunk)
+                    while self._kept - len(self._chunks[0]) >= STDERR_BYTES:
+                        self._kept -= len(self._chunks.popleft())
+
+
+class _Starter:
+    """The thread that starts programs.
+
+    The kernel ends a program with the *thread* that started it, and threads of disklab come and go.
+    This one lives as long as the process.
+    """
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[
+            tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]
+        ] = SimpleQueue()
+        self._process: int | None = None
+        self._lock = threading.Lock()
+
+    def call(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            # A fork of this process has the queue and not the thread.
+            if self._process != os.getpid():
+                self._process = os.getpid()
+                threading.Thread(target=self._serve, name="starter", daemon=True).start()
+        promised: Future[subprocess.Popen[bytes]] = Future()
+        self._calls.put((start, promised))
+        try:
+            return promised.result()
+        except BaseException:
+            # Ctrl-C while it starts: nobody will end what nobody knows.
+            promised.add_done_callback(_end_unknown)
+            raise
+
+    def _serve(self) -> None:
+        while True:
+            start, promised = self._calls.get()
+            try:
+                promised.set_result(start())
+            except BaseException as error:
+                promised.set_exception(error)
+
+
+def _end_unknown(started: Future[subprocess.Popen[bytes]]) -> None:
+    if started.exception() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(started.result().pid, signal.SIGKILL)
+
+
+def _given(stdin: bytes) -> int:
+    """Return an open file with the bytes: a pipe would have to be fed while output is read."""
+    if not stdin:
+        return subprocess.DEVNULL
+    handle = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    left = memoryview(stdin)
+    while left:
+        left = left[os.write(handle, left) :]
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
+
+
+_STARTER = _Starter()

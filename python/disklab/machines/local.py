@@ -1,0 +1,165 @@
+"""The machine that disklab runs on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from disklab.errors import MachineError
+from disklab.machines.child import LocalChild
+from disklab.machines.protocol import ClockOffset, Command, Finished
+
+STDOUT_BYTES = 256 << 20
+"""The most that `run` takes from a program: it is held in memory."""
+_KERNELS_OWN = (PurePosixPath("/proc"), PurePosixPath("/sys"))
+
+
+class LocalMachine:
+    """The machine that disklab runs on, as a `Machine`."""
+
+    def __init__(self, name: str = "this machine", address: str = "127.0.0.1") -> None:
+        """Take what the user calls it and where the other machines of a cluster reach it."""
+        self._name = name
+        self._address = address
+        self._files = LocalFiles()
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self._name
+
+    @property
+    def address(self) -> str:
+        """Where the other machines of its cluster reach it: an IP address."""
+        return self._address
+
+    @property
+    def files(self) -> LocalFiles:
+        """Its files."""
+        return self._files
+
+    def run(self, command: Command, seconds: float = 60.0) -> Finished:
+        """Run a program to its end. See `Machine.run`."""
+        with self.start(command) as child:
+            return child.communicate(seconds, STDOUT_BYTES)
+
+    def start(self, command: Command) -> LocalChild:
+        """Start a program; it is killed when this process ends."""
+        return LocalChild.start(
+            command.words,
+            stdin=command.stdin,
+            variables=command.variables,
+            folder=command.folder,
+        )
+
+    def clock(self) -> ClockOffset:
+        """Return 0: it is the same clock."""
+        return ClockOffset(0.0, 0.0)
+
+
+class LocalFiles:
+    """The files of this machine, as this process may read and write them."""
+
+    def read(self, path: PurePosixPath, most_bytes: int = 1 << 20) -> bytes:
+        """Return a regular file. Raises MachineError: absent, not readable, none, or larger."""
+        with _named(path), _regular(path) as file:
+            # The size of a file below /proc is 0 whatever it holds.
+            data = file.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise MachineError(f"{path} is larger than {most_bytes} bytes")
+        return data
+
+    def write(self, path: PurePosixPath, data: bytes, mode: int = 0o600) -> None:
+        """Write a file whole; a link in its place is replaced, not followed."""
+        with _named(path):
+            if any(path.is_relative_to(own) for own in _KERNELS_OWN):
+                _write_in_place(path, data)
+                return
+            with _in_place_of(path, mode) as file:
+                file.write(data)
+
+    def names(self, folder: PurePosixPath) -> list[str]:
+        """Return the sorted names in a folder."""
+        with _named(folder):
+            return sorted(os.listdir(folder))
+
+    def put(self, source: Path, path: PurePosixPath, mode: int = 0o600) -> None:
+        """Copy a file; nothing is written when it is there with this content."""
+        with _named(path), source.open("rb") as given:
+            wanted = _digest(given)
+            with suppress(OSError, MachineError), _regular(path) as there:
+                if _digest(there) == wanted:
+                    os.fchmod(there.fileno(), mode)
+                    return
+            given.seek(0)
+            with _in_place_of(path, mode) as file:
+                shutil.copyfileobj(given, file)
+
+    def get(self, path: PurePosixPath, target: Path) -> None:
+        """Copy a file to a new one; raises MachineError when the new one is there already."""
+        with _named(path), _regular(path) as there, target.open("xb") as file:
+            shutil.copyfileobj(there, file)
+
+
+@contextmanager
+def _named(path: PurePosixPath) -> Iterator[None]:
+    """Refuse a path that is not absolute and plain; say the system's errors as MachineError."""
+    if not path.is_absolute() or ".." in path.parts:
+        raise MachineError(f"{path}: a path on a machine is absolute and has no `..`")
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(f"{error.filename or path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _regular(path: PurePosixPath) -> Iterator[BinaryIO]:
+    # O_NONBLOCK: a named pipe would wait for its writer before it can be told from a file.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise MachineError(f"{path} is no regular file")
+        yield file
+
+
+@contextmanager
+def _in_place_of(path: PurePosixPath, mode: int) -> Iterator[BinaryIO]:
+    """Write a new file that takes the name when it is whole and on the disk."""
+    beside = Path(path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}"))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(beside, flags, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        os.rename(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _write_in_place(path: PurePosixPath, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        # One call: each one is a value of its own to the kernel.
+        if os.write(handle, data) != len(data):
+            raise MachineError(f"{path} took a part of what was written only")
+    finally:
+        os.close(handle)
+
+
+def _digest(file: BinaryIO) -> bytes:
+    digest = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.digest()

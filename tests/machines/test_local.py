@@ -1,0 +1,187 @@
+"""This machine as a `Machine`: programs with their children and limits, files that are whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path, PurePosixPath
+
+import pytest
+from disklab.errors import MachineError
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Command, Machine
+
+MACHINE = LocalMachine()
+SOON_SECONDS = 20.0
+
+
+def sh(script: str, **more: object) -> Command:
+    return Command(["sh", "-c", script], **more)  # type: ignore[arg-type]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def await_end(pid: int) -> None:
+    deadline = time.monotonic() + SOON_SECONDS
+    while is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} still runs"
+        time.sleep(0.02)
+
+
+def test_it_is_a_machine() -> None:
+    machine: Machine = MACHINE
+    assert machine.name == "this machine"
+    assert machine.clock().ahead_s == 0
+
+
+class TestRun:
+    def test_a_program_gets_its_input_variables_and_folder(self, tmp_path: Path) -> None:
+        big = b"x" * 300_000
+        ended = MACHINE.run(
+            sh('wc -c; echo "$A"; pwd; echo wrong >&2; exit 3', stdin=big, variables={"A": "b c"},
+               folder=PurePosixPath(tmp_path))
+        )  # fmt: skip
+        assert ended.stdout.split() == [b"300000", b"b", b"c", str(tmp_path).encode()]
+        assert (ended.code, ended.stderr) == (3, b"wrong\n")
+
+    def test_much_output_on_both_pipes_is_no_deadlock_and_bounded(self) -> None:
+        ended = MACHINE.run(
+            sh("yes out | head -c 3000000; yes err | head -c 3000000 >&2; echo last >&2")
+        )
+        assert len(ended.stdout) == 3_000_000
+        assert len(ended.stderr) == 64 << 10
+        assert ended.stderr.endswith(b"last\n")
+
+    def test_a_signal_is_a_negative_code(self) -> None:
+        assert MACHINE.run(sh("kill -9 $$")).code == -signal.SIGKILL
+
+    def test_a_program_that_is_not_there_is_named(self) -> None:
+        with pytest.raises(MachineError, match="no-such-program: there is no such program"):
+            MACHINE.run(Command(["no-such-program"]))
+
+    def test_what_takes_too_long_is_killed_with_its_children(self, tmp_path: Path) -> None:
+        note = tmp_path / "child"
+        with pytest.raises(MachineError, match=r"sh still ran after 1 s; it said: hello"):
+            MACHINE.run(sh(f"echo hello >&2; sleep 1000 & echo $! > {note}; wait"), seconds=1.0)
+        await_end(int(note.read_text(encoding="ascii")))
+
+
+class TestStart:
+    def test_lines_come_in_order_while_it_runs(self) -> None:
+        with MACHINE.start(sh("echo a; echo; printf b; exec sleep 1000")) as child:
+            lines = child.lines()
+            assert [next(lines), next(lines)] == [b"a", b""]
+            assert child.wait(0.0) is None
+            child.signal(signal.SIGINT)
+            assert list(lines) == [b"b"]
+            ended = child.wait(SOON_SECONDS)
+            assert ended is not None
+            assert ended.code == -signal.SIGINT
+            child.signal(signal.SIGKILL)
+            assert child.wait() == ended
+        assert child.wait() == ended
+
+    def test_the_end_of_the_context_ends_children_that_outlive_their_parent(self) -> None:
+        with MACHINE.start(sh("sleep 1000 >/dev/null 2>&1 & echo $!")) as child:
+            (line,) = child.lines()
+            assert child.wait(SOON_SECONDS) is not None
+            assert is_alive(int(line))
+        await_end(int(line))
+
+    def test_what_ignores_sigterm_is_killed(self) -> None:
+        with MACHINE.start(sh('trap "" TERM; echo ready; while :; do sleep 1; done')) as child:
+            assert next(child.lines()) == b"ready"
+        assert not is_alive(child.pid)
+
+    def test_it_outlives_the_thread_that_started_it(self) -> None:
+        started = []
+        thread = threading.Thread(
+            target=lambda: started.append(MACHINE.start(sh("echo up; exec sleep 1000")))
+        )
+        thread.start()
+        thread.join()
+        with started[0] as child:
+            assert next(child.lines()) == b"up"
+            assert child.wait(0.3) is None
+
+    def test_it_ends_with_a_killed_process(self) -> None:
+        script = (
+            "import time\n"
+            "from disklab.machines.local import LocalMachine\n"
+            "from disklab.machines.protocol import Command\n"
+            "child = LocalMachine().start(Command(['sleep', '1000']))\n"
+            "print(child.pid, flush=True)\n"
+            "time.sleep(1000)\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as conductor:
+            assert conductor.stdout is not None
+            pid = int(conductor.stdout.readline())
+            assert is_alive(pid)
+            conductor.kill()
+        await_end(pid)
+
+
+class TestFiles:
+    def test_what_is_written_is_read_and_nothing_else_is_there(self, tmp_path: Path) -> None:
+        files, path = MACHINE.files, PurePosixPath(tmp_path / "a")
+        files.write(path, b"one")
+        files.write(path, b"two", mode=0o644)
+        assert files.read(path) == b"two"
+        assert files.names(PurePosixPath(tmp_path)) == ["a"]
+        assert os.stat(path).st_mode & 0o777 == 0o644
+
+    def test_a_link_is_replaced_and_its_target_stays(self, tmp_path: Path) -> None:
+        (tmp_path / "target").write_bytes(b"precious")
+        (tmp_path / "link").symlink_to(tmp_path / "target")
+        MACHINE.files.write(PurePosixPath(tmp_path / "link"), b"new")
+        MACHINE.files.put(Path(__file__), PurePosixPath(tmp_path / "link"))
+        assert (tmp_path / "target").read_bytes() == b"precious"
+        assert (tmp_path / "link").read_bytes() == Path(__file__).read_bytes()
+
+    def test_files_of_the_kernel_are_read_and_written_in_place(self) -> None:
+        files, path = MACHINE.files, PurePosixPath("/proc/self/comm")
+        before = files.read(path)
+        files.write(path, b"changed")
+        try:
+            assert files.read(path) == b"changed\n"
+        finally:
+            files.write(path, before.strip())
+
+    def test_put_writes_nothing_that_is_there(self, tmp_path: Path) -> None:
+        source, there = tmp_path / "source", PurePosixPath(tmp_path / "there")
+        source.write_bytes(b"content")
+        MACHINE.files.put(source, there, mode=0o700)
+        first = os.stat(there)
+        MACHINE.files.put(source, there, mode=0o700)
+        assert os.stat(there).st_ino == first.st_ino
+        source.write_bytes(b"other")
+        MACHINE.files.put(source, there)
+        assert MACHINE.files.read(there) == b"other"
+        MACHINE.files.get(there, tmp_path / "back")
+        assert (tmp_path / "back").read_bytes() == b"other"
+        with pytest.raises(MachineError, match="File exists"):
+            MACHINE.files.get(there, tmp_path / "back")
+
+    def test_what_cannot_be_read_is_said(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "large").write_bytes(b"x" * 11)
+        with pytest.raises(MachineError, match="No such file"):
+            MACHINE.files.read(PurePosixPath(tmp_path / "absent"))
+        with pytest.raises(MachineError, match="no regular file"):
+            MACHINE.files.read(PurePosixPath(tmp_path / "pipe"))
+        with pytest.raises(MachineError, match="larger than 10 bytes"):
+            MACHINE.files.read(PurePosixPath(tmp_path / "large"), most_bytes=10)
+        with pytest.raises(MachineError, match="absolute"):
+            MACHINE.files.read(PurePosixPath("/tmp/../etc/passwd"))
+        with pytest.raises(MachineError, match="No such file"):
+            MACHINE.files.names(PurePosixPath(tmp_path / "absent"))
