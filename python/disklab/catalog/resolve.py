@@ -342,7 +342,7 @@ def _caching_problems(asked: _Asked) -> Iterator[Problem]:
     """Yield why a volume cannot use the host cache."""
     catalog, vm, disks, places = asked.catalog, asked.vm, asked.disks, asked.places
     place, value = places.caching, asked.volume.caching
-    none = f"use {places.caching} None"
+    none = f"use {_written(places.caching, 'None')}"
     entry = disks.entry
     if entry is None:
         rule = f"{asked.expression.name!r} lies on the host itself, with no host cache before it"
@@ -369,8 +369,14 @@ def _caching_problems(asked: _Asked) -> Iterator[Problem]:
         yield Problem(place, value, rule, f"{none} or a VM such as azure/Standard_DS14_v2")
     elif cache_bytes(vm, asked.host) is None:
         rule = f"the size of the host cache of {vm.name} is not published ({vm_source})"
-        way_out = f"say what you assume: {places.host_cache} 100GiB, or {none}"
+        way_out = f"say what you assume: {_written(places.host_cache, '100GiB')}, or {none}"
         yield Problem(place, value, rule, way_out)
+
+
+def _written(place: str, value: str) -> str:
+    """Return an option, or a key of a file, with its value, as the user writes it."""
+    option = place.startswith("--")
+    return f"{place} {value}" if option else f"{place.rpartition(': ')[2]}: {value}"
 
 
 def _shape_problems(asked: _Asked) -> Iterator[Problem]:

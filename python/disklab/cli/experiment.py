@@ -14,12 +14,14 @@ from disklab import spec
 from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import scale_of
+from disklab.cli.experiment_new import new
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
 from disklab.spec import Trial
 from disklab.spec.schema import schema_text
 
-app = typer.Typer(no_args_is_help=True, help="Experiment files: check, show, schema.")
+app = typer.Typer(no_args_is_help=True, help="Experiment files: new, check, show, schema.")
+app.command()(new)
 
 # More rows of a table than a person reads at once; --json has them all.
 MOST_ROWS = 200

@@ -49,6 +49,8 @@ class NodeWish:
     """Of the emulated host; unique on this machine."""
     vm: str
     scale: Fraction
+    host_cache_bytes: int | None
+    """What its VM's host cache is taken to hold, before the scale; None: as published."""
     volumes: Mapping[str, VolumeWish]
     """Devices by name, each mounted."""
 
@@ -89,6 +91,7 @@ class EmulatedNode:
                     host=wish.name,
                     vm=wish.vm,
                     scale=wish.scale,
+                    host_cache_bytes=wish.host_cache_bytes,
                     filesystem=volume.filesystem,
                     mount_point=mounts / f"{wish.name}-{name}",
                     owner=Owner.this(),

@@ -101,6 +101,7 @@ def made_for_probe(
             ),
             host=host,
             vm=disk.vm,
+            host_cache_bytes=disk.host_cache_bytes,
             filesystem=filesystem,
             mount_point=mount_point,
         )

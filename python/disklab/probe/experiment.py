@@ -58,7 +58,7 @@ def trial_of(trial: spec.Trial) -> Trial:
     assert work.fio is not None
     return Trial(
         levels={name: str(level) for name, level in trial.factors.items()},
-        disk=Disk(device.volume.disks, device.vm, device.volume.caching),
+        disk=Disk(device.volume.disks, device.vm, device.volume.caching, device.host_cache_bytes),
         filesystem=device.volume.filesystem,
         cell=Cell(Profile(work.fio.profile), Direction(work.fio.rw), work.fio.block_bytes),
         duration_s=DEFAULT_DURATION_S

@@ -28,6 +28,8 @@ class Disk:
     disks: str
     vm: str | None
     caching: Caching = "None"
+    host_cache_bytes: int | None = None
+    """What its host cache is taken to hold, where none is published."""
     places: Places = field(default=OPTIONS, compare=False)
     """Where the user named each part, for the errors."""
 
@@ -50,7 +52,9 @@ def resolved(disk: Disk) -> Resolution:
     """Return the disk's profile; a user error with every rule that the wish breaks."""
     catalog = load_catalog()
     request = VolumeRequest(disks=disk.disks, caching=disk.caching)
-    return resolve(catalog, HostRequest(vm=disk.vm), request, places=disk.places)
+    return resolve(
+        catalog, HostRequest(disk.vm, disk.host_cache_bytes), request, places=disk.places
+    )
 
 
 def placed(disk: Disk) -> Placement:

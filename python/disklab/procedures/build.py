@@ -106,6 +106,7 @@ def node_wish(trial: Trial, name: str) -> NodeWish:
         name=name,
         vm=cluster.vm,
         scale=Fraction(trial.share.scale),
+        host_cache_bytes=cluster.host_cache_bytes,
         volumes={
             device: VolumeWish(
                 disks=volume.disks,

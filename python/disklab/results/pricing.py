@@ -47,6 +47,6 @@ def _parts(catalog: Catalog, spec: TrialSpec, region: str) -> Iterable[tuple[str
     owner = spec.cluster or spec.device
     assert owner is not None, "a trial has a cluster or a device"
     yield owner.vm, vm_price(catalog, owner.vm, region=region)
-    for _, _, volume, _ in volumes_of(spec):
+    for *_, volume, _ in volumes_of(spec):
         price = volume_price(catalog, volume.disks, size_bytes=volume.size_bytes, region=region)
         yield volume.disks, price

@@ -50,17 +50,27 @@ def catalogue() -> Catalog:
     return load_catalog()
 
 
-_Device = tuple[str, str, Volume, Key]
+_Device = tuple[str, int | None, str, Volume, Key]
+
+
+VOLUMES: Key = ("cluster", "volumes")
 
 
 def volumes_of(spec: TrialSpec) -> Iterator[_Device]:
-    """Yield VM, name, volume and key of every device that a node has: shared ones once."""
+    """Yield VM, its assumed host cache, name, volume and key of every device of a node, once."""
     if spec.device is not None:
-        yield spec.device.vm, "data", spec.device.volume, ("device", "volume")
+        yield (
+            spec.device.vm,
+            spec.device.host_cache_bytes,
+            "data",
+            spec.device.volume,
+            ("device", "volume"),
+        )
     if spec.cluster is not None:
         for name, volume in spec.cluster.volumes.items():
             if spec.cluster.device_of(name) == name:
-                yield spec.cluster.vm, name, volume, ("cluster", "volumes", name)
+                cluster = spec.cluster
+                yield cluster.vm, cluster.host_cache_bytes, name, volume, (*VOLUMES, name)
 
 
 def places_of(key: Key, vm: Key, site: Site) -> Places:
@@ -72,6 +82,7 @@ def places_of(key: Key, vm: Key, site: Site) -> Places:
         chunk=site.place((*key, "stripe")),
         size=site.place((*key, "size")),
         latency=site.place((*key, "latency")),
+        host_cache=site.place((vm[0], "host_cache")),
     )
 
 
@@ -143,7 +154,7 @@ def _resolve(
     problems: list[Problem] = []
     found: dict[str, Resolution] = {}
     there = {"nvme": 0, "local": 0, "ephemeral-os": 0, "": 0}
-    for (vm, name, volume, _), where in zip(devices, places, strict=True):
+    for (vm, held, name, volume, _), where in zip(devices, places, strict=True):
         request = VolumeRequest(
             disks=volume.disks,
             name=name,
@@ -154,7 +165,7 @@ def _resolve(
         )
         attached = AttachedDisks(there[""], there["nvme"], there["local"], there["ephemeral-os"])
         try:
-            made = resolve(catalogue(), HostRequest(vm=vm, scale=scale), request, attached, where)
+            made = resolve(catalogue(), HostRequest(vm, held, scale), request, attached, where)
         except UserError as error:
             problems += error.problems
             continue

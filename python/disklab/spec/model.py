@@ -100,6 +100,8 @@ class Cluster(Part):
     """Database nodes, all alike."""
     vm: str = Field(examples=["azure/Standard_DS14_v2"])
     """VM size of each node."""
+    host_cache_bytes: Bytes | None = Field(default=None, alias="host_cache", examples=["100GiB"])
+    """What you take the VM's host cache to hold, where none is published."""
     volumes: dict[str, Volume] = Field(min_length=1)
     """Volumes of each node by name. `data` holds the tables; `commitlog`, where there is one, the
     log. Volumes with `disks: local` lie on the VM's one temp disk together."""
@@ -452,6 +454,8 @@ class Device(Part):
 
     vm: str = Field(examples=["azure/Standard_E8ds_v4"])
     """VM size."""
+    host_cache_bytes: Bytes | None = Field(default=None, alias="host_cache", examples=["100GiB"])
+    """What you take the VM's host cache to hold, where none is published."""
     volume: Volume
     """The volume that is measured."""
 

@@ -120,7 +120,9 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
     rate = load.rate_per_s if load else None
     vm_name = spec.cluster.vm if spec.cluster else spec.device.vm if spec.device else None
     vm = find_vm(catalog, vm_name, Places())
-    cache = cache_bytes(vm, HostRequest(vm=vm_name)) if vm else None
+    place = spec.cluster or spec.device
+    assumed = place.host_cache_bytes if place else None
+    cache = cache_bytes(vm, HostRequest(vm_name, assumed)) if vm else None
     nodes = min(portion.nodes, cluster_nodes)
     dilation = portion.time_dilation
     if dilation is None:

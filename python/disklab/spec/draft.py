@@ -1,0 +1,192 @@
+"""A first experiment file from a few answers: commented, checked, ready to be edited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import yaml
+
+from disklab.catalog import Caching
+from disklab.errors import Problem, UserError
+
+# A rehearsal's share of each node's data: filled in less than a minute, larger than its caches.
+REHEARSED_BYTES = 350_000_000
+# Enough for a 99th percentile to be steady, and seconds of a fast disk.
+OPERATIONS = "3M"
+DEVICE_SECONDS = "60s"
+
+Stored = Literal["cassandra", "postgresql", "none"]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What somebody wants to know."""
+
+    database: Stored
+    """`none`: fio on the disk itself."""
+    vm: str
+    disks: Sequence[str]
+    """One or more; more than one make a factor."""
+    caching: Sequence[Caching] = ("None",)
+    nodes: int = 3
+    copies: int = 3
+    rows: int = 50_000_000
+    """Rows of the whole table, copies not counted."""
+    row_bytes: int = 1000
+    read_ratio: float = 0.8
+    threads: int | None = 128
+    rate_per_s: float | None = None
+    """Instead of threads: operations a second of the whole cluster."""
+    p99_ms: float | None = None
+    """What is required; None: nothing is."""
+    title: str | None = None
+
+
+def draft(wish: Draft) -> str:
+    """Return an experiment file as text; raises UserError when an answer cannot be."""
+    problems = [*_problems(wish)]
+    if problems:
+        raise UserError(*problems)
+    title = wish.title or _title(wish)
+    parts = [f"title: {_word(title)}", ""]
+    parts += _device(wish) if wish.database == "none" else _cluster(wish)
+    factors = _factors(wish)
+    if factors:
+        parts += ["", "# Every combination of these levels is one cell of the matrix.", "factors:"]
+        parts += factors
+    if wish.database != "none":
+        parts += [
+            "",
+            "# How a rehearsal on this machine shrinks it: rows, caches, memory and credits alike.",
+            f"rehearse: {{nodes: 1, scale: 1/{_shrink(wish)}}}",
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def _problems(wish: Draft) -> list[Problem]:
+    found = []
+    if wish.copies > wish.nodes and wish.database == "cassandra":
+        rule = f"{wish.nodes} nodes hold at most {wish.nodes} copies of a row"
+        found.append(Problem("--copies", str(wish.copies), rule, "ask for more --nodes"))
+    if not 0 <= wish.read_ratio <= 1:
+        rule = "is the share of the operations that read, 0 to 100"
+        found.append(Problem("--reads", f"{wish.read_ratio:.0%}", rule, "write for example 80"))
+    if len(set(wish.disks)) < len(wish.disks):
+        rule = "the same disks twice make no comparison"
+        found.append(Problem("--disks", ", ".join(wish.disks), rule, "name each once"))
+    return found
+
+
+def _title(wish: Draft) -> str:
+    of = {"cassandra": "Cassandra", "postgresql": "PostgreSQL", "none": "fio"}[wish.database]
+    if len(wish.disks) > 1:
+        return f"{_listed(wish.disks)} for {of}?"
+    if len(wish.caching) > 1:
+        return f"Which host caching for {of} on {wish.disks[0]}?"
+    return f"{of} on {wish.disks[0]}"
+
+
+def _cluster(wish: Draft) -> list[str]:
+    vm = _word(wish.vm)
+    load = (
+        f"rate: {wish.rate_per_s:.12g}/s"
+        if wish.rate_per_s is not None
+        else f"threads: {wish.threads}"
+    )
+    stop = "duration: 60s" if wish.rate_per_s is not None else f"operations: {OPERATIONS}"
+    reads = round(wish.read_ratio * 100)
+    nodes = wish.nodes if wish.database == "cassandra" else 1
+    copies = wish.copies if wish.database == "cassandra" else 1
+    required = []
+    if wish.p99_ms is not None:
+        sides = [s for s, share in (("read", reads), ("write", 100 - reads)) if share]
+        bounds = ", ".join(f"{side}: {{p99: {wish.p99_ms:g}ms}}" for side in sides)
+        rate = f", rate: {wish.rate_per_s:.12g}/s" if wish.rate_per_s is not None else ""
+        required = [
+            "# What the system must do: every cell is judged by it, and `disklab advise` looks for",
+            "# the cheapest that does it.",
+            f"require: {{{bounds}{rate}}}",
+            "",
+        ]
+    consistency = ", consistency: LOCAL_QUORUM" if wish.database == "cassandra" else ""
+    volume = f"disks: {_quoted(wish.disks[0])}, caching: {wish.caching[0]}, filesystem: xfs"
+    return [
+        *required,
+        "# The system to begin with; `factors` below vary it.",
+        "cluster:",
+        f"  nodes: {nodes}",
+        f"  vm: {vm}    # `disklab catalog` lists the others",
+        "  volumes:",
+        f"    data: {{{volume}}}",
+        f"client: {{nodes: 1, vm: {vm}}}",
+        "",
+        f"database: {{engine: {wish.database}, replication_factor: {copies}{consistency}}}",
+        "",
+        f"dataset: {{rows: {_count(wish.rows)}, row: 1 x {wish.row_bytes}B}}",
+        "",
+        "workload:",
+        f"  operations: {{read: {reads}%, write: {100 - reads}%}}",
+        "  keys: uniform    # or zipfian, latest, sequential",
+        f"  load: {{{load}}}",
+        f"  stop: {{{stop}}}",
+        "",
+        "# The condition that each measurement begins in.",
+        "before: {page_cache: cold, host_cache: written, credits: 100%}",
+    ]
+
+
+def _device(wish: Draft) -> list[str]:
+    return [
+        "# One volume on a VM, measured by fio past the page cache.",
+        "device:",
+        f"  vm: {_word(wish.vm)}",
+        f"  volume: {{disks: {_quoted(wish.disks[0])}, caching: {wish.caching[0]}}}",
+        "",
+        "workload:",
+        "  fio: {profile: async, rw: randread, bs: 8k}    # sync: one I/O at a time",
+        f"  stop: {{duration: {DEVICE_SECONDS}}}",
+    ]
+
+
+def _factors(wish: Draft) -> list[str]:
+    volume = "device.volume" if wish.database == "none" else "cluster.volumes.data"
+    found = []
+    if len(wish.disks) > 1:
+        found.append(f"  {volume}.disks: [{', '.join(_quoted(one) for one in wish.disks)}]")
+    if len(wish.caching) > 1:
+        found.append(f"  {volume}.caching: [{', '.join(wish.caching)}]")
+    return found
+
+
+def _shrink(wish: Draft) -> int:
+    """Return by how much a rehearsal is smaller, a round number."""
+    copies, nodes = (wish.copies, wish.nodes) if wish.database == "cassandra" else (1, 1)
+    node_bytes = wish.rows * wish.row_bytes * copies / nodes
+    exact = max(1.0, node_bytes / REHEARSED_BYTES)
+    step = 10 ** max(0, len(str(int(exact))) - 2)
+    return int(-(-exact // step) * step)
+
+
+def _count(amount: int) -> str:
+    for unit, factor in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if amount >= factor and amount % (factor // 1000 or 1) == 0:
+            return f"{amount / factor:.12g}{unit}"
+    return str(amount)
+
+
+def _listed(words: Sequence[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}"
+
+
+def _word(text: str) -> str:
+    """Return a text as YAML writes it on one line, quoted only where it must be."""
+    line: str = yaml.safe_dump(text, default_flow_style=True, width=10**6, allow_unicode=True)
+    return line.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def _quoted(text: str) -> str:
+    # Inside of a list a comma or bracket of PremiumV2(...) would part it.
+    return f'"{text}"' if any(sign in text for sign in ",()[]{}") else _word(text)

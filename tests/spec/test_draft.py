@@ -1,0 +1,115 @@
+"""`disklab experiment new`: files that load, hold what was asked, and are never written over."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.errors import UserError
+from disklab.spec.draft import Draft, draft
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+DISKS = ["azure/P30", "4 x azure/P30", "azure/PremiumV2(250GiB, 3000 IOPS, 125 MB/s)"]
+
+
+@st.composite
+def drafts(draw: st.DrawFn) -> Draft:
+    nodes = draw(st.integers(1, 9))
+    by_rate = draw(st.booleans())
+    return Draft(
+        database=draw(st.sampled_from(["cassandra", "postgresql", "none"])),
+        vm=draw(st.sampled_from(["azure/Standard_DS14_v2", "azure/Standard_E16s_v3"])),
+        disks=draw(st.lists(st.sampled_from(DISKS), min_size=1, max_size=3, unique=True)),
+        caching=draw(st.sampled_from([["None"], ["ReadOnly"], ["None", "ReadOnly"]])),
+        nodes=nodes,
+        copies=draw(st.integers(1, nodes)),
+        rows=draw(st.integers(1, 10**10)),
+        row_bytes=draw(st.integers(1, 32768)),
+        read_ratio=draw(st.integers(0, 100)) / 100,
+        threads=None if by_rate else draw(st.integers(1, 4096)),
+        rate_per_s=draw(st.integers(1, 10**6)) if by_rate else None,
+        p99_ms=draw(st.none() | st.integers(1, 100)),
+        title=draw(st.none() | st.sampled_from(["Which: #1?", "- a list, 'quoted'"])),
+    )
+
+
+@given(drafts())
+def test_every_draft_is_an_experiment_that_asks_what_was_wished(wish: Draft) -> None:
+    # Premium SSD v2 has no host caching: a baseline that cannot be is the file's mistake.
+    assume("V2" not in wish.disks[0] or wish.caching[0] == "None")
+    experiment = spec.parse(draft(wish))
+    trials = experiment.trials("predict")
+    assert len(trials) == len(wish.disks) * len(wish.caching)
+    one = trials[0].spec
+    if wish.title:
+        assert experiment.title == wish.title
+    if wish.database == "none":
+        assert one.device is not None
+        assert one.device.volume.disks == wish.disks[0]
+        return
+    assert one.dataset is not None
+    assert one.dataset.rows == wish.rows
+    assert one.dataset.column_bytes == wish.row_bytes
+    assert one.workload.operations is not None
+    assert one.workload.operations.read == pytest.approx(wish.read_ratio)
+    assert one.workload.load is not None
+    assert one.workload.load.rate_per_s == wish.rate_per_s
+    assert (one.require is not None) == (wish.p99_ms is not None)
+
+
+def test_more_copies_than_nodes_are_refused_before_anything_is_written() -> None:
+    with pytest.raises(UserError, match="3 nodes hold at most 3 copies"):
+        draft(Draft("cassandra", "azure/Standard_DS14_v2", ["azure/P30"], copies=5))
+
+
+def new(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(
+        [str(DISKLAB), "experiment", "new", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran
+
+
+def test_the_command_writes_checks_and_never_writes_over(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    told = new(str(file), "--disks", "azure/P30", "--disks", "azure/P40", "--p99", "10").stdout
+    assert told.endswith(f"next: disklab predict {file} --fidelity quick\n")
+    assert len(spec.load(file).trials("predict")) == 2
+    before = file.read_text()
+    assert "nothing is written over" in new(str(file), code=2).stderr
+    assert file.read_text() == before
+    link = tmp_path / "link.yaml"
+    link.symlink_to(tmp_path / "elsewhere.yaml")
+    assert "choose another place" in new(str(link), code=2).stderr
+    assert not (tmp_path / "elsewhere.yaml").exists()
+    other = tmp_path / "other.yaml"
+    wrong = new(str(other), "--vm", "azure/Standard_D8ds_v9", code=2).stderr
+    assert "did you mean azure/Standard_D8ds_v5" in wrong
+    assert not other.exists()
+    told_json = json.loads(new(str(other), "--database", "none", "--json").stdout)
+    assert told_json["trials"] == 1
+
+
+BOTH = ("--caching", "None", "--caching", "ReadOnly")
+
+
+def test_a_host_cache_of_unpublished_size_is_taken_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "assumed.yaml"
+    told = new(str(file), "--database", "postgresql", *BOTH).stdout
+    assert "say what you assume: cluster.host_cache: 100GiB" in told
+    text = file.read_text().replace("  volumes:", "  host_cache: 100GiB\n  volumes:")
+    _, trial = spec.parse(text).trials("predict")
+    assert trial.refused is None
+    assert trial.share.host_cache_bytes is not None
+    assert trial.share.host_cache_bytes.full == 100 << 30
