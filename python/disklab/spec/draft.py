@@ -171,7 +171,7 @@ def _shrink(wish: Draft) -> int:
 
 def _count(amount: int) -> str:
     for unit, factor in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if amount >= factor and amount % (factor // 1000 or 1) == 0:
+        if amount >= factor and amount % (factor // 10) == 0:
             return f"{amount / factor:.12g}{unit}"
     return str(amount)
 
