@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from disklab.engine.load import (
     ClosedLoop,
-    CqlTarget,
+    DatabaseTarget,
     LoadDone,
     LoadJob,
     LoadRun,
     OpenLoop,
-    PostgresqlTarget,
     RowsWorkload,
     Stop,
 )
@@ -22,7 +21,7 @@ from disklab.results.histogram import decode
 class Rows:
     """A table that is written once in order and read at random."""
 
-    target: CqlTarget | PostgresqlTarget
+    target: DatabaseTarget
     rows: int
     columns: int
     column_bytes: int

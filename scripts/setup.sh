@@ -29,8 +29,13 @@ if [ "$(uname)" = Linux ]; then
   # A server that somebody wants to rehearse is his own, and so is sysbench; CI must have them, or its tests would be
   # skipped.
   if [ "${CI:-}" = true ] && ! has sysbench; then missing_debian+=(sysbench) missing_fedora+=(sysbench); fi
-  if [ "${CI:-}" = true ] && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && ! has postgres; then
-    missing_debian+=(postgresql) missing_fedora+=(postgresql-server)
+  # Each database says in its folder which programs it needs, one on a line.
+  if [ "${CI:-}" = true ]; then
+    while read -r program of_debian of_fedora; do
+      has "$program" || compgen -G "/usr/lib/postgresql/*/bin/$program" >/dev/null || {
+        missing_debian+=("$of_debian") missing_fedora+=("$of_fedora")
+      }
+    done < <(sed -nE 's/^ *- \{program: ([^,]+), debian: ([^,]+), fedora: ([^,}]+).*/\1 \2 \3/p' python/disklab/databases/*/facts.yaml)
   fi
   has python3 || { missing_debian+=(python3 python3-venv); missing_fedora+=(python3); }
   if has apt-get; then

@@ -66,6 +66,7 @@ class Kind:
 EXPERIMENT = Kind("an experiment file", MIB, "name an experiment file")
 CATALOGUE = Kind("a catalogue file", 4 * MIB, "give another file")
 CALIBRATION = Kind("a calibration file", MIB, "name another file")
+PART = Kind("a file of the package", MIB, "install disklab again")
 PUBLISHED = Kind("the file of published results", 4 * MIB, "install disklab again")
 REGISTER = Kind("a register of predictions", 64 * MIB, "name a file of `predict --register`")
 IMPORTED = Kind("a file of results", 16 * MIB, "give its path")

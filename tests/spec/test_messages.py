@@ -175,3 +175,15 @@ def test_words_that_yaml_1_1_would_twist_stay_words() -> None:
     database = spec.parse(text).trials("predict")[0].spec.database
     assert database is not None
     assert database.settings == {"a": "off", "b": "1:30", "c": "0x10", "d": "yes", "e": "1"}
+
+
+def test_a_workload_that_the_database_does_not_take() -> None:
+    tpcc = "workload: {tpcc: {warehouses: 9, connections: 5}, stop: {duration: 60s}}\n"
+    head, _, rest = BASE.partition("workload:\n")
+    factors = rest[rest.index("factors:") :]
+    (first, *_) = problems(
+        head.replace("dataset: {rows: 10M, row: 5 x 818B}\n", "") + tpcc + factors
+    )
+    assert first.endswith(
+        "tpcc: Cassandra can be asked for rows; choose another database or workload"
+    )

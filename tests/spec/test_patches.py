@@ -15,7 +15,7 @@ cluster:
   volumes:
     data: {disks: 4 x azure/P30, caching: ReadOnly, read_ahead: 8KiB}
     commitlog: {disks: local}
-database: {engine: cassandra, settings: {a: 1, b: 2}}
+database: {engine: yugabytedb, settings: {a: 1, b: 2}}
 dataset: {rows: 10M, row: small}
 """
 ROWS = """\

@@ -17,6 +17,7 @@ from disklab.advice.options import Option, levers_of, recovery_s
 from disklab.advice.question import FACTOR, Question
 from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
 from disklab.catalog import load_catalog
+from disklab.database_facts import facts_of, names
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.prediction import Options, predict
@@ -96,8 +97,9 @@ def calibration_of(question: Question) -> Calibration:
     assert question.spec.database is not None
     engine = question.spec.database.engine
     found = calibration_for(engine)
-    if engine != "cassandra" or found is None:
-        rule = "advice simulates Cassandra so far"
+    if not facts_of(engine).advised or found is None:
+        titles = [facts_of(name).title for name in names() if facts_of(name).advised]
+        rule = f"advice simulates {' and '.join(titles)} so far"
         place = f"{question.path}: database.engine"
         raise UserError(Problem(place, engine, rule, "rehearse the options that you have in mind"))
     return found

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from disklab.advice.candidates import Candidate
+from disklab.database_facts import facts_of
 from disklab.spec import TrialSpec
 
 CONCURRENT_READS = 128
@@ -21,7 +22,7 @@ READ_AHEAD_BYTES = 8 << 10
 def levers(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
     """Yield the settings that could be turned: dotted path and value."""
     database = spec.database
-    if database is not None and database.engine == "cassandra":
+    if database is not None and facts_of(database.engine).simulator == "cassandra":
         told = database.settings.get("concurrent_reads", 32)
         if str(told).isdigit() and int(told) < CONCURRENT_READS:
             yield "database.settings.concurrent_reads", CONCURRENT_READS

@@ -13,7 +13,7 @@ from disklab.catalog.quantity import about_rate, about_time
 from disklab.cli.amounts import progress
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.output import Json, console, print_json
-from disklab.databases import cassandra
+from disklab.databases import records
 from disklab.engine import Envelope
 from disklab.hosts import doctor as examination
 from disklab.hosts.places import Places
@@ -33,7 +33,8 @@ def doctor(
     """
     places = Places.usual()
     known = loaded(files)
-    checks = [*examination.checks(places), *cassandra.checks()]
+    checks = [*examination.checks(places)]
+    checks += [check for record in records() for check in record.checks()]
     able = all(check.ok for check in checks if check.required)
     envelope: Envelope | None = None
     fits: list[examination.Fit] = []

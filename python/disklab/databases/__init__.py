@@ -9,10 +9,9 @@ from disklab.databases.protocol import (
     Request,
     Sizes,
 )
-from disklab.databases.provision import PORTS, provision
+from disklab.databases.registry import provision, record_of, records
 
 __all__ = [
-    "PORTS",
     "Coldness",
     "Conditions",
     "Database",
@@ -21,4 +20,6 @@ __all__ = [
     "Request",
     "Sizes",
     "provision",
+    "record_of",
+    "records",
 ]

@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, SerializeAsAny, ValidationError
 
 from disklab.engine.account import client_arguments
 from disklab.engine.binary import find_engine
@@ -30,27 +30,46 @@ MOST_RATE_PER_S = 10_000_000
 """What the engine takes as a rate: an operation each 100 ns, more than any client's core does."""
 
 
-class CqlTarget(JobPart):
-    """A Cassandra, and the table that the load is put on."""
+class DatabaseTarget(JobPart):
+    """A database by its protocol.
 
-    protocol: Literal["cql"] = "cql"
+    Keys of a protocol that has no class of its own here are the engine's to check.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    protocol: str
     contact_points: tuple[str, ...]
     """`HOST:PORT` of some of its nodes."""
+    request_timeout_ms: int = 12_000
+
+    def __repr__(self) -> str:
+        """Name protocol and nodes: among the other keys there may be secrets."""
+        return f"{type(self).__name__}({self.protocol}, {', '.join(self.contact_points)})"
+
+
+class CqlTarget(DatabaseTarget):
+    """A Cassandra, and the table that the load is put on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    protocol: Literal["cql"] = "cql"
     user: str | None = None
     password: str | None = Field(default=None, repr=False)
     """Of the user, where the cluster asks for one."""
     keyspace: str = "disklab"
     table: str = "rows"
     consistency: str = "LOCAL_QUORUM"
-    request_timeout_ms: int = 12_000
 
 
-class PostgresqlTarget(JobPart):
+class PostgresqlTarget(DatabaseTarget):
     """A database that speaks PostgreSQL's wire protocol, and the table of the rows workload.
 
     Each operation in flight has a connection of its own, and the connections are dealt out over
     the contact points in turn.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     protocol: Literal["postgresql"] = "postgresql"
     contact_points: tuple[str, ...]
@@ -66,21 +85,17 @@ class PostgresqlTarget(JobPart):
     table: str = "rows"
     settings: dict[str, str] = Field(default={})
     """Run-time parameters of each session."""
-    request_timeout_ms: int = 12_000
 
 
-Target = Annotated[CqlTarget | PostgresqlTarget, Field(discriminator="protocol")]
-_TARGET: TypeAdapter[CqlTarget | PostgresqlTarget] = TypeAdapter(Target)
+_TARGETS: dict[str, type[DatabaseTarget]] = {"cql": CqlTarget, "postgresql": PostgresqlTarget}
 
 
-def load_target(
-    target: Mapping[str, object], *, consistency: str | None = None
-) -> CqlTarget | PostgresqlTarget:
+def load_target(target: Mapping[str, object], *, consistency: str | None = None) -> DatabaseTarget:
     """Return a database's own `target` as a part of a job. Only CQL has consistency levels."""
-    asked = dict(target)
-    if consistency is not None and asked.get("protocol", "cql") == "cql":
+    asked = {"protocol": "cql", **target}
+    if consistency is not None and asked["protocol"] == "cql":
         asked["consistency"] = consistency
-    return _TARGET.validate_python({"protocol": "cql", **asked})
+    return _TARGETS.get(str(asked["protocol"]), DatabaseTarget).model_validate(asked)
 
 
 class RowsWorkload(JobPart):
@@ -140,7 +155,7 @@ class LoadJob(JobPart):
     """One run of the load engine."""
 
     seed: int
-    target: Target
+    target: SerializeAsAny[DatabaseTarget]
     workload: Annotated[RowsWorkload | TpccWorkload, Field(discriminator="kind")]
     load: ClosedLoop | OpenLoop
     stop: Stop

@@ -73,6 +73,8 @@ def checks(places: Places) -> Iterator[Check]:
     yield _issue_times()
     yield _engine()
     for program in requirements.PACKAGES:
+        if program in requirements.OWN:
+            continue
         path = requirements.find_program(program)
         # mkfs and fio are needed for what they do only; the others by every attach with a mount.
         needed = program in ("mount", "umount", "blkid")

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from disklab.database_facts import facts_of, names
 from disklab.errors import Problem, UserError
 
 # Programs of mkfs.* and losetup are in sbin, which is not on everybody's PATH.
@@ -20,10 +21,12 @@ PACKAGES = {  # program: (Debian and Ubuntu, Fedora)
     "umount": ("mount", "util-linux-core"),
     "blkid": ("util-linux", "util-linux"),
     "fio": ("fio", "fio"),
-    "mvn": ("maven", "maven"),
     "sysbench": ("sysbench", "sysbench"),
-    "psql": ("postgresql-client", "postgresql"),
 }
+_OF_DATABASES = [package for name in names() for package in facts_of(name).packages]
+PACKAGES |= {one.program: (one.debian, one.fedora) for one in _OF_DATABASES}
+OWN = frozenset(one.program for one in _OF_DATABASES if not one.usual)
+"""Programs that a database's own checks look for, because they are seldom on the PATH."""
 
 
 def find_program(name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from disklab.catalog import Catalog
+from disklab.database_facts import facts_of
 from disklab.prediction import jobs
 from disklab.prediction.calibration import Calibration
 from disklab.prediction.jobs import Job, Prepared
@@ -18,7 +19,7 @@ def prepare(
 ) -> Prepared:
     """Return the job of a trial, or why there is none. `place`: the file, for the reasons."""
     database = trial.spec.database
-    if database is not None and database.engine == "yugabytedb":
+    if database is not None and facts_of(database.engine).simulator == "yugabytedb":
         assert calibration is not None
         return prepare_sql(trial, catalog, calibration, place)
     return jobs.prepare(trial, catalog, calibration, place)

@@ -14,6 +14,7 @@ from typing import Any
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.catalog.profile import Profile
+from disklab.database_facts import facts_of, simulated
 from disklab.errors import Problem
 from disklab.prediction import cassandra_yaml
 from disklab.prediction.calibration import Calibration, page_cache_bytes
@@ -87,8 +88,8 @@ def prepare(
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
     work, database, before = spec.workload, spec.database, spec.before
-    if database is not None and database.engine != "cassandra":
-        rule = "the simulator models Cassandra and YugabyteDB so far"
+    if database is not None and facts_of(database.engine).simulator != "cassandra":
+        rule = f"the simulator models {simulated()} so far"
         yield Problem(f"{place}: database.engine", database.engine, rule, REHEARSE)
     elif spec.device is None and work.kind != "rows":
         rule = "the simulator models reads and writes of rows so far"

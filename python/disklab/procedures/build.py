@@ -11,7 +11,8 @@ from pathlib import Path
 from disklab.catalog import Catalog, find_vm
 from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import Places as Words
-from disklab.databases import PORTS, NodePlace, Request, Sizes, provision
+from disklab.database_facts import facts_of
+from disklab.databases import NodePlace, Request, Sizes, provision, record_of
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
@@ -23,9 +24,6 @@ from disklab.procedures.conditions import BedState
 from disklab.procedures.turn import Turn
 from disklab.spec import Trial, TrialSpec
 from disklab.workloads.rows import WARM_UP_TABLE
-
-# The others are compiled before they run.
-COMPILING = ("cassandra",)
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             nodes.append(node)
             groups.append(_group(node.name, site.places.database(node.name)))
         request = request_of(turn, site.catalog)
-        addresses = free_addresses(len(nodes), PORTS[request.engine])
+        addresses = free_addresses(len(nodes), record_of(request.engine).ports)
         database = provision(
             request,
             [
@@ -91,8 +89,8 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             groups=groups,
             data_device=spec.cluster.device_of("data"),
             state=first_state(spec, nodes),
-            compiles=request.engine in COMPILING,
-            is_warm=request.engine not in COMPILING,
+            compiles=facts_of(request.engine).compiles,
+            is_warm=not facts_of(request.engine).compiles,
             log_folder=site.log_folder,
             undo=undo.pop_all(),
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from disklab.database_facts import facts_of, names
 from disklab.engine.load import Stop
 from disklab.procedures.effort import Effort
 from disklab.spec import TrialSpec
 from disklab.spec.share import threads_of
-from disklab.workloads.rows import SQL_CONNECTIONS, SQL_FILL_CONNECTIONS, WARM_UP_THREADS
+from disklab.workloads.rows import WARM_UP_THREADS
 from disklab.workloads.tpcc import LOAD_CONNECTIONS
 
 # Shorter passes would be mostly their own beginning and end.
@@ -22,7 +23,11 @@ LEAST_TPCC_WARM_UP_S = 30.0
 
 
 # A fill and a warm-up have no more clients, however few threads the trial has.
-LEAST_CLIENTS = max(SQL_FILL_CONNECTIONS, WARM_UP_THREADS, LOAD_CONNECTIONS)
+_ROWS = [facts_of(name).rows for name in names()]
+_FILLS = [rows.fill_in_flight for rows in _ROWS if rows.most_in_flight is not None]
+LEAST_CLIENTS = max(*_FILLS, WARM_UP_THREADS, LOAD_CONNECTIONS)
+# Of an open loop, where clients are connections.
+OPEN_LOOP_CLIENTS = max(rows.most_in_flight or 0 for rows in _ROWS)
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def steady_stop(spec: TrialSpec, effort: Effort) -> Stop:
 
 def clients(spec: TrialSpec, threads: int | None = None) -> int:
     """Return how many clients a trial's load has at once. `threads` replaces the trial's own."""
-    return max(threads or threads_of(spec) or SQL_CONNECTIONS, LEAST_CLIENTS)
+    return max(threads or threads_of(spec) or OPEN_LOOP_CLIENTS, LEAST_CLIENTS)
 
 
 def most_clients(spec: TrialSpec) -> int:

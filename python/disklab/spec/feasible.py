@@ -20,6 +20,7 @@ from disklab.catalog import (
 )
 from disklab.catalog.provisioning import find_disk
 from disklab.catalog.quantity import about_bytes
+from disklab.database_facts import facts_of
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
@@ -31,13 +32,6 @@ ROW_OVERHEAD_BYTES = 165
 """What Cassandra stores beside a row's columns: key, timestamps, cell headers, index.
 
 **Source:** our measurement of 2026-09: 4255 B on disk for a row of 5 x 818 B, uncompressed.
-"""
-
-HEADROOM = {"size-tiered": 2.0, "leveled": 1.1, "unified": 2.0}
-"""Disk space over the data's own that compaction may need for a while.
-
-**Source:** Apache Cassandra documentation, "Compaction": size-tiered may need as much again as the
-largest table; leveled a tenth. Unified behaves like size-tiered at its default scaling (assumed).
 """
 
 LEAST_REPLICAS = {"TWO": 2, "THREE": 3}
@@ -201,13 +195,17 @@ def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     cluster, database = spec.cluster, spec.database
     if cluster is None or database is None:
         return
+    facts, kind = facts_of(database.engine), spec.workload.kind
+    if kind not in facts.workloads:
+        rule = f"{facts.title} can be asked for {', '.join(facts.workloads)}"
+        yield Problem(site.place(("workload",)), kind, rule, "choose another database or workload")
     copies = database.replication_factor
     at = site.place(("database", "replication_factor"))
     if copies > cluster.nodes:
         rule = f"each copy lies on a node of its own, and the cluster has {cluster.nodes}"
         yield Problem(at, str(copies), rule, f"use {copies} nodes, or fewer copies")
     least = LEAST_REPLICAS.get(database.consistency, 1)
-    if database.engine == "cassandra" and least > copies:
+    if facts.consistency_levels and least > copies:
         rule = f"{database.consistency} waits for {least} copies, and there are {copies}"
         where = site.place(("database", "consistency"))
         yield Problem(where, database.consistency, rule, "use ONE or QUORUM, or more copies")
@@ -255,8 +253,7 @@ def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Proble
 
 def headroom_of(engine: str, table: Table) -> float:
     """Return how much more than its data a table may need while it is rewritten."""
-    # PostgreSQL and YugabyteDB rewrite tables in parts; a tenth is what leveled trees need.
-    return HEADROOM[table.compaction] if engine == "cassandra" else HEADROOM["leveled"]
+    return facts_of(engine).headroom_ratio[table.compaction]
 
 
 def contradictory_volumes(cluster: Cluster, site: Site) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ A field's alias is its key in the file; its name carries the unit of the number 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 
 from disklab.catalog import Caching, parse_disks
 from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
+from disklab.database_facts import names
 from disklab.spec.amounts import (
     Bytes,
     Count,
@@ -43,8 +44,12 @@ RATIO_SLACK = 1e-9
 Consistency = Literal[
     "ANY", "ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "LOCAL_ONE"
 ]
-Engine = Literal["cassandra", "postgresql", "yugabytedb"]
 Filesystem = Literal["xfs", "ext4"]
+if TYPE_CHECKING:
+    Engine = str
+else:
+    # Those of the registry: the schema and the messages list them.
+    Engine = Literal[names()]
 
 
 def _setting(value: Any) -> str | int | float | bool:

@@ -18,6 +18,7 @@ from pydantic import Field
 from disklab.catalog import Catalog, find_vm
 from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import HostRequest, Places, cache_bytes
+from disklab.database_facts import facts_of
 from disklab.spec.amounts import Scale
 from disklab.spec.model import TrialSpec, Workload
 from disklab.spec.part import Part
@@ -35,12 +36,6 @@ MOST_HEAP_BYTES = 8 * GIB
 CHUNK_CACHE_BYTES = 2 * GIB
 SYSTEM_BYTES = GIB
 
-
-# PostgreSQL 15: a warehouse as it is loaded takes some 110 MB with its indexes, and grows by orders
-# and dead rows; beside them there are the write-ahead log and the catalogs. Four warehouses did not
-# fit 512 MiB (2026-11-22).
-WAREHOUSE_BYTES = 192 << 20
-SERVER_BYTES = 512 << 20
 
 # Source: TPC-C 4.2.2: each warehouse has ten terminals.
 TERMINALS_PER_WAREHOUSE = 10
@@ -139,7 +134,8 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
         rows *= Fraction(int(copies.full), int(copies.here))
     page_cache = page_cache_bytes(vm.facts.mem_gib if vm else None)
     warehouses = whole(spec.workload.tpcc.warehouses if spec.workload.tpcc else None, both)
-    room = stand_in_bytes(warehouses) if portion.stands_in else 0
+    engine = portion.engine or (spec.database.engine if spec.database else None)
+    room = least_volume_bytes(engine, warehouses, portion) if engine else 0
     least = {
         name: max(MKFS_LEAST_BYTES[(volume.filesystem)], room)
         for name, volume in (spec.cluster.volumes.items() if spec.cluster else ())
@@ -150,7 +146,7 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
         scale=portion.scale,
         rate_scale=portion.rate_scale,
         time_dilation=dilation,
-        engine=portion.engine or (spec.database.engine if spec.database else None),
+        engine=engine,
         replication_factor=copies,
         rows=rows_figure(spec, rows),
         warehouses=warehouses,
@@ -171,14 +167,17 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
     )
 
 
-def stand_in_bytes(warehouses: Figure | None) -> int:
-    """Return the least volume of a node on which PostgreSQL stands in for another database.
+def least_volume_bytes(engine: str, warehouses: Figure | None, portion: Portion) -> int:
+    """Return the least volume of a node on which a database holds what it is given here.
 
-    It compresses nothing. How large a volume is changes nothing of how fast it is.
+    A database that stands in for another one does not compress as that one does. How large a volume
+    is changes nothing of how fast it is.
     """
-    if warehouses is None:
-        return 0
-    return SERVER_BYTES + int(warehouses.here) * WAREHOUSE_BYTES
+    facts = facts_of(engine)
+    if warehouses is None or facts.tpcc is None or not portion.stands_in:
+        return facts.least_volume_bytes
+    tables = int(warehouses.here) * facts.tpcc.warehouse_bytes
+    return max(facts.least_volume_bytes, facts.tpcc.server_bytes + tables)
 
 
 def copies_of(spec: TrialSpec, portion: Portion) -> Figure | None:

@@ -8,34 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from disklab.database_facts import RowsLoad, facts_of
 from disklab.engine.load import (
     ClosedLoop,
-    CqlTarget,
+    DatabaseTarget,
     Generator,
     LoadDone,
     LoadJob,
     LoadRun,
     OpenLoop,
-    PostgresqlTarget,
     RowsWorkload,
     Stop,
     load_target,
 )
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
-
-FILL_THREADS = 128
-"""Writes in flight while filling: enough for a disk's latency not to matter, few enough for a small
-heap."""
-SQL_FILL_CONNECTIONS = 16
-"""Writes in flight while filling a table of SQL: each is a process of the server, in whose memory
-group there must be room for all, and commits are written together."""
-SQL_FILL_SETTINGS = {"synchronous_commit": "off"}
-"""Rows of a fill do not wait for the disk one by one (2,000 a second on a Standard HDD): the
-checkpoint behind the fill is what makes them last, and one that is cut short is made again."""
-SQL_CONNECTIONS = 200
-"""Operations in flight of an open loop on SQL, where each is a connection and a process of the
-server: below the 300 connections that a server of ours takes."""
 
 WARM_UP_TABLE = "warm_up"
 """A table beside: what warms a compiler must not warm the caches of the measured one."""
@@ -111,12 +98,13 @@ def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int
 
     `spec` is the trial as it is run here (`Trial.here`), `target` the database's own.
     """
-    sql = is_sql(target)
+    how = _load_of(spec)
+    settings = {"settings": how.fill_settings} if how.fill_settings else {}
     return LoadJob(
         seed=seed,
-        target=_target(spec, {**target, "settings": SQL_FILL_SETTINGS} if sql else target),
+        target=_target(spec, {**target, **settings}),
         workload=_rows(spec, rows, seed, "sequential", {"write": 1.0}),
-        load=ClosedLoop(threads=SQL_FILL_CONNECTIONS if sql else FILL_THREADS),
+        load=ClosedLoop(threads=how.fill_in_flight),
         stop=Stop(operations=rows),
     )
 
@@ -150,8 +138,9 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     else:
         assert work.load.rate_per_s is not None  # the spec has one of both
         load = OpenLoop(rate_per_s=work.load.rate_per_s, arrivals=work.load.arrivals)
-        if is_sql(target):
-            load = load.model_copy(update={"max_in_flight": SQL_CONNECTIONS})
+        most = _load_of(spec).most_in_flight
+        if most is not None:
+            load = load.model_copy(update={"max_in_flight": most})
     if duration_s is not None:
         stop = Stop(duration_s=duration_s)
     else:
@@ -169,12 +158,12 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     )
 
 
-def is_sql(target: Mapping[str, object]) -> bool:
-    """Return whether each operation in flight is a connection of its own there."""
-    return target.get("protocol") == "postgresql"
+def _load_of(spec: TrialSpec) -> RowsLoad:
+    assert spec.database is not None  # a cluster has one
+    return facts_of(spec.database.engine).rows
 
 
-def _target(spec: TrialSpec, target: Mapping[str, object]) -> CqlTarget | PostgresqlTarget:
+def _target(spec: TrialSpec, target: Mapping[str, object]) -> DatabaseTarget:
     assert spec.database is not None  # a cluster has one
     return load_target(target, consistency=spec.database.consistency)
 

@@ -3,5 +3,8 @@
 from disklab.databases.cassandra.configuration import PORTS
 from disklab.databases.cassandra.examination import checks
 from disklab.databases.cassandra.provider import provision
+from disklab.databases.record import Record
 
-__all__ = ["PORTS", "checks", "provision"]
+RECORD = Record(provision, PORTS, checks)
+
+__all__ = ["RECORD"]

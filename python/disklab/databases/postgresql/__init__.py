@@ -1,6 +1,10 @@
 """PostgreSQL: the machine's own installation, one server on the volumes of an experiment."""
 
 from disklab.databases.postgresql.configuration import PORTS
+from disklab.databases.postgresql.installation import checks
 from disklab.databases.postgresql.provider import provision
+from disklab.databases.record import Record
 
-__all__ = ["PORTS", "provision"]
+RECORD = Record(provision, PORTS, checks)
+
+__all__ = ["RECORD"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 
 from disklab.engine import Account, server_account
 from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts.doctor import Check
+from disklab.hosts.requirements import how_to_get
 
 # Debian and Ubuntu, then Fedora and the PostgreSQL project's own RPMs.
 WHERE = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/bin")
@@ -90,17 +91,24 @@ def _run(name: str, command: list[str], variables: Mapping[str, str] | None = No
     return ran.stdout
 
 
+def checks() -> Iterator[Check]:
+    """Look for a server: for `disklab doctor`."""
+    try:
+        found = find_postgresql()
+        yield Check("PostgreSQL", f"{found.major} in {found.folder}", True, False)
+    except UserError as error:
+        (problem,) = error.problems
+        yield Check("PostgreSQL", problem.rule, False, False, problem.way_out)
+
+
 def find_postgresql(where: tuple[str, ...] = WHERE) -> Installation:
     """Return the newest server of this machine. Raises UserError when there is none."""
     found = sorted(_servers(where), key=lambda one: one[0], reverse=True)
     if not found:
         rule = "no PostgreSQL server is installed"
-        packages = (
-            "dnf install postgresql-server"
-            if shutil.which("dnf")
-            else ("apt-get install postgresql")
+        raise UserError(
+            Problem("postgres", "not found", rule, f"install it: {how_to_get('postgres')}")
         )
-        raise UserError(Problem("postgres", "not found", rule, f"install it: sudo {packages}"))
     major, folder = found[0]
     return Installation(folder, major, server_account())
 

@@ -1,6 +1,9 @@
 """YugabyteDB: a running cluster by its address, or `yugabyted` nodes on volumes."""
 
-from disklab.databases.yugabytedb.provider import provision
+from disklab.databases.record import Record
+from disklab.databases.yugabytedb.provider import checks, provision
 from disklab.databases.yugabytedb.ysql import PORTS
 
-__all__ = ["PORTS", "provision"]
+RECORD = Record(provision, PORTS, checks)
+
+__all__ = ["RECORD"]

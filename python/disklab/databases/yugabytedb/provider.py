@@ -12,6 +12,7 @@ from disklab.databases.yugabytedb.running import RunningCluster
 from disklab.engine import server_account, unreachable
 from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
+from disklab.hosts.doctor import Check
 
 HOME = "YUGABYTE_HOME"
 PROGRAM = "yugabyted"
@@ -41,6 +42,13 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
         way_out = f"open it (chmod o+rx {closed}), or unpack the tarball elsewhere"
         raise UserError(Problem(HOME, str(closed), rule, way_out))
     return Yugabyted(request, nodes, Program(program, psql, account))
+
+
+def checks() -> Iterator[Check]:
+    """Look for `yugabyted`: for `disklab doctor`."""
+    found = find_yugabyted(None)
+    way_out = "" if found else f"unpack the vendor's tarball and set {HOME}"
+    yield Check("YugabyteDB", found or "not installed", found is not None, False, way_out)
 
 
 def find_yugabyted(home: Path | None) -> str | None:

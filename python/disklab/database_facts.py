@@ -1,0 +1,103 @@
+"""What has to be known of a database before any of it is loaded: `databases/X/facts.yaml`.
+
+An experiment file names a database, so its reader must know which there are, what they take and how
+much room they need, and lies far below the databases themselves. Both read the same file of the
+database's own folder; `databases/registry.py` adds what the database does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from disklab.reading import PART, yaml_value
+
+DATABASES = (
+    "cassandra",
+    "postgresql",
+    "yugabytedb",
+)
+"""The folders of `databases/`, one line each: this is the registry."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Package(_Part):
+    """A program that the database needs on this machine, and what installs it."""
+
+    program: str
+    debian: str
+    """Of Debian and Ubuntu."""
+    fedora: str
+    usual: bool = True
+    """Whether `disklab doctor` lists it with the machine's own programs."""
+
+
+class TpccRoom(_Part):
+    """Bytes that TPC-C's tables need on a node; the database compresses nothing."""
+
+    server_bytes: int
+    """Beside the warehouses: write-ahead log and catalogs."""
+    warehouse_bytes: int
+    """Of each warehouse while orders come in."""
+
+
+class RowsLoad(_Part):
+    """How the load on rows reaches the database."""
+
+    fill_in_flight: int
+    """Writes in flight while the table is filled."""
+    most_in_flight: int | None = None
+    """Operations in flight of an open loop at most; None: as many as the load engine's usual."""
+    fill_settings: Mapping[str, str] = Field(default={})
+    """Settings of the fill's sessions, where the protocol has sessions."""
+
+
+class Facts(_Part):
+    """One database."""
+
+    title: str
+    """As its makers write it."""
+    workloads: tuple[Literal["rows", "sysbench", "tpcc"], ...]
+    """What it can be asked to do."""
+    consistency_levels: bool = False
+    """Whether each operation says how many copies must answer."""
+    headroom_ratio: Mapping[Literal["size-tiered", "leveled", "unified"], float]
+    """Disk space over the data's own that it may need for a while, by compaction strategy."""
+    least_volume_bytes: int = 0
+    """The smallest volume on which it starts."""
+    compiles: bool = False
+    """Whether it compiles itself while it runs, and so wants a warm-up after each start."""
+    rows: RowsLoad
+    tpcc: TpccRoom | None = None
+    simulator: str | None = None
+    """The simulator's model of it; None: there is none."""
+    advised: bool = False
+    """Whether `disklab advise` searches with that model."""
+    packages: tuple[Package, ...] = ()
+
+
+def names() -> tuple[str, ...]:
+    """Return the databases as an experiment file writes them."""
+    return DATABASES
+
+
+@cache
+def facts_of(engine: str) -> Facts:
+    """Return the facts of a database of the registry. Raises KeyError for any other."""
+    if engine not in DATABASES:
+        raise KeyError(engine)
+    file = resources.files("disklab") / "databases" / engine / "facts.yaml"
+    return Facts.model_validate(yaml_value(file.read_text(), PART, str(file)))
+
+
+def simulated() -> str:
+    """Return the titles of the databases that the simulator models: `Cassandra and YugabyteDB`."""
+    titles = [facts_of(name).title for name in DATABASES if facts_of(name).simulator]
+    return " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)

@@ -1,0 +1,45 @@
+"""All databases, by the names of an experiment file: `database_facts.DATABASES` lists them.
+
+A database is a folder of this package with `facts.yaml` (what it is) and a `RECORD` in its
+`__init__` (what it does). Nothing else of disklab knows one by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.database_facts import names
+from disklab.databases.protocol import Database, NodePlace, Progress, Request, say_nothing
+from disklab.databases.record import Record
+from disklab.errors import Problem, UserError
+
+
+@cache
+def record_of(engine: str) -> Record:
+    """Return the record of a database. Raises UserError for one that disklab does not know."""
+    if engine not in names():
+        rule = "disklab has no provider for this database"
+        way_out = did_you_mean(engine, names(), f"choose one of {', '.join(names())}")
+        raise UserError(Problem("database.engine", repr(engine), rule, way_out))
+    found = import_module(f"disklab.databases.{engine}").RECORD
+    assert isinstance(found, Record), f"disklab.databases.{engine} has a RECORD"
+    return found
+
+
+def records() -> Iterator[Record]:
+    """Yield the record of every database."""
+    yield from map(record_of, names())
+
+
+def provision(
+    request: Request, nodes: list[NodePlace], progress: Progress = say_nothing
+) -> Database:
+    """Return the database of a request on these nodes, not yet started.
+
+    Fetches what is missing (the first time, by network). Raises UserError, with every problem,
+    for what cannot be: unknown settings, no Java, too little memory.
+    """
+    return record_of(request.engine).provision(request, nodes, progress)
