@@ -7,6 +7,7 @@ from collections.abc import Callable
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError
 from disklab.hosts.places import Places
+from disklab.spec import bundled
 from disklab.terminal import plain
 
 
@@ -26,6 +27,7 @@ def _attached() -> list[str]:
     return [name for host in Places.usual().hosts() for name in host.volume_records()]
 
 
+bundled_names = _completion(bundled.names)
 disk_names = _completion(lambda: load_catalog().disk_names())
 vm_names = _completion(lambda: list(load_catalog().vms))
 all_names = _completion(lambda: [*load_catalog().disk_names(), *load_catalog().vms])

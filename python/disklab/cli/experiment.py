@@ -14,10 +14,11 @@ from disklab import spec
 from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import scale_of
+from disklab.cli.completion import bundled_names
 from disklab.cli.experiment_new import new
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
-from disklab.spec import Trial
+from disklab.spec import Trial, bundled
 from disklab.spec.schema import schema_text
 
 app = typer.Typer(no_args_is_help=True, help="Experiment files: new, check, show, schema.")
@@ -44,7 +45,15 @@ Only = Annotated[
         show_default=False,
     ),
 ]
-ExperimentFile = Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file.")]
+ExperimentFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="Experiment file, or the name of one that comes with disklab.",
+        callback=bundled.found,
+        autocompletion=bundled_names,
+    ),
+]
 
 
 def chosen(experiment: spec.Experiment, only: list[str] | None) -> spec.Experiment:

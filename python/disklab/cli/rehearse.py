@@ -14,14 +14,21 @@ import typer
 
 from disklab import spec
 from disklab.cli.amounts import scale_of
+from disklab.cli.completion import bundled_names
 from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.on_end import check_on_end
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT
+from disklab.spec import bundled
 
 Experiment = Annotated[
-    Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
+    Path | None,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="Experiment file, or the name of one that comes with disklab.",
+        autocompletion=bundled_names,
+    ),
 ]
 
 Repeat = Annotated[
@@ -136,7 +143,7 @@ def _experiment_of_new_run(experiment: Path | None, again: list[Again] | None) -
         problems.append(Problem("EXPERIMENT", "(nothing)", "there is nothing to rehearse", way_out))
     if experiment is None or problems:
         raise UserError(*problems)
-    return experiment
+    return bundled.found(experiment)
 
 
 def _refuse_with_resume(given: dict[str, object]) -> None:

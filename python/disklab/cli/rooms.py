@@ -21,6 +21,7 @@ ROOMS = {
     "calibrate": "calibrate",
     "probe": "probe",
     "rehearse": "rehearse",
+    "reproduce": "reproduce",
     "report": "report",
     "serve": "serve",
     "import": "import_results",
