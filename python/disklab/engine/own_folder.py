@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from disklab.errors import MachineError, Problem, UserError
 
-Kind = Literal["host", "database", "data", "disk image"]
+Kind = Literal["host", "database", "data", "disk image", "network"]
 Names = tuple[str, ...]
 """The way from the root to a folder, one name for each step."""
 

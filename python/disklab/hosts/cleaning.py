@@ -21,6 +21,7 @@ from disklab.engine import Control, remove_ublk
 from disklab.engine.own_folder import UNFINISHED, remove_unfinished
 from disklab.engine.process import EngineProcess
 from disklab.errors import DisklabError
+from disklab.hosts import left_networks
 from disklab.hosts.filesystem import force_unmount, unmount
 from disklab.hosts.left_databases import steps_of, why_left
 from disklab.hosts.ownership import (
@@ -86,7 +87,7 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
         outcomes = [planned(part) if scope.dry_run else applied(part) for part in plan.parts]
         removed = [one for part in outcomes for one in part]
         if not scope.dry_run:
-            for folder in ("hosts", "databases"):
+            for folder in ("hosts", "databases", "networks"):
                 remove_unfinished(places.run, folder)
             remove_unfinished(places.data)
         gone = {one.what for one in removed if one.done}
@@ -100,12 +101,17 @@ def clean_orphans(places: Places) -> list[Removed]:
     for host in places.hosts():
         if host.is_orphan():
             removed += clean(places, Scope(host=host.name))[0]
+    for network in places.networks():
+        if not left_networks.owner_lives(network):
+            removed += clean(places, Scope(host=network.name))[0]
     return removed
 
 
 def make_plan(places: Places, scope: Scope) -> Plan:
     """Return what `clean` would do. Changes nothing. The caller holds the lock of the places."""
     plan = Plan()
+    # First: what is mounted in emulated hosts holds disks.
+    _plan_networks(places, scope, plan)
     hosts = [host for host in places.hosts() if scope.host in (None, host.name)]
     for host in hosts:
         if (why := host.why_foreign()) is None:
@@ -128,6 +134,19 @@ def make_plan(places: Places, scope: Scope) -> Plan:
         plan.foreign += [Left(str(path), "it is not a folder of ours") for path in _strange(places)]
     plan.foreign += [Left(str(device), why) for device, why in look_alikes(places)]
     return plan
+
+
+def _plan_networks(places: Places, scope: Scope, plan: Plan) -> None:
+    """Plan to remove the sets of emulated hosts whose owners are gone."""
+    for network in places.networks():
+        if scope.host not in (None, network.name):
+            continue
+        if (why := left_networks.why_left(network)) is not None:
+            plan.foreign.append(Left(str(network), why))
+        elif left_networks.owner_lives(network) and not scope.everything:
+            plan.healthy.append(network.name)
+        else:
+            plan.parts.append(list(left_networks.steps_of(network)))
 
 
 def _plan_host(host: HostPlace, places: Places, scope: Scope, plan: Plan) -> None:
@@ -176,8 +195,9 @@ def _remove_data(host: HostPlace, volume: str) -> Outcome:
 
 def _strange(places: Places) -> Iterator[Path]:
     """Yield what lies among our folders and cannot be one: links, files, other names."""
-    known = {place.run for place in places.hosts()} | set(places.databases())
-    for folder in ("hosts", "databases"):
+    known = {place.run for place in places.hosts()}
+    known |= {*places.databases(), *places.networks()}
+    for folder in ("hosts", "databases", "networks"):
         place = places.run / folder
         if place.is_symlink():
             yield place

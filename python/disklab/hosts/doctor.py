@@ -17,7 +17,7 @@ from disklab.catalog.profile import HostProfile
 from disklab.catalog.quantity import about_bytes
 from disklab.engine import Control, Envelope, find_engine, start_host
 from disklab.errors import DisklabError, EngineError, UserError
-from disklab.hosts import requirements
+from disklab.hosts import namespaces, requirements
 from disklab.hosts.control_group import GroupRoot
 from disklab.hosts.envelope import Shortfall, shortfalls
 from disklab.hosts.places import Places
@@ -81,6 +81,7 @@ def checks(places: Places) -> Iterator[Check]:
         way_out = "" if path else requirements.how_to_get(program)
         yield Check(program, path or "not installed", path is not None, needed, way_out)
     yield _memory_groups()
+    yield _emulated_hosts()
     yield _memory()
     yield _space(places)
 
@@ -190,6 +191,14 @@ def _memory_groups() -> Check:
         way_out = "run it as root; in a container, with --privileged"
         return Check("memory groups", f"{found}, not writable", False, False, way_out)
     return Check("memory groups", found, True, False)
+
+
+def _emulated_hosts() -> Check:
+    why = namespaces.why_not()
+    if why is None:
+        return Check("hosts in namespaces", "can be made", True, False)
+    way_out = "without them a cluster's nodes share this machine's loopback network"
+    return Check("hosts in namespaces", why, False, False, way_out)
 
 
 def _memory() -> Check:

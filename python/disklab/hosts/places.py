@@ -326,6 +326,14 @@ class Places:
         """Return the run directories of database nodes."""
         return [self.database(name) for name in _names(self.run / "databases")]
 
+    def network(self, name: str) -> Path:
+        """Return the run directory of a set of emulated hosts on one network."""
+        return self.run / "networks" / name
+
+    def networks(self) -> list[Path]:
+        """Return the run directories of sets of emulated hosts."""
+        return [self.network(name) for name in _names(self.run / "networks")]
+
     def data_files(self) -> list[Path]:
         """Return every file that looks like a disk image, proved to be ours or not."""
         folders = [self.data / name for name in _names(self.data)]

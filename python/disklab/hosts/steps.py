@@ -14,8 +14,8 @@ class Removed:
     """One thing that was found, and what became of it."""
 
     kind: str
-    """`process`, `database process`, `memory group`, `mount`, `mount point`, `device`,
-    `fuse mount`, `volume`, `run directory`, `data`."""
+    """`process`, `host process`, `database process`, `memory group`, `mount`, `mount point`,
+    `device`, `fuse mount`, `volume`, `run directory`, `data`."""
     what: str
     host: str
     done: bool

@@ -41,7 +41,7 @@ class LocalChild:
         self._name = os.path.basename(program)
         self._process = process
         self._stdout = process.stdout
-        self._stderr = _Tail(process.stderr)
+        self._stderr = Tail(process.stderr)
         self._handle = os.pidfd_open(process.pid)
         self._code: int | None = None
 
@@ -67,7 +67,7 @@ class LocalChild:
             )
         # setpriv becomes the program, so the number of the process stays.
         command = ["setpriv", "--pdeathsig", "KILL", "--", program, *words[1:]]
-        given = _given(stdin)
+        given = open_bytes(stdin)
         try:
             process = _STARTER.call(
                 lambda: subprocess.Popen(
@@ -192,7 +192,7 @@ class LocalChild:
         return f"; it said: {lines[-1]}" if lines else ""
 
 
-class _Tail:
+class Tail:
     """The end of a pipe's bytes, drained by a thread so that the writer never waits."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
@@ -270,7 +270,7 @@ def _end_unknown(started: Future[subprocess.Popen[bytes]]) -> None:
             os.killpg(started.result().pid, signal.SIGKILL)
 
 
-def _given(stdin: bytes) -> int:
+def open_bytes(stdin: bytes) -> int:
     """Return an open file with the bytes: a pipe would have to be fed while output is read."""
     if not stdin:
         return subprocess.DEVNULL

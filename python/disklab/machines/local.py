@@ -93,9 +93,8 @@ class LocalFiles:
     def put(self, source: Path, path: PurePosixPath, mode: int = 0o600) -> None:
         """Copy a file; nothing is written when it is there with this content."""
         with _named(path), source.open("rb") as given:
-            wanted = _digest(given)
             with suppress(OSError, MachineError), _regular(path) as there:
-                if _digest(there) == wanted:
+                if same_content(given, there):
                     os.fchmod(there.fileno(), mode)
                     return
             given.seek(0)
@@ -156,6 +155,11 @@ def _write_in_place(path: PurePosixPath, data: bytes) -> None:
             raise MachineError(f"{path} took a part of what was written only")
     finally:
         os.close(handle)
+
+
+def same_content(one: BinaryIO, other: BinaryIO) -> bool:
+    """Return whether two files hold the same; reads both to their ends."""
+    return _digest(one) == _digest(other)
 
 
 def _digest(file: BinaryIO) -> bytes:

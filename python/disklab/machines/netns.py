@@ -1,0 +1,353 @@
+"""An emulated host: namespaces of its own, held by a first process that we talk to.
+
+Programs are started by that process, so they are in every namespace of the host and in its memory
+group from their first instruction. Files are reached from outside, below the host's root.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import TracebackType
+
+from disklab.errors import MachineError
+from disklab.machines.child import END_SECONDS, KILL_SECONDS, LINE_BYTES, Tail, open_bytes
+from disklab.machines.local import STDOUT_BYTES
+from disklab.machines.protocol import ClockOffset, Command, Finished
+from disklab.machines.rooted import RootedFiles
+
+_CHUNK_BYTES = 64 << 10
+# The first process answers in about a millisecond; a busy machine takes its time.
+START_SECONDS = 60.0
+# The kernel closes all pipes of a host that goes within this.
+GONE_SECONDS = 0.2
+# From <sched.h>; Python has setns(2) from 3.12 on.
+_NEW_NETWORK = 0x40000000
+AZURE_DISKS = PurePosixPath("/dev/disk/azure/scsi1")
+"""Where Azure's Linux images show data disks, by LUN."""
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class HeldHost:
+    """The first process of a host, and what keeps its namespaces within reach."""
+
+    process: subprocess.Popen[bytes]
+    """Its parent in this machine's process namespace, which ends with it."""
+    pid: int
+    """Its number in this machine's process namespace."""
+    link: socket.socket
+    root: int
+    """Its root directory."""
+    network: int
+    """Its network namespace."""
+
+    def send(self, asked: dict[str, object], files: list[int] | None = None) -> None:
+        """Send a message; raises MachineError when the host is gone."""
+        message = json.dumps(asked).encode()
+        try:
+            socket.send_fds(self.link, [message], files or [])
+        except OSError as error:
+            raise MachineError(f"the emulated host is gone: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Let go of the host and wait for its end. Nothing when that is done."""
+        if self.link.fileno() < 0:
+            return
+        with suppress(OSError):
+            self.link.shutdown(socket.SHUT_RDWR)
+        self.link.close()
+        os.close(self.root)
+        os.close(self.network)
+        try:
+            self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            # The first process dies with its parent, and the host with it.
+            self.process.kill()
+            self.process.wait(KILL_SECONDS)
+
+
+class NamespaceMachine:
+    """An emulated host of this machine, as a `Machine`."""
+
+    def __init__(self, name: str, address: str, held: HeldHost) -> None:
+        """Take what the user calls it, its address, and its first process."""
+        self._name = name
+        self._address = address
+        self._held = held
+        self._files = RootedFiles(held.root, name)
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self._name
+
+    @property
+    def address(self) -> str:
+        """Where the other hosts of its network reach it."""
+        return self._address
+
+    @property
+    def files(self) -> RootedFiles:
+        """Its files."""
+        return self._files
+
+    @property
+    def pid(self) -> int:
+        """The number of its first process on this machine."""
+        return self._held.pid
+
+    def run(self, command: Command, seconds: float = 60.0) -> Finished:
+        """Run a program to its end. See `Machine.run`."""
+        with self.start(command) as child:
+            return child.communicate(seconds, STDOUT_BYTES)
+
+    def start(self, command: Command) -> NamespaceChild:
+        """Start a program in the host; it ends with the host, which ends with this process."""
+        return NamespaceChild(self._held, self._name, command)
+
+    def clock(self) -> ClockOffset:
+        """Return 0: one kernel, one clock."""
+        return ClockOffset(0.0, 0.0)
+
+    def connect(self, address: str, port: int, seconds: float = 10.0) -> socket.socket:
+        """Return a TCP connection of this process that begins in the host's network.
+
+        Raises MachineError when nobody answers.
+        """
+        with self.inside_network():
+            try:
+                return socket.create_connection((address, port), seconds)
+            except OSError as error:
+                text = f"{address}:{port} from {self._name}: {error}"
+                raise MachineError(text) from error
+
+    @contextmanager
+    def inside_network(self) -> Iterator[None]:
+        """Put the calling thread into the host's network: sockets made meanwhile stay in it.
+
+        Processes that the thread starts meanwhile are in it as well.
+        """
+        home = os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY)
+        try:
+            _enter(self._held.network)
+            try:
+                yield
+            finally:
+                _enter(home)
+        finally:
+            os.close(home)
+
+    def show_disk(self, device: str, name: str, lun: int | None = None) -> PurePosixPath:
+        """Show a block device of this machine as `/dev/<name>`, and where the cloud links it.
+
+        Returns its path in the host. Raises MachineError when the device is none.
+        """
+        found = os.stat(device)
+        if not stat.S_ISBLK(found.st_mode):
+            raise MachineError(f"{device} is no block device")
+        with self._files.folder(PurePosixPath("/dev")) as dev:
+            os.mknod(name, stat.S_IFBLK | 0o660, found.st_rdev, dir_fd=dev)
+            if lun is not None:
+                _link_lun(dev, lun, name)
+        return PurePosixPath("/dev") / name
+
+    def hide_disk(self, name: str, lun: int | None = None) -> None:
+        """Take a disk away again, as the cloud does on detaching. A mounted one stays mounted."""
+        with self._files.folder(PurePosixPath("/dev")) as dev:
+            os.unlink(name, dir_fd=dev)
+        if lun is not None:
+            with self._files.folder(AZURE_DISKS) as links:
+                os.unlink(f"lun{lun}", dir_fd=links)
+
+    def lose_power(self) -> None:
+        """Kill every program in the host at once; its root, disks and network stay."""
+        self._held.send({"all": True})
+
+
+def _link_lun(dev: int, lun: int, name: str) -> None:
+    """Make /dev/disk/azure/scsi1/lunN, step by step below /dev."""
+    at = os.dup(dev)
+    try:
+        for part in AZURE_DISKS.relative_to("/dev").parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o755, dir_fd=at)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            inner = os.open(part, flags, dir_fd=at)
+            os.close(at)
+            at = inner
+        os.symlink(f"../../../{name}", f"lun{lun}", dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def _enter(network: int) -> None:
+    if _libc.setns(network, _NEW_NETWORK) != 0:
+        raise MachineError(f"setns to a network: {os.strerror(ctypes.get_errno())}")
+
+
+class NamespaceChild:
+    """A `Child` in an emulated host."""
+
+    def __init__(self, held: HeldHost, machine: str, command: Command) -> None:
+        """Start the program; raises MachineError when it cannot be, or the host is gone."""
+        self._held = held
+        self._machine = machine
+        self._name = os.path.basename(command.words[0])
+        self._ended: int | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._pending = b""
+        read_out, write_out = os.pipe()
+        read_err, write_err = os.pipe()
+        self._end, write_end = os.pipe()
+        given = open_bytes(command.stdin)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        asked: dict[str, object] = {
+            "words": list(command.words),
+            "variables": dict(command.variables or {}),
+            "folder": str(command.folder or "/"),
+        }
+        try:
+            first = null if given < 0 else given
+            held.send(asked, [first, write_out, write_err, write_end])
+        except MachineError:
+            for file in (read_out, read_err, self._end):
+                os.close(file)
+            raise
+        finally:
+            for file in (null, write_out, write_err, write_end, *([given] if given >= 0 else [])):
+                os.close(file)
+        self._stdout = os.fdopen(read_out, "rb")
+        self._stderr = Tail(os.fdopen(read_err, "rb"))
+        said = self._told(START_SECONDS)
+        if said is None or "pid" not in said:
+            self._stdout.close()
+            os.close(self._end)
+            why = "the host is gone" if said is None else said.get("error")
+            raise MachineError(f"{command.words[0]} cannot be started on {machine}: {why}")
+        self._pid = int(str(said["pid"]))
+
+    @property
+    def pid(self) -> int:
+        """Its number in the host, and that of its process group."""
+        return self._pid
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line as it comes; raises MachineError for one that never ends."""
+        while line := self._stdout.readline(LINE_BYTES):
+            if len(line) == LINE_BYTES and not line.endswith(b"\n"):
+                raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
+            yield line.removesuffix(b"\n")
+        # A host that goes closes the pipes as well: that is no end of the program.
+        self._wait(GONE_SECONDS)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and its children; none when it has ended."""
+        if self._ended is None:
+            self._held.send({"pid": self._pid, "signal": int(number)})
+
+    def wait(self, seconds: float | None = None) -> Finished | None:
+        """Wait for its end; None: it still runs after so many seconds. `stdout` is empty.
+
+        Raises MachineError when the host is gone.
+        """
+        code = self._wait(seconds)
+        return None if code is None else Finished(code, b"", self._stderr.whole())
+
+    def communicate(self, seconds: float, most_bytes: int) -> Finished:
+        """Read all its standard output and wait for its end.
+
+        Raises MachineError when it still runs after so many seconds, or writes more than this.
+        """
+        deadline = time.monotonic() + seconds
+        whole = bytearray()
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._stdout], [], [], left)[0]:
+                raise self._still_runs(seconds)
+            chunk = os.read(self._stdout.fileno(), _CHUNK_BYTES)
+            if not chunk:
+                break
+            whole += chunk
+            if len(whole) > most_bytes:
+                raise MachineError(f"{self._name} wrote more than {most_bytes} bytes")
+        finished = self.wait(max(0.0, deadline - time.monotonic()))
+        if finished is None:
+            raise self._still_runs(seconds)
+        return Finished(finished.code, bytes(whole), finished.stderr)
+
+    def end(self) -> None:
+        """End it and its children: SIGTERM, 5 seconds, SIGKILL. Nothing when that is done."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            # With the host the program is gone as well.
+            with suppress(MachineError):
+                self.signal(signal.SIGTERM)
+                self._wait(END_SECONDS)
+                self._held.send({"pid": self._pid, "signal": int(signal.SIGKILL), "last": True})
+                if self._wait(KILL_SECONDS) is None:
+                    return
+            self._stderr.whole()
+        finally:
+            self._stdout.close()
+            os.close(self._end)
+
+    def __enter__(self) -> NamespaceChild:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it as `end` does."""
+        self.end()
+
+    def _still_runs(self, seconds: float) -> MachineError:
+        lines = self._stderr.so_far().decode(errors="replace").strip().splitlines()
+        last = f"; it said: {lines[-1]}" if lines else ""
+        return MachineError(f"{self._name} on {self._machine} still ran after {seconds:g} s{last}")
+
+    def _wait(self, seconds: float | None) -> int | None:
+        with self._lock:
+            if self._ended is None:
+                try:
+                    said = self._told(seconds)
+                except TimeoutError:
+                    return None
+                if said is None:
+                    raise MachineError(f"{self._machine} is gone, and {self._name} with it")
+                self._ended = int(str(said["code"]))
+            return self._ended
+
+    def _told(self, seconds: float | None) -> dict[str, object] | None:
+        """Return the next word about the program; None: the host is gone. Raises TimeoutError."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while b"\n" not in self._pending:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not select.select([self._end], [], [], left)[0]:
+                raise TimeoutError
+            chunk = os.read(self._end, 4096)
+            if not chunk:
+                return None
+            self._pending += chunk
+        line, _, self._pending = self._pending.partition(b"\n")
+        word: dict[str, object] = json.loads(line)
+        return word
