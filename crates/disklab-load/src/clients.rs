@@ -3,8 +3,13 @@
 pub mod cql;
 pub mod postgres;
 
+use std::fmt::Debug;
 use std::future::Future;
 
+use serde::Deserialize;
+
+use crate::error::{LoadError, Problem};
+use crate::job::{Cql, Job, Postgresql, Rows};
 use crate::keys::Key;
 use crate::workloads::Failure;
 
@@ -17,4 +22,88 @@ pub trait RowClient {
 
     /// Writes a whole row.
     fn write(&self, slot: usize, key: Key) -> impl Future<Output = Result<(), Failure>>;
+}
+
+/// A client that is made from a job.
+pub trait OpenRows: RowClient + Sized + 'static {
+    /// Its part of the job.
+    type Target: Protocol;
+
+    /// Connects; the table must be there, where the database has tables.
+    fn open(
+        job: &Job,
+        target: &Self::Target,
+        rows: &Rows,
+    ) -> impl Future<Output = Result<Self, LoadError>>;
+
+    /// How many nodes it speaks to; None: as many as there are contact points.
+    fn nodes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// What a job says of a database, whichever its protocol is.
+pub trait Protocol: Debug {
+    /// `HOST:PORT` of some of its nodes.
+    fn contact_points(&self) -> &[String];
+
+    /// The longest that an operation may take.
+    fn request_timeout_ms(&self) -> u64;
+
+    /// The most operations in flight of one generator, and why.
+    fn most_in_flight(&self) -> (u32, &'static str);
+
+    /// What is wrong with the rest of it.
+    fn problems(&self) -> Vec<Problem>;
+}
+
+/// Something that is done with the client of a target, whichever it is.
+pub trait WithRows {
+    /// What comes of it.
+    type Output;
+
+    /// Does it with clients of this type.
+    fn with<C: OpenRows>(self, target: &C::Target) -> Self::Output;
+}
+
+macro_rules! protocols {
+    ($($(#[$doc:meta])* $name:ident($target:ty) => $client:ty,)*) => {
+        /// A database.
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(tag = "protocol", rename_all = "lowercase")]
+        pub enum Target {
+            $($(#[$doc])* $name($target),)*
+        }
+
+        impl Target {
+            /// As a job writes it.
+            pub fn name(&self) -> String {
+                match self {
+                    $(Target::$name(_) => stringify!($name).to_lowercase(),)*
+                }
+            }
+
+            /// What every protocol says.
+            pub fn protocol(&self) -> &dyn Protocol {
+                match self {
+                    $(Target::$name(target) => target,)*
+                }
+            }
+
+            /// Does something with the target's client of rows.
+            pub fn with_rows<W: WithRows>(&self, work: W) -> W::Output {
+                match self {
+                    $(Target::$name(target) => work.with::<$client>(target),)*
+                }
+            }
+        }
+    };
+}
+
+// The registry of protocols: one entry each.
+protocols! {
+    /// Cassandra's native protocol.
+    Cql(Cql) => cql::CqlRows,
+    /// PostgreSQL's wire protocol, version 3.
+    Postgresql(Postgresql) => postgres::rows::PostgresRows,
 }

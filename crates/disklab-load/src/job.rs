@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use crate::error::{LoadError, Problem};
 
-pub use target::{Consistency, Cql, Login, Postgresql, Secret, Target};
+pub use crate::clients::Target;
+pub use target::{Consistency, Cql, Login, Postgresql, Secret, name_problem, twelve_seconds};
 pub use workload::{KeyOrder, Operations, Rows, Stage, Tpcc, Workload};
 
 /// A whole run.
@@ -123,14 +124,6 @@ impl Generator {
     }
 }
 
-/// The most operations in flight of one generator: one connection has 32768 stream numbers.
-/// **Source:** Cassandra's native protocol version 4, section 2.3.
-const MOST_STREAMS: u32 = 32_768;
-
-/// The most connections of one generator: PostgreSQL's own limit is far below it on any machine with less than a
-/// terabyte, and the ports of one address are 28,000.
-const MOST_CONNECTIONS: u32 = 10_000;
-
 impl Job {
     /// Reads a job; all that is wrong with its values at once.
     pub fn parse(text: &str) -> Result<Job, LoadError> {
@@ -160,13 +153,6 @@ impl Job {
     pub fn is_timed(&self) -> bool {
         let rests = matches!(&self.workload, Workload::Tpcc(tpcc) if tpcc.keying_and_thinking);
         rests || matches!(self.load, Load::Open(_))
-    }
-
-    fn most_slots(&self) -> u32 {
-        match self.target {
-            Target::Cql(_) => MOST_STREAMS,
-            Target::Postgresql(_) => MOST_CONNECTIONS,
-        }
     }
 
     /// The longest that an operation may take.
@@ -244,10 +230,10 @@ impl Job {
 
     fn tpcc_problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
-        if let Target::Cql(_) = self.target {
+        if !matches!(self.target, Target::Postgresql(_)) {
             found.push(Problem::new(
                 "target.protocol",
-                "cql",
+                self.target.name(),
                 "TPC-C is transactions in SQL",
                 "use a database that speaks PostgreSQL's protocol, or the workload rows",
             ));
@@ -297,18 +283,14 @@ impl Job {
                 ),
                 "use more of them or fewer generators",
             ));
-        } else if self.generator.index < self.generator.count && self.slots() > self.most_slots() {
-            let why = match self.target {
-                Target::Cql(_) => "stream numbers of one connection",
-                Target::Postgresql(_) => "each is a connection and a process of the server",
-            };
+            return found;
+        }
+        let (most, why) = self.target.protocol().most_in_flight();
+        if self.generator.index < self.generator.count && self.slots() > most {
             found.push(Problem::new(
                 place,
                 slots,
-                format!(
-                    "a generator has at most {} in flight: {why}",
-                    self.most_slots()
-                ),
+                format!("a generator has at most {most} in flight: {why}"),
                 "use fewer or more generators",
             ));
         }

@@ -13,12 +13,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::arrivals::Arrivals;
-use crate::clients::cql::CqlRows;
-use crate::clients::postgres::rows::PostgresRows;
+use crate::clients::{OpenRows, Protocol, WithRows};
 use crate::clock::{Clock, cpu_time, unix_nanos};
 use crate::deadline::Deadline;
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Load, Stage, Target, Workload as Asked};
+use crate::job::{Job, Load, Rows, Stage, Target, Workload as Asked};
 use crate::output::{End, Said, Writer, say};
 use crate::pacing::{Pacing, Schedule, Terminals};
 use crate::record::{Interval, Record};
@@ -65,17 +64,12 @@ pub fn run(job: &Job, out: impl Write + Send) -> Result<(), LoadError> {
         .map_err(|error| system("runtime", &error))?;
     let nodes = job.target.contact_points().len();
     match (&job.target, &job.workload) {
-        (Target::Cql(target), Asked::Rows(rows)) => {
-            let client = runtime.block_on(CqlRows::open(job, target, rows))?;
-            let nodes = client.nodes();
-            let workload = RowsWorkload::new(client, Choice::new(job, rows));
-            drive(job, &runtime, workload, nodes, out)
-        }
-        (Target::Postgresql(target), Asked::Rows(rows)) => {
-            let client = runtime.block_on(PostgresRows::open(job, target, rows))?;
-            let workload = RowsWorkload::new(client, Choice::new(job, rows));
-            drive(job, &runtime, workload, nodes, out)
-        }
+        (target, Asked::Rows(rows)) => target.with_rows(DriveRows {
+            job,
+            runtime: &runtime,
+            rows,
+            out,
+        }),
         (Target::Postgresql(target), Asked::Tpcc(asked)) => match asked.stage {
             Stage::Load => {
                 let workload = runtime.block_on(tpcc::Population::open(job, target, asked))?;
@@ -90,7 +84,32 @@ pub fn run(job: &Job, out: impl Write + Send) -> Result<(), LoadError> {
                 drive(job, &runtime, workload, nodes, out)
             }
         },
-        (Target::Cql(_), Asked::Tpcc(_)) => unreachable!("refused when the job was read"),
+        (_, Asked::Tpcc(_)) => unreachable!("refused when the job was read"),
+    }
+}
+
+/// The rows workload over whichever client the target has.
+struct DriveRows<'a, O> {
+    job: &'a Job,
+    runtime: &'a LocalRuntime,
+    rows: &'a Rows,
+    out: O,
+}
+
+impl<O: Write + Send> WithRows for DriveRows<'_, O> {
+    type Output = Result<(), LoadError>;
+
+    fn with<C: OpenRows>(self, target: &C::Target) -> Result<(), LoadError> {
+        let DriveRows {
+            job,
+            runtime,
+            rows,
+            out,
+        } = self;
+        let client = runtime.block_on(C::open(job, target, rows))?;
+        let nodes = client.nodes().unwrap_or(target.contact_points().len());
+        let workload = RowsWorkload::new(client, Choice::new(job, rows));
+        drive(job, runtime, workload, nodes, out)
     }
 }
 

@@ -25,7 +25,7 @@ use futures_util::future::join_all;
 use scylla::client::session::Session;
 use scylla::cluster::ClusterState;
 
-use crate::clients::RowClient;
+use crate::clients::{OpenRows, RowClient};
 use crate::error::{LoadError, Problem};
 use crate::job::{Cql, Job, Rows};
 use crate::keys::Key;
@@ -44,9 +44,11 @@ pub struct CqlRows {
     nodes: usize,
 }
 
-impl CqlRows {
+impl OpenRows for CqlRows {
+    type Target = Cql;
+
     /// Connects and prepares; the table must be there.
-    pub async fn open(job: &Job, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
+    async fn open(job: &Job, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
         let session = driver::connect(
             &driver::resolve(&target.contact_points),
             Some(&target.keyspace),
@@ -95,10 +97,12 @@ impl CqlRows {
     }
 
     /// Nodes of the cluster that the driver knew at the beginning.
-    pub fn nodes(&self) -> usize {
-        self.nodes
+    fn nodes(&self) -> Option<usize> {
+        Some(self.nodes)
     }
+}
 
+impl CqlRows {
     async fn perform(&self, step: Step, key: Key) -> Result<(), Failure> {
         let asked = self.routes.borrow_mut().choose(key)?.ask(step)?;
         asked.await

@@ -7,17 +7,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::clients::{Protocol, Target};
 use crate::error::Problem;
-
-/// A database.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "protocol", rename_all = "lowercase")]
-pub enum Target {
-    /// Cassandra's native protocol.
-    Cql(Cql),
-    /// PostgreSQL's wire protocol, version 3.
-    Postgresql(Postgresql),
-}
 
 /// A database that speaks CQL.
 #[derive(Clone, Debug, Deserialize)]
@@ -128,62 +119,71 @@ pub enum Consistency {
     LocalOne,
 }
 
-impl Target {
-    /// `HOST:PORT` of some of its nodes.
-    pub fn contact_points(&self) -> &[String] {
-        match self {
-            Target::Cql(cql) => &cql.contact_points,
-            Target::Postgresql(postgresql) => &postgresql.contact_points,
-        }
+/// The most operations in flight of one generator: one connection has 32768 stream numbers.
+/// **Source:** Cassandra's native protocol version 4, section 2.3.
+const MOST_STREAMS: u32 = 32_768;
+
+/// The most connections of one generator: PostgreSQL's own limit is far below it on any machine with less than a
+/// terabyte, and the ports of one address are 28,000.
+const MOST_CONNECTIONS: u32 = 10_000;
+
+impl Protocol for Cql {
+    fn contact_points(&self) -> &[String] {
+        &self.contact_points
     }
 
-    /// The longest that an operation may take.
-    pub fn request_timeout_ms(&self) -> u64 {
-        match self {
-            Target::Cql(cql) => cql.request_timeout_ms,
-            Target::Postgresql(postgresql) => postgresql.request_timeout_ms,
-        }
+    fn request_timeout_ms(&self) -> u64 {
+        self.request_timeout_ms
     }
 
-    pub(super) fn problems(&self) -> Vec<Problem> {
-        let names = match self {
-            Target::Cql(cql) => vec![
-                ("target.keyspace", &cql.keyspace),
-                ("target.table", &cql.table),
-            ],
-            Target::Postgresql(postgresql) => postgresql
-                .settings
-                .keys()
-                .map(|name| ("target.settings", name))
-                .chain([("target.table", &postgresql.table)])
-                .collect(),
-        };
-        let mut found: Vec<Problem> = names
+    fn most_in_flight(&self) -> (u32, &'static str) {
+        (MOST_STREAMS, "stream numbers of one connection")
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let names = [
+            ("target.keyspace", &self.keyspace),
+            ("target.table", &self.table),
+        ];
+        let named = names
             .into_iter()
-            .filter_map(|(place, name)| name_problem(place, name))
-            .collect();
-        found.extend(point_problems(self.contact_points()));
-        if self.request_timeout_ms() == 0 {
-            found.push(Problem::new(
-                "target.request_timeout_ms",
-                0,
-                "no operation ends in no time",
-                "use 12000",
-            ));
-        }
-        if let Target::Cql(cql) = self
-            && cql.user.is_some() != cql.password.is_some()
-        {
+            .filter_map(|(place, name)| name_problem(place, name));
+        let mut found: Vec<Problem> = named.collect();
+        if self.user.is_some() != self.password.is_some() {
             found.push(Problem::new(
                 "target.user",
-                cql.user.as_deref().unwrap_or("none"),
+                self.user.as_deref().unwrap_or("none"),
                 "a user has a password, and a password a user",
                 "give both, or neither where the cluster asks for none",
             ));
         }
-        if let Target::Postgresql(postgresql) = self
-            && let Some(file) = postgresql.ca_file.as_ref().filter(|_| !postgresql.tls)
-        {
+        found
+    }
+}
+
+impl Protocol for Postgresql {
+    fn contact_points(&self) -> &[String] {
+        &self.contact_points
+    }
+
+    fn request_timeout_ms(&self) -> u64 {
+        self.request_timeout_ms
+    }
+
+    fn most_in_flight(&self) -> (u32, &'static str) {
+        (
+            MOST_CONNECTIONS,
+            "each is a connection and a process of the server",
+        )
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let settings = self.settings.keys().map(|name| ("target.settings", name));
+        let names = settings.chain([("target.table", &self.table)]);
+        let mut found: Vec<Problem> = names
+            .filter_map(|(place, name)| name_problem(place, name))
+            .collect();
+        if let Some(file) = self.ca_file.as_ref().filter(|_| !self.tls) {
             found.push(Problem::new(
                 "target.ca_file",
                 file.display(),
@@ -195,7 +195,34 @@ impl Target {
     }
 }
 
-fn name_problem(place: &str, name: &str) -> Option<Problem> {
+impl Target {
+    /// `HOST:PORT` of some of its nodes.
+    pub fn contact_points(&self) -> &[String] {
+        self.protocol().contact_points()
+    }
+
+    /// The longest that an operation may take.
+    pub fn request_timeout_ms(&self) -> u64 {
+        self.protocol().request_timeout_ms()
+    }
+
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut found = self.protocol().problems();
+        found.extend(point_problems(self.contact_points()));
+        if self.request_timeout_ms() == 0 {
+            found.push(Problem::new(
+                "target.request_timeout_ms",
+                0,
+                "no operation ends in no time",
+                "use 12000",
+            ));
+        }
+        found
+    }
+}
+
+/// Why a word cannot name a table, a setting or the like.
+pub fn name_problem(place: &str, name: &str) -> Option<Problem> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let well = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(plain);
     (!well).then(|| {
@@ -239,6 +266,6 @@ fn rows() -> String {
 }
 
 /// Cassandra's own time-outs end at 10 s (truncate aside), so that its answer comes first.
-fn twelve_seconds() -> u64 {
+pub fn twelve_seconds() -> u64 {
     12_000
 }

@@ -7,7 +7,7 @@ use tokio_rustls::TlsConnector;
 
 use super::wire::{RowBytes, Wire, WireError};
 use super::{Connect, NoConnection, Pool, Server, tls};
-use crate::clients::RowClient;
+use crate::clients::{OpenRows, RowClient};
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql, Rows};
 use crate::keys::Key;
@@ -78,13 +78,11 @@ impl RowStatements {
     }
 }
 
-impl PostgresRows {
+impl OpenRows for PostgresRows {
+    type Target = Postgresql;
+
     /// Connects and prepares; the table must be there.
-    pub async fn open(
-        job: &Job,
-        target: &Postgresql,
-        rows: &Rows,
-    ) -> Result<PostgresRows, LoadError> {
+    async fn open(job: &Job, target: &Postgresql, rows: &Rows) -> Result<PostgresRows, LoadError> {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
@@ -96,7 +94,9 @@ impl PostgresRows {
             verify: rows.verify,
         })
     }
+}
 
+impl PostgresRows {
     fn examine(&self, key: Key, row: RowBytes<'_>) -> Result<(), Failure> {
         let wrong = |text: String| Failure {
             kind: WRONG_ROW.into(),
