@@ -14,7 +14,16 @@ from disklab.procedures.record import MEASURED, Notes
 from disklab.procedures.series import Series
 from disklab.procedures.steady import steady_state
 from disklab.procedures.turn import Turn
-from disklab.results import Bottleneck, LimitWait, Operation, Reason, Share, TrialResult, pricing
+from disklab.results import (
+    Bottleneck,
+    LimitWait,
+    Mode,
+    Operation,
+    Reason,
+    Share,
+    TrialResult,
+    pricing,
+)
 from disklab.results import Telemetry as TelemetryRecord
 from disklab.spec import Share as SpecShare
 from disklab.spec import Trial
@@ -45,6 +54,7 @@ class Frame:
     title: str
     run_id: str
     catalog: Catalog
+    mode: Mode = "rehearse"
 
 
 def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: str) -> TrialResult:
@@ -153,7 +163,7 @@ def base(frame: Frame, trial: Trial, repeat: int) -> TrialResult:
     return TrialResult(
         run=frame.run_id,
         experiment=frame.title,
-        mode="rehearse",
+        mode=frame.mode,
         trial=trial.index,
         repeat=repeat,
         factors=dict(trial.factors),

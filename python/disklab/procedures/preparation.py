@@ -27,6 +27,7 @@ from disklab.hosts.places import Places
 from disklab.procedures import device, expectation
 from disklab.procedures.build import Site, request_of
 from disklab.procedures.effort import FULL, QUICK
+from disklab.procedures.life import Planned
 from disklab.procedures.outcome import share_record
 from disklab.procedures.plan import how_ordered, order
 from disklab.procedures.turn import Turn
@@ -96,19 +97,11 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Planned):
     """A rehearsal that can begin."""
 
-    experiment: Experiment
-    trials: list[Trial]
-    turns: list[Turn]
-    """What is left to do, in running order."""
-    expected_s: list[float]
-    """Of each turn."""
     options: Options
-    run: Run
     site: Site
-    catalog: Catalog
 
     @property
     def host_prefix(self) -> str:
@@ -195,7 +188,17 @@ def _prepared(  # noqa: PLR0913, PLR0917 - the parts of what it returns
     places = Places.usual()
     site = Site(catalog, places, run.folder / "logs", options.seed)
     expected = expectation.expected_s(turns)
-    return Prepared(experiment, trials, turns, expected, options, run, site, catalog)
+    return Prepared(
+        experiment=experiment,
+        trials=trials,
+        turns=turns,
+        expected_s=expected,
+        seed=options.seed,
+        run=run,
+        catalog=catalog,
+        options=options,
+        site=site,
+    )
 
 
 def _check(
