@@ -16,8 +16,9 @@ from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.description import rows
 from disklab.cli import app
 from disklab.cli.rooms import AnyCommand
+from disklab.measurement.hosts_file import HostsFile
 from disklab.results import TrialResult
-from disklab.spec.schema import key_rows, schema_text
+from disklab.spec.schema import key_rows, schema_of, schema_text
 from pydantic import BaseModel
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
@@ -155,6 +156,7 @@ PAGES = {
     "catalog.md": catalog_page,
     "experiment-file.md": experiment_page,
     "experiment.schema.json": schema_text,
+    "hosts.schema.json": lambda: schema_text(schema_of(HostsFile, "disklab hosts")),
     "results.md": results_page,
 }
 

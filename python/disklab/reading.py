@@ -64,6 +64,7 @@ class Kind:
 
 # A page of text each; more is another kind of file, or one that means harm.
 EXPERIMENT = Kind("an experiment file", MIB, "name an experiment file")
+HOSTS = Kind("a hosts file", MIB, "name a hosts file")
 CATALOGUE = Kind("a catalogue file", 4 * MIB, "give another file")
 CALIBRATION = Kind("a calibration file", MIB, "name another file")
 PART = Kind("a file of the package", MIB, "install disklab again")

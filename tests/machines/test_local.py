@@ -150,6 +150,8 @@ class TestFiles:
 
     def test_files_of_the_kernel_are_read_and_written_in_place(self) -> None:
         files, path = MACHINE.files, PurePosixPath("/proc/self/comm")
+        release = files.read(PurePosixPath("/proc/sys/kernel/osrelease"), most_bytes=64 << 20)
+        assert release.decode().strip() == os.uname().release
         before = files.read(path)
         files.write(path, b"changed")
         try:

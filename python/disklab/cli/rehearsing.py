@@ -1,6 +1,9 @@
-"""A rehearsal on the terminal: the plan, progress while it runs, and its answer."""
+"""A run on the terminal, rehearsed or measured: progress while it goes on, and its answer."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
@@ -22,9 +25,16 @@ INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 def run_it(prepared: Prepared, notes: Console, *, as_json: bool, on_end: str | None = None) -> int:
     """Rehearse, show it, report it; return the exit code. 1: no trial has usable figures."""
+    return follow(partial(rehearse, prepared), notes, as_json=as_json, on_end=on_end)
+
+
+def follow(
+    work: Callable[[Emit], Run], notes: Console, *, as_json: bool, on_end: str | None = None
+) -> int:
+    """Do the work of a run, show it, report it; return the exit code as `run_it` does."""
     with RunView(notes) as view, telling(on_end, view) as told:
         listeners: list[Emit] = [view, *told, *([_print_result] if as_json else [])]
-        run = rehearse(prepared, fan_out(*listeners))
+        run = work(fan_out(*listeners))
     if view.interrupted:
         return INTERRUPTED
     answer(run, notes, as_json=as_json)

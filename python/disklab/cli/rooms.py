@@ -21,6 +21,7 @@ ROOMS = {
     "calibrate": "calibrate",
     "probe": "probe",
     "rehearse": "rehearse",
+    "measure": "measure",
     "reproduce": "reproduce",
     "report": "report",
     "serve": "serve",

@@ -70,8 +70,11 @@ class LocalFiles:
     def read(self, path: PurePosixPath, most_bytes: int = 1 << 20) -> bytes:
         """Return a regular file. Raises MachineError: absent, not readable, none, or larger."""
         with _named(path), _regular(path) as file:
-            # The size of a file below /proc is 0 whatever it holds.
-            data = file.read(most_bytes + 1)
+            # The size of a file below /proc is 0 whatever it holds, and a setting below /proc/sys
+            # refuses a buffer of 4 MiB.
+            data = b""
+            while len(data) <= most_bytes and (chunk := file.read(64 << 10)):
+                data += chunk
         if len(data) > most_bytes:
             raise MachineError(f"{path} is larger than {most_bytes} bytes")
         return data

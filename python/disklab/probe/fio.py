@@ -103,6 +103,19 @@ def find_fio(engine: str) -> Path:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """What a run of fio told, and what was seen of it."""
+
+    report: dict[str, Any]
+    spread_s: float
+    """Time between the starts of its first and its last job."""
+
+
+Runner = Callable[[Sequence[str], float, Tick, int], Ran]
+"""Runs a fio command for at most so many seconds, with so many jobs."""
+
+
+@dataclass(frozen=True)
 class Job:
     """fio on one region, as often as it is needed."""
 
@@ -114,11 +127,13 @@ class Job:
     plan: Plan
     inside: Callable[[list[str]], list[str]] = list
     """Puts a command where it is to run, such as into a control group."""
+    runner: Runner | None = None
+    """Runs fio on another machine; None: on this one."""
 
     def measure(self, cell: Cell, tick: Tick) -> Measurement:
         """Run one cell."""
         command = self.cell_command(cell)
-        ran = run(self.inside([*command]), self.machine_s + DRAIN_S, tick, cell.load.jobs)
+        ran = self._run(command, self.machine_s + DRAIN_S, tick, cell.load.jobs)
         return parse(ran, cell, command, self.plan.time_dilation)
 
     @property
@@ -129,7 +144,10 @@ class Job:
     def fill(self, tick: Tick) -> None:
         """Write the whole region, so that no later read finds a hole (METHODOLOGY rule 3)."""
         limit_s = self.plan.size_bytes / FILL_FLOOR_BYTES_PER_S + DRAIN_S
-        run(self.inside([*self.fill_command()]), limit_s, tick)
+        self._run(self.fill_command(), limit_s, tick)
+
+    def _run(self, command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:
+        return (self.runner or run)(self.inside([*command]), limit_s, tick, jobs)
 
     def cell_command(self, cell: Cell) -> tuple[str, ...]:
         """Return the command line that measures `cell`.
@@ -176,15 +194,6 @@ class Job:
             # Incompressible and never the same twice: a disk must not make a hole or a copy of it.
             "--refill_buffers",
         )
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a run of fio told, and what was seen of it."""
-
-    report: dict[str, Any]
-    spread_s: float
-    """Time between the starts of its first and its last job."""
 
 
 def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:

@@ -10,8 +10,18 @@ direct I/O to its process.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from disklab.errors import MachineError
+
+Read = Callable[[PurePosixPath], bytes]
+
+
+def _of_this_machine(path: PurePosixPath) -> bytes:
+    return Path(path).read_bytes()
+
 
 # A job that has not begun after this long is not waited for: its start is not seen at all on file
 # systems without I/O accounting.
@@ -24,6 +34,8 @@ class StartWatch:
 
     pid: int
     jobs: int
+    read: Read = _of_this_machine
+    """Reads a file of the machine on which fio runs; raises OSError or MachineError."""
     began: float = field(default_factory=time.monotonic)
     seen: dict[int, float] = field(default_factory=dict)
 
@@ -35,8 +47,8 @@ class StartWatch:
     def look(self) -> None:
         """Note the jobs that have begun since the last look."""
         now = time.monotonic()
-        for child in children(self.pid):
-            if child not in self.seen and has_begun(child):
+        for child in children(self.pid, self.read):
+            if child not in self.seen and has_begun(child, self.read):
                 self.seen[child] = now
 
     @property
@@ -46,20 +58,20 @@ class StartWatch:
         return max(times) - min(times) if times else 0.0
 
 
-def children(pid: int) -> list[int]:
+def children(pid: int, read: Read = _of_this_machine) -> list[int]:
     """Return the child processes; empty when the process is gone."""
     try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    except OSError:
+        text = read(PurePosixPath(f"/proc/{pid}/task/{pid}/children"))
+    except (OSError, MachineError):
         return []
     return [int(word) for word in text.split()]
 
 
-def has_begun(pid: int) -> bool:
+def has_begun(pid: int, read: Read = _of_this_machine) -> bool:
     """Return whether the kernel has accounted disk I/O to the process."""
     try:
-        text = Path(f"/proc/{pid}/io").read_text(encoding="ascii")
-    except OSError:
+        text = read(PurePosixPath(f"/proc/{pid}/io")).decode("ascii", errors="replace")
+    except (OSError, MachineError):
         return False
-    counts = dict(line.split(": ") for line in text.splitlines())
+    counts = dict(line.split(": ") for line in text.splitlines() if ": " in line)
     return int(counts.get("read_bytes", 0)) > 0 or int(counts.get("write_bytes", 0)) > 0

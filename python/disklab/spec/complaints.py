@@ -21,19 +21,33 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 
 def complaints(
-    error: ValidationError, model: type[BaseModel], document: Document, tree: Located
+    error: ValidationError,
+    model: type[BaseModel],
+    document: Document,
+    tree: Located,
+    general: str = GENERAL,
 ) -> list[tuple[Key, str, Problem]]:
-    """Return the first findings, each with its key and pydantic's name for it."""
+    """Return the first findings, each with its key and pydantic's name for it.
+
+    `general`: what to read where the finding itself does not tell what to write.
+    """
     found = []
     # One more than is told: the last is counted only. Suggestions take milliseconds each.
     for detail in error.errors(include_url=False)[: MOST_TOLD + 1]:
         key: Key = tuple(detail["loc"])
-        found.append((key, str(detail["type"]), _problem(detail, key, model, document, tree)))
+        found.append(
+            (key, str(detail["type"]), _problem(detail, key, model, document, tree, general))
+        )
     return found
 
 
-def _problem(  # noqa: PLR0911 - one return for each kind of finding
-    detail: Any, key: Key, model: type[BaseModel], document: Document, tree: Located
+def _problem(  # noqa: PLR0911, PLR0913, PLR0917 - a return for each kind of finding
+    detail: Any,
+    key: Key,
+    model: type[BaseModel],
+    document: Document,
+    tree: Located,
+    general: str,
 ) -> Problem:
     place = document.place(key, tree)
     kind, context = detail["type"], detail.get("ctx", {})
@@ -54,11 +68,11 @@ def _problem(  # noqa: PLR0911 - one return for each kind of finding
         way_out = did_you_mean(shown, choices, f"choose {', '.join(choices)}")
         return Problem(place, shown, f"is not one of {', '.join(choices)}", way_out)
     if kind in ("model_type", "dict_type", "model_attributes_type"):
-        return Problem(place, shown, "is a mapping", f"write {key[-1]}: {{...}}; {GENERAL}")
+        return Problem(place, shown, "is a mapping", f"write {key[-1]}: {{...}}; {general}")
     if kind == "string_type":
         return Problem(place, shown, "is one word, not a list or mapping", "write one value")
     rule = str(detail["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
-    return Problem(place, shown, f"should be {rule}", GENERAL)
+    return Problem(place, shown, f"should be {rule}", general)
 
 
 def shortened(text: str) -> str:

@@ -178,17 +178,35 @@ def scalar(node: yaml.Node) -> Scalar:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def read_document(path: Path) -> Document:
+@dataclass(frozen=True)
+class Form:
+    """What a file is, for its reader and its errors."""
+
+    kind: reading.Kind
+    place: str
+    """Where the command line names it."""
+    rule: str
+    way_out: str
+
+
+EXPERIMENT = Form(
+    reading.EXPERIMENT,
+    "EXPERIMENT",
+    "an experiment is a mapping: title, cluster or device, workload, factors",
+    "start from one of experiments/",
+)
+
+
+def read_document(path: Path, form: Form = EXPERIMENT) -> Document:
     """Return what a file says. Raises UserError when it is no mapping in YAML."""
-    return document_of(path, reading.text(path, reading.EXPERIMENT, "EXPERIMENT"))
+    return document_of(path, reading.text(path, form.kind, form.place), form)
 
 
-def document_of(path: Path, text: str) -> Document:
+def document_of(path: Path, text: str, form: Form = EXPERIMENT) -> Document:
     """Return what a text says; `path` is what the errors call it."""
-    node = reading.yaml_node(text, reading.EXPERIMENT, str(path))
+    node = reading.yaml_node(text, form.kind, str(path))
     if not isinstance(node, yaml.MappingNode):
-        rule = "an experiment is a mapping: title, cluster or device, workload, factors"
-        raise UserError(Problem(f"{path}:1", path.name, rule, "start from one of experiments/"))
+        raise UserError(Problem(f"{path}:1", path.name, form.rule, form.way_out))
     reader = _Reader(path)
     root = reader.read(node, 1)
     if reader.problems:

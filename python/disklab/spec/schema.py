@@ -7,20 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from disklab.spec.model import ExperimentFile
 
 
+def schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """Return a file's schema. Keys have descriptions, words their choices, amounts patterns."""
+    made = _tidied(model.model_json_schema(by_alias=True, mode="validation"))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": title}
+
+
 def schema() -> dict[str, Any]:
-    """Return the schema. Keys have descriptions, words their choices, amounts their patterns."""
-    made = ExperimentFile.model_json_schema(by_alias=True, mode="validation")
-    made = _tidied(made)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **made,
-        # A baseline may leave to its factors what a trial needs.
-        "required": ["title"],
-        "title": "disklab experiment",
-    }
+    """Return the schema of experiment files."""
+    # A baseline may leave to its factors what a trial needs.
+    return {**schema_of(ExperimentFile, "disklab experiment"), "required": ["title"]}
 
 
 def _tidied(part: Any) -> Any:
@@ -33,9 +34,9 @@ def _tidied(part: Any) -> Any:
     return [_tidied(item) for item in part] if isinstance(part, list) else part
 
 
-def schema_text() -> str:
-    """Return the schema as it is committed."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+def schema_text(made: dict[str, Any] | None = None) -> str:
+    """Return a schema as it is committed; without one that of experiment files."""
+    return json.dumps(made or schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)

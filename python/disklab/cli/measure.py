@@ -1,0 +1,124 @@
+"""The options of `disklab measure`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from disklab import spec
+from disklab.cli.experiment import Only, choices
+from disklab.cli.on_end import check_on_end
+from disklab.cli.output import notes
+from disklab.cli.rehearse import Again, OnEnd
+from disklab.errors import Problem, UserError
+from disklab.results import DEFAULT_OUT
+
+HostsOption = Annotated[
+    Path | None,
+    typer.Option("--hosts", help="The hosts file: where to measure.", metavar="FILE"),
+]
+
+
+def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    experiment: Annotated[
+        Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
+    ] = None,
+    hosts: HostsOption = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Look at the hosts, show what would be done, and end.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it begins.")] = False,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            help="How often each trial runs; 3, or once on each host where there are more.",
+            metavar="N",
+        ),
+    ] = None,
+    only: Only = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the order; 1 by default.", metavar="N")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
+    ] = False,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
+    ] = None,
+    again: Annotated[
+        list[Again] | None,
+        typer.Option(help="With --resume: also trials that ended so. May be given twice."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+    on_end: OnEnd = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
+) -> None:
+    """Measure an experiment on hosts that exist. What will be done to them is shown first.
+
+    Examples: [bold]disklab measure FILE --hosts hosts.yaml --plan[/bold],
+    [bold]disklab measure FILE --hosts hosts.yaml --only rw=randread[/bold],
+    [bold]disklab measure --resume RUN --yes[/bold]
+    """
+    # Loaded here because it brings NumPy and polars: no other command is to wait for them.
+    from disklab.cli.measuring import run_it  # noqa: PLC0415
+    from disklab.measurement import hosts_file, preparation  # noqa: PLC0415
+
+    check_on_end(on_end)
+    # `kill` ends it as Ctrl-C does: what was changed is changed back.
+    signal.signal(signal.SIGTERM, _interrupt)
+    if resume is not None:
+        given = {
+            "EXPERIMENT": experiment,
+            "--hosts": hosts,
+            "--repeat": repeat,
+            "--only": only,
+            "--seed": seed,
+            "--quick": quick or None,
+        }
+        _refuse_with_resume({name: value for name, value in given.items() if value is not None})
+        wanted = preparation.resumed(resume, out, [one.value for one in again or []])
+    else:
+        file, described = _needed(experiment, hosts, again)
+        options = preparation.Options(
+            repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
+        )
+        wanted = preparation.wanted(spec.load(file), hosts_file.load(described), options)
+    sys.exit(run_it(wanted, out, notes(), plan=plan, yes=yes, as_json=json, on_end=on_end))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _needed(
+    experiment: Path | None, hosts: Path | None, again: list[Again] | None
+) -> tuple[Path, Path]:
+    problems = []
+    if again:
+        stated = ", ".join(one.value for one in again)
+        rule = "only a run that was begun has results"
+        problems.append(Problem("--again", stated, rule, "name the run: --resume RUN"))
+    if experiment is None:
+        way_out = "name a file, such as experiments/azure-local-disks.yaml"
+        problems.append(Problem("EXPERIMENT", "(nothing)", "there is nothing to measure", way_out))
+    if hosts is None:
+        rule = "a measurement needs hosts"
+        way_out = "describe them in a hosts file (docs/measure.md) and name it: --hosts hosts.yaml"
+        problems.append(Problem("--hosts", "(nothing)", rule, way_out))
+    if experiment is None or hosts is None or problems:
+        raise UserError(*problems)
+    return experiment, hosts
+
+
+def _refuse_with_resume(given: dict[str, object]) -> None:
+    problems = [
+        Problem(name, str(value), "a resumed run goes on as it began", "leave it out")
+        for name, value in given.items()
+    ]
+    if problems:
+        raise UserError(*problems)

@@ -1,0 +1,1 @@
+"""Measuring on hosts that exist: the same experiment file, the same results, real disks."""

@@ -1,0 +1,234 @@
+"""The hosts file: which hosts an experiment is measured on, and what of them may be changed.
+
+It is read as the experiment file is: typed, every problem at once, each with its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from disklab import reading
+from disklab.catalog.suggest import did_you_mean
+from disklab.errors import Problem, UserError
+from disklab.hosts.places import NAME, NAME_RULE
+from disklab.reading import bounded
+from disklab.spec.amounts import Bytes, Unreadable
+from disklab.spec.complaints import complaints
+from disklab.spec.located import Document, Form, document_of, read_document
+from disklab.spec.part import Part
+
+GENERAL = "see docs/measure.md"
+FORM = Form(
+    reading.HOSTS, "--hosts", "a hosts file is a mapping with `hosts`", "start from docs/measure.md"
+)
+# ssh takes what begins with a dash for an option; a user, a name or an address has none of these.
+_DESTINATION = re.compile(r"(?!-)[A-Za-z0-9._~%+@:\[\]-]{1,255}", re.ASCII)
+_BY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,254}", re.ASCII)
+MOST_LUN = 255
+"""Azure has up to 64 data disks on a VM; SCSI's flat addressing ends here."""
+
+
+def _destination(value: Any) -> str:
+    if not isinstance(value, str) or _DESTINATION.fullmatch(value) is None:
+        rule = "a destination is what ssh takes: a host or USER@HOST, or a name of ~/.ssh/config"
+        raise Unreadable(rule, "write for example ubuntu@10.0.0.4")
+    return value
+
+
+def _directory(value: Any) -> str:
+    text = value if isinstance(value, str) else ""
+    plain = text.startswith("/") and ".." not in text.split("/")
+    if not plain or len(text) > 4000 or reading.UNSAFE.search(text):
+        rule = "a directory of a host is an absolute path without `..`"
+        raise Unreadable(rule, "write for example /mnt/data")
+    return text
+
+
+def _by_id(value: Any) -> str:
+    text = value.removeprefix("/dev/disk/by-id/") if isinstance(value, str) else ""
+    if _BY_ID.fullmatch(text) is None:
+        rule = "is no name below /dev/disk/by-id"
+        raise Unreadable(rule, "write what `ls /dev/disk/by-id` shows there; /dev/sdX may change")
+    return text
+
+
+class Disk(Part):
+    """A disk that disklab may format: how it is found, and what it must be."""
+
+    by_id: Annotated[str | None, BeforeValidator(_by_id)] = Field(
+        default=None, examples=["scsi-14d53465420202020"]
+    )
+    """Its name below /dev/disk/by-id."""
+    lun: Annotated[int, Field(ge=0, le=MOST_LUN)] | None = Field(default=None, examples=[0])
+    """Instead: the number under which the cloud attached it."""
+    size_bytes: Bytes = Field(alias="size", examples=["1TiB"])
+    """Its size; another one is another disk."""
+    kind: Literal["scsi", "nvme", "virtio", "loop"] = Field(examples=["scsi"])
+    """How the host sees it; another one is another disk."""
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Disk:
+        if (self.by_id is None) == (self.lun is None):
+            raise Unreadable("a disk is named by either by_id or lun", "write one of them")
+        return self
+
+
+class Volume(Part):
+    """Where a volume of the experiment lies on a host: a directory, or a disk to be formatted."""
+
+    directory: Annotated[str | None, BeforeValidator(_directory)] = Field(
+        default=None, examples=["/mnt/data"]
+    )
+    """A directory on the disk. disklab makes a folder of its own in it and removes it again."""
+    disk: Disk | None = None
+    """Instead: an empty disk, which disklab formats and mounts."""
+    format: bool = Field(default=False, examples=[True])
+    """Whether the disk may be formatted; a disk needs it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, value: Any) -> Any:
+        return {"directory": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Volume:
+        if (self.directory is None) == (self.disk is None):
+            raise Unreadable("a volume is either a directory or a disk", "write one of them")
+        if self.format != (self.disk is not None):
+            rule = "`format: true` and `disk` belong together: only a named disk is formatted"
+            raise Unreadable(rule, "write both, or a directory alone")
+        return self
+
+
+Change = Literal["read_ahead", "governor", "swap", "page_cache"]
+CHANGES: dict[Change, str] = {
+    "read_ahead": "read-ahead of a volume's disk, as the experiment asks",
+    "governor": "the CPUs' frequency governor: performance",
+    "swap": "swapping off",
+    "page_cache": "the host's clean page cache dropped before a cold trial",
+}
+"""What of a host may be changed when its `may_change` says so, and is changed back."""
+
+
+class Host(Part):
+    """A host: how it is reached, what it is for, where its volumes lie."""
+
+    address: Annotated[str | None, BeforeValidator(_destination)] = Field(
+        default=None, examples=["ubuntu@10.0.0.4"]
+    )
+    """Where ssh reaches it, with all of ~/.ssh/config."""
+    local: bool = Field(default=False, examples=[True])
+    """Instead: it is the machine that disklab runs on."""
+    private_address: Annotated[str | None, BeforeValidator(_destination)] = Field(
+        default=None, examples=["10.0.0.4"]
+    )
+    """IP address at which the other hosts reach it. Without it: that of `address`."""
+    role: Literal["node", "client"] = Field(default="node", examples=["client"])
+    """node: its disks are measured; client: it makes the load."""
+    zone: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["1"])
+    """Availability zone; only noted."""
+    volumes: dict[str, Volume] = Field(default={}, examples=[{"data": "/mnt/data"}])
+    """By the names of the experiment's volumes; a device experiment's is `data`."""
+    may_change: list[Change] = Field(default=[], examples=[["read_ahead"]])
+    """What of the host may be changed; it is changed back at the end."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Host:
+        if self.local == (self.address is not None):
+            rule = "a host is either reached at an address, or local: true"
+            raise Unreadable(rule, "write one of them")
+        if self.role == "node" and not self.volumes:
+            rule = "a node has volumes: where the experiment's data lie"
+            raise Unreadable(rule, "write for example volumes: {data: /mnt/data}")
+        return self
+
+
+class HostsFile(Part):
+    """The hosts on which experiments are measured."""
+
+    hosts: dict[str, Host] = Field(min_length=1)
+    """Hosts by name."""
+    groups: dict[str, dict[str, list[str]]] = Field(
+        default={}, examples=[{"disk": {"azure/P30": ["n1"], "azure/P40": ["n2"]}}]
+    )
+    """For a factor that differs between hosts: which of them have which level. An entry is a host,
+    or HOST/VOLUME where one host has disks of several levels."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """A checked hosts file."""
+
+    document: Document
+    file: HostsFile
+
+    def place(self, *key: str | int) -> str:
+        """Return `file:line: dotted.key`."""
+        return self.document.place(key)
+
+
+def load(path: Path) -> Hosts:
+    """Return what a hosts file says. Raises UserError with all problems, each with its line."""
+    return hosts_of(read_document(path, FORM))
+
+
+def parse(text: str, path: Path | str) -> Hosts:
+    """Return what the text of a hosts file says; `path` is what the errors call it."""
+    return hosts_of(document_of(Path(path), text, FORM))
+
+
+def hosts_of(document: Document) -> Hosts:
+    """Return a document's hosts. Raises UserError with all problems."""
+    try:
+        made = Hosts(document, HostsFile.model_validate(document.root.plain()))
+    except ValidationError as error:
+        found = complaints(error, HostsFile, document, document.root, GENERAL)
+        problems = [problem for _, _, problem in found]
+        raise UserError(*bounded(problems, str(document.path), error.error_count())) from None
+    problems = [*_problems(made)]
+    if problems:
+        raise UserError(*bounded(problems, str(document.path)))
+    return made
+
+
+def _problems(hosts: Hosts) -> Iterator[Problem]:
+    """Yield what is wrong between the parts of a file."""
+    for name, host in hosts.file.hosts.items():
+        keys: list[tuple[str, ...]] = [("hosts", name)]
+        keys += [("hosts", name, "volumes", volume) for volume in host.volumes]
+        for key in keys:
+            if NAME.fullmatch(key[-1]) is None:
+                way_out = "choose another name"
+                yield Problem(hosts.place(*key), repr(key[-1]), NAME_RULE, way_out)
+    yield from _same_machine(hosts)
+    yield from _unknown_members(hosts)
+
+
+def _same_machine(hosts: Hosts) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for name, host in hosts.file.hosts.items():
+        address = "this machine" if host.local else str(host.address)
+        first = seen.setdefault(address, name)
+        if first != name:
+            key = "local" if host.local else "address"
+            rule = f"is where {first} is: one machine is one host"
+            yield Problem(hosts.place("hosts", name, key), address, rule, "remove one of them")
+
+
+def _unknown_members(hosts: Hosts) -> Iterator[Problem]:
+    given = hosts.file.hosts
+    known = [*given, *(f"{name}/{volume}" for name in given for volume in given[name].volumes)]
+    for factor, levels in hosts.file.groups.items():
+        for level, members in levels.items():
+            for at, member in enumerate(members):
+                if member not in known:
+                    place = hosts.place("groups", factor, level, at)
+                    way_out = did_you_mean(member, known, f"known are {', '.join(known[:8])}")
+                    rule = "is none of the hosts, nor HOST/VOLUME of one"
+                    yield Problem(place, reading.shown(member), rule, way_out)

@@ -1,0 +1,246 @@
+"""What was changed on hosts and is to be changed back, written down before it is done.
+
+A line of `changes.jsonl` in the run's folder is on the disk before the host is touched; another
+follows when it is undone. So whoever ends a run - its end, Ctrl-C, `disklab clean` after kill -9 -
+finds all of it. A note in the user's state folder says in which folders there are such lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from disklab import reading
+from disklab.errors import DisklabError, MachineError
+from disklab.machines.protocol import Command, Machine
+from disklab.results import durable
+
+CHANGES = "changes.jsonl"
+KIND = reading.Kind(
+    "a record of changes", 64 << 20, "undo by hand what it tells", most_line_bytes=1 << 20
+)
+OURS = ".disklab-"
+"""What the names of our files and folders on a host begin with."""
+
+UndoKind = Literal["remove_file", "remove_folder", "write", "swapon", "unmount"]
+
+
+class Change(BaseModel):
+    """One thing that was done to a host, and how it is undone."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    number: int
+    host: str
+    kind: UndoKind
+    path: str
+    """A file, a folder, a setting below /sys, a swap area, a mount point."""
+    before: str = ""
+    """What a setting was."""
+    now: str = ""
+    """What we set it to: another value is somebody else's, and stays."""
+
+
+class Line(BaseModel):
+    """A line: a change that begins, or one that is undone."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    change: Change | None = None
+    undone: int | None = None
+
+
+@dataclass
+class Journal:
+    """The changes of one run."""
+
+    folder: Path
+    _open: dict[int, Change] = field(default_factory=dict)
+    _next: int = 0
+
+    @classmethod
+    def of(cls, folder: Path) -> Journal:
+        """Return the journal of a run with what is still to be undone."""
+        journal = cls(folder)
+        path = folder / CHANGES
+        if path.exists():
+            durable.set_torn_end_aside(path)
+            for text in reading.lines(path, KIND):
+                line = _line(text)
+                if line is None:
+                    continue
+                if line.change is not None:
+                    journal._open[line.change.number] = line.change
+                    journal._next = max(journal._next, line.change.number + 1)
+                elif line.undone is not None:
+                    journal._open.pop(line.undone, None)
+        return journal
+
+    def left(self) -> list[Change]:
+        """Return what is to be undone, the last first."""
+        return sorted(self._open.values(), key=lambda one: one.number, reverse=True)
+
+    def note(self, host: str, kind: UndoKind, path: str, before: str = "", now: str = "") -> Change:
+        """Write down a change that is about to be made."""
+        change = Change(number=self._next, host=host, kind=kind, path=path, before=before, now=now)
+        self._next += 1
+        remember(self.folder)
+        self._append({"change": change.model_dump(mode="json")})
+        self._open[change.number] = change
+        return change
+
+    def undo(self, change: Change, machine: Machine) -> str | None:
+        """Undo a change; return what a user must know about it, if anything.
+
+        Raises MachineError when it cannot be undone: then it stays written down.
+        """
+        told = _UNDO[change.kind](machine, change)
+        self._append({"undone": change.number})
+        self._open.pop(change.number, None)
+        return told
+
+    def done(self) -> None:
+        """Forget the run where nothing of it is left to be undone."""
+        if not self._open:
+            forget(self.folder)
+
+    def _append(self, line: dict[str, object]) -> None:
+        durable.append_line(self.folder / CHANGES, json.dumps(line, ensure_ascii=False))
+
+
+def _line(text: bytes | None) -> Line | None:
+    if text is None or not text.strip():
+        return None
+    with suppress(reading.NotAsExpectedError):
+        return reading.parse(Line, text)
+    return None
+
+
+def state_folder() -> Path:
+    """Return where notes of runs are kept that have something to be undone."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+    return Path(base) / "disklab" / "measurements"
+
+
+def remember(folder: Path) -> None:
+    """Leave word where a run is that changes hosts. Raises MachineError."""
+    note = state_folder() / folder.name
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not note.exists():
+            durable.write_whole(note, f"{folder.absolute()}\n")
+    except OSError as error:
+        raise MachineError(
+            f"{note}: {error.strerror}: without this note `disklab clean` would not find what a "
+            "killed run has changed; set XDG_STATE_HOME to a folder that you may write to"
+        ) from error
+
+
+def forget(folder: Path) -> None:
+    """Remove the word of a run that has nothing left to be undone."""
+    with suppress(OSError):
+        (state_folder() / folder.name).unlink()
+
+
+def remembered() -> Iterator[Path]:
+    """Yield the folders of runs that may have something to be undone."""
+    with suppress(OSError):
+        for note in sorted(state_folder().iterdir()):
+            if note.name.startswith("."):
+                continue
+            text = reading.text(note, KIND).strip()
+            yield Path(text)
+
+
+def _ran(machine: Machine, *words: str) -> None:
+    ended = machine.run(Command(words, variables={"LC_ALL": "C.UTF-8"}))
+    if ended.code != 0:
+        said = ended.stderr.decode(errors="replace").strip()
+        raise MachineError(f"{machine.name}: {' '.join(words)}: code {ended.code}: {said}")
+
+
+def _remove_file(machine: Machine, change: Change) -> str | None:
+    if not PurePosixPath(change.path).name.startswith(OURS):
+        raise MachineError(f"{machine.name}: {change.path} is not called as our files are")
+    _ran(machine, "rm", "-f", "--", change.path)
+    return None
+
+
+def _remove_folder(machine: Machine, change: Change) -> str | None:
+    path = PurePosixPath(change.path)
+    if not path.name.startswith(OURS):
+        raise MachineError(f"{machine.name}: {path} is not called as our folders are")
+    if path.name in machine.files.names(path.parent):
+        _ran(machine, "rmdir", "--", str(path))
+    return None
+
+
+def _unmount(machine: Machine, change: Change) -> str | None:
+    mounts = machine.files.read(PurePosixPath("/proc/self/mounts"), 16 << 20)
+    if f" {change.path} ".encode() in mounts:
+        _ran(machine, "umount", "--", change.path)
+    return None
+
+
+def _write(machine: Machine, change: Change) -> str | None:
+    path = PurePosixPath(change.path)
+    try:
+        found = setting(machine, path)
+    except MachineError:
+        return f"{machine.name}: {path} is gone, so it cannot be set back to {change.before}"
+    if found not in {change.now, change.before}:
+        return (
+            f"{machine.name}: {path} is {found}, and we had set it to {change.now}: somebody else "
+            f"has changed it, so it stays (before the run it was {change.before})"
+        )
+    machine.files.write(path, change.before.encode())
+    return None
+
+
+def _swapon(machine: Machine, change: Change) -> str | None:
+    swaps = machine.files.read(PurePosixPath("/proc/swaps")).decode(errors="replace")
+    if any(line.split()[:1] == [change.path] for line in swaps.splitlines()):
+        return None
+    _ran(machine, "swapon", "--priority", change.before, "--", change.path)
+    return None
+
+
+_UNDO = {
+    "remove_file": _remove_file,
+    "remove_folder": _remove_folder,
+    "write": _write,
+    "swapon": _swapon,
+    "unmount": _unmount,
+}
+
+
+def setting(machine: Machine, path: PurePosixPath) -> str:
+    """Return a setting of the kernel as one line."""
+    return machine.files.read(path).decode(errors="replace").strip()
+
+
+def undo_all(journal: Journal, machines: dict[str, Machine]) -> list[str]:
+    """Undo what is left on the hosts given, the last change first; return what to tell.
+
+    One that fails holds up none of the others, and stays written down.
+    """
+    told = []
+    for change in journal.left():
+        machine = machines.get(change.host)
+        if machine is None:
+            continue
+        try:
+            text = journal.undo(change, machine)
+        except DisklabError as error:
+            text = f"{error}; `disklab clean` tries it again"
+        if text is not None:
+            told.append(text)
+    journal.done()
+    return told

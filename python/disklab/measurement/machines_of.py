@@ -1,0 +1,88 @@
+"""From hosts of the hosts file to machines, and what these are."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack, suppress
+from pathlib import PurePosixPath
+from typing import Any
+
+from disklab.errors import MachineError
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Command, Machine
+from disklab.measurement.hosts_file import Host
+
+# Azure's VMs have this asset tag (Microsoft Learn, "Instance Metadata Service": the chassis asset
+# tag tells Azure's VMs from Hyper-V's), so that no other host is asked for Azure's metadata.
+AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
+AZURE_METADATA = "http://169.254.169.254/metadata/instance/compute/vmSize"
+
+
+def open_machine(name: str, host: Host, undo: ExitStack) -> Machine:
+    """Return a host as a machine; what it needs is closed by `undo`. Raises MachineError."""
+    if host.local:
+        return LocalMachine(name, host.private_address or "127.0.0.1")
+    del undo
+    raise MachineError(f"{name}: hosts over SSH are not to be had in this release; use local: true")
+
+
+def facts(machine: Machine) -> dict[str, Any]:
+    """Return what a host is, for the results: kernel, CPUs, memory, VM size where it tells."""
+    files = machine.files
+    processors = _text(machine, "/proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", processors, re.MULTILINE)
+    memory = re.search(r"^MemTotal:\s+(\d+) kB$", _text(machine, "/proc/meminfo"), re.MULTILINE)
+    found: dict[str, Any] = {
+        "kernel": _text(machine, "/proc/sys/kernel/osrelease"),
+        "cpu": model[1].strip() if model else None,
+        "cpus": len(re.findall(r"^processor\s*:", processors, re.MULTILINE)) or None,
+        "memory_bytes": int(memory[1]) * 1024 if memory else None,
+        "boot_id": _text(machine, "/proc/sys/kernel/random/boot_id"),
+    }
+    with suppress(MachineError):
+        files.names(PurePosixPath("/sys/class/dmi/id"))
+        found["vendor"] = _text(machine, "/sys/class/dmi/id/sys_vendor") or None
+        found["product"] = _text(machine, "/sys/class/dmi/id/product_name") or None
+    if _text(machine, "/sys/class/dmi/id/chassis_asset_tag") == AZURE_TAG:
+        found["vm_size"] = _azure_size(machine)
+    clock = machine.clock()
+    found["clock_ahead_ms"] = round(clock.ahead_s * 1e3, 3)
+    found["clock_error_ms"] = round(clock.error_s * 1e3, 3)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _text(machine: Machine, path: str) -> str:
+    with suppress(MachineError):
+        return machine.files.read(PurePosixPath(path), 4 << 20).decode(errors="replace").strip()
+    return ""
+
+
+def _azure_size(machine: Machine) -> str | None:
+    question = f"{AZURE_METADATA}?api-version=2021-02-01&format=text"
+    with suppress(MachineError):
+        asked = machine.run(Command(["curl", "-sf", "-m", "2", "-H", "Metadata:true", question]))
+        told = asked.stdout.decode("ascii", errors="replace").strip()
+        if asked.code == 0 and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", told):
+            return told
+    return None
+
+
+def stolen_ratio(before: str, after: str) -> float:
+    """Return the share of its CPUs' time that the host below took from a VM, 0 to 1.
+
+    `before`, `after`: the first line of its /proc/stat.
+    """
+    first, last = _ticks(before), _ticks(after)
+    spent = [b - a for a, b in zip(first, last, strict=False)]
+    # user nice system idle iowait irq softirq steal; guest times are in user already.
+    whole = sum(spent[:8])
+    return spent[7] / whole if len(spent) > 7 and whole > 0 else 0.0
+
+
+def cpu_line(machine: Machine) -> str:
+    """Return the first line of /proc/stat: ticks of all CPUs together."""
+    return _text(machine, "/proc/stat").partition("\n")[0]
+
+
+def _ticks(line: str) -> list[int]:
+    return [int(word) for word in line.split()[1:] if word.isdigit()]

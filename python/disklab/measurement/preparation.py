@@ -1,0 +1,317 @@
+"""Everything that is looked at before a host is touched, and the plan that the user agrees to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from disklab.catalog import load_catalog
+from disklab.errors import MachineError, Problem, UserError
+from disklab.machines.protocol import Command, Machine
+from disklab.measurement import hosts_file, settings
+from disklab.measurement.hosts_file import Hosts
+from disklab.measurement.journal import Journal
+from disklab.measurement.machines_of import facts
+from disklab.measurement.site import Placed, place_trials, volume_of
+from disklab.measurement.stage import MeasuringSite
+from disklab.procedures.effort import FULL, QUICK
+from disklab.procedures.life import Planned
+from disklab.procedures.outcome import share_record
+from disklab.procedures.plan import order
+from disklab.procedures.turn import Turn
+from disklab.results import (
+    ExperimentNote,
+    PlannedTrial,
+    Reason,
+    Run,
+    RunInfo,
+    Status,
+    new_run_id,
+    pricing,
+    utc_now,
+)
+from disklab.results.run import DEFAULT_OUT
+from disklab.spec import Experiment, Trial, parse
+from disklab.spec.amounts import LONGEST_S
+
+LEAST_REPEATS = 3
+"""The fewest with which a median tells an outlier from a trend."""
+HOSTS = "hosts.yaml"
+"""The hosts file as it was when the run began, in the run's folder."""
+# A real host is measured for as long as the experiment says.
+WHOLE = replace(FULL, longest_run_s=float(LONGEST_S))
+# Attaching to fio, its short probes, the reports: seconds beside what a trial measures.
+BESIDE_S = 6.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an experiment is to be measured. Stored in the run: `--resume` goes on with the same."""
+
+    repeats: int | None = None
+    """None: three, or one for each host where there are more."""
+    seed: int = 1
+    quick: bool = False
+    only: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stored: object, place: str) -> Options:
+        """Return the options that a run was begun with. Raises UserError; `place` is its file."""
+        try:
+            return TypeAdapter(cls).validate_python(stored)
+        except ValidationError as error:
+            way_out = "begin another run; this one's file was changed or is damaged"
+            rule = f"does not say how the run was begun ({error.error_count()} findings)"
+            raise UserError(Problem(place, "measure", rule, way_out)) from None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An experiment on its hosts, before any of them was looked at."""
+
+    experiment: Experiment
+    hosts: Hosts
+    options: Options
+    placed: Placed
+    turns: list[Turn]
+    """What is left to do, in running order."""
+    run: Run | None = None
+    """The run that goes on; None: a new one."""
+
+    @property
+    def names(self) -> list[str]:
+        """The hosts that are needed, in the order of the file."""
+        used = {spot.host for spot in self.placed.used}
+        return [name for name in self.hosts.file.hosts if name in used]
+
+
+def wanted(experiment: Experiment, hosts: Hosts, options: Options) -> Wanted:
+    """Return what is to be measured where. Raises UserError when no trial can be."""
+    if options.repeats is not None and options.repeats < 1:
+        rule = "every trial runs at least once"
+        raise UserError(Problem("--repeat", str(options.repeats), rule, "give 1 or more"))
+    return _wanted(experiment, hosts, options, frozenset(), None)
+
+
+def resumed(name: str, out: Path, again: list[Status]) -> Wanted:
+    """Return what is left of a run that was stopped. Raises UserError."""
+    run = Run.open(name, out)
+    stored = (run.info.model_extra or {}).get("measure")
+    if run.info.mode != "measure" or stored is None:
+        rule = f"is a run of mode {run.info.mode}: only measurements can be resumed here"
+        raise UserError(Problem("--resume", str(run.folder), rule, "name a measurement"))
+    options = Options.of(stored, str(run.folder / "run.json"))
+    experiment = parse(run.experiment_text(), run.info.experiment.file)
+    hosts = hosts_file.load(run.folder / HOSTS)
+    stays = frozenset(result.key for result in run.results() if result.status not in again)
+    return _wanted(experiment, hosts, options, stays, run)
+
+
+def _wanted(
+    experiment: Experiment,
+    hosts: Hosts,
+    options: Options,
+    finished: frozenset[tuple[int, int]],
+    run: Run | None,
+) -> Wanted:
+    if experiment.kind != "device":
+        place = experiment.document.place(("cluster",))
+        rule = "a cluster is not measured on hosts yet, only a device (`device:`)"
+        raise UserError(Problem(place, "cluster", rule, "rehearse it: disklab rehearse FILE"))
+    chosen = experiment.only(options.only) if options.only else experiment
+    placed = place_trials(experiment, chosen.trials("measure"), hosts)
+    able = [trial for trial in placed.trials if trial.refused is None]
+    if not able:
+        why = placed.trials[0].refused
+        assert why is not None, "without a trial that can be, all are refused"
+        raise UserError(Problem(why.place, why.value, why.rule, why.way_out), *why.more)
+    most = max(len(spots) for spots in placed.spots.values())
+    repeats = options.repeats or (1 if options.quick else max(LEAST_REPEATS, most))
+    decided = replace(options, repeats=repeats)
+    effort = QUICK if options.quick else WHOLE
+    turns = order(placed.trials, repeats, options.seed, effort, finished)
+    return Wanted(experiment, hosts, decided, placed, turns, run)
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """What will happen to one host."""
+
+    name: str
+    facts: dict[str, Any]
+    makes: list[str]
+    """Files and folders, by what they are for; removed at the end."""
+    formats: list[str]
+    changes: list[str]
+    """Settings; changed back at the end."""
+    missing: list[Problem]
+    """What stands in the way."""
+
+
+def look(wanted: Wanted, machines: Mapping[str, Machine]) -> list[HostPlan]:
+    """Look at every host that is needed; changes nothing. Raises MachineError."""
+    return [_look(wanted, name, machines[name]) for name in wanted.names]
+
+
+def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
+    host = wanted.hosts.file.hosts[name]
+    makes: list[str] = []
+    formats: list[str] = []
+    missing = [*_missing_programs(wanted, name, machine)]
+    size = MeasuringSite(
+        wanted.hosts, wanted.placed, {}, Journal(Path()), wanted.options.quick
+    ).region_bytes
+    for spot in wanted.placed.used:
+        if spot.host != name:
+            continue
+        volume = volume_of(wanted.hosts, spot)
+        if volume.directory is not None:
+            makes.append(f"a file of {size >> 20} MiB in {volume.directory}")
+            missing += _missing_directory(wanted, name, spot.volume, volume.directory, machine)
+        else:
+            place = wanted.hosts.place("hosts", name, "volumes", spot.volume)
+            rule = "disks are not formatted in this release"
+            missing.append(Problem(place, "format", rule, "mount it and name the directory"))
+    changes = [str(change) for change in settings.wanted(name, host, machine)]
+    return HostPlan(name, facts(machine), makes, formats, changes, missing)
+
+
+def _missing_programs(wanted: Wanted, name: str, machine: Machine) -> Iterator[Problem]:
+    place = wanted.hosts.place("hosts", name)
+    try:
+        ended = machine.run(Command(["fio", "--version"]))
+    except MachineError:
+        ended = None
+    if ended is None or ended.code != 0:
+        rule = "the package fio is missing on the host; disklab installs nothing"
+        yield Problem(place, "fio", rule, "install it there: apt-get install fio, dnf install fio")
+
+
+def _missing_directory(
+    wanted: Wanted, name: str, volume: str, directory: str, machine: Machine
+) -> Iterator[Problem]:
+    place = wanted.hosts.place("hosts", name, "volumes", volume)
+    try:
+        machine.files.names(PurePosixPath(directory))
+    except MachineError as error:
+        yield Problem(place, directory, str(error), "make it there, on the disk to be measured")
+        return
+    if machine.run(Command(["test", "-w", directory])).code != 0:
+        rule = "may not be written by the user that disklab is on this host"
+        yield Problem(place, directory, rule, "let that user write there, or log in as another")
+
+
+def prepare(
+    wanted: Wanted, plans: list[HostPlan], machines: Mapping[str, Machine], out: Path = DEFAULT_OUT
+) -> tuple[Planned, MeasuringSite]:
+    """Make the run's folder, or take the one that goes on. Raises UserError for what is missing."""
+    missing = [problem for plan in plans for problem in plan.missing]
+    if missing:
+        raise UserError(*missing)
+    run = wanted.run or _create(wanted, plans, out)
+    if wanted.run is not None and run.info.ended is not None and wanted.turns:
+        run.plan_again({"ended": None})
+    planned = Planned(
+        experiment=wanted.experiment,
+        trials=wanted.placed.trials,
+        turns=wanted.turns,
+        expected_s=[_expected_s(turn) for turn in wanted.turns],
+        seed=wanted.options.seed,
+        run=run,
+        catalog=load_catalog(),
+    )
+    site = MeasuringSite(
+        wanted.hosts, wanted.placed, machines, Journal.of(run.folder), wanted.options.quick
+    )
+    return planned, site
+
+
+def _expected_s(turn: Turn) -> float:
+    stop = turn.spec.workload.stop
+    asked = stop.duration_s if stop is not None and stop.duration_s is not None else 5.0
+    return min(asked, turn.effort.longest_run_s) + BESIDE_S
+
+
+def _create(wanted: Wanted, plans: list[HostPlan], out: Path) -> Run:
+    experiment, options, trials = wanted.experiment, wanted.options, wanted.placed.trials
+    file, catalog = str(experiment.path), load_catalog()
+    info = RunInfo(
+        id=new_run_id(file, "measure"),
+        mode="measure",
+        experiment=ExperimentNote(title=experiment.title, source=experiment.source, file=file),
+        seed=options.seed,
+        repeats=options.repeats,
+        command=_command(file, wanted),
+        started=utc_now(),
+        environment={"hosts": {plan.name: plan.facts for plan in plans}},
+        versions={"disklab": version("disklab")},
+        prices=pricing.prices(catalog, trials),
+        notes=[_how_ordered(wanted)],
+    ).model_copy(update={"measure": TypeAdapter(Options).dump_python(options, mode="json")})
+    planned = [_planned(trial) for trial in trials]
+    run = Run.create(out, info, experiment_text=experiment.document.text, planned=planned)
+    (run.folder / HOSTS).write_text(wanted.hosts.document.text, encoding="utf-8")
+    return run
+
+
+def _planned(trial: Trial) -> PlannedTrial:
+    why = trial.refused
+    return PlannedTrial(
+        trial=trial.index,
+        factors=dict(trial.factors),
+        spec=trial.spec.model_dump(mode="json"),
+        share=share_record(trial.share),
+        refused=None
+        if why is None
+        else Reason(place=why.place, value=why.value, rule=why.rule, way_out=why.way_out),
+    )
+
+
+def _how_ordered(wanted: Wanted) -> str:
+    hosts = ", ".join(wanted.names)
+    return (
+        f"{wanted.options.repeats} repeats as the outer loop, in random order within each "
+        f"(seed {wanted.options.seed}); hosts that can measure a trial take its repeats in turn "
+        f"({hosts}), so that what differs between hosts is in the intervals"
+    )
+
+
+def _command(file: str, wanted: Wanted) -> list[str]:
+    """Return the one command that redoes the run."""
+    options = wanted.options
+    command = ["disklab", "measure", file, "--hosts", str(wanted.hosts.document.path)]
+    command += ["--seed", str(options.seed), "--repeat", str(options.repeats)]
+    if options.quick:
+        command.append("--quick")
+    for name, levels in options.only.items():
+        command += [word for level in levels for word in ("--only", f"{name}={level}")]
+    return command
+
+
+def in_words(wanted: Wanted, plans: list[HostPlan]) -> Iterator[str]:
+    """Yield the plan line by line, for the user to agree to."""
+    seconds = sum(_expected_s(turn) for turn in wanted.turns)
+    refused = sum(trial.refused is not None for trial in wanted.placed.trials)
+    yield (
+        f"{len(wanted.turns)} measurements, about {max(1, round(seconds / 60))} min"
+        + (f"; {refused} trials cannot be measured here" if refused else "")
+    )
+    for plan in plans:
+        known = [str(plan.facts[key]) for key in ("vm_size", "cpu", "kernel") if key in plan.facts]
+        yield f"{plan.name}: {', '.join(known)}"
+        for text in plan.formats:
+            yield f"  format  {text}"
+        for text in plan.makes:
+            yield f"  make    {text}; removed at the end"
+        for text in plan.changes:
+            yield f"  change  {text}; changed back at the end"
+        for problem in plan.missing:
+            yield f"  missing {problem.value}: {problem.rule}; {problem.way_out}"
+        if not (plan.formats or plan.makes or plan.changes or plan.missing):
+            yield "  nothing is changed"
+    yield "Nothing else of a host is changed."

@@ -1,0 +1,252 @@
+"""Device trials on hosts that exist: fio in a file on their volumes, judged beside the promise."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from statistics import median
+
+from disklab.errors import DisklabError, MachineError
+from disklab.events import Emit, PhaseStarted, Progress, Warned
+from disklab.machines.protocol import Command, Machine
+from disklab.measurement import settings
+from disklab.measurement.fio_on import FioOn
+from disklab.measurement.hosts_file import Hosts
+from disklab.measurement.journal import OURS, Journal, undo_all
+from disklab.measurement.machines_of import cpu_line, stolen_ratio
+from disklab.measurement.site import Placed, Spot, volume_of
+from disklab.probe.cells import GIB, KIB, MIB, Cell, Direction, Plan, Profile, format_size
+from disklab.probe.experiment import Trial as DeviceTrial
+from disklab.probe.experiment import trial_of
+from disklab.probe.fio import Job, Tick
+from disklab.probe.known import placed as promised
+from disklab.probe.run import CellResult, Event, Known, Subject, probe_cell
+from disklab.probe.run import StepProgress as Step
+from disklab.probe.target import SPARE_BYTES, Region
+from disklab.procedures import device, outcome
+from disklab.procedures.outcome import Frame
+from disklab.procedures.turn import Turn
+from disklab.results import Mode, Phase, Run, TrialResult, utc_now
+
+REGION_BYTES = GIB
+"""As `disklab probe` has it; the caches of disks and of a VM's host are larger, and real."""
+QUICK_REGION_BYTES = 256 * MIB
+ENGINE = "libaio"
+FIO = Path("fio")
+CANARY = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
+"""A second of it before and after each trial: what it does on a disk that rests depends on nobody
+but that disk's neighbours, and it costs a bursting disk next to no credits."""
+CANARY_S = 1.0
+NOISY_RATIO = 0.2
+"""Azure's and AWS's disks repeat such a second within a tenth; the studies' bad hosts had a
+seventh of the IOPS (issue of the two clusters, 2022)."""
+STOLEN_RATIO = 0.02
+"""A VM whose host takes more of its CPUs' time than this shows its neighbours, not its disk."""
+
+
+FAR_TOO_FAST = 1.5
+"""Disks do up to a tenth more than they are sold for (Azure's P30 in the catalogue's sources)."""
+
+
+@dataclass
+class MeasuringSite:
+    """The hosts of a run, opened, and what was changed on them."""
+
+    hosts: Hosts
+    placed: Placed
+    machines: Mapping[str, Machine]
+    journal: Journal
+    quick: bool = False
+    _regions: dict[Spot, Region] = field(default_factory=dict)
+    _canaries: dict[Spot, list[float]] = field(default_factory=dict)
+
+    @property
+    def region_bytes(self) -> int:
+        """How much of a volume is written, and read at random."""
+        return QUICK_REGION_BYTES if self.quick else REGION_BYTES
+
+    def spot_of(self, turn: Turn) -> Spot:
+        """Return where a turn is measured: repeats take the hosts in turn."""
+        spots = self.placed.spots[turn.trial.index]
+        return spots[turn.repeat % len(spots)]
+
+
+@dataclass
+class Measurement:
+    """The stage of a measurement."""
+
+    site: MeasuringSite
+    mode: Mode = "measure"
+
+    def begin(self, emit: Emit) -> None:
+        """Undo what a killed start of this run has left; then change what the plan says."""
+        self._tell(emit)
+        for name, machine in self.site.machines.items():
+            host = self.site.hosts.file.hosts[name]
+            for change in settings.wanted(name, host, machine):
+                emit(PhaseStarted("build", f"{name}: {change}"))
+                settings.apply(change, machine, self.site.journal)
+
+    def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
+        """Run one turn. A failure of the turn is its result."""
+        del run
+        started = utc_now()
+        try:
+            return _measure(self.site, turn, frame, started, emit)
+        except DisklabError as error:
+            emit(Warned(str(error).partition("\n")[0], *turn.key))
+            failed = outcome.failed(frame, turn, None, error, started)
+            return failed.model_copy(update={"host": str(self.site.spot_of(turn))})
+
+    def close(self) -> None:
+        """Change back what was changed, and remove what was made."""
+        self._tell(None)
+
+    def _tell(self, emit: Emit | None) -> None:
+        for text in undo_all(self.site.journal, dict(self.site.machines)):
+            if emit is not None:
+                emit(Warned(text))
+            else:
+                self.told.append(text)
+
+    told: list[str] = field(default_factory=list)
+    """What could not be changed back, for whoever closes."""
+
+
+def _measure(
+    site: MeasuringSite, turn: Turn, frame: Frame, started: str, emit: Emit
+) -> TrialResult:
+    spot = site.spot_of(turn)
+    machine = site.machines[spot.host]
+    asked = trial_of(turn.trial)
+    duration_s = min(asked.duration_s, turn.effort.longest_run_s)
+    plan = Plan((asked.cell,), duration_s, site.region_bytes, ENGINE)
+    phases: list[Phase] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Step):
+            emit(Progress("measure", event.elapsed_s, 0, None, 0.0))
+
+    region = _region(site, spot, plan, emit, phases)
+    if asked.cell.direction.writes is False and not region.writable:
+        raise MachineError(f"{spot}: nothing was written that could be read")
+    job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
+    emit(PhaseStarted("condition", f"{spot}: a short probe"))
+    before = _canary(site, spot, job)
+    cpu = cpu_line(machine)
+    emit(PhaseStarted("measure", f"{spot}: {asked.cell.title}"))
+    subject = Subject(str(spot), region, Known(promised(asked.disk)))
+    cell = probe_cell(job, subject, asked.cell, tell)
+    stolen = stolen_ratio(cpu, cpu_line(machine))
+    after = _canary(site, spot, job)
+    phases.append(Phase(name="measure", duration_s=round(cell.measurement.runtime_s, 3)))
+    result = device.result_of(turn, frame, started, cell)
+    clock = machine.clock()
+    seen = {
+        "host": str(spot),
+        "phases": phases,
+        "canary_iops": {"before": round(before, 1), "after": round(after, 1)},
+        "stolen_ratio": round(stolen, 4),
+        "clock": {
+            "ahead_ms": round(clock.ahead_s * 1e3, 3),
+            "error_ms": round(clock.error_s * 1e3, 3),
+        },
+    }
+    told = [*_neighbours(site, spot, before, after, stolen), *_other_disk(cell, asked)]
+    return result.model_copy(update={**seen, "warnings": [*result.warnings, *told]})
+
+
+def _region(site: MeasuringSite, spot: Spot, plan: Plan, emit: Emit, phases: list[Phase]) -> Region:
+    """Return the file of a spot, written in full; the first turn on it makes it."""
+    if spot in site._regions:
+        return site._regions[spot]
+    machine = site.machines[spot.host]
+    directory = volume_of(site.hosts, spot).directory
+    if directory is None:
+        raise MachineError(f"{spot}: the disk was not mounted")
+    _check_space(machine, directory, plan)
+    path = PurePosixPath(directory) / f"{OURS}{site.journal.folder.name}-{secrets.token_hex(8)}"
+    site.journal.note(spot.host, "remove_file", str(path))
+    machine.files.write(path, b"")
+    region = Region(
+        path=Path(path),
+        shown=str(spot),
+        size_bytes=plan.size_bytes,
+        writable=True,
+        condition="own file, written in full before the first read",
+    )
+    job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
+    emit(PhaseStarted("fill", f"{spot}: writing {format_size(plan.size_bytes)} before reading it"))
+    took = 0.0
+
+    def tick(elapsed_s: float) -> None:
+        nonlocal took
+        took = elapsed_s
+        emit(Progress("fill", elapsed_s, 0, None, 0.0))
+
+    job.fill(tick)
+    phases.append(Phase(name="fill", duration_s=round(took, 3)))
+    site._regions[spot] = region
+    return region
+
+
+def _check_space(machine: Machine, directory: str, plan: Plan) -> None:
+    ended = machine.run(Command(["stat", "-f", "-c", "%a %S", "--", directory]))
+    words = ended.stdout.split()
+    if ended.code != 0 or len(words) != 2:
+        said = ended.stderr.decode(errors="replace").strip()
+        raise MachineError(f"{machine.name}: {directory}: {said}")
+    free = int(words[0]) * int(words[1])
+    if free < plan.size_bytes + SPARE_BYTES:
+        raise MachineError(
+            f"{machine.name}: {directory} has {free // MIB} MiB free, and "
+            f"{(plan.size_bytes + SPARE_BYTES) // MIB} MiB are needed; make room, or name another "
+            "directory in the hosts file"
+        )
+
+
+def _canary(site: MeasuringSite, spot: Spot, job: Job) -> float:
+    """Return what a short probe of a spot does, in IOPS."""
+    plan = Plan((CANARY,), CANARY_S, job.plan.size_bytes, ENGINE)
+    short = Job(FIO, job.path, writable=False, plan=plan, runner=job.runner)
+    silent: Tick = lambda _elapsed_s: None  # noqa: E731 - nobody follows a second
+    iops = short.measure(CANARY, silent).iops
+    site._canaries.setdefault(spot, []).append(iops)
+    return iops
+
+
+def _neighbours(
+    site: MeasuringSite, spot: Spot, before: float, after: float, stolen: float
+) -> list[str]:
+    """Return what was seen of others on the same hardware."""
+    told = []
+    usual = median(site._canaries[spot])
+    worst = max((before, after), key=lambda iops: abs(iops / usual - 1))
+    if abs(worst / usual - 1) > NOISY_RATIO:
+        told.append(
+            f"a short probe of {spot} beside this trial did {worst:,.0f} IOPS where "
+            f"{usual:,.0f} are usual in this run: a neighbour was noisy, or the disk's credits ran "
+            "out"
+        )
+    if stolen > STOLEN_RATIO:
+        told.append(
+            f"the host below took {stolen:.0%} of the CPU time of {spot.host} (steal): its "
+            "neighbours are in these figures"
+        )
+    return told
+
+
+def _other_disk(cell: CellResult, asked: DeviceTrial) -> list[str]:
+    """Return that a disk cannot be the one that the experiment names, when it is far too fast."""
+    owed = cell.promise
+    # One I/O at a time is a latency, and a real disk's may be lower than the published one.
+    if owed is None or asked.cell.load.outstanding == 1:
+        return []
+    if cell.measurement.iops <= FAR_TOO_FAST * owed.iops:
+        return []
+    return [
+        f"{cell.measurement.iops:,.0f} IOPS are more than {asked.disk.disks} can do "
+        f"({owed.iops:,.0f}): this volume is another disk, or a cache served it"
+    ]

@@ -1,0 +1,172 @@
+"""A device experiment measured on this machine: from two files to a run that a report reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from disklab.measurement.journal import Journal
+from disklab.results import Run
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+EXPERIMENT = """
+title: How fast is this disk?
+device: {vm: azure/Standard_E8ds_v4, volume: {disks: azure/P30}}
+workload: {fio: {profile: sync, rw: randread, bs: 4k}, stop: {duration: 1s}}
+factors:
+  workload.fio.rw: [randread, randwrite]
+"""
+TWO_DISKS = (
+    EXPERIMENT
+    + "  disk: {P30: {device.volume.disks: azure/P30}, P40: {device.volume.disks: azure/P40}}\n"
+)
+
+
+class Bench:
+    """A folder with a directory to measure in, and a state folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.data.mkdir()
+        trial = self.data / "trial"
+        trial.write_bytes(b"x" * 4096)
+        try:
+            os.close(os.open(trial, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            pytest.skip(
+                f"{folder}: its file system does not support O_DIRECT; set TMPDIR elsewhere"
+            )
+        trial.unlink()
+        self.write("e.yaml", EXPERIMENT)
+        self.write("h.yaml", f"hosts: {{here: {{local: true, volumes: {{data: {self.data}}}}}}}")
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(DISKLAB), *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    def runs(self) -> list[Run]:
+        return [Run.open(path.parent) for path in self.folder.glob("disklab-runs/*/run.json")]
+
+    def nothing_is_left(self) -> None:
+        assert list(self.data.iterdir()) == []
+        notes = self.folder / "state/disklab/measurements"
+        assert not notes.exists() or list(notes.iterdir()) == []
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
+
+
+def test_a_plan_changes_nothing_and_a_run_needs_a_yes(bench: Bench) -> None:
+    code, out, err = bench.run(*MEASURE, "--plan")
+    assert code == 0, err
+    assert f"make    a file of 1024 MiB in {bench.data}; removed at the end" in out
+    code, _, err = bench.run(*MEASURE)
+    assert code == 2
+    assert "read the plan, then give --yes" in err
+    assert bench.runs() == []
+    bench.nothing_is_left()
+
+
+def test_from_two_files_to_a_report(bench: Bench) -> None:
+    code, out, err = bench.run(*MEASURE, "--yes", "--quick", "--json")
+    assert code == 0, err
+    bench.nothing_is_left()
+    told = [json.loads(line) for line in out.splitlines()]
+    assert {one["factors"]["workload.fio.rw"] for one in told} == {"randread", "randwrite"}
+    (run,) = bench.runs()
+    assert run.info.mode == "measure"
+    host = run.info.environment["hosts"]["here"]
+    assert host["kernel"] == os.uname().release
+    for result in run.results():
+        assert (result.mode, result.status) == ("measure", "ok")
+        assert result.ops_per_s
+        extra = result.model_extra or {}
+        assert extra["host"] == "here/data"
+        assert extra["clock"] == {"ahead_ms": 0, "error_ms": 0}
+        assert set(extra["canary_iops"]) == {"before", "after"}
+    events = (run.folder / "events.jsonl").read_text(encoding="utf-8")
+    assert '"RunStarted"' in events or "run" in events
+    code, out, err = bench.run("report", str(run.folder))
+    assert code == 0, err
+    assert "How fast is this disk?" in out
+
+
+def test_what_the_site_cannot_change_is_refused_or_comes_from_a_group(bench: Bench) -> None:
+    bench.write("e.yaml", TWO_DISKS)
+    code, _, err = bench.run(*MEASURE, "--plan")
+    assert code == 2
+    assert "e.yaml:3: device.volume.disks: azure/P30: here/data is one disk" in err
+    second = bench.folder / "second"
+    second.mkdir()
+    bench.write(
+        "h.yaml",
+        f"hosts: {{here: {{local: true, volumes: {{data: {bench.data}, big: {second}}}}}}}\n"
+        "groups: {disk: {P30: [here/data], P40: [here/big], P50: [here]}}\n",
+    )
+    code, out, err = bench.run(*MEASURE, "--plan", "--repeat", "2")
+    assert code == 0, err
+    assert "8 measurements" in out
+    assert str(second) in out
+
+
+def test_a_missing_directory_is_told_before_anything_is_made(bench: Bench) -> None:
+    bench.data.rmdir()
+    code, _, err = bench.run(*MEASURE, "--yes")
+    assert code == 2
+    assert "h.yaml:1: hosts.here.volumes.data" in err
+    assert "No such file or directory" in err
+    assert bench.runs() == []
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(
+    bench: Bench, sign: signal.Signals
+) -> None:
+    with bench.start(*MEASURE, "--yes", "--quick") as process:
+        deadline = time.monotonic() + 60
+        while not any(run.finished() for run in bench.runs()):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(sign)
+        process.communicate(timeout=60)
+    (run,) = bench.runs()
+    if sign == signal.SIGKILL:
+        assert len(list(bench.data.iterdir())) == 1
+        assert Journal.of(run.folder).left()
+    else:
+        assert process.returncode == 130
+        bench.nothing_is_left()
+    code, _, err = bench.run("measure", "--resume", str(run.folder), "--yes")
+    assert code == 0, err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    assert len(run.finished()) == 2
+    assert run.info.ended is not None

@@ -1,0 +1,98 @@
+"""The hosts file: every problem at once, each with its line, and what a host may be."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from disklab.errors import UserError
+from disklab.measurement.hosts_file import Hosts, parse
+
+
+def read(text: str) -> Hosts:
+    return parse(dedent(text), "hosts.yaml")
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        read(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_hosts_with_everything() -> None:
+    hosts = read(
+        """
+        hosts:
+          n1:
+            address: ubuntu@10.0.0.4
+            private_address: 10.1.0.4
+            zone: 1
+            volumes:
+              data: /mnt/data
+              commitlog: {disk: {lun: 0, size: 1TiB, kind: scsi}, format: true}
+            may_change: [read_ahead, governor]
+          here: {local: true, role: client}
+        groups:
+          disk: {azure/P30: [n1], azure/P40: [n1/commitlog]}
+        """
+    ).file
+    assert hosts.hosts["n1"].volumes["data"].directory == "/mnt/data"
+    disk = hosts.hosts["n1"].volumes["commitlog"].disk
+    assert disk is not None
+    assert (disk.size_bytes, disk.lun) == (1 << 40, 0)
+    assert hosts.hosts["n1"].zone == "1"
+
+
+def test_every_problem_is_told_with_its_line() -> None:
+    told = refused(
+        """
+        hosts:
+          n1:
+            adress: 10.0.0.4
+            volumes: {data: data}
+          n2:
+            address: -oProxyCommand=reboot
+            volumes: {data: {disk: {size: 1TiB, kind: floppy}, format: true}}
+          n3: {address: n3, volumes: {data: /mnt/../etc}, may_change: [hostname]}
+        """
+    )
+    assert "hosts.yaml:4: hosts.n1.adress: adress: there is no such key; did you mean address?" in (
+        told
+    )
+    for beginning in (
+        "hosts.yaml:5: hosts.n1.volumes.data.directory: ",
+        "hosts.yaml:7: hosts.n2.address: -oProxyCommand=reboot: a destination is what ssh takes",
+        "hosts.yaml:8: hosts.n2.volumes.data.disk.kind: floppy: is not one of scsi, nvme",
+        "hosts.yaml:9: hosts.n3.volumes.data.directory: /mnt/../etc: a directory of a host is an",
+        "hosts.yaml:9: hosts.n3.may_change.0: hostname: is not one of read_ahead, governor",
+    ):
+        assert any(one.startswith(beginning) for one in told), (beginning, told)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hosts: {n1: {volumes: {data: /mnt}}}", "either reached at an address, or local: true"),
+        ("hosts: {n1: {address: a}}", "a node has volumes"),
+        (
+            "hosts: {n1: {local: true, role: client}, n2: {local: true, role: client}}",
+            "where n1 is",
+        ),
+        ("hosts: {'../n': {local: true, volumes: {data: /a}}}", "a name has 1 to 64 letters"),
+        (
+            "hosts: {n1: {local: true, volumes: {data: /a}}}\ngroups: {disk: {P30: [n2]}}",
+            "groups.disk.P30.0: 'n2': is none of the hosts",
+        ),
+        (
+            "hosts: {n1: {local: true, volumes: {data: {directory: /a, format: true}}}}",
+            "only a named disk is formatted",
+        ),
+        (
+            "hosts: {n1: {local: true, volumes: {data: {disk: {by_id: a, lun: 1, size: 1GiB, "
+            "kind: scsi}, format: true}}}}",
+            "named by either by_id or lun",
+        ),
+    ],
+)
+def test_what_cannot_be(text: str, says: str) -> None:
+    assert any(says in one for one in refused(text)), refused(text)
