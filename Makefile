@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make docs: write the generated docs · make site: the documentation as a site, in target/site
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make docs: write the generated docs · make site: the documentation as a site, in target/site
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check test-rust test-python test-long test-kernels bench docs site lock clean
+.PHONY: help setup demo test check test-rust test-python test-long test-kernels campaign bench docs site lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -46,6 +46,12 @@ test-kernels: setup
 	$(BIN)/python -m tests.kernels --memory-groups
 	$(BIN)/python -m tests.kernels --system ubuntu-22.04
 	$(BIN)/python -m tests.kernels --system ubuntu-22.04 --memory-groups
+
+# On demand, as root: kills every step of every command; see docs/campaign.md.
+MINUTES := 60
+SEED := 1
+campaign: setup
+	$(BIN)/python -m tests.campaign --minutes $(MINUTES) --seed $(SEED) --resume --page docs/campaign.md
 
 bench: setup
 	$(BIN)/python -m benches

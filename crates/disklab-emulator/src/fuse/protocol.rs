@@ -25,7 +25,6 @@ pub mod opcode {
     pub const STATFS: u32 = 17;
     pub const RELEASE: u32 = 18;
     pub const FSYNC: u32 = 20;
-    pub const FLUSH: u32 = 25;
     pub const INIT: u32 = 26;
     pub const OPENDIR: u32 = 27;
     pub const READDIR: u32 = 28;
@@ -52,6 +51,7 @@ pub mod init_flag {
 pub mod open_flag {
     #![allow(missing_docs)] // The names are the kernel's.
     pub const DIRECT_IO: u32 = 1 << 0;
+    pub const NOFLUSH: u32 = 1 << 5;
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 

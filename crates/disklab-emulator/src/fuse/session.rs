@@ -79,8 +79,12 @@ impl Session {
                 Some(_) => reply(
                     out,
                     &OpenOut {
-                        // Without PARALLEL_DIRECT_WRITES the kernel writes one at a time.
-                        open_flags: open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
+                        // Without PARALLEL_DIRECT_WRITES the kernel writes one at a time. With a flush at close,
+                        // an engine that is killed while it makes a loop device waits for itself for ever: its last
+                        // thread closes the file before /dev/fuse, and no abort of the mount ends that request.
+                        open_flags: open_flag::DIRECT_IO
+                            | open_flag::PARALLEL_DIRECT_WRITES
+                            | open_flag::NOFLUSH,
                         ..OpenOut::default()
                     },
                 ),
@@ -97,11 +101,10 @@ impl Session {
                     ..StatfsOut::default()
                 },
             ),
-            opcode::FLUSH | opcode::RELEASE | opcode::RELEASEDIR | opcode::DESTROY => {
-                Answer::Reply(0)
-            }
+            opcode::RELEASE | opcode::RELEASEDIR | opcode::DESTROY => Answer::Reply(0),
             opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => Answer::Silence,
-            // The kernel remembers this answer and does not ask again (LSEEK, GETXATTR, ...).
+            // The kernel remembers this answer and does not ask again (LSEEK, GETXATTR, ...). FLUSH, which means the
+            // close of a file, is only sent by kernels before Linux 5.16.
             _ => Answer::Error(Errno(libc::ENOSYS)),
         }
     }

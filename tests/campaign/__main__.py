@@ -1,0 +1,104 @@
+"""`python -m tests.campaign --minutes N`: kills disklab at every step, and says what was found."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.campaign.page import page_of
+from tests.campaign.points import MODES, Outcome, Point, steps_of, tell, try_point
+from tests.campaign.scenarios import SCENARIOS, Scenario
+from tests.campaign.tracing import different_first
+
+STATE = Path("target/campaign.jsonl")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long; 10 by default")
+    parser.add_argument("--seed", type=int, default=1, help="of order and content; 1 by default")
+    parser.add_argument("--points", type=int, default=0, help="stop after so many; 0: no limit")
+    parser.add_argument("--scenario", action="append", help="only this one; may be repeated")
+    parser.add_argument("--mode", action="append", choices=MODES, help="only this one")
+    parser.add_argument("--state", type=Path, default=STATE, help=f"outcomes; {STATE} by default")
+    parser.add_argument("--resume", action="store_true", help="go on where the state file ends")
+    parser.add_argument("--page", type=Path, help="write what the state file holds as a page")
+    return parser.parse_args()
+
+
+def points_of(scenario: Scenario, modes: list[str], seed: int) -> Iterator[Point]:
+    """Yield every point of a scenario, different kinds of steps first, in an order of the seed."""
+    steps = steps_of(scenario, seed)
+    random.Random(f"{seed} {scenario.name}").shuffle(steps)
+    print(f"{scenario.name}: {len(steps)} steps", flush=True)
+    for mode in modes:
+        for step in different_first(steps):
+            yield Point(scenario.name, step.program, step.number, mode)
+
+
+def in_turn(streams: list[Iterator[Point]]) -> Iterator[Point]:
+    """Yield from each stream in turn until all have ended."""
+    nothing = object()
+    for row in itertools.zip_longest(*streams, fillvalue=nothing):
+        for one in row:
+            if isinstance(one, Point):
+                yield one
+
+
+def done_before(state: Path) -> set[Point]:
+    """Return the points that a state file has an outcome of."""
+    if not state.exists():
+        return set()
+    lines = state.read_text(encoding="utf-8").splitlines()
+    return {Point(**json.loads(line)["point"]) for line in lines}
+
+
+def main() -> int:
+    given = arguments()
+    # Locks are passed on to children, and a lab's commands are children of this process.
+    os.environ.pop("DISKLAB_CATALOG", None)
+    if given.page and not given.resume and given.minutes == 0:
+        given.page.write_text(page_of(given.state), encoding="utf-8")
+        return 0
+    deadline = time.monotonic() + given.minutes * 60
+    done = done_before(given.state) if given.resume else set()
+    given.state.parent.mkdir(parents=True, exist_ok=True)
+    chosen = [one for one in SCENARIOS if given.scenario is None or one.name in given.scenario]
+    streams = [points_of(one, given.mode or list(MODES), given.seed) for one in chosen]
+    by_name = {one.name: one for one in chosen}
+    outcomes: list[Outcome] = []
+    with given.state.open("a" if given.resume else "w", encoding="utf-8") as state:
+        for point in in_turn(streams):
+            if time.monotonic() > deadline or (given.points and len(outcomes) >= given.points):
+                break
+            if point in done:
+                continue
+            outcome = try_point(by_name[point.scenario], point, given.seed)
+            outcomes.append(outcome)
+            state.write(json.dumps({"seed": given.seed, **asdict(outcome)}) + "\n")
+            state.flush()
+            print(tell(outcome), flush=True)
+            if outcome.found:
+                print(outcome.found, flush=True)
+    failed = sum(bool(one.found) for one in outcomes)
+    reached = sum(bool(one.step) for one in outcomes)
+    blocks = sum(one.acknowledged for one in outcomes)
+    print(
+        f"{reached} crash points reached of {len(outcomes)} tried (seed {given.seed}), "
+        f"{blocks} acknowledged blocks read back, {failed} failed"
+    )
+    if given.page:
+        given.page.write_text(page_of(given.state), encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
