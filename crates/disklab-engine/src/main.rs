@@ -2,6 +2,7 @@
 
 mod check;
 mod load;
+mod node;
 mod privileges;
 mod simulate;
 
@@ -32,6 +33,14 @@ enum Command {
     Load(privileges::RunAs),
     /// Asks a database: a CQL statement a line (JSON strings) on standard input, one JSON answer a line.
     Query(load::Query),
+    /// Serves a conductor on this host: programs, files, counters, disks; JSON lines on the standard streams.
+    Node(node::Node),
+    /// Keeps one job of a node: reads its order (JSON) from standard input.
+    #[command(hide = true)]
+    NodeKeep,
+    /// Prints files each second (JSON lines), as a job of a node does.
+    #[command(hide = true)]
+    NodeWatch(node::Watch),
     /// Simulates cells of a matrix in virtual time: one job a line on standard input, one JSON line each.
     Simulate(simulate::Simulate),
     /// Lists the ublk devices that a host made (JSON lines), by the mark that the kernel keeps for them.
@@ -105,6 +114,9 @@ fn main() -> ExitCode {
         Command::Check => return check_profiles(),
         Command::Load(user) => return load::load(&user),
         Command::Query(query) => return load::query(query),
+        Command::Node(settings) => return node::serve(settings),
+        Command::NodeKeep => return node::keep(),
+        Command::NodeWatch(files) => return node::watch(&files),
         Command::Simulate(arguments) => return simulate_cells(&arguments),
         Command::UblkDevices(named) => {
             ublk::owned_devices(&named.run_dir, &named.host).map(|devices| print(&devices))
