@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make docs: write the generated docs · make site: the documentation as a site, in target/site
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make docs: write the generated docs · make site: the documentation as a site, in target/site
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check test-rust test-python test-long test-kernels campaign bench docs site lock clean
+.PHONY: help setup demo test check test-rust test-python test-long test-kernels campaign bench static-engine docs site lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -58,6 +58,14 @@ bench: setup
 
 demo: setup
 	scripts/demo.sh
+
+# Of the GNU target: its C library can be linked whole. It resolves no names that the host's own library would have to
+# load a part for: give addresses. Beside the engine, disklab finds it.
+static-engine: setup
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile release --target "$$(rustc -vV | sed -n 's/^host: //p')" \
+		--target-dir target/static -p disklab-engine --bin disklab-engine
+	install -m755 target/static/*/release/disklab-engine $(BIN)/disklab-engine-static.new
+	mv $(BIN)/disklab-engine-static.new $(BIN)/disklab-engine-static
 
 docs: setup
 	$(BIN)/python scripts/reference.py

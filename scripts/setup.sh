@@ -29,6 +29,8 @@ if [ "$(uname)" = Linux ]; then
   # A server that somebody wants to rehearse is his own, and so is sysbench; CI must have them, or its tests would be
   # skipped.
   if [ "${CI:-}" = true ] && ! has sysbench; then missing_debian+=(sysbench) missing_fedora+=(sysbench); fi
+  # So is a host behind SSH: its tests start a server of their own.
+  if [ "${CI:-}" = true ] && ! has sshd; then missing_debian+=(openssh-server openssh-client) missing_fedora+=(openssh-server openssh-clients); fi
   # Each database says in its folder which programs it needs, one on a line.
   if [ "${CI:-}" = true ]; then
     while read -r program of_debian of_fedora; do

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 from disklab.errors import MachineError
+from disklab.machines.ssh import AgentFile
 
 NAME = "disklab-engine"
+STATIC_NAME = "disklab-engine-static"
 
 
 def find_engine() -> Path:
@@ -30,3 +32,24 @@ def find_engine() -> Path:
         f"{NAME} is neither beside {sys.executable} nor on PATH; "
         "run `make setup`, or install the disklab wheel again"
     )
+
+
+def find_agent() -> AgentFile:
+    """Return the engine for other hosts: the static one, which runs on any Linux of this kind.
+
+    `$DISKLAB_STATIC_ENGINE` names one; else one that `make static-engine` has put beside this one;
+    else this one, which runs on hosts of the same distribution. Raises MachineError for none.
+    """
+    if named := os.environ.get("DISKLAB_STATIC_ENGINE"):
+        if os.access(named, os.X_OK):
+            return AgentFile(Path(named))
+        raise MachineError(f"$DISKLAB_STATIC_ENGINE: {named}: no such program; correct it")
+    own = find_engine()
+    static = own.with_name(STATIC_NAME)
+    if os.access(static, os.X_OK):
+        return AgentFile(static)
+    note = (
+        f"{own} was sent, which needs the libraries of this distribution: build one that needs "
+        "none by `make static-engine` (3 minutes), or set $DISKLAB_STATIC_ENGINE"
+    )
+    return AgentFile(own, note)

@@ -1,0 +1,367 @@
+"""One connection to the agent of a host: the user's own OpenSSH, requests and answers as lines.
+
+What comes from the host is not trusted: every line, answer and wait is bounded, and what it says is
+shown only as a terminal may show it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswerError
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from disklab.errors import MachineError
+from disklab.terminal import plain
+
+PROTOCOL = 1
+LINE_BYTES = 1 << 20
+"""The longest line, as the agent has it."""
+NOISE_BYTES = 1 << 20
+"""What a login shell may print before the agent speaks."""
+STRAY_ANSWERS = 1000
+"""Answers to questions that nobody waits for any more, and then it is no agent."""
+STDERR_BYTES = 16 << 10
+END_SECONDS = 5.0
+_CHUNK_BYTES = 64 << 10
+
+
+class LinkLostError(Exception):
+    """The connection is gone, and may come again; its text says what ssh said."""
+
+
+class RefusedError(MachineError):
+    """The agent refused a request, which has changed nothing."""
+
+    def __init__(self, text: str, errno: int | None) -> None:
+        super().__init__(text)
+        self.errno = errno
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The program that serves us on the host, known by its content."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+    note: str
+    """What to do when the host cannot run it."""
+
+
+class Link:
+    """A living connection. Threads may ask at the same time."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._name = name
+        self._process = process
+        self._stdin = process.stdin.fileno()
+        self._stdout = process.stdout.fileno()
+        os.set_blocking(self._stdin, False)
+        self._rest = b""
+        self._writing = threading.Lock()
+        self._waiting: dict[int, Future[dict[str, Any]]] = {}
+        self._state = threading.Lock()
+        self._next = 0
+        self._why: str | None = None
+        self._hostile: str | None = None
+        self._said: deque[bytes] = deque()
+        self.heard = time.monotonic()
+        """When the last bytes came."""
+        self._stderr_thread = threading.Thread(
+            target=self._drain, args=(process.stderr,), name=f"{name} stderr", daemon=True
+        )
+        self._stderr_thread.start()
+        self._reader: threading.Thread | None = None
+
+    @classmethod
+    def start(cls, name: str, command: Sequence[str]) -> Link:
+        """Start ssh. Nothing is known of the host yet."""
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                # Ctrl-C in a terminal is for the conductor, who ends what it started.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MachineError(f"{command[0]} cannot be started: {error}; install it") from error
+        return cls(name, process)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether answers may come yet."""
+        return self._why is None and self._process.poll() is None
+
+    @property
+    def hostile(self) -> str | None:
+        """What the host did that no agent does; None: nothing."""
+        return self._hostile
+
+    def greet(self, token: str, agent: Agent, seconds: float) -> dict[str, Any]:
+        """Send the agent if the host has it not, and return its hello; others' lines are skipped.
+
+        Raises LinkLostError when the connection ends, MachineError when the host cannot run it.
+        """
+        deadline = time.monotonic() + seconds
+        skipped = 0
+        while True:
+            line = self._line(deadline)
+            skipped += len(line) + 1
+            if skipped > NOISE_BYTES:
+                raise MachineError(
+                    f"{self._name}: its login shell prints more than {NOISE_BYTES >> 20} MiB; make "
+                    "its start files silent for programs"
+                )
+            words = line.split(b" ")
+            if words[0] == token.encode() and len(words) >= 2:
+                if words[1] == b"want":
+                    self._fits(words[2:3])
+                    # As long again as there is something to send: it may be a slow line.
+                    self._send_agent(agent, time.monotonic() + 10 * seconds)
+                    deadline = time.monotonic() + seconds
+                elif words[1] == b"failed":
+                    raise LinkLostError(
+                        f"the agent did not arrive whole, or cannot be stored there; {self.said()}"
+                    )
+                continue
+            if hello := self._hello(line, token):
+                self._reader = threading.Thread(
+                    target=self._read, name=f"{self._name} answers", daemon=True
+                )
+                self._reader.start()
+                return hello
+
+    def _fits(self, words: Sequence[bytes]) -> None:
+        there = words[0].decode(errors="replace") if words else ""
+        if there != os.uname().machine:
+            raise MachineError(
+                f"{self._name}: it is a machine of another kind ({plain(there)[:40]}) than this "
+                f"one ({os.uname().machine}); give an engine for it by $DISKLAB_STATIC_ENGINE"
+            )
+
+    def _send_agent(self, agent: Agent, deadline: float) -> None:
+        left = agent.size_bytes
+        with agent.path.open("rb") as file:
+            while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+                left -= len(chunk)
+                self._write(chunk, deadline)
+
+    def _hello(self, line: bytes, token: str) -> dict[str, Any] | None:
+        if b"hello" not in line:
+            return None
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(said, dict) or said.get("hello") != token:
+            return None
+        if said.get("protocol") != PROTOCOL:
+            raise MachineError(
+                f"{self._name}: its agent speaks protocol {plain(str(said.get('protocol')))[:20]}, "
+                f"and this disklab {PROTOCOL}: the engine is of another release; install it again"
+            )
+        return said
+
+    def ask(self, operation: str, fields: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Ask, and wait for the answer.
+
+        Raises RefusedError, LinkLostError, or MachineError when there is no answer in that time.
+        """
+        answer = self.send(operation, fields, seconds)
+        try:
+            return answer.result(seconds)
+        except NoAnswerError as error:
+            raise MachineError(
+                f"{self._name}: no answer to `{operation}` within {seconds:g} s, though the host "
+                "is there: it is overloaded, or its disk hangs"
+            ) from error
+
+    def send(
+        self, operation: str, fields: dict[str, Any], seconds: float
+    ) -> Future[dict[str, Any]]:
+        """Ask, and return the answer to come."""
+        promised: Future[dict[str, Any]] = Future()
+        with self._state:
+            if self._why is not None:
+                raise LinkLostError(self._why)
+            number = self._next
+            self._next += 1
+            self._waiting[number] = promised
+        line = json.dumps({"id": number, "op": operation, **fields}).encode() + b"\n"
+        try:
+            if len(line) > LINE_BYTES:
+                raise MachineError(
+                    f"{self._name}: a request of {len(line)} bytes is longer than {LINE_BYTES}; "
+                    "put large input into a file"
+                )
+            self._write(line, time.monotonic() + seconds)
+        except BaseException:
+            with self._state:
+                self._waiting.pop(number, None)
+            raise
+        return promised
+
+    def _write(self, data: bytes, deadline: float) -> None:
+        left = memoryview(data)
+        with self._writing:
+            if self._why is not None:
+                raise LinkLostError(self._why)
+            while left:
+                wait = deadline - time.monotonic()
+                if wait <= 0:
+                    # A part of a line was sent: nothing can follow it.
+                    self.lose("it takes no more bytes")
+                    raise LinkLostError(self._why)
+                if not select.select([], [self._stdin], [], min(wait, 1.0))[1]:
+                    if self._why is not None:
+                        raise LinkLostError(self._why)
+                    continue
+                try:
+                    left = left[os.write(self._stdin, left) :]
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    self._await_last_words()
+                    self.lose(self.said() or str(error))
+                    raise LinkLostError(self._why) from error
+
+    def lose(self, why: str) -> None:
+        """End the connection; whoever waits is told why."""
+        with self._state:
+            if self._why is None:
+                self._why = why
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for promised in waiting:
+            if not promised.done():
+                promised.set_exception(LinkLostError(self._why))
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the connection: the agent sees the end of its input and goes."""
+        with suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        if self._why is None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
+        self.lose("it was closed")
+        self._process.wait()
+        if self._reader is not None:
+            self._reader.join(END_SECONDS)
+        self._stderr_thread.join(END_SECONDS)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def said(self) -> str:
+        """Return the end of what ssh and the host's programs wrote on standard error."""
+        text = b"".join(self._said)[-STDERR_BYTES:].decode(errors="replace")
+        return plain(text.replace("\r", "")).strip()
+
+    def _await_last_words(self) -> None:
+        self._stderr_thread.join(1.0)
+
+    def _drain(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while chunk := os.read(pipe.fileno(), 4096):
+                self._said.append(chunk)
+                # A bound, not a measure: of the last chunks at least this much is shown.
+                while len(self._said) > 64:
+                    self._said.popleft()
+
+    def _line(self, deadline: float) -> bytes:
+        """Return the next line; raises LinkLostError at the end, or when none comes in time."""
+        while True:
+            line, found, rest = self._rest.partition(b"\n")
+            if found:
+                self._rest = rest
+                return line.rstrip(b"\r")
+            if len(self._rest) > LINE_BYTES:
+                raise MachineError(f"{self._name} sent a line of more than {LINE_BYTES} bytes")
+            wait = deadline - time.monotonic()
+            if wait <= 0 or not select.select([self._stdout], [], [], wait)[0]:
+                raise LinkLostError(f"its agent did not answer in time; {self.said()}")
+            chunk = os.read(self._stdout, _CHUNK_BYTES)
+            if not chunk:
+                self._await_last_words()
+                raise LinkLostError(self.said() or "the connection was closed")
+            self.heard = time.monotonic()
+            self._rest += chunk
+
+    def _read(self) -> None:
+        """Hand out answers as they come, until the connection ends."""
+        rest = bytearray(self._rest)
+        strays = 0
+        try:
+            while chunk := os.read(self._stdout, _CHUNK_BYTES):
+                self.heard = time.monotonic()
+                rest += chunk
+                if b"\n" in chunk:
+                    *lines, last = rest.split(b"\n")
+                    rest = bytearray(last)
+                    for line in lines:
+                        strays += not self._hand_out(bytes(line))
+                if len(rest) > LINE_BYTES or strays > STRAY_ANSWERS:
+                    self._hostile = (
+                        f"it sent a line of more than {LINE_BYTES} bytes"
+                        if strays <= STRAY_ANSWERS
+                        else "it sends lines that nobody asked for"
+                    )
+                    self.lose(self._hostile)
+                    return
+        except OSError:
+            pass
+        self._await_last_words()
+        self.lose(self.said() or "the connection was closed")
+
+    def _hand_out(self, line: bytes) -> bool:
+        """Give an answer to whoever waits for it; return False when it is none."""
+        if not line.strip():
+            return True
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        number = said.get("id") if isinstance(said, dict) else None
+        if not isinstance(number, int) or len(line) > LINE_BYTES:
+            return False
+        with self._state:
+            promised = self._waiting.pop(number, None)
+        if promised is None:
+            return False
+        answer, error = said.get("answer"), said.get("error")
+        if isinstance(answer, dict):
+            promised.set_result(answer)
+        else:
+            promised.set_exception(self._refusal(error))
+        return True
+
+    def _refusal(self, error: object) -> RefusedError:
+        parts = error if isinstance(error, dict) else {}
+        words = [plain(str(parts.get(name, "")))[:300] for name in ("place", "value", "rule")]
+        text = ": ".join(word for word in words if word) or "its agent refused without a reason"
+        errno = parts.get("errno")
+        return RefusedError(f"{self._name}: {text}", errno if isinstance(errno, int) else None)
+
+
+def new_token() -> str:
+    """Return a name that nobody else has."""
+    return secrets.token_hex(16)
