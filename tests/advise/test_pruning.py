@@ -18,8 +18,8 @@ from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
 from disklab.prediction.calibration import calibration_for, page_cache_bytes
+from disklab.results.carried import SUSTAINED, carried_ratio
 from disklab.results.pricing import cluster_price
-from disklab.results.required import SUSTAINED, sustained_ratio
 
 CASES = int(os.environ.get("DISKLAB_PRUNING_CASES", "6"))
 CATALOG = load_catalog()
@@ -108,7 +108,7 @@ def test_what_is_ruled_out_does_not_carry_the_rate_when_it_is_simulated() -> Non
         simulated = Simulator(made, CATALOG, CALIBRATION, workers=1).quick([one])
         if one.name not in simulated:
             continue
-        ratio = sustained_ratio([simulated[one.name].result])
+        ratio = carried_ratio([simulated[one.name].result])
         assert ratio is not None
         assert ratio < SUSTAINED, f"seed {seed}: {one.name} carries {ratio:.0%} of {made.require}"
         tried += 1

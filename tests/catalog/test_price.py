@@ -65,8 +65,8 @@ def test_what_is_not_in_the_price_is_said() -> None:
 
 
 def test_no_price() -> None:
-    assert volume_price(CATALOG, "aws/gp3(100GiB)") == NoPrice(
-        "no price in USD in the catalogue for aws/gp3"
+    assert volume_price(CATALOG, "gcp/pd-ssd(100GiB)") == NoPrice(
+        "no price in USD in the catalogue for gcp/pd-ssd"
     )
     only_eur = volume_price(CATALOG, "azure/S80")
     assert only_eur == NoPrice("no price in USD in the catalogue for azure/S80 (only in EUR)")
@@ -80,7 +80,10 @@ def test_a_vm_costs_730_hours() -> None:
     europe = vm_price(CATALOG, "azure/Standard_DS14_v2", region="westeurope")
     assert isinstance(europe, Price)
     assert europe.region == "westeurope"
-    assert isinstance(vm_price(CATALOG, "aws/i3.large"), NoPrice)
+    aws = vm_price(CATALOG, "aws/i3.large")
+    assert isinstance(aws, Price)
+    assert aws.usd_per_month == pytest.approx(0.156 * 730)
+    assert aws.region == "us-east-1"
 
 
 def test_an_impossible_disk_has_no_price_but_a_reason() -> None:

@@ -225,7 +225,8 @@ def _throughput(mb: Rate | None, rate: int, gib: Fraction, unit: int) -> str:
         return ""
     low = int(mb.least.at(gib, rate) if mb.least else 1)
     high = int(mb.most.at(gib, rate))
-    return f", {min(high, max(low, LEAST_MB_PER_S, ceil(rate * BYTES_PER_IO / unit)))} MB/s"
+    amount = min(high, max(low, LEAST_MB_PER_S, ceil(rate * BYTES_PER_IO / unit)))
+    return f", {amount} {'MiB' if unit == 1 << 20 else 'MB'}/s"
 
 
 LEAST_MB_PER_S = 125

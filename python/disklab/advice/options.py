@@ -9,7 +9,8 @@ from typing import Any
 from disklab.advice.candidates import Candidate
 from disklab.advice.question import Question
 from disklab.results import TrialResult
-from disklab.results.required import Kept, fullest, sustained_ratio
+from disklab.results.carried import carried_ratio, is_overloaded
+from disklab.results.required import Kept, fullest
 from disklab.spec import feasible
 
 SECONDS_IN_MINUTE = 60
@@ -84,7 +85,7 @@ class Option:
     @property
     def carries(self) -> str:
         """What rate it carries, with its head-room."""
-        ratio = sustained_ratio(self.results)
+        ratio = carried_ratio(self.results)
         if self.kept.achieved_ratio is not None and ratio is not None:
             return f"{self.achieved_per_s:,.0f}/s ({ratio * 100:.0f} %)"
         offered = float(self.results[0].loop["rate_per_s"])
@@ -146,19 +147,33 @@ def recovery_s(question: Question, candidate: Candidate) -> float:
 
 
 def levers_of(bare: TrialResult, others: Sequence[tuple[str, TrialResult]]) -> tuple[Lever, ...]:
-    """Return what each setting changes against the option without it, where it changes much."""
-    found = []
-    for setting, result in others:
-        before, after = brief(bare), brief(result)
-        if before != after:
-            found.append(Lever(setting, before, after))
-    return tuple(found)
+    """Return what each setting changes against the option without it, where that is for the better.
+
+    A setting that makes it worse is no advice.
+    """
+    return tuple(
+        Lever(setting, brief(bare), brief(result))
+        for setting, result in others
+        if _better(bare, result)
+    )
+
+
+EQUAL_RATIO = 1.05
+"""Figures within this are called the same, as in a report."""
+
+
+def _better(before: TrialResult, after: TrialResult) -> bool:
+    """Return whether one carries more of what is offered, or else answers sooner."""
+    if is_overloaded([before]) or is_overloaded([after]):
+        did, does = carried_ratio([before]) or 0.0, carried_ratio([after]) or 0.0
+        return does > did * EQUAL_RATIO
+    return before.latency_ms["p99"] > after.latency_ms["p99"] * EQUAL_RATIO
 
 
 def brief(result: TrialResult) -> str:
     """Return rate or latency, whichever tells more."""
-    ratio = sustained_ratio([result])
-    if ratio is not None and ratio < 0.97:
+    ratio = carried_ratio([result])
+    if ratio is not None and is_overloaded([result]):
         return f"{result.ops_per_s or 0:,.0f}/s ({ratio * 100:.0f} %)"
     return f"p99 {short(result.latency_ms['p99'])} ms"
 

@@ -22,7 +22,8 @@ from disklab.prediction.calibration import Calibration
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
 from disklab.results import TrialResult
-from disklab.results.required import Kept, Outcome, Required, kept, required_of, sustained_ratio
+from disklab.results.carried import carried_ratio
+from disklab.results.required import Kept, Outcome, Required, kept, required_of
 
 QUICK_SLACK = 1.25
 """A quick cell may keep a latency that it misses by this factor.
@@ -48,7 +49,7 @@ class Tried:
     @property
     def miss(self) -> float:
         """How far it is from the promise: 1 or less keeps it, an overload is above 1000."""
-        ratio = sustained_ratio([self.result]) or 1.0
+        ratio = carried_ratio([self.result]) or 1.0
         if self.kept.achieved_ratio is not None:
             return 1000 / ratio
         return max((point.miss for point in self.kept.points), default=1.0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from disklab.report.cells import Cell, median
 from disklab.report.wording import percent, rate, significant
 from disklab.results import TrialResult
+from disklab.results.carried import carried_ratio, is_overloaded
 
 MOSTLY = 0.5
 """A cache that serves the greater part of the reads decides how fast they are."""
@@ -20,11 +21,6 @@ LATENCY = "latency"
 """What predictions name as the bottleneck when operations waited for nothing but service.
 
 Rehearsals, which see the disks, name the volume before it: `data latency`.
-"""
-LEAST_CARRIED = 0.95
-"""Share of an offered rate below which a cell cannot carry it.
-
-Chance arrivals of a short run differ by less.
 """
 BUSY = 0.9
 """Share of a resource from which on it is the limit."""
@@ -203,14 +199,12 @@ def offered(cell: Cell) -> float | None:
 
 def carried(cell: Cell) -> float | None:
     """Return the share of an offered rate that was done; None of a closed loop."""
-    wanted, did = offered(cell), cell.median("ops_per_s")
-    return None if wanted is None or did is None else did / wanted
+    return carried_ratio(cell.usable)
 
 
 def fails(cell: Cell) -> bool:
     """Return whether a cell cannot carry the rate that was offered to it."""
-    share = carried(cell)
-    return share is not None and share < LEAST_CARRIED
+    return is_overloaded(cell.usable)
 
 
 def limited_by_machine(cell: Cell) -> bool:

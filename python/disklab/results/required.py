@@ -11,14 +11,8 @@ from pydantic import Field
 
 from disklab.catalog.expression import parse_disks
 from disklab.results import rates
+from disklab.results.carried import carried_ratio, is_overloaded, least_ratio
 from disklab.results.records import PlannedTrial, Record, TrialResult
-
-SUSTAINED = 0.97
-"""Share of the offered operations from which a rate counts as carried.
-
-Arrivals at random make 30,000 operations vary by 0.6 % (one standard deviation), and what is under
-way at the end is not counted. A queue that grows is soon far below.
-"""
 
 
 class Outcome(str, Enum):
@@ -121,8 +115,8 @@ def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
     if not usable:
         return None
     points = [*_durable(required), *_affordable(required, usable)]
-    ratio = sustained_ratio(usable)
-    if ratio is not None and ratio < SUSTAINED:
+    ratio = carried_ratio(usable)
+    if ratio is not None and is_overloaded(usable):
         points.append(_overloaded(usable, ratio))
         # A queue that grows has no latency: its percentiles depend on how long the run was.
         return Kept(points[-1].outcome, tuple(points), ratio)
@@ -146,21 +140,12 @@ def judged(results: Sequence[TrialResult], planned: Sequence[PlannedTrial]) -> d
     return found
 
 
-def sustained_ratio(results: Sequence[TrialResult]) -> float | None:
-    """Return the median of achieved over offered rates; None: the loop was closed."""
-    ratios = [
-        result.ops_per_s / float(result.loop["rate_per_s"])
-        for result in results
-        if result.ops_per_s is not None and result.loop.get("rate_per_s")
-    ]
-    return sorted(ratios)[len(ratios) // 2] if ratios else None
-
-
 def _overloaded(results: Sequence[TrialResult], ratio: float) -> Point:
     achieved = max(result.ops_per_s or 0.0 for result in results)
     offered = max(float(result.loop["rate_per_s"]) for result in results)
     most = max(max(_banded(result, "ops_per_s", result.ops_per_s or 0.0)) for result in results)
-    outcome = Outcome.CANNOT_SUSTAIN if most < SUSTAINED * offered else Outcome.CANNOT_TELL
+    least = least_ratio(results) * offered
+    outcome = Outcome.CANNOT_SUSTAIN if most < least else Outcome.CANNOT_TELL
     found = f"{achieved:,.0f}/s, {ratio * 100:.0f} % of what is offered"
     if outcome is Outcome.CANNOT_TELL:
         found += f", and may be {min(most, offered):,.0f}/s"
@@ -180,7 +165,7 @@ def _carried(required: Required, results: Sequence[TrialResult]) -> Iterator[Poi
         asked = f"at least {wanted:,.0f}/s"
         yield Point("rate", _above(wanted, span), asked, _span(span, "/s"))
         return
-    if max(found) < wanted * SUSTAINED:
+    if max(found) < wanted * least_ratio(results):
         asked = f"at least {wanted:,.0f}/s"
         yield Point("rate", Outcome.CANNOT_TELL, asked, f"only {max(found):,.0f}/s were offered")
     yield from _room(required.head_room_ratio, wanted, found, results)
@@ -193,7 +178,7 @@ def _room(
     if not wanted_ratio:
         return
     asked = f"at least {wanted_ratio * 100:.0f} %"
-    if min(found) >= rate_per_s * (1 + wanted_ratio) * SUSTAINED:
+    if min(found) >= rate_per_s * (1 + wanted_ratio) * least_ratio(results):
         yield Point("head-room", Outcome.MET, asked, f"{wanted_ratio * 100:.0f} %")
         return
     used = [one for result in results if (one := fullest(result)) is not None]
