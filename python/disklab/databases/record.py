@@ -7,9 +7,20 @@ from dataclasses import dataclass
 
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.hosts.doctor import Check
+from disklab.results import RuleFinding
 
 Provider = Callable[[Request, list[NodePlace], Progress], Database]
 """Returns the database of a request on these nodes, not yet started."""
+
+
+Growth = Callable[[str], float | None]
+"""How much one of the database's counters grew while a trial was measured; None: it was not seen.
+A counter whose name ends in `_s` has grown in the described system's time."""
+
+
+def no_rules(growth: Growth, slow: int) -> Iterable[RuleFinding]:  # noqa: ARG001 - see the type
+    """Return no rules."""
+    return ()
 
 
 def nothing_to_check() -> Iterable[Check]:
@@ -26,3 +37,6 @@ class Record:
     """What each of its nodes listens on."""
     checks: Callable[[], Iterable[Check]] = nothing_to_check
     """What `disklab doctor` asks of the machine for it."""
+    rules: Callable[[Growth, int], Iterable[RuleFinding]] = no_rules
+    """The rules that its makers publish, held against a trial's counters. The second argument is
+    how many seconds of this machine a second of the described system took."""

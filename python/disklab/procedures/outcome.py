@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disklab.catalog import Catalog
+from disklab.databases import record_of
 from disklab.errors import DisklabError, UserError
 from disklab.procedures import benchmark, burst, jobs
 from disklab.procedures.account import Account
@@ -20,6 +21,7 @@ from disklab.results import (
     Mode,
     Operation,
     Reason,
+    RuleFinding,
     Share,
     TrialResult,
     pricing,
@@ -96,6 +98,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
                 gc_pause_ms=None if pause_s is None else pause_s * 1000,
                 dropped_messages=None if dropped is None else int(dropped),
             ),
+            "rules": _rules(turn, notes),
             "credits_gone": spent,
             **_disks(account, series.elapsed_s),
             "errors": errors_of(series),
@@ -110,6 +113,15 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     if notes.steps:
         extra["steps"] = notes.steps
     return result.model_copy(update=extra)
+
+
+def _rules(turn: Turn, notes: Notes) -> list[RuleFinding]:
+    """Return the published rules of the trial's database, as far as they were measured."""
+    database = turn.spec.database
+    if database is None:
+        return []
+    rules = record_of(database.engine).rules
+    return list(rules(lambda name: _sum(notes, "database", name), turn.trial.share.time_dilation))
 
 
 def _disks(account: Account, elapsed_s: float) -> dict[str, float]:

@@ -124,6 +124,8 @@ def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialRe
                 notes.warn(text)
             with watched(bed, notes):
                 series = PROCEDURES[turn.procedure](turn, bed, notes)
+                for text in bed.warnings:
+                    notes.warn(text)
                 result = outcome.measured(frame, turn, notes, series, started)
             notes.seconds.whole(series.whole())
             # The bed is measured first: what this machine can do at all (METHODOLOGY.md 10).

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
-from disklab.report import advice, sentences, wording
+from disklab.report import advice, published_rules, sentences, wording
 from disklab.report.cells import Cell, Factor, Matrix
 from disklab.report.pair import Kind, Pair, pairs_of
 from disklab.report.reasons import (
@@ -75,6 +75,12 @@ def answer_of(subject: Subject) -> Answer:
     elif matrix.cells:
         findings = [_alone(cell) for cell in matrix.cells.values()]
     findings.sort(key=lambda one: one.weight, reverse=True)
+    # What the makers ask for is the first question, and the only one with a yes or no.
+    rules = [
+        published_rules.sentence(matrix, rule, cells)
+        for rule, cells in published_rules.ruled(matrix)
+    ]
+    findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in rules]
     return Answer(subject, tuple(pairs), tuple(findings))
 
 

@@ -208,6 +208,31 @@ class Bands(Record):
     """The most important first."""
 
 
+class RuleFinding(Record):
+    """A rule that a database's makers publish, and whether a repeat kept it."""
+
+    subject: str
+    """The database: `etcd`."""
+    what: str
+    """`99th percentile of WAL fsync`."""
+    found_ms: Amount
+    below_ms: Amount
+    """What the rule asks for."""
+    within_ms: tuple[Number, Number] | None = None
+    """Where the figure lies for sure, when it was read from a histogram with wide buckets."""
+    kept: bool
+    source: str = ""
+    """Where the rule is published."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether any figure that it may be gives the same answer."""
+        if self.within_ms is None:
+            return True
+        low, high = self.within_ms
+        return high <= self.below_ms or low >= self.below_ms
+
+
 class Phase(Record):
     """A phase of a trial."""
 
@@ -267,6 +292,8 @@ class TrialResult(Record):
     host_cache_hit_ratio: Number | None = None
     """Share of disk reads that the host cache served."""
     telemetry: Telemetry = Field(default_factory=Telemetry)
+    rules: list[RuleFinding] = Field(default_factory=list)
+    """Published rules of the database, where it has any."""
     credits_gone: list[CreditsGone] = Field(default_factory=list)
     """Limits whose burst credits ran out while the load went on, the earliest first."""
     errors: dict[str, Count] = Field(default_factory=dict)
