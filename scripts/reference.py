@@ -1,10 +1,11 @@
-"""Writes the generated pages of docs/: CLI, catalogue, experiment file. `--check` only compares.
+"""Writes what is generated: pages of docs/, man page, completion. `--check` only compares.
 
 Run it after changing an option; CI compares, so that no page goes stale.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import typing
@@ -20,6 +21,7 @@ from disklab.measurement.hosts_file import HostsFile
 from disklab.results import TrialResult
 from disklab.spec.schema import key_rows, schema_of, schema_text
 from pydantic import BaseModel
+from typer._completion_shared import get_completion_script
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -151,7 +153,68 @@ def result_keys(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, 
                 yield from result_keys(part, f"{above}{name}.")
 
 
+def manual() -> str:
+    """Return the man page: every command with its options, as roff."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, AnyCommand)
+    parts = [MANUAL_HEAD]
+    for name, command in commands(root, "disklab"):
+        context = typer.Context(command, info_name=name)
+        usage = " ".join(command.collect_usage_pieces(context))
+        parts += [f".SS {roff(name)} {roff(usage)}".rstrip(), roff_paragraphs(command.help or "")]
+        for parameter in command.params:
+            if row := described(parameter, context):
+                option, meaning = row.strip("| ").split(" | ", 1)
+                meaning = meaning.replace("\\|", "|")
+                parts += [".TP", f"\\fB{roff(option.strip('`'))}\\fR", roff(meaning)]
+    return "\n".join([*parts, MANUAL_FOOT])
+
+
+MANUAL_HEAD = """.\\" Generated from the program by `make docs`; do not edit.
+.TH DISKLAB 1
+.SH NAME
+disklab \\- which disks should my distributed database live on?
+.SH SYNOPSIS
+.B disklab
+.I COMMAND
+[\\fIOPTIONS\\fR]
+.SH COMMANDS"""
+MANUAL_FOOT = """.SH EXIT STATUS
+0: done; 1: an operating fault; 2: a mistake in a file or an option; 130: interrupted.
+.SH FILES
+.TP
+\\fBdisklab\\-runs/\\fR
+Runs, in the current directory unless \\fB\\-\\-out\\fR names another one.
+"""
+
+
+def roff(text: str) -> str:
+    """Return a text with what roff takes for its own escaped."""
+    plain = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{plain}" if plain.startswith((".", "'")) else plain
+
+
+def roff_paragraphs(text: str) -> str:
+    """Return paragraphs as roff."""
+    return "\n.PP\n".join(roff(part) for part in clean(text).split("\n\n"))
+
+
+def completion(shell: str) -> str:
+    """Return a shell's completion, as a package installs it."""
+    return (
+        get_completion_script(
+            prog_name="disklab", complete_var="_DISKLAB_COMPLETE", shell=shell
+        ).rstrip("\n")
+        + "\n"
+    )
+
+
+SHARE = "../installer/data/share"
 PAGES = {
+    f"{SHARE}/man/man1/disklab.1": manual,
+    f"{SHARE}/bash-completion/completions/disklab": lambda: completion("bash"),
+    f"{SHARE}/zsh/site-functions/_disklab": lambda: completion("zsh"),
+    f"{SHARE}/fish/vendor_completions.d/disklab.fish": lambda: completion("fish"),
     "cli.md": cli_page,
     "catalog.md": catalog_page,
     "experiment-file.md": experiment_page,
@@ -168,11 +231,13 @@ def main() -> int:
     for name, page in PAGES.items():
         path, text = DOCS / name, page()
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path.name)
+            stale.append(name)
             if not check:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     for name in stale:
-        print(f"docs/{name}: {'differs; run make docs' if check else 'written'}", file=sys.stderr)
+        told = "differs; run make docs" if check else "written"
+        print(f"{os.path.normpath(f'{DOCS.name}/{name}')}: {told}", file=sys.stderr)
     return 1 if check and stale else 0
 
 

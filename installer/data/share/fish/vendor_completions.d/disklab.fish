@@ -1,0 +1,1 @@
+complete --command disklab --no-files --arguments "(env _DISKLAB_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) disklab)" --condition "env _DISKLAB_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) disklab"
