@@ -28,6 +28,7 @@ if [ "$(uname)" = Linux ]; then
   fi
   # A server that somebody wants to rehearse is his own, and so is sysbench; CI must have them, or its tests would be
   # skipped.
+  if [ "${CI:-}" = true ] && ! has groff; then missing_debian+=(groff-base) missing_fedora+=(groff-base); fi
   if [ "${CI:-}" = true ] && ! has sysbench; then missing_debian+=(sysbench) missing_fedora+=(sysbench); fi
   # So is a host behind SSH: its tests start a server of their own.
   if [ "${CI:-}" = true ] && ! has sshd; then missing_debian+=(openssh-server openssh-client) missing_fedora+=(openssh-server openssh-clients); fi
