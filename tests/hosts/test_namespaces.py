@@ -220,7 +220,7 @@ def count(step):
         os.kill(os.getpid(), signal.SIGKILL)
 root = Path(sys.argv[1])
 wishes = [HostWish("n1", 64 << 20), HostWish("n2")]
-with EmulatedHosts.start(Places(root / "run", root / "data"), "killed", wishes, count):
+with EmulatedHosts.start(Places(root / "run", root / "data"), "killed", wishes, on_step=count):
     print("up", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """

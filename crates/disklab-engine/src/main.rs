@@ -5,6 +5,7 @@ mod load;
 mod node;
 mod privileges;
 mod simulate;
+mod switch;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ enum Command {
     NodeWatch(node::Watch),
     /// Simulates cells of a matrix in virtual time: one job a line on standard input, one JSON line each.
     Simulate(simulate::Simulate),
+    /// Carries frames between emulated hosts: orders (JSON lines) on standard input, one JSON answer a line.
+    Switch,
     /// Lists the ublk devices that a host made (JSON lines), by the mark that the kernel keeps for them.
     UblkDevices(NamedHost),
     /// Removes what a killed host left of its ublk devices and lists it (JSON lines).
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Command::NodeKeep => return node::keep(),
         Command::NodeWatch(files) => return node::watch(&files),
         Command::Simulate(arguments) => return simulate_cells(&arguments),
+        Command::Switch => return carry_frames(),
         Command::UblkDevices(named) => {
             ublk::owned_devices(&named.run_dir, &named.host).map(|devices| print(&devices))
         }
@@ -155,6 +159,16 @@ fn simulate_cells(arguments: &simulate::Simulate) -> ExitCode {
         Ok(false) => ExitCode::from(REFUSED),
         Err(error) => {
             eprintln!("disklab-engine: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_frames() -> ExitCode {
+    match switch::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("disklab-engine switch: {error}");
             ExitCode::FAILURE
         }
     }

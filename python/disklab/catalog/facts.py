@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from disklab.catalog.profile import Medium
 
@@ -374,6 +374,36 @@ class PriceList(Facts):
     formulas: dict[str, PriceFormula] = {}
 
 
+class RoundTripFacts(Facts):
+    """How long a message and its answer take between two VMs."""
+
+    percentiles_us: dict[float, float] = Field(min_length=1)
+    """Microseconds by percent; straight lines between them, flat outside."""
+    source: Annotated[list[str], BeforeValidator(_as_list)] = []
+    """Keys of `sources`; none for what is assumed without one."""
+    date: str | None = None
+    status: Status
+    note: str
+
+    @field_validator("percentiles_us")
+    @classmethod
+    def _rises(cls, percentiles: dict[float, float]) -> dict[float, float]:
+        times = [percentiles[percent] for percent in sorted(percentiles)]
+        if times != sorted(times) or times[0] < 0:
+            raise ValueError("a higher percentile takes at least as long")
+        if min(percentiles) < 0 or max(percentiles) > 100:
+            raise ValueError("percentiles are from 0 to 100")
+        return percentiles
+
+
+class NetworkFacts(Facts):
+    """The network between the VMs of a region."""
+
+    note: str | None = None
+    within_zone: RoundTripFacts
+    between_zones: RoundTripFacts
+
+
 class CatalogueFile(Facts):
     """One catalogue file."""
 
@@ -382,3 +412,4 @@ class CatalogueFile(Facts):
     latencies: dict[str, LatencyFacts] = {}
     vm_series: dict[str, SeriesFacts] = {}
     prices: list[PriceList] = []
+    networks: dict[str, NetworkFacts] = {}

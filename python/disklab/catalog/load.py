@@ -22,6 +22,7 @@ from disklab.catalog.facts import (
     DistributionFacts,
     FamilyFacts,
     LatencyFacts,
+    NetworkFacts,
     PriceList,
     SeriesFacts,
     Source,
@@ -78,6 +79,7 @@ class Catalog:
     disks: dict[str, DiskEntry] = field(default_factory=dict)
     vms: dict[str, VmEntry] = field(default_factory=dict)
     prices: list[PriceList] = field(default_factory=list)
+    networks: dict[str, NetworkFacts] = field(default_factory=dict)
     service_times: dict[str, Latency] = field(default_factory=dict)
     """Latency profiles that were worked out already: exact fractions take their time."""
 
@@ -114,6 +116,7 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
         dict(base.disks),
         dict(base.vms),
         list(base.prices),
+        dict(base.networks),
     )
     problems: list[Problem] = []
     for path in user_files() if files is None else files:
@@ -330,6 +333,10 @@ def _add(catalog: Catalog, document: CatalogueFile, *, builtin: bool, place: str
             name = f"{series_name.split('/')[0]}/{short}"
             taken("VM size", name, catalog.vms)
             catalog.vms[name] = VmEntry(name, series_name, series, vm, builtin)
+    for network_name, network in document.networks.items():
+        problems += _vendor_problems(network_name, place)
+        taken("network", network_name, catalog.networks)
+        catalog.networks[network_name] = network
     # A user's own price goes before the package's.
     at = len(catalog.prices) if builtin else 0
     catalog.prices[at:at] = document.prices
@@ -360,11 +367,19 @@ def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
         for operation in ("read", "write", "flush"):
             at = ("latencies", name, operation)
             yield from _unknown_shape(catalog, at, getattr(profiles, operation))
+    yield from _dangling_networks(catalog, document)
     for index, prices in enumerate(document.prices):
         yield from _unknown_sources(catalog, ("prices", index), prices.source)
         for part_name in ("disks", "quotes", "formulas"):
             for disk in getattr(prices, part_name):
                 yield from _unknown_disk(catalog, ("prices", index, part_name, disk), disk)
+
+
+def _dangling_networks(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
+    for name, network in document.networks.items():
+        for distance in ("within_zone", "between_zones"):
+            at: Location = ("networks", name, distance)
+            yield from _unknown_sources(catalog, at, getattr(network, distance).source)
 
 
 def _unknown_sources(

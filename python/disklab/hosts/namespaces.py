@@ -18,13 +18,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from disklab.engine.own_folder import ForeignError, folder, make_folder, new_file, replace_file
 from disklab.errors import MachineError
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
+from disklab.hosts.delays import DelaySwitch, Link, NetworkWish, PortCounters, names_of
 from disklab.hosts.left_networks import GROUP, LOCK, OWNER, locked_file, remove_network
 from disklab.hosts.places import Owner, Places, check_name
 from disklab.hosts.requirements import find_program
@@ -39,8 +40,6 @@ PREFIX_BITS = 16
 MOST_HOSTS = 250
 # Logs and settings that programs write outside of their disks; it counts as memory of the host.
 ROOT_BYTES = 1 << 30
-# Names of processes and links in messages of the kernel end here.
-MOST_LINK_NAME = 15
 SET_UP_SECONDS = 30.0
 
 
@@ -51,17 +50,22 @@ class HostWish:
     name: str
     memory_bytes: int | None = None
     """The limit of memory and page cache together; None: none."""
+    link: Link = field(default_factory=Link)
+    shared: tuple[Path, ...] = ()
+    """Folders of this machine that it sees at their places, and may write to: mounted volumes."""
 
 
 class EmulatedHosts:
     """A set of emulated hosts on one network. As a context manager it is removed at the end."""
 
-    def __init__(self, places: Places, name: str, machines: Mapping[str, NamespaceMachine]) -> None:
-        """Take what `start` has made."""
+    def __init__(self, places: Places, name: str, wishes: Sequence[HostWish]) -> None:
+        """Make nothing yet: `start` does."""
         self._places = places
         self._name = name
-        self._machines = dict(machines)
+        self._machines: dict[str, NamespaceMachine] = {}
+        self._links = names_of([wish.name for wish in wishes])
         self._held: list[HeldHost] = []
+        self._delays: DelaySwitch | None = None
 
     @classmethod
     def start(
@@ -69,9 +73,12 @@ class EmulatedHosts:
         places: Places,
         name: str,
         wishes: Sequence[HostWish],
+        network: NetworkWish | None = None,
         on_step: Callable[[str], None] = lambda _: None,
     ) -> EmulatedHosts:
         """Make the hosts; when this returns, each answers at its address.
+
+        Without a `network` a bridge of the kernel joins them, as fast as the machine is.
 
         Raises UserError for a name that cannot be one, MachineError with the part that this machine
         refuses; then nothing is left. `on_step` is told of each thing that was made.
@@ -83,14 +90,18 @@ class EmulatedHosts:
             raise MachineError(f"emulated hosts cannot be made: {why}")
         if len(wishes) > MOST_HOSTS or len({wish.name for wish in wishes}) != len(wishes):
             raise MachineError(f"a set has up to {MOST_HOSTS} hosts, each with a name of its own")
-        made = cls(places, name, {})
+        made = cls(places, name, wishes)
         with places.locked():
             run_dir = places.network(name)
             try:
                 _make_folder(places, name)
                 on_step("folder")
                 making = _Making(places, run_dir, on_step)
-                made._machines = making.make(wishes, made._held)
+                made._machines = making.make(wishes, made._held, bridged=network is None)
+                if network is not None:
+                    links = {made._links[wish.name]: wish.link for wish in wishes}
+                    made._delays = DelaySwitch(made.switch, links, network)
+                    on_step("switch")
             except BaseException:
                 made._remove()
                 raise
@@ -110,13 +121,33 @@ class EmulatedHosts:
         """The network namespace in which every host's link ends, by the host's name."""
         return self._machines[SWITCH]
 
+    @property
+    def delays(self) -> DelaySwitch | None:
+        """The engine's switch, which may change links; None: a bridge joins the hosts."""
+        return self._delays
+
+    def counters(self) -> dict[str, PortCounters]:
+        """Return what each host has sent since the start; empty where a bridge joins them."""
+        if self._delays is None:
+            return {}
+        counted = self._delays.counters()
+        return {name: counted[link] for name, link in self._links.items()}
+
     def cut(self, name: str) -> None:
         """Cut the link of a host: what it sends is lost, and nobody is told."""
-        self._set_link(name, "down")
+        self._set_cut(name, cut=True)
 
     def join(self, name: str) -> None:
         """Join the link of a host that was cut."""
-        self._set_link(name, "up")
+        self._set_cut(name, cut=False)
+
+    def part(self, one: str, other: str, *, cut: bool = True) -> None:
+        """Cut the way between two hosts, or join it; both still reach the others."""
+        self._need_delays().part(self._links[one], self._links[other], cut=cut)
+
+    def change_link(self, name: str, **parts: object) -> None:
+        """Change a host's link from now on, by the names of `Link`."""
+        self._need_delays().change(self._links[name], **parts)
 
     def close(self) -> None:
         """End every program in the hosts and remove them all."""
@@ -136,14 +167,24 @@ class EmulatedHosts:
         """Remove them as `close` does."""
         self.close()
 
-    def _set_link(self, name: str, state: str) -> None:
-        # The far end keeps its carrier only while the bridge port, not the link, goes down.
-        command = ["bridge", "link", "set", "dev", link_name(self.names.index(name))]
-        command += ["state", "3" if state == "up" else "0"]
+    def _need_delays(self) -> DelaySwitch:
+        if self._delays is None:
+            raise MachineError("a bridge joins these hosts; give a network to change their links")
+        return self._delays
+
+    def _set_cut(self, name: str, *, cut: bool) -> None:
+        if self._delays is not None:
+            self._delays.change(self._links[name], cut=cut)
+            return
+        # The host keeps its carrier only while the bridge port, not the link, goes down.
+        state = "0" if cut else "3"
         with self.switch.inside_network():
-            _run(command)
+            _run(["bridge", "link", "set", "dev", self._links[name], "state", state])
 
     def _remove(self) -> None:
+        if self._delays is not None:
+            self._delays.close()
+            self._delays = None
         for held in self._held:
             held.close()
         self._held.clear()
@@ -163,7 +204,9 @@ class _Making:
     run_dir: Path
     on_step: Callable[[str], None]
 
-    def make(self, wishes: Sequence[HostWish], held: list[HeldHost]) -> dict[str, NamespaceMachine]:
+    def make(
+        self, wishes: Sequence[HostWish], held: list[HeldHost], *, bridged: bool
+    ) -> dict[str, NamespaceMachine]:
         """Make all members; those that are up are in `held`, whatever fails after them."""
         addresses = {
             wish.name: ADDRESS.format(number >> 8, number & 255)
@@ -172,7 +215,7 @@ class _Making:
         starts: list[_Starting] = []
         try:
             for wish in (*wishes, HostWish(SWITCH)):
-                starts.append(self._start(wish.name, addresses, self._group(wish)))
+                starts.append(self._start(wish, addresses, self._group(wish)))
                 self.on_step(f"process of {wish.name}")
             # Each waits for its own process; they come up side by side.
             with ThreadPoolExecutor(len(starts)) as pool:
@@ -181,7 +224,7 @@ class _Making:
             for one in coming:
                 one.result()
             self.on_step("namespaces")
-            _connect(list(addresses.values()), held[:-1], held[-1])
+            _connect(addresses, held[:-1], held[-1], bridged=bridged)
             self.on_step("network")
         except BaseException:
             for start in starts:
@@ -208,9 +251,10 @@ class _Making:
         return group
 
     def _start(
-        self, name: str, addresses: Mapping[str, str], group: ControlGroup | None
+        self, wish: HostWish, addresses: Mapping[str, str], group: ControlGroup | None
     ) -> _Starting:
         """Start the first process of a member; it waits for what it is to be."""
+        name = wish.name
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         root, names = self.run_dir.parent.parent, (self.run_dir.parent.name, self.run_dir.name)
         lock = locked_file(root, *names, LOCK + name)
@@ -237,7 +281,7 @@ class _Making:
             "name": name,
             "folder": str(self.run_dir),
             "root_bytes": ROOT_BYTES,
-            "shared": [],
+            "shared": [{"path": str(path), "write": True} for path in wish.shared],
             "addresses": dict(addresses),
             "groups": [] if group is None else [str(one / "cgroup.procs") for one in group.folders],
             "homes": [] if group is None else _homes(group.root),
@@ -294,11 +338,6 @@ def why_not() -> str | None:
     return None
 
 
-def link_name(number: int) -> str:
-    """Return the name of a host's link in the switch: names of hosts may be too long for one."""
-    return f"h{number}"
-
-
 def _make_folder(places: Places, name: str) -> None:
     run_dir = places.network(name)
     try:
@@ -334,23 +373,27 @@ def _homes(root: GroupRoot) -> list[str]:
 def _hold(start: _Starting) -> HeldHost:
     start.link.settimeout(SET_UP_SECONDS)
     start.link.send(json.dumps(start.described).encode())
-    pid = int(str(start.told()["pid"]))
-    start.told()
+    # Its parent tells its number, and it that it is ready: in any order.
+    told = {**start.told(), **start.told()}
+    pid = int(str(told["pid"]))
     start.link.settimeout(None)
     root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     return HeldHost(start.process, pid, start.link, root, network)
 
 
-def _connect(addresses: Sequence[str], hosts: Sequence[HeldHost], switch: HeldHost) -> None:
+def _connect(
+    addresses: Mapping[str, str], hosts: Sequence[HeldHost], switch: HeldHost, *, bridged: bool
+) -> None:
     """Lay a link from each host to the switch, and give it its address."""
-    lines = ["link add br0 type bridge forward_delay 0", "link set br0 up"]
-    for number, host in enumerate(hosts):
-        link = link_name(number)
+    lines = []
+    if bridged:
+        lines += ["link add br0 type bridge forward_delay 0", "link set br0 up"]
+    for link, host in zip(names_of(list(addresses)).values(), hosts, strict=True):
         lines.append(f"link add eth0 netns {host.pid} type veth peer name {link}")
-        lines.append(f"link set {link} master br0 up")
+        lines.append(f"link set {link} {'master br0 ' if bridged else ''}up")
     _batch(switch, lines)
-    for address, host in zip(addresses, hosts, strict=True):
+    for address, host in zip(addresses.values(), hosts, strict=True):
         lines = ["link set lo up", f"addr add {address}/{PREFIX_BITS} dev eth0", "link set eth0 up"]
         _batch(host, lines)
 

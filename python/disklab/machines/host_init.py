@@ -138,26 +138,29 @@ def _make_root(host: dict[str, Any]) -> None:
     # The upper layer takes the mode of its root from here.
     Path("upper").chmod(0o755)
     _mount("overlay", "merged", "overlay", 0, "lowerdir=/,upperdir=upper,workdir=work")
-    for path in host["shared"]:
-        _show(path)
     os.chdir("merged")
     _mount("proc", "proc", "proc", NO_SUID | NO_DEVICES | NO_EXEC)
     _mount("sysfs", "sys", "sysfs", NO_SUID | NO_DEVICES | NO_EXEC)
     _mount_groups(host)
     for name, mode in (("run", "755"), ("tmp", "1777")):
         _mount("tmpfs", name, "tmpfs", NO_SUID | NO_DEVICES, f"mode={mode}")
+    for shared in host["shared"]:
+        _show(shared)
     _make_devices()
     _call("its root", "pivot_root", b".", b".")
     _call("this machine's root", "umount2", b".", DETACH)
     os.chdir("/")
 
 
-def _show(path: str) -> None:
-    """Show a file system of this machine that is mounted below its root, read-only."""
-    target = f"merged{path}"
+def _show(shared: dict[str, Any]) -> None:
+    """Show a file system or a folder of this machine at its place, to read or to write."""
+    path = shared["path"]
+    # Relative to the new root: the path itself is one of this machine.
+    target = f".{path}"
     _mount(path, target, "", BIND)
-    flags = BIND | REMOUNT | READ_ONLY
-    _call(f"mount {path} read-only", "mount", b"", os.fsencode(target), b"", flags, None)
+    if not shared["write"]:
+        flags = BIND | REMOUNT | READ_ONLY
+        _call(f"mount {path} read-only", "mount", b"", os.fsencode(target), b"", flags, None)
 
 
 def _mount_groups(host: dict[str, Any]) -> None:

@@ -16,11 +16,12 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import TracebackType
+from typing import BinaryIO
 
 from disklab.errors import MachineError
 from disklab.machines.child import END_SECONDS, KILL_SECONDS, LINE_BYTES, Tail, open_bytes
@@ -109,6 +110,15 @@ class NamespaceMachine:
         """The number of its first process on this machine."""
         return self._held.pid
 
+    def entering(self, command: Sequence[str]) -> list[str]:
+        """Return the command that enters the host and then becomes `command`.
+
+        For programs that this machine keeps track of itself: they are in the host's network and see
+        its files, and have their numbers of this machine. They outlive the host.
+        """
+        spaces = ["--mount", "--net", "--uts", "--ipc"]
+        return ["nsenter", "--target", str(self.pid), *spaces, "--", *command]
+
     def run(self, command: Command, seconds: float = 60.0) -> Finished:
         """Run a program to its end. See `Machine.run`."""
         with self.start(command) as child:
@@ -117,6 +127,18 @@ class NamespaceMachine:
     def start(self, command: Command) -> NamespaceChild:
         """Start a program in the host; it ends with the host, which ends with this process."""
         return NamespaceChild(self._held, self._name, command)
+
+    def converse(self, command: Command) -> tuple[NamespaceChild, BinaryIO]:
+        """Start a program; return it and its standard input, which stays open."""
+        read, write = os.pipe()
+        try:
+            child = NamespaceChild(self._held, self._name, command, read)
+        except BaseException:
+            os.close(write)
+            raise
+        finally:
+            os.close(read)
+        return child, os.fdopen(write, "wb", buffering=0)
 
     def clock(self) -> ClockOffset:
         """Return 0: one kernel, one clock."""
@@ -201,8 +223,13 @@ def _enter(network: int) -> None:
 class NamespaceChild:
     """A `Child` in an emulated host."""
 
-    def __init__(self, held: HeldHost, machine: str, command: Command) -> None:
-        """Start the program; raises MachineError when it cannot be, or the host is gone."""
+    def __init__(
+        self, held: HeldHost, machine: str, command: Command, stdin: int | None = None
+    ) -> None:
+        """Start the program; raises MachineError when it cannot be, or the host is gone.
+
+        `stdin` is a file of the caller's in place of the command's bytes.
+        """
         self._held = held
         self._machine = machine
         self._name = os.path.basename(command.words[0])
@@ -221,7 +248,7 @@ class NamespaceChild:
             "folder": str(command.folder or "/"),
         }
         try:
-            first = null if given < 0 else given
+            first = stdin if stdin is not None else null if given < 0 else given
             held.send(asked, [first, write_out, write_err, write_end])
         except MachineError:
             for file in (read_out, read_err, self._end):
