@@ -35,6 +35,7 @@ from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of, under_way, why_not_counted
 from disklab.prediction.fingerprint import differ, fingerprint
 from disklab.prediction.jobs import host_profile
+from disklab.prediction.mechanisms import MECHANISMS
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
 from disklab.results.deviation import told
@@ -61,32 +62,15 @@ ABLATED = {
 }
 """Studies on which each mechanism is switched off: their loads use every one of them."""
 
-AT_FULL = ("local or attached",)
-"""Of those, the ones that are simulated at full fidelity whatever is asked for.
+WRITES = "local or attached"
+"""Of those, the group whose flushes and logs delay reads, which they do at full fidelity alone: the
+smaller bursts of a quick run fit into one refill window."""
 
-At quick fidelity the smaller bursts of background writes fit into one refill window and delay
-nothing.
-"""
+AT_FULL = ("throttle_windows", "background_io", "paced_tables")
+"""Mechanisms that are switched off at full fidelity in that group: they are about those bursts."""
 
-MECHANISMS = {
-    "uneven_ownership": "each node owns the same share of the ring",
-    "read_around": "a miss reads its own page only",
-    "index_pages": "index pages are in memory from the start",
-    "throttle_windows": "limits refill continuously",
-    "chunk_borders": "an I/O ends as one, not chunk by chunk",
-    "pauses": "no node ever pauses",
-    "client_warm_up": "a client's first operation costs no more CPU than a later one",
-    "client_cpu": "the client has a core for every thread",
-    "server_cpu": "the nodes have a core for every request",
-    "slots": "every request finds a read or write slot",
-    "page_cache_hits": "nothing that was read stays in the page cache",
-    "remote_tail": "messages between nodes never take longer than usual",
-    "cpu_by_bytes": "a row costs the CPU that one of 4,090 bytes does",
-    "decompression_cpu": "compressed chunks open by themselves",
-    "background_io": "flush, compaction and commit log cost nothing",
-    "paced_tables": "a memtable goes to the disk at once, as fast as that takes it",
-}
-"""Every mechanism of the simulator, and what is so without it."""
+QUICK_BASE = "quick"
+"""In place of a mechanism: nothing is switched off, and the group above is quick too."""
 
 SQL_ABLATED = "yugabytedb-disk-types"
 SQL_MECHANISMS = (
@@ -568,7 +552,17 @@ def cliff(options: Options) -> Iterator[str]:
 
 def ablation_rows() -> list[str]:
     """Return the names of the ablations."""
-    return ["as it is", *(f"without `{mechanism}`" for mechanism in MECHANISMS)]
+    return [
+        "as it is, full fidelity",
+        *(f"without `{mechanism}`, full fidelity" for mechanism in AT_FULL),
+        "as it is, quick",
+        *(f"without `{mechanism}`" for mechanism in MECHANISMS if mechanism not in AT_FULL),
+    ]
+
+
+def ablation_choices() -> tuple[str, ...]:
+    """Return what is switched off in each of those rows."""
+    return ("", *AT_FULL, QUICK_BASE, *(one for one in MECHANISMS if one not in AT_FULL))
 
 
 def ablations(options: Options) -> Iterator[str]:
@@ -576,10 +570,11 @@ def ablations(options: Options) -> Iterator[str]:
     yield "## What each mechanism is worth\n"
     yield (
         "Errors over the cells that no parameter was fitted on, with one mechanism switched off at "
-        "a time and the parameters as they are. Local or attached is at full fidelity, where "
-        "flushes and logs delay reads.\n"
+        "a time and the parameters as they are. Disk caching is quick in every row. Local or "
+        "attached is at full fidelity in the rows that say so, where flushes and logs delay reads: "
+        "compare them with the first row, the others with the second that says `as it is`.\n"
     )
-    choices = ("", *MECHANISMS)
+    choices = ablation_choices()
     cells: dict[tuple[str, str], list[ComparedCell]] = defaultdict(list)
     for group, mechanism, cell in ablated_cells(choices, options):
         cells[group, mechanism].append(cell)
@@ -640,8 +635,9 @@ def ablated_cells(
                 continue
             prepared = prepare(trial, catalog, calibration, name)
             for mechanism in mechanisms:
-                ablate = [mechanism] if mechanism else []
-                fidelity = "full" if group in AT_FULL else options.fidelity
+                ablate = [mechanism] if mechanism in MECHANISMS else []
+                full = group == WRITES and mechanism in ("", *AT_FULL)
+                fidelity = "full" if full else options.fidelity
                 job = {"cell": len(jobs), "seed": options.seed, "fidelity": fidelity}
                 jobs.append({**job, "ablate": ablate, **(prepared.job or {})})
                 known.append((group, mechanism, factors, figures_of(rows[levels(factors)])))

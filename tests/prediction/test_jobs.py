@@ -322,3 +322,42 @@ def test_the_longest_cell_of_a_study_is_simulated_first() -> None:
     assert (9e6, ("read", 5)) in by_work
     # A device has no operations to count.
     assert requests_of(reference_job("azure-local-disks", 0)) == 0.0
+
+
+def test_messages_draw_their_way_around_the_published_mean() -> None:
+    way = job(SMALL)["network"]
+    within, between = way["within_zone"], way["between_zones"]
+    assert within["fixed_ns"] + within["spread_ns"] == way["one_way_ns"] == 50_000
+    assert between["fixed_ns"] > within["fixed_ns"]
+
+
+@pytest.mark.parametrize(
+    ("database", "repairs", "near", "badness"),
+    [
+        ("engine: cassandra", 100_000, True, 100),
+        ('engine: cassandra, version: "5.0"', 0, True, 1000),
+        ("engine: cassandra, settings: {endpoint_snitch: SimpleSnitch}", 100_000, False, 100),
+        (
+            "engine: cassandra, settings: {dynamic_snitch_badness_threshold: 0.5}",
+            100_000,
+            True,
+            500,
+        ),
+    ],
+)
+def test_replicas_are_chosen_as_the_version_does(
+    database: str, repairs: int, near: bool, badness: int
+) -> None:
+    found = job(SMALL.replace("engine: cassandra", database))["database"]
+    assert found["read_repair_ppm"] == repairs
+    assert found["near_first"] is near
+    assert found["snitch_badness_permille"] == badness
+
+
+def test_a_threshold_that_is_no_number_is_refused() -> None:
+    text = SMALL.replace(
+        "engine: cassandra",
+        "engine: cassandra, settings: {dynamic_snitch_badness_threshold: high}",
+    )
+    (reason,) = prepared(text).reasons
+    assert "dynamic_snitch_badness_threshold" in reason.place

@@ -52,6 +52,20 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
         &format!("a row has at most {MOST_REPLICAS} copies, each on another of {nodes} nodes"),
         "add nodes or lower it",
     );
+    rules.must(
+        (1..=nodes.max(1)).contains(&job.cluster.zones),
+        "cluster.zones",
+        job.cluster.zones,
+        &format!("{nodes} nodes are in 1 to {nodes} zones"),
+        "choose fewer zones or add nodes",
+    );
+    rules.must(
+        job.database.speculative_percentile < 100,
+        "database.speculative_percentile",
+        job.database.speculative_percentile,
+        "a percentile is below 100",
+        "use 0 for NONE",
+    );
     check_ownership(rules, job);
     check_load(rules, job);
     let positive = [
@@ -246,7 +260,7 @@ fn check_file(rules: &mut Rules, job: &FileJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 16] = [
+pub const MECHANISMS: [Mechanism; 19] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -258,7 +272,10 @@ pub const MECHANISMS: [Mechanism; 16] = [
     Mechanism::ServerCpu,
     Mechanism::Slots,
     Mechanism::PageCacheHits,
-    Mechanism::RemoteTail,
+    Mechanism::NetworkSpread,
+    Mechanism::MessageOverhead,
+    Mechanism::DynamicSnitch,
+    Mechanism::SpeculativeRetry,
     Mechanism::CpuByBytes,
     Mechanism::DecompressionCpu,
     Mechanism::BackgroundIo,

@@ -78,7 +78,9 @@ impl WarmUp {
 pub struct Clients {
     machines: Vec<Machine>,
     keys: Keys,
+    /// Rows of the real system, of which keys are drawn; a quick run has `scale` times fewer.
     rows: u64,
+    scale: u64,
     next_key: u64,
     zipf: Zipf,
     spread: Spread,
@@ -95,7 +97,7 @@ impl Clients {
     pub fn new(
         client: &Client,
         workload: &Workload,
-        rows: u64,
+        (rows, scale): (u64, u64),
         parameters: &Parameters,
         seed: u64,
         off: &[Mechanism],
@@ -114,10 +116,11 @@ impl Clients {
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
             keys: workload.keys,
-            rows,
+            rows: rows * scale,
+            scale,
             next_key: 0,
-            zipf: Zipf::new(rows, YCSB_THETA),
-            spread: Spread::new(rows),
+            zipf: Zipf::new(rows * scale, YCSB_THETA),
+            spread: Spread::new(rows * scale),
             read_ppm: workload.read_ppm,
             cpu_ns: [
                 parameters.client_read_cpu_ns,
@@ -146,29 +149,54 @@ impl Clients {
             Keys::Uniform => self.draws.below(self.rows),
             Keys::Sequential => {
                 self.next_key += 1;
-                (self.next_key - 1) % self.rows
+                // A quick run goes round as often as the real one.
+                (self.next_key - 1) % (self.rows / self.scale)
             }
+            // In the order of their popularity, which is how a quick run puts several into one row.
+            Keys::Zipfian if self.scale > 1 => self.zipf.draw(&mut self.draws) - 1,
             Keys::Zipfian => self.spread.place(self.zipf.draw(&mut self.draws) - 1),
             Keys::Latest if reads => {
                 let distance = self.zipf.draw(&mut self.draws) - 1;
-                if distance < self.next_key {
-                    self.rows + self.next_key - 1 - distance
+                let added = self.next_key * self.scale;
+                if distance < added {
+                    self.rows + added - 1 - distance
                 } else {
-                    self.rows - 1 - (distance - self.next_key) % self.rows
+                    self.rows - 1 - (distance - added) % self.rows
                 }
             }
             Keys::Latest => {
                 self.next_key += 1;
-                self.rows + self.next_key - 1
+                self.rows + self.next_key * self.scale - 1
             }
         };
         (if reads { Kind::Read } else { Kind::Write }, key)
+    }
+
+    /// How many keys, one after the other, share the place of a row in a run that is `scale` times smaller, where a
+    /// node stores `copies` of every `nodes` rows.
+    ///
+    /// Fewer rows of the same law of popularity are another load: the hundredth part that is asked for most has less
+    /// of the reads. So keys are drawn among all rows, and those of a node that follow each other in popularity are one
+    /// row: any share of its rows has the share of the reads that it has in the real system.
+    pub fn keys_of_a_row(&self, nodes: u64, copies: u64) -> u64 {
+        let by_popularity = matches!(self.keys, Keys::Zipfian | Keys::Latest);
+        if by_popularity && self.scale > 1 {
+            (self.scale * nodes / copies).max(1)
+        } else {
+            1
+        }
     }
 
     /// Whether a key is that of a row that the run has added.
     #[inline]
     pub fn added(&self, key: u64) -> bool {
         key >= self.rows
+    }
+
+    /// The machine of a thread.
+    #[inline]
+    pub fn machine_of(&self, thread: u32) -> usize {
+        thread as usize % self.machines.len()
     }
 
     /// Sends a request of `bytes`; returns when it has left the machine.

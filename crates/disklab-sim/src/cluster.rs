@@ -28,6 +28,7 @@ impl Ring {
     /// order, as with many virtual nodes, where the next owners around the ring have no pattern.
     pub fn new(cluster: &Cluster, replicas: usize, even: bool, seed: u64) -> Ring {
         let nodes = cluster.nodes as usize;
+        let zones = cluster.zones.max(1) as usize;
         let mut stream = Stream::new(seed, "ring");
         let shares = match &cluster.ownership_ppm {
             _ if even => vec![1; nodes],
@@ -45,7 +46,7 @@ impl Ring {
             let furthest = (0..nodes).max_by_key(|&n| (owed[n], usize::MAX - n));
             let primary = furthest.unwrap_or(0);
             owed[primary] -= i128::from(total);
-            slots.push(placed(primary, nodes, replicas, &mut stream));
+            slots.push(placed(primary, nodes, replicas, zones, &mut stream));
         }
         let mut counts = vec![0_u64; nodes];
         for slot in &slots {
@@ -68,6 +69,11 @@ impl Ring {
         &self.slots[slot as usize][..self.replicas]
     }
 
+    /// Copies of each row.
+    pub fn count(&self) -> usize {
+        self.replicas
+    }
+
     /// Rows that a node stores of so many, copies included.
     pub fn rows_of(&self, node: usize, rows: u64) -> u64 {
         (u128::from(rows) * u128::from(self.shares_ppm[node]) / u128::from(MILLION)) as u64
@@ -88,6 +94,7 @@ fn placed(
     primary: usize,
     nodes: usize,
     replicas: usize,
+    zones: usize,
     stream: &mut Stream,
 ) -> [u8; MOST_REPLICAS] {
     let mut others: Vec<u8> = (0..nodes as u8)
@@ -95,8 +102,16 @@ fn placed(
         .collect();
     let mut slot = [0; MOST_REPLICAS];
     slot[0] = primary as u8;
+    // A zone that has no copy yet comes before one that has. **Source:** NetworkTopologyStrategy, racks.
+    let mut copies = vec![0; zones];
+    copies[primary % zones] += 1;
     for place in slot.iter_mut().take(replicas).skip(1) {
-        let at = stream.below(others.len() as u64) as usize;
+        let fewest = others.iter().map(|&n| copies[usize::from(n) % zones]).min();
+        let next: Vec<usize> = (0..others.len())
+            .filter(|&at| Some(copies[usize::from(others[at]) % zones]) == fewest)
+            .collect();
+        let at = next[stream.below(next.len() as u64) as usize];
+        copies[usize::from(others[at]) % zones] += 1;
         *place = others.swap_remove(at);
     }
     slot
@@ -156,8 +171,30 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_more_than_half() {
-        let needed = |replicas| answers_needed(Consistency::LocalQuorum, replicas);
-        assert_eq!([1, 2, 3, 4, 5].map(needed), [1, 2, 2, 3, 3]);
+    fn copies_are_in_different_zones() {
+        let mut cluster = crate::tests::cluster(6, None);
+        cluster.zones = 3;
+        for (replicas, most) in [(3, 1), (5, 2)] {
+            let ring = Ring::new(&cluster, replicas, false, 1);
+            for key in 0..10_000 {
+                let mut copies = [0; 3];
+                for &node in ring.replicas(hash(key, 0)) {
+                    copies[usize::from(node) % 3] += 1;
+                }
+                assert!(copies.iter().all(|&n| n <= most), "{copies:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn answers_needed_are_those_of_cassandra() {
+        let needed = |consistency| [1, 2, 3, 4, 5, 6].map(|n| answers_needed(consistency, n));
+        assert_eq!(needed(Consistency::One), [1; 6]);
+        assert_eq!(needed(Consistency::LocalOne), [1; 6]);
+        assert_eq!(needed(Consistency::Two), [1, 2, 2, 2, 2, 2]);
+        assert_eq!(needed(Consistency::Three), [1, 2, 3, 3, 3, 3]);
+        assert_eq!(needed(Consistency::Quorum), [1, 2, 2, 3, 3, 4]);
+        assert_eq!(needed(Consistency::LocalQuorum), [1, 2, 2, 3, 3, 4]);
+        assert_eq!(needed(Consistency::All), [1, 2, 3, 4, 5, 6]);
     }
 }

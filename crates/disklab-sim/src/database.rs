@@ -3,4 +3,5 @@
 pub mod build;
 pub mod cassandra;
 mod event;
+mod replicas;
 pub mod yugabytedb;

@@ -48,8 +48,8 @@ pub enum Fidelity {
     /// All rows, all operations.
     #[default]
     Full,
-    /// Rows, operations, memory and host cache scaled down together, at most to a fiftieth and not
-    /// below 60 000 operations. Keeps ops/s; p95 and p99 come out somewhat high, because throttle
+    /// Rows, operations, time, memory and host cache scaled down together, at most to a fiftieth and not
+    /// below 60 000 operations, or the whole of a cell that has fewer. Keeps ops/s; p95 and p99 come out somewhat high, because throttle
     /// windows and pauses do not scale (`error_note` in the answer).
     Quick,
 }
@@ -80,8 +80,14 @@ pub enum Mechanism {
     Slots,
     /// Nothing that was read stays in the page cache.
     PageCacheHits,
-    /// Messages between nodes never take longer than usual.
-    RemoteTail,
+    /// Every message takes the mean time of its way.
+    NetworkSpread,
+    /// A message between nodes waits for nobody at either end.
+    MessageOverhead,
+    /// Reads ask replicas in the order of the ring, however long they take.
+    DynamicSnitch,
+    /// No further replica is asked for a read that takes long.
+    SpeculativeRetry,
     /// A row costs the CPU that one of the calibrated size does.
     CpuByBytes,
     /// Compressed chunks open by themselves.
@@ -146,6 +152,14 @@ pub struct Cluster {
     /// Virtual nodes of a node (`num_tokens`), when the ownership is drawn.
     #[serde(default = "default_tokens")]
     pub tokens_per_node: u32,
+    /// Zones (Cassandra's racks) over which nodes and clients are spread in turn; the copies of a row are in as many
+    /// of them as there are copies.
+    #[serde(default = "one")]
+    pub zones: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Which Linux a node runs, as far as the page cache differs.
@@ -187,8 +201,25 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Delay from one machine to another, without waiting, in nanoseconds.
+    /// Delay from one machine to another, without waiting, in nanoseconds: where a way has no distribution of its own.
     pub one_way_ns: u64,
+    /// Between machines of one zone; absent: `one_way_ns`, always.
+    #[serde(default)]
+    pub within_zone: Option<Delay>,
+    /// Between machines of different zones; absent: as within one.
+    #[serde(default)]
+    pub between_zones: Option<Delay>,
+}
+
+/// How long a message is on its way, in nanoseconds: never less than the fixed part, and longer by an
+/// exponential time.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delay {
+    /// What every message takes.
+    pub fixed_ns: u64,
+    /// Mean of what it takes beyond that.
+    pub spread_ns: u64,
 }
 
 /// Which database.
@@ -295,6 +326,26 @@ pub struct Database {
     /// `dclocal_read_repair_chance` in parts per million: reads that go to every replica.
     #[serde(default)]
     pub read_repair_ppm: u32,
+    /// Percentile of `speculative_retry`: a read that takes longer than so many of a hundred asks one replica more;
+    /// zero: `NONE`.
+    #[serde(default = "default_speculation")]
+    pub speculative_percentile: u32,
+    /// Whether a coordinator asks itself first, then replicas of its zone, as every snitch does but `SimpleSnitch`.
+    #[serde(default = "yes")]
+    pub near_first: bool,
+    /// `dynamic_snitch_badness_threshold` in permille: by how much slower a replica must be to lose its place.
+    #[serde(default = "default_badness")]
+    pub snitch_badness_permille: u32,
+}
+
+/// `99PERCENTILE` of Cassandra 3.11, `99p` of 4.0 and later.
+fn default_speculation() -> u32 {
+    99
+}
+
+/// Cassandra 3.11's 0.1; 4.0 and later have 1.0.
+fn default_badness() -> u32 {
+    100
 }
 
 fn whole() -> u32 {
@@ -468,10 +519,8 @@ pub struct Parameters {
     pub write_pause_ns: u64,
     /// Requests of a node between two pauses.
     pub pause_every_requests: u64,
-    /// Share of messages between nodes that are late, in parts per million.
-    pub remote_tail_ppm: u32,
-    /// Mean by which they are late.
-    pub remote_tail_ns: u64,
+    /// Mean time of a message between nodes that no queue explains: hand-overs between threads at both ends, wake-ups.
+    pub message_overhead_ns: u64,
     /// Bytes of a row for which the CPU times above hold.
     pub at_row_bytes: u64,
     /// CPU of the client for each further byte of a row, in picoseconds: copying, coding, allocation.

@@ -11,7 +11,7 @@ use crate::check::check;
 use crate::client::Kind;
 use crate::database::cassandra::Cassandra;
 use crate::device::Device;
-use crate::job::{DatabaseJob, Fidelity, FileJob, Job};
+use crate::job::{DatabaseJob, Fidelity, FileJob, Job, Load};
 use crate::record::Recorder;
 use crate::report::{Report, Telemetry, latencies, operation};
 use tally::{NodeParts, Reads, Tally};
@@ -39,9 +39,17 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
     let mut report = match (&job.database, &job.sql, &job.device) {
         (None, Some(database), _) => sql::simulate(job.cell, database, job)?,
         (Some(database), ..) => {
-            let (scaled, share) = scaled(database, job.fidelity);
-            let mut cluster = Cassandra::new(&scaled, share, job.seed, &job.ablate)?;
-            cluster.run();
+            let mut share = share_of(database, job.fidelity);
+            let (scaled, mut cluster) = loop {
+                let scaled = scaled(database, share);
+                let mut cluster = Cassandra::new(&scaled, share, job.seed, &job.ablate)?;
+                cluster.run();
+                let enough = larger_share(&cluster, database, share);
+                if enough == share {
+                    break (scaled, cluster);
+                }
+                share = enough;
+            };
             let mut report = cluster_report(job.cell, &scaled.cluster.host, &mut cluster);
             report.scale = 1.0 / share as f64;
             report.error_note = (share > 1).then(|| QUICK_NOTE.to_owned());
@@ -61,14 +69,44 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
     Ok(report)
 }
 
-/// A smaller system with the same ratios, and by how much it is smaller.
-fn scaled(job: &DatabaseJob, fidelity: Fidelity) -> (DatabaseJob, u64) {
+/// By how much a cell is simulated smaller than it is.
+fn share_of(job: &DatabaseJob, fidelity: Fidelity) -> u64 {
+    if fidelity == Fidelity::Full {
+        return 1;
+    }
+    let stop = &job.workload.stop;
+    let offered = match (&job.workload.load, stop.duration_ns) {
+        (&Load::Open { rate_per_ks, .. }, Some(ns)) => {
+            let measured = ns.saturating_sub(job.workload.warm_up_ns);
+            (u128::from(rate_per_ks) * u128::from(measured) / 1_000_000_000_000) as u64
+        }
+        _ => u64::MAX,
+    };
+    let operations = stop.operations.unwrap_or(u64::MAX).min(offered);
+    (operations / least_operations(job)).clamp(1, QUICK_MOST)
+}
+
+/// Operations that a quick run keeps at least.
+fn least_operations(job: &DatabaseJob) -> u64 {
+    QUICK_OPERATIONS.max(operations_of_pauses(job))
+}
+
+/// The same share, or a larger part of the cell when its time was over before the run had its operations: nobody knows
+/// beforehand how many a closed loop does in a time. A part so large that it has them with a tenth to spare.
+fn larger_share(cluster: &Cassandra, job: &DatabaseJob, share: u64) -> u64 {
+    let (done, least) = (cluster.recorder().operations(), least_operations(job));
+    let by_time = job.workload.stop.duration_ns.is_some() && !cluster.did_all();
+    if share == 1 || !by_time || done >= least {
+        return share;
+    }
+    (share * done * 9 / (least * 10)).clamp(1, share - 1)
+}
+
+/// A system with the same ratios, `share` times smaller.
+fn scaled(job: &DatabaseJob, share: u64) -> DatabaseJob {
     let mut job = job.clone();
-    let operations = job.workload.stop.operations.unwrap_or(u64::MAX);
-    let least = QUICK_OPERATIONS.max(operations_of_pauses(&job));
-    let share = (operations / least).clamp(1, QUICK_MOST);
-    if fidelity == Fidelity::Full || share == 1 {
-        return (job, 1);
+    if share == 1 {
+        return job;
     }
     let fewer = |n: u64| (n / share).max(1);
     job.dataset.rows = fewer(job.dataset.rows);
@@ -82,7 +120,7 @@ fn scaled(job: &DatabaseJob, fidelity: Fidelity) -> (DatabaseJob, u64) {
     job.workload.stop.operations = job.workload.stop.operations.map(fewer);
     job.workload.stop.duration_ns = job.workload.stop.duration_ns.map(fewer);
     shrink_host(&mut job.cluster.host, share);
-    (job, share)
+    job
 }
 
 /// Operations in which every node pauses some times: pauses do not scale, and a run without its share of

@@ -50,5 +50,6 @@ pub fn cluster(nodes: u32, ownership_ppm: Option<Vec<u32>>) -> Cluster {
         kernel: crate::job::Kernel::Linux3,
         ownership_ppm,
         tokens_per_node: 256,
+        zones: 1,
     }
 }

@@ -61,6 +61,11 @@ AMOUNTS = (SYNC_PERIOD, SEGMENT, COMPACTION, TRICKLE)
 
 COUNTS = ("concurrent_reads", "concurrent_writes")
 
+SNITCH = "endpoint_snitch"
+BADNESS = "dynamic_snitch_badness_threshold"
+FLAT_SNITCH = "simplesnitch"
+"""Knows no distances: even a coordinator's own copy has no advantage. **Source:** SimpleSnitch."""
+
 CHOICES = {
     "commitlog_sync": ("periodic",),
     "disk_access_mode": ("auto", "mmap", "mmap_index_only", "standard"),
@@ -68,7 +73,13 @@ CHOICES = {
 }
 """Settings with few values: those that the simulator knows, Cassandra's default first."""
 
-READ = {*COUNTS, *CHOICES, *(name for one in AMOUNTS for name in (one.name, one.old))}
+READ = {
+    *COUNTS,
+    SNITCH,
+    BADNESS,
+    *CHOICES,
+    *(name for one in AMOUNTS for name in (one.name, one.old)),
+}
 """Settings that change a prediction; others are named in a warning."""
 
 ACCESS = {
@@ -88,6 +99,9 @@ USUAL_CHUNK_BYTES = {"3": 64 * KIB}
 NEWER_CHUNK_BYTES = 16 * KIB
 # Source: the same; all versions.
 USUAL_TRICKLE_BYTES = 10 * MIB
+# Source: Config of 3.11, and of 4.0, 4.1 and 5.0.
+USUAL_BADNESS = {"3": 0.1}
+NEWER_BADNESS = 1.0
 
 
 def problems(settings: Mapping[str, Setting], place: str) -> Iterator[Problem]:
@@ -102,6 +116,10 @@ def problems(settings: Mapping[str, Setting], place: str) -> Iterator[Problem]:
         if not value.isdigit():
             rule = "is a whole number, as in cassandra.yaml"
             yield Problem(f"{place}: database.settings.{name}", value, rule, "write a number")
+    badness = str(settings.get(BADNESS, "0"))
+    if not re.fullmatch(r"\d+(\.\d+)?", badness, re.ASCII):
+        rule = "is a number from 0 on, as in cassandra.yaml"
+        yield Problem(f"{place}: database.settings.{BADNESS}", badness, rule, "write a number")
     yield from (problem for amount in AMOUNTS for problem in _unreadable(amount, settings, place))
 
 
@@ -137,6 +155,25 @@ def storage_settings(settings: Mapping[str, Setting], version: str | None) -> di
     if str(settings.get("trickle_fsync", "false")).lower() == "true":
         job["trickle_fsync_bytes"] = _or(TRICKLE.read(settings), USUAL_TRICKLE_BYTES)
     return job
+
+
+def replica_settings(
+    settings: Mapping[str, Setting], version: str | None, read_repair_ppm: int
+) -> dict[str, object]:
+    """Return what a job says of which replicas a read asks.
+
+    `read_repair_ppm`: of the versions before 4.0, which has no read repair by chance. Without
+    `endpoint_snitch` a snitch that knows distances, as clusters of several VMs have; without a
+    version as the studies of 2019, which ran 3.11.
+    """
+    major = _major(version) or "3"
+    usual = USUAL_BADNESS.get(major, NEWER_BADNESS)
+    snitch = str(settings.get(SNITCH, "")).rpartition(".")[2].lower()
+    return {
+        "read_repair_ppm": read_repair_ppm if major in USUAL_BADNESS else 0,
+        "near_first": snitch != FLAT_SNITCH,
+        "snitch_badness_permille": round(float(str(settings.get(BADNESS, usual))) * 1000),
+    }
 
 
 def _or(given: int | None, usual: int) -> int:

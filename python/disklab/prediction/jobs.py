@@ -174,12 +174,32 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
             "cores": client.vcpu,
             "network_bytes_per_s": network(client.net_mbit_per_s),
         },
-        "network": {"one_way_ns": calibration.fact("one_way_ns")},
+        "network": delays(calibration),
         "database": _database(spec, calibration),
         "dataset": _dataset(spec),
         "workload": _workload(spec, calibration),
         "before": _before(spec),
         "parameters": calibration.values(),
+    }
+
+
+def delays(calibration: Calibration) -> Job:
+    """Return how long a message is on its way: a fixed time and the mean of what comes on top."""
+    mean = calibration.fact("one_way_ns")
+    if "spread_ns" not in calibration.physical:
+        return {"one_way_ns": mean}
+    spread = calibration.fact("spread_ns")
+    between, between_spread = (
+        calibration.fact("between_zones_ns"),
+        calibration.fact("between_zones_spread_ns"),
+    )
+    return {
+        "one_way_ns": mean,
+        "within_zone": {"fixed_ns": max(mean - spread, 0), "spread_ns": spread},
+        "between_zones": {
+            "fixed_ns": max(between - between_spread, 0),
+            "spread_ns": between_spread,
+        },
     }
 
 
@@ -219,9 +239,11 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
         "replication_factor": database.replication_factor,
         "consistency": COPIES.get(database.consistency, database.consistency),
         "compaction": COMPACTION[database.table.compaction],
-        "read_repair_ppm": calibration.fact("read_repair_ppm"),
         "table_write_bytes_per_s": calibration.fact("table_write_bytes_per_s"),
         **cassandra_yaml.storage_settings(settings, database.version),
+        **cassandra_yaml.replica_settings(
+            settings, database.version, calibration.fact("read_repair_ppm")
+        ),
     }
     for name in cassandra_yaml.COUNTS:
         job[name] = int(settings.get(name, calibration.fact(name)))

@@ -8,7 +8,15 @@ from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.errors import Problem
 from disklab.prediction.calibration import Calibration
-from disklab.prediction.jobs import HOST_CACHE, REHEARSE, Job, Prepared, host_profile, network
+from disklab.prediction.jobs import (
+    HOST_CACHE,
+    REHEARSE,
+    Job,
+    Prepared,
+    delays,
+    host_profile,
+    network,
+)
 from disklab.prediction.statements import Shape, Stored, sysbench, tpcc
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.share import threads_of
@@ -89,7 +97,7 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
             "cores": client.vcpu,
             "network_bytes_per_s": network(client.net_mbit_per_s),
         },
-        "network": {"one_way_ns": calibration.fact("one_way_ns")},
+        "network": delays(calibration),
         "database": {
             "engine": "yugabytedb",
             "replication_factor": database.replication_factor,

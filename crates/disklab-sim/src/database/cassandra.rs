@@ -11,15 +11,21 @@ use disklab_units::random::Stream;
 use crate::background::Wishes;
 use crate::chance::{exponential, work};
 use crate::client::{Clients, Kind};
-use crate::cluster::{MOST_REPLICAS, Ring, answers_needed, hash};
+use crate::cluster::{MOST_REPLICAS, Ring, hash};
 use crate::database::build::{node, stored_row_bytes};
 use crate::database::event::Event;
+use crate::database::replicas::{Snitch, Speculation};
 use crate::engine::{Queue, Slab};
 use crate::filelayout::Pages;
-use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
+use crate::job::{DatabaseJob, Load, Mechanism};
+use crate::network::Paths;
 use crate::node::Node;
 use crate::record::Recorder;
 use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
+
+mod rules;
+
+use rules::Rules;
 
 /// Bytes of a message without rows: a request, a digest, an acknowledgement with its headers.
 /// **Source:** CQL and internode frames of single-row statements are 60 to 150 bytes long.
@@ -37,6 +43,12 @@ struct Operation {
     needed: u8,
     /// Requests under way on its behalf, and itself until it is done.
     holds: u8,
+    /// The replica that is asked when the read takes long.
+    spare: Option<u8>,
+    /// Tells it from others that had its place before.
+    serial: u32,
+    /// When its coordinator began with it.
+    begun: u64,
 }
 
 /// A request at one replica.
@@ -47,6 +59,10 @@ struct Request {
     kind: Kind,
     /// Whether the replica is the coordinator itself.
     local: bool,
+    /// Whether the answer carries the row, not a digest or an acknowledgement.
+    carries_row: bool,
+    /// When the coordinator sent it.
+    sent: u64,
     /// CPU work of the replica, in nanoseconds.
     cpu_ns: u64,
     file: File,
@@ -59,78 +75,6 @@ struct Request {
     next: u32,
 }
 
-/// Sizes and rules that do not change during a run.
-#[derive(Clone, Debug)]
-struct Rules {
-    parameters: Parameters,
-    one_way_ns: u64,
-    read_repair_ppm: u32,
-    needed: u8,
-    row_bytes: u64,
-    stored_row_bytes: u64,
-    reads_index: bool,
-    /// CPU for a message to a further replica: a read's, a write's.
-    message_ns: [u64; 2],
-    /// CPU that opens a byte of a compressed chunk, in picoseconds.
-    decompress_byte_ps: u64,
-    remote_tail_ppm: u32,
-    token_aware: bool,
-    load: Load,
-    operations: u64,
-    duration_ns: u64,
-    warm_up_ns: u64,
-}
-
-impl Rules {
-    /// The rules of a job whose rows take `stored` bytes in a table file.
-    fn new(job: &DatabaseJob, stored: u64, off: &[Mechanism]) -> Rules {
-        let has_not = |mechanism| off.contains(&mechanism);
-        let replicas = job.database.replication_factor as usize;
-        let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
-        let parameters = if has_not(Mechanism::CpuByBytes) {
-            job.parameters.clone()
-        } else {
-            job.parameters.of_rows(row_bytes)
-        };
-        Rules {
-            message_ns: [
-                parameters.message_cpu_ns,
-                if has_not(Mechanism::CpuByBytes) {
-                    parameters.message_cpu_ns
-                } else {
-                    parameters.write_message_ns(row_bytes)
-                },
-            ],
-            decompress_byte_ps: if has_not(Mechanism::DecompressionCpu) {
-                0
-            } else {
-                job.database.decompress_byte_ps
-            },
-            parameters,
-            one_way_ns: job.network.one_way_ns,
-            read_repair_ppm: if replicas > 1 {
-                job.database.read_repair_ppm
-            } else {
-                0
-            },
-            needed: answers_needed(job.database.consistency, replicas) as u8,
-            row_bytes,
-            stored_row_bytes: stored,
-            reads_index: !has_not(Mechanism::IndexPages),
-            remote_tail_ppm: if has_not(Mechanism::RemoteTail) {
-                0
-            } else {
-                job.parameters.remote_tail_ppm
-            },
-            token_aware: job.client.token_aware,
-            load: job.workload.load.clone(),
-            operations: job.workload.stop.operations.unwrap_or(u64::MAX),
-            duration_ns: job.workload.stop.duration_ns.unwrap_or(u64::MAX),
-            warm_up_ns: job.workload.warm_up_ns,
-        }
-    }
-}
-
 /// A cluster in virtual time.
 pub struct Cassandra {
     queue: Queue<Event>,
@@ -141,6 +85,10 @@ pub struct Cassandra {
     operations: Slab<Operation>,
     requests: Slab<Request>,
     ios: PendingIos,
+    paths: Paths,
+    /// None: the order of the snitch beneath holds.
+    snitch: Option<Snitch>,
+    speculation: Speculation,
     recorder: Recorder,
     /// Writes that wait for the commit log or a memtable, by node.
     held_writes: Vec<Vec<u32>>,
@@ -175,17 +123,29 @@ impl Cassandra {
         let nodes = (0..job.cluster.nodes as usize)
             .map(|number| node(job, seed, off, number, &ring, stored, scale))
             .collect::<Result<Vec<Node>, Refusal>>()?;
-        let rules = Rules::new(job, stored, off);
+        let mut rules = Rules::new(job, stored, off);
+        let database = &job.database;
+        let snitch = Snitch::new(nodes.len(), database.snitch_badness_permille, scale);
+        let percentile = if has_not(Mechanism::SpeculativeRetry) {
+            0
+        } else {
+            database.speculative_percentile
+        };
+        let clients = Clients::new(
+            &job.client,
+            &job.workload,
+            (job.dataset.rows, scale),
+            &rules.parameters,
+            seed,
+            off,
+        );
+        rules.keys_of_a_row = clients.keys_of_a_row(nodes.len() as u64, replicas as u64);
         Ok(Cassandra {
+            paths: Paths::new(&job.network, job.cluster.zones, seed, off),
+            snitch: (replicas > 1 && !has_not(Mechanism::DynamicSnitch)).then_some(snitch),
+            speculation: Speculation::new(nodes.len(), percentile, scale),
             queue: Queue::default(),
-            clients: Clients::new(
-                &job.client,
-                &job.workload,
-                job.dataset.rows,
-                &rules.parameters,
-                seed,
-                off,
-            ),
+            clients,
             ring,
             held_writes: vec![Vec::new(); nodes.len()],
             before: nodes.iter().map(|node| node.storage.volumes(0)).collect(),
@@ -249,6 +209,7 @@ impl Cassandra {
                 self.grant(node, wishes);
             }
             Event::Pump(node) => self.pump(now, node as usize),
+            Event::Late(node) => self.ask_again(now, node),
             Event::Measure => self.measure(now),
         }
     }
@@ -287,8 +248,14 @@ impl Cassandra {
             key,
             needed: 0,
             holds: 1,
+            spare: None,
+            serial: self.issued as u32,
+            begun: 0,
         });
-        let at = left + self.rules.one_way_ns;
+        let at = left
+            + self
+                .paths
+                .delay(self.clients.machine_of(thread), usize::from(coordinator));
         self.queue.push(at, Event::Arrive(operation));
     }
 
@@ -321,19 +288,23 @@ impl Cassandra {
         let count = all.len();
         replicas[..count].copy_from_slice(all);
         let replicas = &mut replicas[..count];
-        // The coordinator's own copy first; the others in an order of their own.
-        if let Some(own) = replicas.iter().position(|&n| usize::from(n) == at) {
-            replicas.swap(0, own);
+        if self.rules.near_first {
+            // Its own copy, then those of its zone; the ring's order among equals.
+            let paths = &self.paths;
+            replicas.sort_by_key(|&n| {
+                let node = usize::from(n);
+                (node != at, !paths.are_near(node, at))
+            });
         }
-        if count > 2 {
-            let turn = number as usize % (count - 1);
-            replicas[1..].rotate_left(turn);
+        let is_read = operation.kind == Kind::Read;
+        if let (Some(snitch), true) = (&mut self.snitch, is_read) {
+            snitch.sort(now, at, replicas);
         }
         let needed = self.rules.needed;
         let repairs = self.rules.read_repair_ppm > 0
-            && operation.kind == Kind::Read
+            && is_read
             && self.chances.chance(self.rules.read_repair_ppm);
-        let contacted = if operation.kind == Kind::Write || repairs {
+        let contacted = if !is_read || repairs {
             count
         } else {
             usize::from(needed)
@@ -341,7 +312,38 @@ impl Cassandra {
         let entry = &mut self.operations[number];
         entry.needed = needed;
         entry.holds += contacted as u8;
+        entry.begun = now;
+        entry.spare = replicas.get(contacted).copied().filter(|_| is_read);
+        if entry.spare.is_some()
+            && let Some(at) = self.speculation.watch(now, at, number, operation.serial)
+        {
+            self.queue
+                .push(at, Event::Late(u32::from(operation.coordinator)));
+        }
         self.contact(now, number, &replicas[..contacted]);
+    }
+
+    /// A coordinator asks one replica more for each read that takes too long.
+    fn ask_again(&mut self, now: u64, node: u32) {
+        loop {
+            let operations = &self.operations;
+            let waits = |number, serial| {
+                // A place that nobody has keeps what was there last.
+                let operation: Operation = operations[number];
+                operation.serial == serial && operation.needed > 0
+            };
+            match self.speculation.late(now, node as usize, waits) {
+                Ok(number) => {
+                    let entry = &mut self.operations[number];
+                    if let Some(spare) = entry.spare.take() {
+                        entry.holds += 1;
+                        self.contact(now, number, &[spare]);
+                    }
+                }
+                Err(Some(at)) => return self.queue.push(at, Event::Late(node)),
+                Err(None) => return,
+            }
+        }
     }
 
     fn contact(&mut self, now: u64, number: u32, replicas: &[u8]) {
@@ -358,18 +360,26 @@ impl Cassandra {
             && usize::from(*only) == at
         {
             // Nobody else is asked: coordinator and replica work go together.
-            let request = self.add_request(number, *only, true, coordinator_ns + cpu_ns);
+            let request = self.add_request(now, number, *only, coordinator_ns + cpu_ns);
             return self.enter(now, request);
         }
         let remote = replicas.iter().filter(|&&n| usize::from(n) != at).count() as u64;
         let span = work(&mut self.times, coordinator_ns + remote * message_ns);
         let ready = self.nodes[at].cores.serve(now, span);
-        for &replica in replicas {
+        for (place, &replica) in replicas.iter().enumerate() {
             if usize::from(replica) == at {
-                let request = self.add_request(number, replica, true, cpu_ns);
+                let request = self.add_request(now, number, replica, cpu_ns);
                 self.queue.push(ready, Event::Enter(request));
             } else {
-                let request = self.add_request(number, replica, false, cpu_ns + message_ns);
+                // The first replica sends the row, the others a digest of it.
+                let carries_row = place == 0 && operation.kind == Kind::Read;
+                let answer_ns = if carries_row {
+                    self.rules.message_ns[Kind::Write as usize]
+                } else {
+                    message_ns
+                };
+                let request = self.add_request(now, number, replica, cpu_ns + answer_ns);
+                self.requests[request].carries_row = carries_row;
                 let bytes = MESSAGE_BYTES
                     + if operation.kind == Kind::Write {
                         self.rules.row_bytes
@@ -377,24 +387,30 @@ impl Cassandra {
                         0
                     };
                 let left = self.nodes[at].link.send(now, ready, bytes);
-                let at = left + self.rules.one_way_ns + self.lateness();
+                let at = left + self.on_its_way(at, usize::from(replica));
                 self.queue.push(at, Event::Enter(request));
             }
         }
     }
 
-    /// By how much a message between nodes is late.
-    fn lateness(&mut self) -> u64 {
-        if self.rules.remote_tail_ppm == 0 || !self.chances.chance(self.rules.remote_tail_ppm) {
-            return 0;
-        }
-        exponential(&mut self.times, self.rules.parameters.remote_tail_ns)
+    /// How long a message takes from one node to another.
+    #[inline]
+    fn on_its_way(&mut self, from: usize, to: usize) -> u64 {
+        let overhead_ns = match self.rules.message_overhead_ns {
+            0 => 0,
+            mean_ns => exponential(&mut self.times, mean_ns),
+        };
+        self.paths.delay(from, to) + overhead_ns
     }
 
-    fn add_request(&mut self, operation: u32, node: u8, local: bool, cpu_ns: u64) -> u32 {
+    fn add_request(&mut self, now: u64, operation: u32, node: u8, cpu_ns: u64) -> u32 {
         let entry = self.operations[operation];
         let at = &self.nodes[usize::from(node)];
-        let spread = hash(entry.key, u64::from(node) + 1);
+        let row_key = match self.rules.keys_of_a_row {
+            1 => entry.key,
+            keys => entry.key / keys,
+        };
+        let spread = hash(row_key, u64::from(node) + 1);
         let row = ((u128::from(spread) * u128::from(at.rows)) >> 64) as u64;
         let mut cpu_ns = cpu_ns;
         if entry.kind == Kind::Read {
@@ -408,7 +424,9 @@ impl Cassandra {
             operation,
             node: u16::from(node),
             kind: entry.kind,
-            local,
+            local: u16::from(node) == entry.coordinator,
+            carries_row: false,
+            sent: now,
             cpu_ns,
             file: File::Index,
             page: 0,
@@ -594,11 +612,17 @@ impl Cassandra {
         let ready = now.max(node.pauses.until());
         if request.local {
             self.requests.release(number);
-            self.count_answer(now, ready, request.operation);
+            self.count_answer(now, ready, &request);
         } else {
-            let left = node.link.send(now, ready, MESSAGE_BYTES);
-            let at = left + self.rules.one_way_ns + self.lateness();
-            self.queue.push(at, Event::Answer(number));
+            let row_bytes = if request.carries_row {
+                self.rules.row_bytes
+            } else {
+                0
+            };
+            let left = node.link.send(now, ready, MESSAGE_BYTES + row_bytes);
+            let coordinator = self.operations[request.operation].coordinator;
+            let way = self.on_its_way(usize::from(request.node), usize::from(coordinator));
+            self.queue.push(left + way, Event::Answer(number));
         }
         if let Some(next) = next {
             self.begin_work(now, next);
@@ -606,20 +630,35 @@ impl Cassandra {
     }
 
     fn answered(&mut self, now: u64, number: u32) {
-        let operation = self.requests[number].operation;
+        let request = self.requests[number];
         self.requests.release(number);
-        let at = usize::from(self.operations[operation].coordinator);
-        let span = self.rules.parameters.message_cpu_ns;
+        let at = usize::from(self.operations[request.operation].coordinator);
+        let span = if request.carries_row {
+            self.rules.message_ns[Kind::Write as usize]
+        } else {
+            self.rules.parameters.message_cpu_ns
+        };
         let ready = self.nodes[at].cores.serve(now, span);
-        self.count_answer(now, ready, operation);
+        self.count_answer(now, ready, &request);
     }
 
     /// Counts an answer that the coordinator has at `ready`; the last one needed ends its wait.
-    fn count_answer(&mut self, now: u64, ready: u64, number: u32) {
+    fn count_answer(&mut self, now: u64, ready: u64, request: &Request) {
+        let number = request.operation;
         let operation = &mut self.operations[number];
         let last = operation.needed == 1;
         operation.needed = operation.needed.saturating_sub(1);
         let (kind, at) = (operation.kind, usize::from(operation.coordinator));
+        let (thread, begun) = (operation.thread, operation.begun);
+        if kind == Kind::Read {
+            // When the answer is there, not when a paused coordinator has seen it.
+            if let Some(snitch) = &mut self.snitch {
+                snitch.note(at, usize::from(request.node), now - request.sent);
+            }
+            if last && self.ring_has_spares() {
+                self.speculation.note(at, ready - begun);
+            }
+        }
         self.let_go(number);
         if last {
             let bytes = MESSAGE_BYTES
@@ -629,9 +668,15 @@ impl Cassandra {
                     0
                 };
             let left = self.nodes[at].link.send(now, ready, bytes);
-            let back = left + self.rules.one_way_ns + self.rules.parameters.overhead_ns;
+            let way = self.paths.delay(at, self.clients.machine_of(thread));
+            let back = left + way + self.rules.parameters.overhead_ns;
             self.queue.push(back, Event::Done(number));
         }
+    }
+
+    /// Whether reads leave a replica that could be asked as well.
+    fn ring_has_spares(&self) -> bool {
+        usize::from(self.rules.needed) < self.ring.count()
     }
 
     /// One hold on an operation less; the last one forgets it.
@@ -699,6 +744,11 @@ impl Cassandra {
     /// Counters of a node's volumes when measuring began, in order of attachment.
     pub fn before(&self, node: usize) -> &[VolumeCounters] {
         &self.before[node]
+    }
+
+    /// Whether every operation of the run was sent.
+    pub fn did_all(&self) -> bool {
+        self.issued >= self.rules.operations
     }
 
     /// Events scheduled.

@@ -25,6 +25,8 @@ pub enum Event {
     Tick(u32),
     /// A node's background streams may write.
     Pump(u32),
+    /// A coordinator looks for reads that take too long.
+    Late(u32),
     /// The warm-up is over.
     Measure,
 }
@@ -43,6 +45,7 @@ impl Code for Event {
             Event::Offer => (7, 0),
             Event::Tick(n) => (8, n),
             Event::Pump(n) => (9, n),
+            Event::Late(n) => (11, n),
             Event::Measure => (10, 0),
         };
         debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
@@ -63,6 +66,7 @@ impl Code for Event {
             7 => Event::Offer,
             8 => Event::Tick(number),
             9 => Event::Pump(number),
+            11 => Event::Late(number),
             _ => Event::Measure,
         }
     }

@@ -27,7 +27,7 @@ use crate::database::yugabytedb::plan::{Access, Step};
 pub use crate::database::yugabytedb::server::Server;
 use crate::engine::{Queue, Slab};
 use crate::job::{AccessKind, Mechanism, SqlJob, SqlParameters};
-use crate::network::Link;
+use crate::network::{Link, Paths};
 use crate::record::Recorder;
 use crate::station::{Servers, Slots, Usage};
 use crate::storage::{NOBODY, PendingIos, Purpose, Touched};
@@ -90,7 +90,6 @@ struct Rules {
     parameters: SqlParameters,
     /// CPU of encryption at an end of a message.
     tls_ns: u64,
-    one_way_ns: u64,
     replicas: u16,
     extra_block_ppm: u32,
     log_period_ns: u64,
@@ -109,6 +108,7 @@ pub struct Yugabytedb {
     sessions: Vec<Session>,
     requests: Slab<Request>,
     ios: PendingIos,
+    paths: Paths,
     recorder: Recorder,
     kinds: Stream,
     rows: Stream,
@@ -141,7 +141,6 @@ impl Yugabytedb {
                 0
             },
             parameters,
-            one_way_ns: job.network.one_way_ns,
             replicas: job.database.replication_factor as u16,
             extra_block_ppm: job.database.extra_block_ppm,
             log_period_ns: period.max(1),
@@ -149,6 +148,7 @@ impl Yugabytedb {
             warm_up_ns: work.warm_up_ns,
         };
         Ok(Yugabytedb {
+            paths: Paths::new(&job.network, job.cluster.zones, seed, off),
             queue: Queue::default(),
             machines: (0..job.client.nodes.max(1)).map(machine).collect(),
             connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
@@ -265,8 +265,9 @@ impl Yugabytedb {
         let cpu_ns = self.rules.parameters.client_cpu_ns + 2 * self.rules.tls_ns;
         let ready = cores.serve(now, work(&mut self.times, cpu_ns));
         let left = link.send(now, ready, bytes);
-        self.queue
-            .push(left + self.rules.one_way_ns, Event::Arrive(number));
+        let to = self.node_of(number);
+        let way = self.paths.delay(number as usize % count, to);
+        self.queue.push(left + way, Event::Arrive(number));
     }
 
     /// The SQL layer takes a statement: receives, plans and answers it, all in one piece.
@@ -319,15 +320,17 @@ impl Yugabytedb {
                 self.enter(now, request);
             } else {
                 let bytes = MESSAGE_BYTES + access.written_bytes;
-                self.travel(now, own, bytes, Event::Enter(request));
+                let way = (own, usize::from(leader));
+                self.travel(now, way, bytes, Event::Enter(request));
             }
         }
     }
 
     /// A message leaves a node.
-    fn travel(&mut self, now: u64, from: usize, bytes: u64, event: Event) {
+    fn travel(&mut self, now: u64, (from, to): (usize, usize), bytes: u64, event: Event) {
         let left = self.servers[from].link.send(now, now, bytes);
-        self.queue.push(left + self.rules.one_way_ns, event);
+        let way = self.paths.delay(from, to);
+        self.queue.push(left + way, event);
     }
 
     fn is_remote(&self, request: &Request) -> bool {
@@ -461,8 +464,9 @@ impl Yugabytedb {
                 leader: Some(number),
                 ..request
             });
-            let from = usize::from(request.node);
-            self.travel(now, from, bytes, Event::Enter(follower));
+            let to = self.requests[follower].node;
+            let way = (usize::from(request.node), usize::from(to));
+            self.travel(now, way, bytes, Event::Enter(follower));
         }
         self.append(now, number);
     }
@@ -509,7 +513,8 @@ impl Yugabytedb {
                 let node = usize::from(request.node);
                 self.apply(now, &request);
                 self.requests.release(number);
-                self.travel(now, node, MESSAGE_BYTES, Event::Acked(leader));
+                let way = (node, usize::from(self.requests[leader].node));
+                self.travel(now, way, MESSAGE_BYTES, Event::Acked(leader));
             }
         }
     }
@@ -555,7 +560,8 @@ impl Yugabytedb {
         let request = self.requests[number];
         if self.is_remote(&request) {
             let node = usize::from(request.node);
-            self.travel(now, node, MESSAGE_BYTES, Event::Answer(number));
+            let way = (node, self.node_of(request.session));
+            self.travel(now, way, MESSAGE_BYTES, Event::Answer(number));
         } else {
             self.let_go(number);
             self.count_answer(now, now, request.session);
@@ -603,7 +609,10 @@ impl Yugabytedb {
             return self.queue.push(ready, Event::Done(number));
         }
         let left = self.servers[node].link.send(now, ready, bytes);
-        let back = left + self.rules.one_way_ns + self.rules.parameters.overhead_ns;
+        let way = self
+            .paths
+            .delay(node, number as usize % self.machines.len());
+        let back = left + way + self.rules.parameters.overhead_ns;
         self.queue.push(back, Event::Done(number));
     }
 

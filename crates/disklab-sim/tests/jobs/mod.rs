@@ -66,6 +66,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             kernel: Kernel::Linux3,
             ownership_ppm: None,
             tokens_per_node: 256,
+            zones: 1,
         },
         client: Client {
             nodes: 1,
@@ -73,7 +74,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             network_bytes_per_s: None,
             token_aware: true,
         },
-        network: Network { one_way_ns: 0 },
+        network: network(0),
         database: Database {
             engine: Engine::Cassandra,
             replication_factor: 1,
@@ -92,6 +93,9 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             trickle_fsync_bytes: Some(10 << 20),
             compaction_bytes_per_s: 16 << 20,
             read_repair_ppm: 0,
+            speculative_percentile: 0,
+            near_first: true,
+            snitch_badness_permille: 100,
         },
         dataset: Dataset {
             rows: 50_000_000,
@@ -119,6 +123,15 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
     }
 }
 
+/// A network whose messages always take the same time.
+pub fn network(one_way_ns: u64) -> Network {
+    Network {
+        one_way_ns,
+        within_zone: None,
+        between_zones: None,
+    }
+}
+
 /// Parameters of a database that costs nothing.
 pub fn no_cost() -> Parameters {
     Parameters {
@@ -134,8 +147,7 @@ pub fn no_cost() -> Parameters {
         read_pause_ns: 0,
         write_pause_ns: 0,
         pause_every_requests: 1,
-        remote_tail_ppm: 0,
-        remote_tail_ns: 0,
+        message_overhead_ns: 0,
         at_row_bytes: 0,
         client_byte_ps: 0,
         coordinator_byte_ps: 0,
@@ -155,9 +167,7 @@ pub fn selects(sessions: u32, duration_ns: u64, seed: u64) -> Job {
             ..template.cluster
         },
         client: template.client,
-        network: Network {
-            one_way_ns: 100_000,
-        },
+        network: network(100_000),
         database: SqlDatabase {
             engine: SqlEngine::Yugabytedb,
             replication_factor: 3,

@@ -1,0 +1,24 @@
+"""What a prediction can be made without, to see what each mechanism is worth."""
+
+MECHANISMS = {
+    "uneven_ownership": "each node owns the same share of the ring",
+    "read_around": "a miss reads its own page only",
+    "index_pages": "index pages are in memory from the start",
+    "throttle_windows": "limits refill continuously",
+    "chunk_borders": "an I/O ends as one, not chunk by chunk",
+    "pauses": "no node ever pauses",
+    "client_warm_up": "a client's first operation costs no more CPU than a later one",
+    "client_cpu": "the client has a core for every thread",
+    "server_cpu": "the nodes have a core for every request",
+    "slots": "every request finds a read or write slot",
+    "page_cache_hits": "nothing that was read stays in the page cache",
+    "network_spread": "every message takes the mean time of its way",
+    "message_overhead": "a message between nodes waits for nobody at either end",
+    "dynamic_snitch": "reads ask replicas in the ring's order, however long they take",
+    "speculative_retry": "no further replica is asked for a read that takes long",
+    "cpu_by_bytes": "a row costs the CPU that one of 4,090 bytes does",
+    "decompression_cpu": "compressed chunks open by themselves",
+    "background_io": "flush, compaction and commit log cost nothing",
+    "paced_tables": "a memtable goes to the disk at once, as fast as that takes it",
+}
+"""Every mechanism of the simulator, and what is so without it."""
