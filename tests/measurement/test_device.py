@@ -5,79 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from disklab.measurement.journal import Journal
-from disklab.results import Run
 
-DISKLAB = Path(sys.executable).with_name("disklab")
-EXPERIMENT = """
-title: How fast is this disk?
-device: {vm: azure/Standard_E8ds_v4, volume: {disks: azure/P30}}
-workload: {fio: {profile: sync, rw: randread, bs: 4k}, stop: {duration: 1s}}
-factors:
-  workload.fio.rw: [randread, randwrite]
-"""
+from .bench import EXPERIMENT, Bench
+
 TWO_DISKS = (
     EXPERIMENT
     + "  disk: {P30: {device.volume.disks: azure/P30}, P40: {device.volume.disks: azure/P40}}\n"
 )
-
-
-class Bench:
-    """A folder with a directory to measure in, and a state folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.data = folder / "data"
-        self.data.mkdir()
-        trial = self.data / "trial"
-        trial.write_bytes(b"x" * 4096)
-        try:
-            os.close(os.open(trial, os.O_RDONLY | os.O_DIRECT))
-        except OSError:
-            pytest.skip(
-                f"{folder}: its file system does not support O_DIRECT; set TMPDIR elsewhere"
-            )
-        trial.unlink()
-        self.write("e.yaml", EXPERIMENT)
-        self.write("h.yaml", f"hosts: {{here: {{local: true, volumes: {{data: {self.data}}}}}}}")
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
-
-    def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text, encoding="utf-8")
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(DISKLAB), *words],
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *words: str) -> tuple[int, str, str]:
-        with self.start(*words) as process:
-            out, err = process.communicate(timeout=120)
-        return process.returncode, out, err
-
-    def runs(self) -> list[Run]:
-        return [Run.open(path.parent) for path in self.folder.glob("disklab-runs/*/run.json")]
-
-    def nothing_is_left(self) -> None:
-        assert list(self.data.iterdir()) == []
-        notes = self.folder / "state/disklab/measurements"
-        assert not notes.exists() or list(notes.iterdir()) == []
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
 
 
 MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
@@ -145,10 +83,9 @@ def test_a_missing_directory_is_told_before_anything_is_made(bench: Bench) -> No
     assert bench.runs() == []
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
-def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(
-    bench: Bench, sign: signal.Signals
-) -> None:
+@pytest.mark.parametrize("end", ["Ctrl-C", "kill and resume", "kill and clean"])
+def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(bench: Bench, end: str) -> None:
+    sign = signal.SIGINT if end == "Ctrl-C" else signal.SIGKILL
     with bench.start(*MEASURE, "--yes", "--quick") as process:
         deadline = time.monotonic() + 60
         while not any(run.finished() for run in bench.runs()):
@@ -161,6 +98,12 @@ def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(
     if sign == signal.SIGKILL:
         assert len(list(bench.data.iterdir())) == 1
         assert Journal.of(run.folder).left()
+        if end == "kill and clean":
+            _, out, _ = bench.run("clean", "--dry-run")
+            assert f"would undo the file {bench.data}" in out
+            _, out, _ = bench.run("clean")
+            assert f"undid the file {bench.data}" in out
+            bench.nothing_is_left()
     else:
         assert process.returncode == 130
         bench.nothing_is_left()

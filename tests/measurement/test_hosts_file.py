@@ -63,7 +63,7 @@ def test_every_problem_is_told_with_its_line() -> None:
         "hosts.yaml:5: hosts.n1.volumes.data.directory: ",
         "hosts.yaml:7: hosts.n2.address: -oProxyCommand=reboot: a destination is what ssh takes",
         "hosts.yaml:8: hosts.n2.volumes.data.disk.kind: floppy: is not one of scsi, nvme",
-        "hosts.yaml:9: hosts.n3.volumes.data.directory: /mnt/../etc: a directory of a host is an",
+        "hosts.yaml:9: hosts.n3.volumes.data.directory: /mnt/../etc: a path here is absolute",
         "hosts.yaml:9: hosts.n3.may_change.0: hostname: is not one of read_ahead, governor",
     ):
         assert any(one.startswith(beginning) for one in told), (beginning, told)

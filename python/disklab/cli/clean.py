@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from disklab.cli.output import Json, console, print_json
-from disklab.errors import MachineError
+from disklab.cli.output import Json, console, notes, print_json
+from disklab.errors import MachineError, UserError
 from disklab.hosts.cleaning import Scope, as_json
 from disklab.hosts.cleaning import clean as remove
 from disklab.hosts.places import Places
@@ -31,8 +31,14 @@ def clean(
     A healthy host stays unless [bold]--all[/bold] is given. What disklab cannot
     prove to be its own is left alone and named.
     """
+    measured = [] if host is not None else clean_measurements(dry_run=dry_run, quiet=json)
     scope = Scope(everything=everything, host=host, data=data, dry_run=dry_run)
-    removed, kept = remove(Places.usual(), scope)
+    try:
+        removed, kept = remove(Places.usual(), scope)
+    except UserError:
+        if measured:
+            return  # hosts are measured without root; emulated disks are not for this user
+        raise
     if json:
         print_json(as_json(removed, kept))
     else:
@@ -48,7 +54,23 @@ def clean(
             out.print(f"data stay in {path}", markup=False)
         for left in kept.foreign:
             out.print(f"left alone {left.what}: {left.why}", markup=False)
-        if not removed:
+        if not removed and not measured:
             out.print("nothing to remove")
     if any(not one.done for one in removed):
         raise MachineError("something is left; see above, and run `disklab clean` again later")
+
+
+def clean_measurements(*, dry_run: bool, quiet: bool) -> list[str]:
+    """Undo what killed measurements have left on their hosts; return what was told."""
+    # Loaded where something is left: it brings polars, and cleaning is to be quick.
+    from disklab.measurement.journal import remembered  # noqa: PLC0415
+
+    if not any(True for _ in remembered()):
+        return []
+    from disklab.measurement.left import clean_left  # noqa: PLC0415
+
+    told = []
+    for line in clean_left(dry_run=dry_run):
+        told.append(line)
+        (notes() if quiet else console()).print(line, markup=False)
+    return told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from disklab.cli.output import console
 from disklab.cli.rehearsing import follow
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
+from disklab.machines.protocol import Machine
 from disklab.measurement import preparation
+from disklab.measurement.hosts_file import HostsFile
 from disklab.measurement.machines_of import open_machine
 from disklab.measurement.preparation import HostPlan, Wanted
 from disklab.measurement.stage import Measurement
@@ -34,8 +36,7 @@ def run_it(  # noqa: PLR0913 - the options of the command
 ) -> int:
     """Show the plan, ask, measure, report; return the exit code. 1: nothing usable was measured."""
     with ExitStack() as undo:
-        hosts = wanted.hosts.file.hosts
-        machines = {name: open_machine(name, hosts[name], undo) for name in wanted.names}
+        machines = open_all(wanted.hosts.file, wanted.names, notes, undo)
         plans = preparation.look(wanted, machines)
         _show(wanted, plans, console() if plan and not as_json else notes)
         missing = [problem for one in plans for problem in one.missing]
@@ -43,7 +44,7 @@ def run_it(  # noqa: PLR0913 - the options of the command
             raise UserError(*missing)
         if plan:
             return 0
-        _ask(notes, yes=yes)
+        ask(notes, yes=yes)
         planned, site = preparation.prepare(wanted, plans, machines, out)
         stage = Measurement(site)
         work: Callable[[Emit], Run] = lambda emit: live(planned, stage, emit)  # noqa: E731
@@ -53,12 +54,25 @@ def run_it(  # noqa: PLR0913 - the options of the command
         return code
 
 
+def open_all(
+    given: HostsFile, names: Sequence[str], notes: Console, undo: ExitStack
+) -> dict[str, Machine]:
+    """Return hosts as machines; what is said of their links goes to `notes`."""
+
+    def told(text: str) -> None:
+        notes.print(Text(text))
+
+    return {
+        name: open_machine(name, given.hosts[name], given.ssh_config, undo, told) for name in names
+    }
+
+
 def _show(wanted: Wanted, plans: list[HostPlan], to: Console) -> None:
     for line in preparation.in_words(wanted, plans):
         to.print(Text(line))
 
 
-def _ask(notes: Console, *, yes: bool) -> None:
+def ask(notes: Console, *, yes: bool) -> None:
     """Return when the user agrees. Raises UserError where nobody can be asked."""
     if yes:
         return

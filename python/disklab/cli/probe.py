@@ -72,6 +72,15 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     chart: Annotated[
         Path | None, typer.Option(help="Write a chart: .html, .svg or .png.", metavar="FILE")
     ] = None,
+    hosts: Annotated[
+        Path | None,
+        typer.Option(
+            "--hosts",
+            help="Instead of PATH: the volumes of all hosts of this file, compared.",
+            metavar="FILE",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --hosts: do not ask.")] = False,
     destroy_data: Annotated[
         bool,
         typer.Option("--destroy-data", help="Overwrite what lies on a device made by disklab."),
@@ -84,6 +93,12 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     request = Request(profile, rw, bs, duration, size, engine, quick)
     output = Output(json, out, chart)
     disks = named_disks(disk, vm, caching or [])
+    if hosts is not None:
+        refuse_with_hosts({"PATH": path, "--disk": disk, "--destroy-data": destroy_data or None})
+        from disklab.cli.probing_hosts import probe_all  # noqa: PLC0415 - see above
+
+        probe_all(hosts, plan_of(request), output, yes=yes)
+        return
     if path is None:
         if not disks:
             raise missing_target()
@@ -100,6 +115,17 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
     command.probe_path(path, plan_of(request), output, disk=promised, destroy_data=destroy_data)
+
+
+def refuse_with_hosts(given: dict[str, object]) -> None:
+    """Refuse what says what to probe in another way than --hosts does."""
+    problems = [
+        Problem(name, str(value), "the hosts file says what is probed", "leave it out")
+        for name, value in given.items()
+        if value is not None
+    ]
+    if problems:
+        raise UserError(*problems)
 
 
 def override_of(request: Request) -> Override:

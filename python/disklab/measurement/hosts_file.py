@@ -45,7 +45,7 @@ def _directory(value: Any) -> str:
     text = value if isinstance(value, str) else ""
     plain = text.startswith("/") and ".." not in text.split("/")
     if not plain or len(text) > 4000 or reading.UNSAFE.search(text):
-        rule = "a directory of a host is an absolute path without `..`"
+        rule = "a path here is absolute and has no `..`"
         raise Unreadable(rule, "write for example /mnt/data")
     return text
 
@@ -154,6 +154,10 @@ class HostsFile(Part):
 
     hosts: dict[str, Host] = Field(min_length=1)
     """Hosts by name."""
+    ssh_config: Annotated[str | None, BeforeValidator(_directory)] = Field(
+        default=None, examples=["/home/me/study/ssh_config"]
+    )
+    """A configuration of ssh that is read instead of ~/.ssh/config."""
     groups: dict[str, dict[str, list[str]]] = Field(
         default={}, examples=[{"disk": {"azure/P30": ["n1"], "azure/P40": ["n2"]}}]
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from disklab.engine.binary import find_agent
 from disklab.errors import MachineError
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
+from disklab.machines.ssh import Destination, SshMachine, SshSettings
 from disklab.measurement.hosts_file import Host
 
 # Azure's VMs have this asset tag (Microsoft Learn, "Instance Metadata Service": the chassis asset
@@ -18,12 +21,25 @@ AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
 AZURE_METADATA = "http://169.254.169.254/metadata/instance/compute/vmSize"
 
 
-def open_machine(name: str, host: Host, undo: ExitStack) -> Machine:
-    """Return a host as a machine; what it needs is closed by `undo`. Raises MachineError."""
+def open_machine(
+    name: str,
+    host: Host,
+    ssh_config: str | None,
+    undo: ExitStack,
+    told: Callable[[str], None] = lambda _text: None,
+) -> Machine:
+    """Return a host as a machine; what it needs is closed by `undo`. Raises MachineError.
+
+    `told` hears of links that are lost and found again.
+    """
     if host.local:
         return LocalMachine(name, host.private_address or "127.0.0.1")
-    del undo
-    raise MachineError(f"{name}: hosts over SSH are not to be had in this release; use local: true")
+    assert host.address is not None, "the hosts file has either"
+    config = None if ssh_config is None else Path(ssh_config)
+    settings = SshSettings(name=name, address=host.private_address)
+    machine = SshMachine(Destination(host.address, config), find_agent(), settings, told)
+    undo.callback(machine.close)
+    return machine
 
 
 def facts(machine: Machine) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from disklab.catalog import load_catalog
 from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import hosts_file, settings
-from disklab.measurement.hosts_file import Hosts
+from disklab.measurement.formatting import why_not
+from disklab.measurement.hosts_file import Disk, Hosts
 from disklab.measurement.journal import Journal
 from disklab.measurement.machines_of import facts
-from disklab.measurement.site import Placed, place_trials, volume_of
+from disklab.measurement.site import Placed, Spot, place_trials, volume_of
 from disklab.measurement.stage import MeasuringSite
 from disklab.procedures.effort import FULL, QUICK
 from disklab.procedures.life import Planned
@@ -162,7 +164,7 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
     host = wanted.hosts.file.hosts[name]
     makes: list[str] = []
     formats: list[str] = []
-    missing = [*_missing_programs(wanted, name, machine)]
+    missing = [*missing_programs(wanted.hosts, name, machine)]
     size = MeasuringSite(
         wanted.hosts, wanted.placed, {}, Journal(Path()), wanted.options.quick
     ).region_bytes
@@ -172,17 +174,41 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
         volume = volume_of(wanted.hosts, spot)
         if volume.directory is not None:
             makes.append(f"a file of {size >> 20} MiB in {volume.directory}")
-            missing += _missing_directory(wanted, name, spot.volume, volume.directory, machine)
+            missing += missing_directory(wanted.hosts, name, spot.volume, volume.directory, machine)
         else:
-            place = wanted.hosts.place("hosts", name, "volumes", spot.volume)
-            rule = "disks are not formatted in this release"
-            missing.append(Problem(place, "format", rule, "mount it and name the directory"))
+            assert volume.disk is not None, "the hosts file has either"
+            place = wanted.hosts.place("hosts", name, "volumes", spot.volume, "disk")
+            formats.append(_disk_in_words(volume.disk))
+            reason = why_not(machine, volume.disk, place)
+            missing += [reason] if reason else []
+            missing += _missing_mkfs(wanted, name, spot, machine)
     changes = [str(change) for change in settings.wanted(name, host, machine)]
     return HostPlan(name, facts(machine), makes, formats, changes, missing)
 
 
-def _missing_programs(wanted: Wanted, name: str, machine: Machine) -> Iterator[Problem]:
-    place = wanted.hosts.place("hosts", name)
+def _disk_in_words(disk: Disk) -> str:
+    named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
+    return f"disk {named} ({disk.size_bytes / (1 << 30):g} GiB, {disk.kind}): all its data go"
+
+
+def _missing_mkfs(wanted: Wanted, name: str, spot: Spot, machine: Machine) -> Iterator[Problem]:
+    """Yield the programs that make the file systems of a spot's trials and are not there."""
+    kinds = {
+        trial.spec.device.volume.filesystem
+        for trial in wanted.placed.trials
+        if spot in wanted.placed.spots.get(trial.index, []) and trial.spec.device is not None
+    }
+    for kind in sorted(kinds):
+        program = f"mkfs.{kind}"
+        if machine.run(Command(["sh", "-c", f"command -v {program}"])).code != 0:
+            rule = "the program is missing on the host; disklab installs nothing"
+            way_out = f"install it there: {requirements.how_to_get(program)}"
+            yield Problem(wanted.hosts.place("hosts", name), program, rule, way_out)
+
+
+def missing_programs(hosts: Hosts, name: str, machine: Machine) -> Iterator[Problem]:
+    """Yield the programs that fio trials need and a host does not have."""
+    place = hosts.place("hosts", name)
     try:
         ended = machine.run(Command(["fio", "--version"]))
     except MachineError:
@@ -192,10 +218,11 @@ def _missing_programs(wanted: Wanted, name: str, machine: Machine) -> Iterator[P
         yield Problem(place, "fio", rule, "install it there: apt-get install fio, dnf install fio")
 
 
-def _missing_directory(
-    wanted: Wanted, name: str, volume: str, directory: str, machine: Machine
+def missing_directory(
+    hosts: Hosts, name: str, volume: str, directory: str, machine: Machine
 ) -> Iterator[Problem]:
-    place = wanted.hosts.place("hosts", name, "volumes", volume)
+    """Yield why a directory of a host cannot be measured in."""
+    place = hosts.place("hosts", name, "volumes", volume)
     try:
         machine.files.names(PurePosixPath(directory))
     except MachineError as error:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
 from statistics import median
 
-from disklab.errors import DisklabError, MachineError
+from disklab.errors import DisklabError
 from disklab.events import Emit, PhaseStarted, Progress, Warned
-from disklab.machines.protocol import Command, Machine
+from disklab.hosts.filesystem import Filesystem
+from disklab.machines.protocol import Machine
 from disklab.measurement import settings
 from disklab.measurement.fio_on import FioOn
+from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
-from disklab.measurement.journal import OURS, Journal, undo_all
+from disklab.measurement.journal import Change, Journal, undo_all
 from disklab.measurement.machines_of import cpu_line, stolen_ratio
+from disklab.measurement.regions import ENGINE, FIO, make_region
 from disklab.measurement.site import Placed, Spot, volume_of
 from disklab.probe.cells import GIB, KIB, MIB, Cell, Direction, Plan, Profile, format_size
 from disklab.probe.experiment import Trial as DeviceTrial
@@ -24,7 +26,7 @@ from disklab.probe.fio import Job, Tick
 from disklab.probe.known import placed as promised
 from disklab.probe.run import CellResult, Event, Known, Subject, probe_cell
 from disklab.probe.run import StepProgress as Step
-from disklab.probe.target import SPARE_BYTES, Region
+from disklab.probe.target import Region
 from disklab.procedures import device, outcome
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
@@ -33,8 +35,6 @@ from disklab.results import Mode, Phase, Run, TrialResult, utc_now
 REGION_BYTES = GIB
 """As `disklab probe` has it; the caches of disks and of a VM's host are larger, and real."""
 QUICK_REGION_BYTES = 256 * MIB
-ENGINE = "libaio"
-FIO = Path("fio")
 CANARY = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
 """A second of it before and after each trial: what it does on a disk that rests depends on nobody
 but that disk's neighbours, and it costs a bursting disk next to no credits."""
@@ -50,6 +50,16 @@ FAR_TOO_FAST = 1.5
 """Disks do up to a tenth more than they are sold for (Azure's P30 in the catalogue's sources)."""
 
 
+@dataclass(frozen=True)
+class Mounted:
+    """A disk that was formatted for this run."""
+
+    filesystem: Filesystem
+    directory: str
+    changes: list[Change]
+    """What is to be undone, in this order."""
+
+
 @dataclass
 class MeasuringSite:
     """The hosts of a run, opened, and what was changed on them."""
@@ -60,6 +70,7 @@ class MeasuringSite:
     journal: Journal
     quick: bool = False
     _regions: dict[Spot, Region] = field(default_factory=dict)
+    _mounted: dict[Spot, Mounted] = field(default_factory=dict)
     _canaries: dict[Spot, list[float]] = field(default_factory=dict)
 
     @property
@@ -129,9 +140,8 @@ def _measure(
         if isinstance(event, Step):
             emit(Progress("measure", event.elapsed_s, 0, None, 0.0))
 
-    region = _region(site, spot, plan, emit, phases)
-    if asked.cell.direction.writes is False and not region.writable:
-        raise MachineError(f"{spot}: nothing was written that could be read")
+    directory = _directory(site, spot, asked.filesystem, emit, phases)
+    region = _region(site, spot, directory, plan, emit, phases)
     job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
     emit(PhaseStarted("condition", f"{spot}: a short probe"))
     before = _canary(site, spot, job)
@@ -158,26 +168,45 @@ def _measure(
     return result.model_copy(update={**seen, "warnings": [*result.warnings, *told]})
 
 
-def _region(site: MeasuringSite, spot: Spot, plan: Plan, emit: Emit, phases: list[Phase]) -> Region:
+def _directory(
+    site: MeasuringSite, spot: Spot, filesystem: Filesystem, emit: Emit, phases: list[Phase]
+) -> str:
+    """Return where the files of a spot lie; a disk is formatted and mounted when it is not."""
+    volume, machine = volume_of(site.hosts, spot), site.machines[spot.host]
+    if volume.directory is not None:
+        return volume.directory
+    assert volume.disk is not None, "the hosts file has either"
+    standing = site._mounted.get(spot)
+    if standing is not None and standing.filesystem == filesystem:
+        return standing.directory
+    if standing is not None:
+        # Our file on it first, then the mount, then its folder.
+        ours = [one for one in site.journal.left() if one.path.startswith(standing.directory + "/")]
+        for change in [*ours, *standing.changes]:
+            site.journal.undo(change, machine)
+        site._regions.pop(spot, None)
+        site._mounted.pop(spot, None)
+    emit(PhaseStarted("build", f"{spot}: making and mounting {filesystem}"))
+    begun = time.monotonic()
+    place = site.hosts.place("hosts", spot.host, "volumes", spot.volume, "disk")
+    directory, changes = format_and_mount(machine, volume.disk, filesystem, site.journal, place)
+    site._mounted[spot] = Mounted(filesystem, directory, changes)
+    phases.append(Phase(name="build", duration_s=round(time.monotonic() - begun, 3)))
+    return directory
+
+
+def _region(  # noqa: PLR0913, PLR0917 - where, what, and who is told
+    site: MeasuringSite,
+    spot: Spot,
+    directory: str,
+    plan: Plan,
+    emit: Emit,
+    phases: list[Phase],
+) -> Region:
     """Return the file of a spot, written in full; the first turn on it makes it."""
     if spot in site._regions:
         return site._regions[spot]
     machine = site.machines[spot.host]
-    directory = volume_of(site.hosts, spot).directory
-    if directory is None:
-        raise MachineError(f"{spot}: the disk was not mounted")
-    _check_space(machine, directory, plan)
-    path = PurePosixPath(directory) / f"{OURS}{site.journal.folder.name}-{secrets.token_hex(8)}"
-    site.journal.note(spot.host, "remove_file", str(path))
-    machine.files.write(path, b"")
-    region = Region(
-        path=Path(path),
-        shown=str(spot),
-        size_bytes=plan.size_bytes,
-        writable=True,
-        condition="own file, written in full before the first read",
-    )
-    job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
     emit(PhaseStarted("fill", f"{spot}: writing {format_size(plan.size_bytes)} before reading it"))
     took = 0.0
 
@@ -186,25 +215,10 @@ def _region(site: MeasuringSite, spot: Spot, plan: Plan, emit: Emit, phases: lis
         took = elapsed_s
         emit(Progress("fill", elapsed_s, 0, None, 0.0))
 
-    job.fill(tick)
+    region = make_region(machine, str(spot), directory, plan, site.journal, tick)
     phases.append(Phase(name="fill", duration_s=round(took, 3)))
     site._regions[spot] = region
     return region
-
-
-def _check_space(machine: Machine, directory: str, plan: Plan) -> None:
-    ended = machine.run(Command(["stat", "-f", "-c", "%a %S", "--", directory]))
-    words = ended.stdout.split()
-    if ended.code != 0 or len(words) != 2:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {directory}: {said}")
-    free = int(words[0]) * int(words[1])
-    if free < plan.size_bytes + SPARE_BYTES:
-        raise MachineError(
-            f"{machine.name}: {directory} has {free // MIB} MiB free, and "
-            f"{(plan.size_bytes + SPARE_BYTES) // MIB} MiB are needed; make room, or name another "
-            "directory in the hosts file"
-        )
 
 
 def _canary(site: MeasuringSite, spot: Spot, job: Job) -> float:

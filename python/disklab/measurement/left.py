@@ -1,0 +1,80 @@
+"""What killed measurements have left on hosts, for `disklab clean`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from disklab.errors import DisklabError, UserError
+from disklab.machines.protocol import Machine
+from disklab.measurement import hosts_file
+from disklab.measurement.hosts_file import HostsFile
+from disklab.measurement.journal import Change, Journal, forget, remembered, undo_all
+from disklab.measurement.machines_of import open_machine
+from disklab.measurement.preparation import HOSTS
+from disklab.results import durable
+
+
+def clean_left(*, dry_run: bool = False) -> Iterator[str]:
+    """Undo what measurements have left that are gone; yield what was done, line by line.
+
+    A run that goes on is left alone. Without anything left it yields nothing and reaches no host.
+    """
+    for folder in remembered():
+        yield from _clean_folder(folder, dry_run=dry_run)
+
+
+def _clean_folder(folder: Path, *, dry_run: bool) -> Iterator[str]:
+    if not folder.is_dir():
+        # Without the run's folder nobody knows what was changed; the hosts have the answer.
+        yield f"{folder} is gone, and with it the record of what it changed on its hosts"
+        forget(folder)
+        return
+    try:
+        with durable.sole_writer(folder):
+            yield from _clean_run(folder, dry_run=dry_run)
+    except UserError as error:
+        yield f"left alone {folder}: {error.problems[0].rule}"
+
+
+def _clean_run(folder: Path, *, dry_run: bool) -> Iterator[str]:
+    journal = Journal.of(folder)
+    left = journal.left()
+    if dry_run:
+        yield from (f"would undo {in_words(change)}" for change in left)
+        return
+    given = hosts_file.load(folder / HOSTS).file if left else None
+    with ExitStack() as undo:
+        machines: dict[str, Machine] = {}
+        for name in dict.fromkeys(change.host for change in left):
+            assert given is not None, "there is something left"
+            found = _opened(name, given, undo)
+            if isinstance(found, str):
+                yield found
+            else:
+                machines[name] = found
+        told = undo_all(journal, machines)
+    still = {change.number for change in journal.left()}
+    yield from (f"undid {in_words(change)}" for change in left if change.number not in still)
+    yield from told
+
+
+def _opened(name: str, given: HostsFile, undo: ExitStack) -> Machine | str:
+    """Return a host as a machine, or why it cannot be reached."""
+    try:
+        return open_machine(name, given.hosts[name], given.ssh_config, undo)
+    except (DisklabError, KeyError) as error:
+        return f"could not undo what is left on {name}: {error}"
+
+
+def in_words(change: Change) -> str:
+    """Return a change on one line."""
+    what = {
+        "remove_file": f"the file {change.path}",
+        "remove_folder": f"the folder {change.path}",
+        "unmount": f"the mount at {change.path}",
+        "swapon": f"swapping to {change.path} switched off",
+        "write": f"{change.path} set from {change.before} to {change.now}",
+    }[change.kind]
+    return f"{what} on host {change.host}"

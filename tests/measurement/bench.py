@@ -1,0 +1,67 @@
+"""A folder with an experiment, a hosts file and a directory to measure in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from disklab.results import Run
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+EXPERIMENT = """
+title: How fast is this disk?
+device: {vm: azure/Standard_E8ds_v4, volume: {disks: azure/P30}}
+workload: {fio: {profile: sync, rw: randread, bs: 4k}, stop: {duration: 1s}}
+factors:
+  workload.fio.rw: [randread, randwrite]
+"""
+
+
+class Bench:
+    """A folder with a directory to measure in, and a state folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.data.mkdir()
+        trial = self.data / "trial"
+        trial.write_bytes(b"x" * 4096)
+        try:
+            os.close(os.open(trial, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            pytest.skip(
+                f"{folder}: its file system does not support O_DIRECT; set TMPDIR elsewhere"
+            )
+        trial.unlink()
+        self.write("e.yaml", EXPERIMENT)
+        self.write("h.yaml", f"hosts: {{here: {{local: true, volumes: {{data: {self.data}}}}}}}")
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(DISKLAB), *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    def runs(self) -> list[Run]:
+        return [Run.open(path.parent) for path in self.folder.glob("disklab-runs/*/run.json")]
+
+    def nothing_is_left(self) -> None:
+        assert list(self.data.iterdir()) == []
+        notes = self.folder / "state/disklab/measurements"
+        assert not notes.exists() or list(notes.iterdir()) == []
