@@ -39,6 +39,20 @@ Target = Annotated[
 ]
 
 
+HostsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--hosts",
+        help="Instead of PATH: the volumes of all hosts of this file, compared.",
+        metavar="FILE",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --hosts: do not ask.")]
+DestroyData = Annotated[
+    bool, typer.Option("--destroy-data", help="Overwrite what lies on a device made by disklab.")
+]
+
+
 def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     path: Target = None,
     disk: Disks = None,
@@ -72,19 +86,9 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     chart: Annotated[
         Path | None, typer.Option(help="Write a chart: .html, .svg or .png.", metavar="FILE")
     ] = None,
-    hosts: Annotated[
-        Path | None,
-        typer.Option(
-            "--hosts",
-            help="Instead of PATH: the volumes of all hosts of this file, compared.",
-            metavar="FILE",
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --hosts: do not ask.")] = False,
-    destroy_data: Annotated[
-        bool,
-        typer.Option("--destroy-data", help="Overwrite what lies on a device made by disklab."),
-    ] = False,
+    hosts: HostsFile = None,
+    yes: Yes = False,
+    destroy_data: DestroyData = False,
 ) -> None:
     """Measure a disk with fio and hold it against its promise."""
     # Loaded here because it brings the chart library: no other command is to wait for that.
