@@ -7,12 +7,14 @@ import itertools
 import json
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.campaign.lab import clear_left
 from tests.campaign.page import page_of
 from tests.campaign.points import MODES, Outcome, Point, steps_of, tell, try_point
 from tests.campaign.scenarios import SCENARIOS, Scenario
@@ -63,11 +65,13 @@ def done_before(state: Path) -> set[Point]:
 
 def main() -> int:
     given = arguments()
-    # Locks are passed on to children, and a lab's commands are children of this process.
     os.environ.pop("DISKLAB_CATALOG", None)
+    # An end by a signal takes the lab away, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if given.page and not given.resume and given.minutes == 0:
         given.page.write_text(page_of(given.state), encoding="utf-8")
         return 0
+    clear_left()
     deadline = time.monotonic() + given.minutes * 60
     done = done_before(given.state) if given.resume else set()
     given.state.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from disklab.cli import main as command_line
 from disklab.engine.process import EngineProcess
@@ -24,9 +26,10 @@ from disklab.hosts.places import Places, VolumeRecord
 from disklab.hosts.processes import marked_processes
 
 PREFIX = "disklab-campaign-"
+OWNER = "owner"
 # A command is done in two seconds; with a dead disk under a mount it waits for errors first.
 MOST_SECONDS = 90.0
-OURS = {"lock", "hosts", "databases", ".made", "envelope.json", "overheads.json"}
+KNOWN = {"lock", "hosts", "databases", ".made", "envelope.json", "overheads.json", "mounts"}
 """What may stay in the run and data directories: nothing of a host or volume."""
 
 
@@ -40,6 +43,7 @@ class Lab:
 
     root: Path
     name: str = "default"
+    _owner: IO[str] | None = None
 
     @classmethod
     def make(cls) -> Lab:
@@ -47,6 +51,9 @@ class Lab:
         lab = cls(Path(tempfile.mkdtemp(prefix=PREFIX)).resolve())
         # Databases run as a user who may not look into a folder of root's alone.
         lab.root.chmod(0o755)
+        # Held until this process ends, whatever ends it.
+        lab._owner = (lab.root / OWNER).open("w")
+        fcntl.flock(lab._owner, fcntl.LOCK_EX)
         lab._make_decoys()
         return lab
 
@@ -170,11 +177,11 @@ class Lab:
         found += [f"device {one}" for one in self.devices()]
         found += [f"process {one}" for one in self.processes()]
         found += [f"database process {one.pid}" for one in marked_processes(self.root / "run")]
-        known = {"prod", "link"}
-        for folder in ("run", "run/hosts", "run/databases", "data", "data/.made"):
+        decoys = {"prod", "link"}
+        for folder in ("run", "run/hosts", "run/databases", "run/mounts", "data", "data/.made"):
             place = self.root / folder
             if place.is_dir():
-                left = {path.name for path in place.iterdir()} - OURS - known
+                left = {path.name for path in place.iterdir()} - KNOWN - decoys
                 left -= {"default"} if folder == "data" else set()
                 found += [f"{folder}/{name}" for name in sorted(left)]
         found += [
@@ -231,6 +238,14 @@ class Lab:
             shutil.rmtree(self.root, ignore_errors=True)
 
 
+def clear_left() -> None:
+    """Take away the labs whose campaign was killed; those of a living one stay."""
+    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
+        with suppress(OSError), owner.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            Lab(owner.parent.resolve()).take_away()
+
+
 def facts(path: Path) -> tuple[object, ...]:
     """Return what can be told of a file or folder, following no link."""
     found = os.lstat(path)
@@ -261,7 +276,8 @@ def wait(child: int, seconds: float) -> int | None:
         time.sleep(0.005)
 
 
-def memory_groups() -> set[str]:
-    """Return the names of the memory groups that disklab made on this machine."""
+def memory_groups_of(conductor: int) -> list[str]:
+    """Return the memory groups that a rehearsal with this process made and that are there."""
     root = GroupRoot.of_machine()
-    return set() if root is None else {one.name for one in groups_left(root)}
+    left = [] if root is None else groups_left(root)
+    return [one.name for one in left if f"-{conductor}-" in one.name]

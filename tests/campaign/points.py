@@ -10,8 +10,10 @@ import time
 import traceback
 from dataclasses import asdict, dataclass
 
-from tests.campaign.lab import MOST_SECONDS, FoundError, Lab
-from tests.campaign.scenarios import RAW, Scenario
+from disklab.results import Run
+
+from tests.campaign.lab import MOST_SECONDS, FoundError, Lab, memory_groups_of
+from tests.campaign.scenarios import EXPERIMENT, RAW, Scenario
 from tests.campaign.tracing import Step, Trace, Tracer
 from tests.campaign.writer import Writing
 from tests.journal import Journal
@@ -20,8 +22,8 @@ MODES = ("alone", "together", "halt")
 """Kill the process that makes the step; kill conductor and engine at once; stop the process for a
 while, which must do no harm."""
 HALT_SECONDS = 0.5
-# Above every limit of its parts: what takes longer hangs.
-POINT_SECONDS = 240.0
+# A busy machine takes minutes for what an idle one does in half of one.
+REHEARSAL_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,7 @@ class Outcome:
     seconds: float
 
 
-def trace_in_fork(
-    lab: Lab, scenario: Scenario, at: tuple[str, int] | None, mode: str
-) -> tuple[Trace, int]:
+def trace_in_fork(lab: Lab, scenario: Scenario, at: tuple[str, int] | None, mode: str) -> Trace:
     """Run the command of a scenario under the tracer, in a process that goes away with it."""
     engine = lab.engine()
     reading, writing = os.pipe()
@@ -64,7 +64,7 @@ def trace_in_fork(
                 at,
                 together=mode == "together",
                 halt_s=HALT_SECONDS if mode == "halt" else 0.0,
-                most_s=MOST_SECONDS,
+                most_s=REHEARSAL_SECONDS if scenario.rehearses else MOST_SECONDS,
             )
             trace = tracer.run(lab.child(scenario.command), [engine.pid] if engine else [])
             with os.fdopen(writing, "w") as told:
@@ -82,11 +82,13 @@ def trace_in_fork(
     kept = json.loads(text)
     steps = [Step(**one) for one in kept["steps"]]
     reached = None if kept["reached"] is None else Step(**kept["reached"])
-    return Trace(steps, reached, kept["status"]), child
+    return Trace(steps, reached, kept["status"], kept["conductor"])
 
 
 def prepare(lab: Lab, scenario: Scenario, seed: int) -> Writing | None:
     """Bring a lab into the state that a scenario begins in."""
+    if scenario.rehearses:
+        (lab.root / "experiment.yaml").write_text(EXPERIMENT)
     for command in scenario.before:
         lab.must(*command)
     writing = None
@@ -108,7 +110,7 @@ def steps_of(scenario: Scenario, seed: int) -> list[Step]:
     writing = None
     try:
         writing = prepare(lab, scenario, seed)
-        trace, _ = trace_in_fork(lab, scenario, None, "alone")
+        trace = trace_in_fork(lab, scenario, None, "alone")
         if trace.status != 0:
             raise RuntimeError(f"{scenario.name}: it ended with {trace.status}:\n{lab.said()}")
         return trace.steps
@@ -126,14 +128,14 @@ def try_point(scenario: Scenario, point: Point, seed: int) -> Outcome:
     step, found, checked = "", "", 0
     try:
         writing = prepare(lab, scenario, seed)
-        trace, _ = trace_in_fork(lab, scenario, (point.program, point.number), point.mode)
+        trace = trace_in_fork(lab, scenario, (point.program, point.number), point.mode)
         if trace.reached is not None:
             step = f"{trace.reached.program} {trace.reached.call} {trace.reached.what}".strip()
         if trace.status is None:
             raise FoundError("the command hangs")
         if point.mode == "halt" and trace.status != 0:
             raise FoundError(f"stopped for a while, it ended with {trace.status}")
-        checked = check(lab, scenario, writing)
+        checked = check(lab, scenario, writing, trace.conductor)
     except FoundError as error:
         found = str(error)
     except (AssertionError, subprocess.TimeoutExpired) as error:
@@ -147,13 +149,16 @@ def try_point(scenario: Scenario, point: Point, seed: int) -> Outcome:
     return Outcome(point, step, found, checked, round(time.monotonic() - began, 2))
 
 
-def check(lab: Lab, scenario: Scenario, writing: Writing | None) -> int:
+def check(lab: Lab, scenario: Scenario, writing: Writing | None, conductor: int) -> int:
     """Clean, look for everything that was promised; return how many blocks were looked at."""
     lab.must("clean")
     lab.check_half_made()
     lab.check_decoys()
     checked = 0
-    if writing is not None:
+    if scenario.rehearses:
+        lab.check_empty()
+        checked = resume(lab)
+    elif writing is not None:
         # The writer goes on as long as its device lives.
         journal = writing.end()
         checked = look(lab, scenario, journal)
@@ -162,7 +167,31 @@ def check(lab: Lab, scenario: Scenario, writing: Writing | None) -> int:
     lab.must("clean", "--all", "--data")
     lab.check_empty()
     lab.check_decoys()
+    if left := memory_groups_of(conductor):
+        raise FoundError(f"memory groups left: {left}")
     return checked
+
+
+def resume(lab: Lab) -> int:
+    """Go on with the killed rehearsal; return how many results it had, all of which must stay."""
+    runs = sorted((lab.root / "runs").glob("*/run.json"))
+    if not runs:
+        return 0
+    folder = runs[0].parent
+    before = [one.model_dump(mode="json") for one in Run.open(folder).results()]
+    # 1: a busy machine made a trial invalid.
+    code = lab.run("rehearse", "--resume", str(folder), seconds=REHEARSAL_SECONDS)
+    if code not in (0, 1):
+        raise FoundError(f"resume ended with {code}")
+    run = Run.open(folder)
+    now = [one.model_dump(mode="json") for one in run.results()]
+    if any(one not in now for one in before):
+        raise FoundError("a result of before the crash is lost")
+    if run.finished() != {(0, 0), (1, 0)} or len(now) != 2:
+        raise FoundError(f"finished are {run.finished()}, in {len(now)} results")
+    if bad := [one["status"] for one in now if one["status"] not in ("ok", "invalid")]:
+        raise FoundError(f"trials ended {bad}")
+    return len(before)
 
 
 def scenario_volume(scenario: Scenario) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.campaign.tracing import CHILD
 from tests.journal import Promise
 
 VM = "azure/Standard_DS14_v2"  # it has a temp disk and a host cache
@@ -14,6 +15,24 @@ SECOND = (*EXT4, "--name", "second")
 CACHED = (*RAW, "--vm", VM, "--caching", "readwrite")
 ENGINE = "disklab-engine emulate"
 MKFS = ("mke2fs", "mount", "umount")
+
+
+EXPERIMENT = """
+title: Does a rehearsal go on wherever it is killed?
+cluster:
+  nodes: 1
+  vm: azure/Standard_D2s_v5
+  volumes: {data: {disks: azure/P15, size: 50GiB, filesystem: ext4}}
+database: {engine: postgresql}
+workload:
+  sysbench: {script: oltp_read, tables: 1, rows_per_table: 5M, threads: 2}
+  warm_up: 100s
+  stop: {duration: 1000s}
+factors:
+  workload.sysbench.threads: [2, 4]
+rehearse: {scale: 1/500, time_dilation: 1}
+"""
+"""Build, fill, two measurements: half a minute on an idle machine."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +52,17 @@ class Scenario:
     """What brings a volume back that the command broke."""
     again: Sequence[str] = ()
     """A command that must work after `clean`, when it does not find its volume there."""
+    rehearses: bool = False
+    """Whether it rehearses `EXPERIMENT`, and goes on with `--resume` afterwards."""
 
     @property
     def programs(self) -> frozenset[str]:
         """Which programs are followed."""
-        return frozenset({"conductor", ENGINE, *MKFS})
+        if self.rehearses:
+            # A killed child fails its trial, and is no crash of ours.
+            return frozenset({"conductor"})
+        copies = {"conductor" + CHILD, ENGINE + CHILD}
+        return frozenset({"conductor", ENGINE, *MKFS, *copies})
 
 
 SCENARIOS = [
@@ -75,4 +100,9 @@ SCENARIOS = [
     Scenario("clean dead host", ("clean",), [RAW, SECOND], writes=True, kill_engine=True),
     Scenario("clean all", ("clean", "--all"), [RAW, SECOND], writes=True),
     Scenario("clean all data", ("clean", "--all", "--data"), [EXT4]),
+    Scenario(
+        "rehearse",
+        ("rehearse", "LAB/experiment.yaml", "--quick", "--out", "LAB/runs"),
+        rehearses=True,
+    ),
 ]

@@ -27,6 +27,8 @@ GET_SYSCALL_INFO, GETEVENTMSG = 0x420E, 0x4201
 TRACE_SYSCALLS_AND_CHILDREN = 0x1 | 0x2 | 0x4 | 0x8 | 0x10
 EVENT_EXEC, EVENT_STOP = 4, 128
 ENTRY = 1
+CHILD = " child"
+"""What a program's own copies are called after it: the engine's watchdog, what will be mkfs."""
 WAIT_ALL = 0x40000000
 SYSCALL_STOP = signal.SIGTRAP | 0x80
 
@@ -100,6 +102,8 @@ class Trace:
     """Where it was killed; None: it ended before."""
     status: int | None = None
     """Exit status of the command, negative for a signal; None: it was ended for its time."""
+    conductor: int = 0
+    """Process number of the command."""
 
 
 @dataclass
@@ -141,6 +145,7 @@ class Tracer:
         os.close(ready)
         _ptrace(SEIZE, child, 0, TRACE_SYSCALLS_AND_CHILDREN)
         self._program[child] = "conductor"
+        self.trace.conductor = child
         os.close(go)
         self._follow(child)
         return self.trace
@@ -200,10 +205,11 @@ class Tracer:
         _ptrace(SYSCALL, pid, 0, 0 if event or sign == signal.SIGTRAP else sign)
 
     def _inherited(self, pid: int) -> str:
-        """Return the program of a new child or thread: that of the process that made it."""
+        """Return the program of a new thread, or that of a child that has not called execve."""
         with suppress(OSError):
-            leader = _status(pid, "Tgid")
-            return self._program.get(leader) or self._program.get(_status(pid, "PPid"), "conductor")
+            if known := self._program.get(_status(pid, "Tgid")):
+                return known
+            return self._program.get(_status(pid, "PPid"), "conductor") + CHILD
         return "conductor"
 
     def _at_call(self, pid: int) -> bool:
