@@ -57,7 +57,11 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     made = Report.of([*opened, *files.references(opened, checked(against))])
     page = html or opened[0].folder / "report.html"
     with given(page.parent, *(place for place in (png, svg) if place)) as written:
-        written += [files.write_page(made, page), *files.write_pictures(made, png=png, svg=svg)]
+        written += [
+            files.write_page(made, page),
+            *files.write_tables(made, page),
+            *files.write_pictures(made, png=png, svg=svg),
+        ]
     if json:
         print_json(content(made))
     else:

@@ -12,6 +12,7 @@ from disklab.errors import Problem, UserError
 from disklab.report import theme
 from disklab.report.page import page
 from disklab.report.panel import Panel, slug
+from disklab.report.part import Part, table
 from disklab.report.report import Report
 from disklab.report.script import vega_lite_version
 from disklab.report.subject import RunLike
@@ -47,6 +48,17 @@ def write_page(report: Report, path: Path) -> Path:
     """Write the HTML file, all at once."""
     write(path, page(report).encode("utf-8"), "--html")
     return path
+
+
+def write_tables(report: Report, page: Path) -> list[Path]:
+    """Write the results of runs that are too large for the page as CSV files beside it."""
+    written = []
+    for subject in report.subjects:
+        if isinstance(subject.run, Part):
+            path = page.with_name(f"{subject.info.id}.csv")
+            write(path, table(subject.run.whole).encode("utf-8"), "--html")
+            written.append(path)
+    return written
 
 
 def write_pictures(report: Report, *, png: Path | None, svg: Path | None) -> list[Path]:

@@ -12,6 +12,7 @@ from disklab.report.comparison import Comparison, comparisons_of
 from disklab.report.history import findings_between
 from disklab.report.pair import Kind
 from disklab.report.panel import Section, unchecked
+from disklab.report.part import Part, bounded
 from disklab.report.subject import RunLike, Subject, subjects_of
 
 MOST_BELOW = 3
@@ -32,7 +33,7 @@ class Report:
     @classmethod
     def of(cls, runs: Sequence[RunLike]) -> Report:
         """Return the report of runs; the first one's factors order the charts."""
-        return cls(subjects_of(runs))
+        return cls(subjects_of([bounded(run) for run in runs]))
 
     @cached_property
     def answers(self) -> list[Answer]:
@@ -101,6 +102,8 @@ class Report:
         told = []
         for subject in self.subjects:
             label = f"{subject.label}: " if len(self.subjects) > 1 else ""
+            if isinstance(subject.run, Part):
+                told.append(wording.sentence(label + subject.run.told()))
             bad: dict[str, int] = {}
             for cell in subject.matrix.cells.values():
                 if not cell.usable:

@@ -131,10 +131,12 @@ def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
 def judged(results: Sequence[TrialResult], planned: Sequence[PlannedTrial]) -> dict[int, Kept]:
     """Return the judgement of every trial that requires something and has figures."""
     found = {}
+    by_trial: dict[int, list[TrialResult]] = {}
+    for result in results:
+        by_trial.setdefault(result.trial, []).append(result)
     for trial in planned:
         required = required_of(trial.spec)
-        of_trial = [result for result in results if result.trial == trial.trial]
-        told = kept(required, of_trial) if required is not None else None
+        told = kept(required, by_trial.get(trial.trial, [])) if required is not None else None
         if told is not None:
             found[trial.trial] = told
     return found

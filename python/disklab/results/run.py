@@ -99,7 +99,8 @@ class Run:
 
     def reload(self) -> None:
         """Read `trials.jsonl` again: another process may have appended."""
-        self._results, self.torn = _read_trials(self.folder / TRIALS)
+        with reading.many():
+            self._results, self.torn = _read_trials(self.folder / TRIALS)
 
     @contextmanager
     def writing(self) -> Iterator[Run]:
@@ -146,7 +147,8 @@ class Run:
         if self._planned is None:
             path = self.folder / PLAN
             there = path.exists()
-            self._planned = reading.records(path, PlannedTrial, reading.PLAN) if there else []
+            with reading.many():
+                self._planned = reading.records(path, PlannedTrial, reading.PLAN) if there else []
         return self._planned
 
     def experiment_text(self) -> str:
