@@ -18,6 +18,7 @@ from disklab.reading import PART, yaml_value
 
 DATABASES = (
     "cassandra",
+    "etcd",
     "postgresql",
     "yugabytedb",
 )

@@ -1,6 +1,7 @@
 //! How a workload reaches a database.
 
 pub mod cql;
+pub mod etcd;
 pub mod postgres;
 
 use std::fmt::Debug;
@@ -104,6 +105,8 @@ macro_rules! protocols {
 protocols! {
     /// Cassandra's native protocol.
     Cql(Cql) => cql::CqlRows,
+    /// etcd's gRPC.
+    Etcd(etcd::Etcd) => etcd::EtcdRows,
     /// PostgreSQL's wire protocol, version 3.
     Postgresql(Postgresql) => postgres::rows::PostgresRows,
 }

@@ -1,0 +1,254 @@
+"""An etcd of our own: one member, or several of which a majority confirms each write."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+
+from disklab.databases.etcd import metrics
+from disklab.databases.etcd.certificates import Certificates, Pair, make_certificates
+from disklab.databases.etcd.configuration import (
+    CLIENT_PORT,
+    PORTS,
+    MemberFiles,
+    arguments,
+)
+from disklab.databases.etcd.gateway import Gateway
+from disklab.databases.etcd.installation import Installation
+from disklab.databases.etcd.log import LOG
+from disklab.databases.etcd.sizing import MIB, MemoryPlan
+from disklab.databases.files import open_run_dir, own_folder, write, write_secret
+from disklab.databases.process import DatabaseProcess
+from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
+from disklab.errors import MachineError
+from disklab.hosts import page_cache
+from disklab.hosts.left_databases import record_group
+
+# 0.3 s on an idle machine; after a crash it replays its log and maps its database, which it reads
+# as a whole, at the speed of the disk.
+READY_SECONDS = 300.0
+STOP_SECONDS = 60.0
+POLL_SECONDS = 0.1
+NO_GROUP = (
+    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
+    "are cached that the full system would read from its disks"
+)
+NEVER_COLD = (
+    "etcd maps its database and reads all of it as it starts: a page cache that was dropped is "
+    "warm again before the first operation"
+)
+
+
+class Member:
+    """One member of a cluster."""
+
+    def __init__(self, place: NodePlace, pair: Pair, client: Pair) -> None:
+        self.place = place
+        self.files = MemberFiles(place)
+        self.process = DatabaseProcess("etcd", place, PORTS, LOG)
+        self.gateway = Gateway(place.address, CLIENT_PORT, self.files.configuration)
+        self._pair = pair
+        self._client = client
+
+    def launch(
+        self, installation: Installation, authority: str, told: list[str], limit: int
+    ) -> None:
+        """Write the certificates and start; returns at once."""
+        place, account = self.place, installation.account
+        if place.group is not None:
+            # Noted before it is used, so that `clean` finds it after a kill.
+            record_group(place.run_dir, place.group)
+            place.group.set_limit(limit)
+        own_folder(self.files.data, account)
+        if self.files.wal is not None:
+            own_folder(self.files.wal, account)
+        folder = open_run_dir(place.run_dir)
+        write(folder, "authority.pem", authority)
+        write(folder, "member.pem", self._pair.certificate)
+        write_secret(folder, "member.key", self._pair.key, account)
+        write(folder, "client.pem", self._client.certificate)
+        # Ours alone: the member has no use for it.
+        write_secret(folder, "client.key", self._client.key, None)
+        place.log_dir.mkdir(parents=True, exist_ok=True)
+        # The configuration is part of what a run keeps.
+        write(place.log_dir, f"{place.name}-etcd-flags.txt", "\n".join(told) + "\n")
+        self.process.launch(installation.command(told))
+
+    def death(self) -> MachineError | None:
+        """Return why the process has ended, with the end of its log; None: it runs."""
+        try:
+            self.process.check()
+        except MachineError as error:
+            return error
+        return None
+
+    def wait_until_healthy(self) -> None:
+        """Return when the member answers for a cluster with a leader."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not self.gateway.is_healthy():
+            self.process.check()
+            if time.monotonic() > deadline:
+                raise self.process.failure(f"was not healthy within {READY_SECONDS:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+
+class Etcd:
+    """A cluster that disklab makes, starts and stops.
+
+    See `Database` for what each method promises. A minority of members may die: the others go on,
+    and `notes` tells of it.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        places: list[NodePlace],
+        installation: Installation,
+        plan: MemoryPlan,
+    ) -> None:
+        self.request = request
+        self.plan = plan
+        self._places = places
+        self._installation = installation
+        self._certificates: Certificates | None = None
+        self.members: list[Member] = []
+        self._counters: dict[str, dict[str, float]] = {}
+        """Of each member, as it was last seen: what a dead one has done stays counted."""
+        self._deaths: dict[str, str] = {}
+        self._was_cold = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the scale could not be followed in, and which members died."""
+        found = list(self.plan.reasons)
+        if any(place.group is None for place in self._places):
+            found.append(NO_GROUP.format(mib=self.plan.page_cache // MIB))
+        if self._was_cold:
+            found.append(NEVER_COLD)
+        return (*found, *self._deaths.values())
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The members'."""
+        return {"etcd": self._installation.version}
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Where a load finds the members, and what it shows them."""
+        made = self._made()
+        return {
+            "protocol": "etcd",
+            "contact_points": [f"{place.address}:{CLIENT_PORT}" for place in self._places],
+            "table": self.request.table_name,
+            "tls": {
+                "authority": made.authority,
+                "certificate": made.client.certificate,
+                "key": made.client.key,
+            },
+        }
+
+    def start(self) -> None:
+        """Start every member; returns when each knows a leader."""
+        made = self._made()
+        self._deaths.clear()
+        slow = self.request.sizes.time_dilation
+        try:
+            for member in self.members:
+                told = arguments(member.files, self._places, self.plan, self.request.settings, slow)
+                member.launch(self._installation, made.authority, told, self.plan.limit)
+            for member in self.members:
+                member.wait_until_healthy()
+        except BaseException:
+            for member in self.members:
+                member.process.kill()
+            raise
+
+    def expect(self, connections: int) -> None:
+        """Do nothing: operations share connections, and a stream takes a few KiB."""
+
+    def settle(self, conditions: Conditions) -> None:
+        """Delete the keys, drop old revisions and their room, and sync, in this order."""
+        alive = self._alive()
+        if conditions.empty:
+            alive[0].gateway.delete(f"{self.request.table_name}/")
+        if conditions.empty or conditions.compacted:
+            alive[0].gateway.compact()
+            for member in alive:
+                member.gateway.defragment()
+        if conditions.flushed:
+            for member in alive:
+                for volume in member.place.volumes.values():
+                    page_cache.sync(volume)
+
+    def make_cold(self) -> Coldness:
+        """Restart without page cache; etcd reads its database as it starts."""
+        self._alive()
+        self.stop()
+        for member in self.members:
+            for volume in member.place.volumes.values():
+                page_cache.sync(volume)
+            if member.place.group is not None:
+                member.place.group.reclaim()
+            page_cache.drop(member.files.data)
+        self.start()
+        self._was_cold = True
+        sizes = [page_cache.cached_bytes(member.files.database) for member in self.members]
+        return Coldness("restart", sum(one for one, _ in sizes), sum(one for _, one in sizes))
+
+    def stop(self) -> None:
+        """End every member. One that leads hands over first."""
+        for member in self.members:
+            member.process.end(signal.SIGTERM, STOP_SECONDS)
+
+    def observe(self) -> Observation:
+        """Return fsyncs and commits by how long they took, and the room of the database.
+
+        Nothing while it is stopped. Raises MachineError when fewer than a majority are left.
+        """
+        if not any(member.process.pid for member in self.members):
+            return Observation((), {}, {})
+        gauges: dict[str, dict[str, float]] = {}
+        for member in self._alive():
+            try:
+                text = member.gateway.metrics()
+            except MachineError:
+                # It may be dying, which the next look tells; or its machine is busy.
+                continue
+            gauges[member.place.name], self._counters[member.place.name] = metrics.read(text)
+        pids = [member.process.pid for member in self.members]
+        return Observation(
+            pids=tuple(pid for pid in pids if pid is not None),
+            metrics={
+                **metrics.added(gauges),
+                "members": float(len(self.members) - len(self._deaths)),
+            },
+            counters=metrics.added(self._counters),
+        )
+
+    def _made(self) -> Certificates:
+        """Return the cluster's certificates, made when they are first needed."""
+        if self._certificates is None:
+            made = make_certificates([place.address for place in self._places])
+            self.members = [
+                Member(place, pair, made.client)
+                for place, pair in zip(self._places, made.members, strict=True)
+            ]
+            self._certificates = made
+        return self._certificates
+
+    def _alive(self) -> list[Member]:
+        """Return the members that run, and note those that have died.
+
+        Raises MachineError, with the log of a dead one, when no majority is left.
+        """
+        deaths = {member.place.name: member.death() for member in self.members}
+        for name, error in deaths.items():
+            if error is not None:
+                first = str(error).partition("\n")[0]
+                self._deaths[name] = f"{first}; the other members went on without it"
+        alive = [one for one in self.members if deaths[one.place.name] is None]
+        last = next((error for error in deaths.values() if error is not None), None)
+        if last is not None and len(alive) <= len(self.members) // 2:
+            raise last
+        return alive

@@ -1,0 +1,159 @@
+"""What a member is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.databases.etcd.sizing import QUOTA_BYTES, MemoryPlan
+from disklab.databases.protocol import NodePlace, Setting
+from disklab.errors import Problem
+
+CLIENT_PORT, PEER_PORT = 2379, 2380
+PORTS = (CLIENT_PORT, PEER_PORT)
+WAL_VOLUMES = ("wal", "commitlog")
+"""Names of the volume of the write-ahead log; the second one so that experiments with another
+database can be kept as they are."""
+
+# What etcd does without a setting, in ms of the described system. Source: `etcd --help`, 3.4.
+USUAL_MS = {"heartbeat-interval": 100, "election-timeout": 1_000}
+MOST_ELECTION_MS = 50_000
+"""The longest that etcd takes."""
+BATCH_MS = 100
+"""Source: mvcc/backend/backend.go of 3.4, defaultBatchInterval."""
+OURS = {
+    **dict.fromkeys(
+        ("name", "data-dir", "wal-dir", "config-file"), "a member is where its volumes are"
+    ),
+    **dict.fromkeys(
+        (
+            "listen-peer-urls",
+            "listen-client-urls",
+            "listen-metrics-urls",
+            "advertise-client-urls",
+            "initial-advertise-peer-urls",
+            "initial-cluster",
+            "initial-cluster-state",
+            "initial-cluster-token",
+        ),
+        "addresses are given when the nodes are made",
+    ),
+    **dict.fromkeys(
+        (
+            "cert-file",
+            "key-file",
+            "client-cert-auth",
+            "trusted-ca-file",
+            "peer-cert-file",
+            "peer-key-file",
+            "peer-client-cert-auth",
+            "peer-trusted-ca-file",
+            "auto-tls",
+            "peer-auto-tls",
+        ),
+        "each cluster has certificates of its own",
+    ),
+    **dict.fromkeys(("logger", "log-outputs", "log-output"), "the log is kept with the run"),
+}
+"""Settings of disklab's own, and why."""
+
+
+@dataclass(frozen=True)
+class MemberFiles:
+    """Where a member has what."""
+
+    place: NodePlace
+
+    @property
+    def data(self) -> Path:
+        """The data directory, on the data volume."""
+        return self.place.volumes["data"] / "etcd"
+
+    @property
+    def wal(self) -> Path | None:
+        """The folder of the log on its own volume; None: it is below the data directory."""
+        for name in WAL_VOLUMES:
+            if name in self.place.volumes:
+                return self.place.volumes[name] / "etcd-wal"
+        return None
+
+    @property
+    def database(self) -> Path:
+        """The folder of the database file and the snapshots."""
+        return self.data / "member" / "snap"
+
+    @property
+    def configuration(self) -> Path:
+        """The folder of the certificates."""
+        return self.place.run_dir / "conf"
+
+
+def check_settings(
+    settings: Mapping[str, Setting], known: frozenset[str], version: str
+) -> list[Problem]:
+    """Return what is wrong with the names of a user's settings."""
+    problems = []
+    for name, value in settings.items():
+        place = f"database.settings.{name}"
+        if name not in known:
+            rule = f"etcd {version} has no such flag"
+            way_out = did_you_mean(name, known, "see `etcd --help`")
+            problems.append(Problem(place, repr(value), rule, way_out))
+        elif name in OURS:
+            rule = f"disklab sets this itself: {OURS[name]}"
+            problems.append(Problem(place, repr(value), rule, "leave it out"))
+    return problems
+
+
+def arguments(
+    files: MemberFiles,
+    places: Sequence[NodePlace],
+    plan: MemoryPlan,
+    settings: Mapping[str, Setting],
+    slow: int,
+) -> list[str]:
+    """Return the command line of a member. `slow`: seconds of this machine for each of its own."""
+    place, folder = files.place, files.configuration
+    client, peer = url(place, CLIENT_PORT), url(place, PEER_PORT)
+    cluster = ",".join(f"{one.name}={url(one, PEER_PORT)}" for one in places)
+    told: dict[str, Setting] = {
+        "name": place.name,
+        "data-dir": str(files.data),
+        "listen-client-urls": client,
+        "advertise-client-urls": client,
+        "listen-peer-urls": peer,
+        "initial-advertise-peer-urls": peer,
+        "initial-cluster": cluster,
+        "cert-file": str(folder / "member.pem"),
+        "key-file": str(folder / "member.key"),
+        "client-cert-auth": "true",
+        "trusted-ca-file": str(folder / "authority.pem"),
+        "peer-cert-file": str(folder / "member.pem"),
+        "peer-key-file": str(folder / "member.key"),
+        "peer-client-cert-auth": "true",
+        "peer-trusted-ca-file": str(folder / "authority.pem"),
+        "logger": "zap",
+        "log-outputs": "stderr",
+        "quota-backend-bytes": QUOTA_BYTES,
+        "snapshot-count": plan.entries,
+    }
+    if files.wal is not None:
+        # etcd makes it beside its place and moves it there: the folder above must be its own.
+        told["wal-dir"] = str(files.wal / "log")
+    if slow > 1:
+        for name, milliseconds in USUAL_MS.items():
+            told[name] = min(milliseconds * slow, MOST_ELECTION_MS)
+        told["backend-batch-interval"] = f"{BATCH_MS * slow}ms"
+    told |= settings
+    return [f"--{name}={_text(value)}" for name, value in told.items()]
+
+
+def url(place: NodePlace, port: int) -> str:
+    """Return where a member listens."""
+    return f"https://{place.address}:{port}"
+
+
+def _text(value: Setting) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

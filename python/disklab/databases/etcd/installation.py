@@ -1,0 +1,78 @@
+"""Finding etcd, its version, the settings that it knows, and who runs it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from disklab.engine import Account, server_account, unreachable
+from disklab.errors import Problem, UserError
+from disklab.hosts.doctor import Check
+from disklab.hosts.requirements import find_program, how_to_get
+
+PROGRAM = "etcd"
+LEAST = (3, 4)
+"""The first version whose JSON gateway answers below `/v3/`."""
+SECONDS = 30.0
+_VERSION = re.compile(r"etcd Version: ((\d+)\.(\d+)\S*)")
+_FLAG = re.compile(r"^ {2,4}--([a-z0-9-]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The program, and who runs it."""
+
+    program: str
+    version: str
+    account: Account | None
+    """None: the user who runs disklab, who is not root."""
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """Return the command of a member, which gives up root first."""
+        command = [self.program, *arguments]
+        return command if self.account is None else self.account.command(command)
+
+    def known_settings(self) -> frozenset[str]:
+        """Return the flags of this version, without their dashes."""
+        return frozenset(_FLAG.findall(_said(self.program, "--help")))
+
+
+def find_etcd() -> Installation:
+    """Return the etcd of this machine. Raises UserError when there is none that can be used."""
+    program = find_program(PROGRAM)
+    if program is None:
+        way_out = f"install it: {how_to_get(PROGRAM)}"
+        raise UserError(
+            Problem("database.engine", PROGRAM, "the program is not installed", way_out)
+        )
+    found = _VERSION.search(_said(program, "--version"))
+    if found is None or (int(found[2]), int(found[3])) < LEAST:
+        rule = "etcd 3.4 is the first whose gateway disklab speaks to"
+        value = found[1] if found else program
+        raise UserError(Problem("database.engine", value, rule, "install a newer one"))
+    account = server_account()
+    closed = unreachable(account, [Path(program)])
+    if account is not None and closed is not None:
+        rule = f"etcd runs as the user {account.name}, who may not read it"
+        raise UserError(Problem("etcd", str(closed), rule, f"open it (chmod o+rx {closed})"))
+    return Installation(program, found[1], account)
+
+
+def checks() -> Iterator[Check]:
+    """Look for etcd: for `disklab doctor`."""
+    try:
+        found = find_etcd()
+        yield Check("etcd", f"{found.version}, {found.program}", True, False)
+    except UserError as error:
+        (problem,) = error.problems
+        yield Check("etcd", problem.rule, False, False, problem.way_out)
+
+
+def _said(program: str, option: str) -> str:
+    ran = subprocess.run(
+        [program, option], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    return ran.stdout + ran.stderr
