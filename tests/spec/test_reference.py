@@ -22,6 +22,8 @@ TRIALS = {
     "cassandra-local-or-attached-quick": 6,
     "cassandra-vm-types": 48,
     "cassandra-what-to-buy": 1,
+    "cassandra-what-to-buy-aws": 1,
+    "etcd-which-disk": 8,
     "postgresql-disk-types-quick": 6,
     "yugabytedb-disk-types": 15,
 }
