@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,23 +39,28 @@ class SshServer:
         """This server, with an agent folder of its own."""
         return Destination("box", self.config, str(self.folder / "agents"))
 
-    def machine(self, **settings: object) -> SshMachine:
+    def machine(self, told: Callable[[str], None] | None = None, **settings: object) -> SshMachine:
         """Return the host behind it."""
         return SshMachine(
             self.destination,
             AgentFile(find_engine()),
             SshSettings(name="box", **settings),  # type: ignore[arg-type]
+            told,
         )
 
     def connections(self) -> list[int]:
         """Return the processes that serve a connection: children of the server."""
-        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in found.split()]
+        try:
+            file = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            return [int(pid) for pid in file.read_text().split()]
+        except OSError:
+            return []
 
     def cut(self) -> None:
         """Kill the connections as they are."""
         for pid in self.connections():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """End the server with its connections."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 from disklab.errors import MachineError
+from disklab.machines import ssh
 from disklab.machines.protocol import Command, Machine
 from disklab.machines.ssh import SshChild, SshMachine
 
@@ -103,7 +109,7 @@ class TestLostLink:
                     cuts += 1
 
         with server.machine() as machine:
-            count = "i=0; while [ $i -lt 150 ]; do echo line $i; i=$((i+1)); sleep 0.03; done"
+            count = "i=0; while [ $i -lt 150 ]; do echo line $i; i=$((i+1)); sleep 0.02; done"
             with machine.start(sh(count)) as child:
                 cutter = threading.Thread(target=cut, args=(child,))
                 cutter.start()
@@ -117,3 +123,213 @@ class TestLostLink:
         assert lines == [b"line %d" % number for number in range(150)]
         assert ended is not None
         assert ended.code == 0
+
+    def test_a_host_that_says_nothing_is_named_and_found_again(
+        self, server: SshServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ssh, "SILENCE_S", 2.0)
+        monkeypatch.setattr(ssh, "BEAT_S", 0.3)
+        told: list[str] = []
+        with (
+            server.machine(told=told.append) as machine,
+            machine.start(sh("sleep 3; echo here")) as child,
+        ):
+            stopped = server.connections()
+            try:
+                for pid in stopped:
+                    os.kill(pid, signal.SIGSTOP)
+                # Its agent is there yet, and the new one takes its place.
+                assert list(child.lines()) == [b"here"]
+            finally:
+                for pid in stopped:
+                    os.kill(pid, signal.SIGCONT)
+        assert "silent" in told[0]
+        assert "box (box)" in told[0]
+        assert "under way there: sh" in told[0]
+
+    def test_one_that_is_gone_for_good_is_told_once_and_with_the_way_out(
+        self, tmp_path: Path
+    ) -> None:
+        server = start_server(tmp_path)
+        machine = server.machine(patience_s=2.0, lease_s=3)
+        try:
+            child = machine.start(sh("sleep 1000"))
+            server.stop()
+            with pytest.raises(MachineError) as gone:
+                list(child.lines())
+            text = str(gone.value)
+            for part in ("box (box) is gone", "under way there: sh", "3 s after", "try: ssh box"):
+                assert part in text
+            began = time.monotonic()
+            with pytest.raises(MachineError, match="is gone"):
+                machine.clock()
+            assert time.monotonic() - began < 1.0
+            await_end(child.pid)
+        finally:
+            machine.close()
+            server.stop()
+
+
+class TestJobs:
+    def test_a_killed_process_finds_its_job_again_at_its_offset(self, server: SshServer) -> None:
+        script = (
+            "import sys, os, signal; from tests.machines.ssh_server import SshServer; "
+            "from disklab.machines.protocol import Command; from pathlib import Path; "
+            f"s = SshServer(Path({str(server.folder)!r}), {server.port}, None); "
+            "m = s.machine(conductor='killed'); "
+            "c = m.start(Command(['sh', '-c', 'for i in 1 2 3 4; do echo $i; sleep 1; done'])); "
+            "l = c.lines(); next(l); next(l); print(c.job, c.offset, flush=True); "
+            "os.kill(os.getpid(), signal.SIGKILL)"
+        )
+        killed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+        job, offset = killed.stdout.split()
+        with server.machine(conductor="killed") as machine:
+            with machine.resume(job.decode(), int(offset)) as child:
+                assert list(child.lines()) == [b"3", b"4"]
+            with pytest.raises(MachineError, match="conductor killed has no job"):
+                machine.resume("j-other")
+
+    def test_an_orphan_is_ended_when_its_lease_is_over(
+        self, server: SshServer, tmp_path: Path
+    ) -> None:
+        with server.machine(lease_s=2) as machine:
+            child = machine.start(sh(f"(setsid sleep 1000 & echo $! > {tmp_path}/pid); sleep 1000"))
+            time.sleep(3.0)
+            # The lease is renewed for as long as we are there.
+            assert is_alive(child.pid)
+        await_end(child.pid)
+        await_end(int((tmp_path / "pid").read_text()))
+
+    def test_signals_reach_children_and_the_end_is_told(self, box: SshMachine) -> None:
+        with box.start(sh("trap 'echo got; exit 7' USR1; sleep 1000 & echo up; wait")) as child:
+            lines = child.lines()
+            assert next(lines) == b"up"
+            assert child.wait(0.05) is None
+            child.signal(signal.SIGUSR1)
+            assert list(lines) == [b"got"]
+            ended = child.wait(SOON_SECONDS)
+        assert ended is not None
+        assert (ended.code, ended.stdout) == (7, b"")
+
+    def test_its_context_ends_what_ignores_sigterm(
+        self, box: SshMachine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("disklab.machines.far_child.END_SECONDS", 0.5)
+        with box.start(sh("trap '' TERM; echo up; while :; do sleep 0.1; done")) as child:
+            assert next(child.lines()) == b"up"
+        await_end(child.pid)
+        assert all(job["job"] != child.job or not job["kept"] for job in box.jobs())
+
+    def test_a_job_whose_keeper_is_killed_dies_with_it(self, box: SshMachine) -> None:
+        child = box.start(sh("sleep 1000"))
+        parent = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(parent, signal.SIGKILL)
+        with pytest.raises(MachineError, match="sh is gone without an exit code"):
+            child.wait(SOON_SECONDS)
+        assert not is_alive(child.pid)
+        box.forget(child.job)
+
+
+class TestFiles:
+    def test_files_are_written_read_and_listed(self, box: SshMachine, tmp_path: Path) -> None:
+        place = PurePosixPath(tmp_path)
+        large = random.Random(1).randbytes(900_000)
+        box.files.write(place / "a", b"one", 0o640)
+        box.files.write(place / "b", large)
+        assert box.files.read(place / "a") == b"one"
+        assert box.files.read(place / "b") == large
+        assert box.files.names(place) == ["a", "b"]
+        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+        with pytest.raises(MachineError, match="b is larger than 899999 bytes"):
+            box.files.read(place / "b", 899_999)
+        with pytest.raises(MachineError, match=r"box: .*/c: No such file"):
+            box.files.read(place / "c")
+        assert box.files.read(PurePosixPath("/proc/sys/kernel/ostype")) == b"Linux\n"
+
+    def test_a_link_in_its_place_is_replaced_and_not_followed(
+        self, box: SshMachine, tmp_path: Path
+    ) -> None:
+        (tmp_path / "victim").write_text("mine")
+        for name in ("written", "put"):
+            (tmp_path / name).symlink_to(tmp_path / "victim")
+        (tmp_path / "source").write_bytes(b"new")
+        box.files.write(PurePosixPath(tmp_path / "written"), b"new")
+        box.files.put(tmp_path / "source", PurePosixPath(tmp_path / "put"))
+        assert (tmp_path / "victim").read_text() == "mine"
+        assert (tmp_path / "put").read_bytes() == b"new"
+
+    def test_what_is_there_by_its_content_is_not_sent_again(
+        self, box: SshMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        source.write_bytes(random.Random(2).randbytes(3_000_000))
+        box.files.put(source, PurePosixPath(target), 0o600)
+        assert target.read_bytes() == source.read_bytes()
+        inode = target.stat().st_ino
+        monkeypatch.setattr(box, "send", None)
+        box.files.put(source, PurePosixPath(target), 0o755)
+        assert (target.stat().st_ino, target.stat().st_mode & 0o777) == (inode, 0o755)
+        fetched = tmp_path / "fetched"
+        box.files.get(PurePosixPath(target), fetched)
+        assert fetched.read_bytes() == source.read_bytes()
+        with pytest.raises(MachineError, match="fetched: File exists"):
+            box.files.get(PurePosixPath(target), fetched)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["fetched", "source", "target"]
+
+    def test_a_file_is_sent_on_when_the_link_was_cut(
+        self, server: SshServer, tmp_path: Path
+    ) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        source.write_bytes(random.Random(3).randbytes(24_000_000))
+        with server.machine() as machine:
+            machine.clock()
+            cutter = threading.Timer(0.1, server.cut)
+            cutter.start()
+            machine.files.put(source, PurePosixPath(target))
+            cutter.join()
+        assert target.read_bytes() == source.read_bytes()
+
+
+class TestCounters:
+    def test_files_are_watched_each_tick_while_the_link_is_away(
+        self, server: SshServer, tmp_path: Path
+    ) -> None:
+        steady, gone = tmp_path / "steady", tmp_path / "gone"
+        steady.write_text("same")
+        uptime = PurePosixPath("/proc/uptime")
+        paths = [uptime, PurePosixPath(steady), PurePosixPath(gone)]
+        with server.machine() as machine, machine.watch(paths, interval_ms=200) as child:
+            lines = child.lines()
+            seen = [json.loads(next(lines))]
+            server.cut()
+            seen += [json.loads(next(lines)) for _ in range(6)]
+        assert set(seen[0]["files"]) == {str(path) for path in paths}
+        assert seen[0]["files"][str(gone)] is None
+        assert all(set(tick["files"]) == {str(uptime)} for tick in seen[1:])
+        ticks = [tick["mono_ns"] // 200_000_000 for tick in seen]
+        assert ticks == sorted(set(ticks))
+
+    def test_pages_are_counted_and_dropped(self, box: SshMachine, tmp_path: Path) -> None:
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "deep" / "data").write_bytes(b"x" * (4 << 20))
+        (tmp_path / "link").symlink_to("/usr")
+        place = [PurePosixPath(tmp_path)]
+        [before] = box.pages(place)
+        assert (before["files"], before["size_bytes"]) == (1, 4 << 20)
+        assert before["resident_bytes"] == 4 << 20
+        if _is_on_memory(tmp_path):
+            return
+        assert box.drop_pages(place)[0]["resident_bytes"] == 0
+        assert box.pages(place)[0]["resident_bytes"] == 0
+
+    def test_the_offset_of_a_clock_has_its_error(self, box: SshMachine) -> None:
+        assert box.hello["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        assert box.clock().error_s < 0.5
+
+
+def _is_on_memory(path: Path) -> bool:
+    found = subprocess.run(
+        ["stat", "-f", "-c", "%T", path], capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip() in ("tmpfs", "ramfs")

@@ -31,15 +31,15 @@ class Asked(Protocol):
         """Return the error for a host that does what no agent does."""
 
 
-def whole(answer: dict[str, Any], name: str) -> int:
-    """Return a number of an answer, from 0 to below 2^63."""
+def whole(place: str, answer: dict[str, Any], name: str) -> int:
+    """Return a number of an answer of this host, from 0 to below 2^63."""
     value = answer.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise MachineError(f"the agent answered without a right `{name}`")
+        raise MachineError(f"{place}: its agent answered without a right `{name}`")
     return value
 
 
-def decoded(answer: dict[str, Any], name: str, most_bytes: int) -> bytes:
+def decoded(place: str, answer: dict[str, Any], name: str, most_bytes: int) -> bytes:
     """Return bytes of an answer; raises MachineError for none, or more than were asked for."""
     value = answer.get(name)
     try:
@@ -47,7 +47,7 @@ def decoded(answer: dict[str, Any], name: str, most_bytes: int) -> bytes:
     except (binascii.Error, ValueError):
         data = None
     if data is None or len(data) > most_bytes:
-        raise MachineError(f"the agent answered without a right `{name}`")
+        raise MachineError(f"{place}: its agent answered without a right `{name}`")
     return data
 
 
@@ -70,5 +70,5 @@ def exit_code(place: str, program: str, answer: dict[str, Any], seconds: float) 
             f"{place}: {program} was ended there: nothing was heard of us for as long as its lease"
         )
     if not isinstance(code, int) or not -128 <= code <= 255:
-        raise MachineError(f"{place}: the agent answered without a right exit code of {program}")
+        raise MachineError(f"{place}: its agent answered without a right exit code of {program}")
     return code

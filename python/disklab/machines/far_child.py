@@ -81,7 +81,9 @@ class SshChild:
             answer = self._machine.ask("wait", job=self.job, wait_ms=left_ms)
             if answer.get("ended") is not None or answer.get("lost"):
                 code = exit_code(self._machine.name, self._program, answer, 0.0)
-                self._ended = Finished(code, b"", decoded(answer, "stderr", STDERR_BYTES))
+                self._ended = Finished(
+                    code, b"", decoded(self._machine.name, answer, "stderr", STDERR_BYTES)
+                )
                 return self._ended
             if deadline is not None and time.monotonic() >= deadline:
                 return None

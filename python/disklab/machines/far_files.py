@@ -60,7 +60,7 @@ class SshFiles:
                     f"{self._machine.name}: {path} was replaced while it was read; read it again"
                 )
             identity = answer.get("identity")
-            part = decoded(answer, "data", wanted)
+            part = decoded(self._machine.name, answer, "data", wanted)
             offset += len(part)
             yield part
             if answer.get("end") is True or offset > most_bytes or not part:
@@ -104,7 +104,7 @@ class SshFiles:
             begun = self._machine.ask("put-begin", seconds=SECONDS, **whole_file)
             if begun.get("have") is True:
                 return
-            offset = whole(begun, "offset")
+            offset = whole(self._machine.name, begun, "offset")
             if offset > size:
                 raise self._machine.distrust("it has more of a file than there is")
             file.seek(offset)

@@ -150,7 +150,7 @@ class SshMachine:
                 answer = self.ask("wait", job=job, wait_ms=WAIT_MS)
             code = exit_code(self.name, command.words[0], answer, seconds)
             stdout = bytearray()
-            while len(stdout) < whole(answer, "stdout_bytes"):
+            while len(stdout) < whole(self.name, answer, "stdout_bytes"):
                 part, ended = self.tail(job, len(stdout), wait_ms=0)
                 stdout += part
                 if len(stdout) > STDOUT_BYTES:
@@ -159,7 +159,7 @@ class SshMachine:
                     )
                 if ended or not part:
                     break
-            return Finished(code, bytes(stdout), decoded(answer, "stderr", 64 << 10))
+            return Finished(code, bytes(stdout), decoded(self.name, answer, "stderr", 64 << 10))
         except BaseException:
             with suppress(MachineError):
                 self.signal(job, SIGKILL)
@@ -176,7 +176,7 @@ class SshMachine:
         except BaseException:
             self._under_way.pop(job, None)
             raise
-        return SshChild(self, job, command.words[0], whole(answer, "pid"))
+        return SshChild(self, job, command.words[0], whole(self.name, answer, "pid"))
 
     def watch(self, files: list[PurePosixPath], interval_ms: int = 1000) -> SshChild:
         """Start a job that prints files at each tick: all at first, then those that changed.
@@ -188,7 +188,7 @@ class SshMachine:
         paths = [str(path) for path in files]
         answer = self.ask("watch", job=job, files=paths, interval_ms=interval_ms)
         self._under_way[job] = "counters"
-        return SshChild(self, job, "counters", whole(answer, "pid"))
+        return SshChild(self, job, "counters", whole(self.name, answer, "pid"))
 
     def resume(self, job: str, offset: int = 0) -> SshChild:
         """Return a job that an earlier process of this conductor started, from an offset on."""
@@ -196,7 +196,7 @@ class SshMachine:
             if known.get("job") == job:
                 program = plain(str(known.get("program")))[:80]
                 self._under_way[job] = program
-                return SshChild(self, job, program, whole(known, "pid"), offset)
+                return SshChild(self, job, program, whole(self.name, known, "pid"), offset)
         raise MachineError(f"{self.name}: conductor {self._conductor} has no job {job} there")
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -210,7 +210,7 @@ class SshMachine:
         for _ in range(CLOCK_PROBES):
             sent = time.time_ns()
             began = time.perf_counter_ns()
-            there = whole(self.ask("clock"), "clock_ns")
+            there = whole(self.name, self.ask("clock"), "clock_ns")
             took_ns = time.perf_counter_ns() - began
             if took_ns / 2e9 < best.error_s:
                 best = ClockOffset((there - sent - took_ns / 2) / 1e9, took_ns / 2e9)
@@ -231,7 +231,9 @@ class SshMachine:
 
     def read_ahead_kib(self, device: PurePosixPath, set_kib: int | None = None) -> int:
         """Return the read-ahead of a block device, after it was set if so asked."""
-        return whole(self.ask("read-ahead", device=str(device), set_kib=set_kib), "read_ahead_kib")
+        return whole(
+            self.name, self.ask("read-ahead", device=str(device), set_kib=set_kib), "read_ahead_kib"
+        )
 
     def disks(self) -> list[dict[str, Any]]:
         """Return the disks with what stands on them and who uses them: docs/contracts/8-node.md."""
@@ -246,9 +248,9 @@ class SshMachine:
         answer = self.ask(
             "tail", job=job, stream=stream, offset=offset, most_bytes=most, wait_ms=wait_ms
         )
-        if whole(answer, "offset") != offset:
+        if whole(self.name, answer, "offset") != offset:
             raise self.distrust("it answers with another part of a file than was asked for")
-        return decoded(answer, "data", most), answer.get("ended") is True
+        return decoded(self.name, answer, "data", most), answer.get("ended") is True
 
     def signal(self, job: str, number: int) -> None:
         """Send a signal to all processes of a job."""
