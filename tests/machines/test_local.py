@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 from disklab.errors import MachineError
+from disklab.machines.child import LocalChild
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
 
@@ -187,3 +188,30 @@ class TestFiles:
             MACHINE.files.read(PurePosixPath("/tmp/../etc/passwd"))
         with pytest.raises(MachineError, match="No such file"):
             MACHINE.files.names(PurePosixPath(tmp_path / "absent"))
+
+
+class TestTalk:
+    def test_a_program_is_told_line_by_line_until_it_is_hushed(self) -> None:
+        with LocalChild.start(["cat"], stdin=None) as child:
+            lines = child.lines()
+            for word in (b"one", b"two"):
+                child.say(word + b"\n")
+                assert next(lines) == word
+            child.hush()
+            assert list(lines) == []
+            ended = child.wait(SOON_SECONDS)
+            with pytest.raises(MachineError, match="cat reads no more"):
+                child.say(b"three\n")
+        assert ended is not None
+        assert ended.code == 0
+
+    def test_one_that_has_ended_reads_no_more(self) -> None:
+        with LocalChild.start(["true"], stdin=None) as child:
+            assert child.wait(SOON_SECONDS) is not None
+            with pytest.raises(MachineError, match="true reads no more"):
+                child.say(b"anything\n")
+
+    def test_its_context_ends_one_that_waits_for_words(self) -> None:
+        with LocalChild.start(["cat"], stdin=None) as child:
+            pid = child.pid
+        await_end(pid)

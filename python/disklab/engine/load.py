@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from types import TracebackType
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, SerializeAsAny, ValidationError
 
@@ -23,6 +20,7 @@ from disklab.engine.control import refusal
 from disklab.engine.messages import Message
 from disklab.engine.tpcc import JobPart, TpccOutcome, TpccWorkload
 from disklab.errors import EngineError
+from disklab.machines.child import LocalChild
 
 END_SECONDS = 10.0
 """After a signal the engine waits a second for operations in flight, then ends."""
@@ -257,34 +255,23 @@ class LoadRun:
     """
 
     def __init__(self, job: LoadJob) -> None:
-        # A file and not a pipe: nobody has to read while the events are read.
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the run
-        self._process = subprocess.Popen(
+        self._child = LocalChild.start(
             [str(find_engine()), "load", *client_arguments()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            # Ctrl-C in a terminal is for the caller, who stops this run when he wants to.
-            start_new_session=True,
+            stdin=job.model_dump_json(exclude_none=True).encode(),
         )
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError), self._process.stdin as stdin:
-            stdin.write(job.model_dump_json(exclude_none=True).encode())
 
     @property
     def pid(self) -> int:
         """The engine's process."""
-        return self._process.pid
+        return self._child.pid
 
     def stop(self) -> None:
         """Ask the run to end; it says what it has, with `interrupted` set."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+        self._child.signal(signal.SIGINT)
 
     def __iter__(self) -> Iterator[LoadEvent]:
         """Yield events as they come."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._child.lines():
             event = self._event(line)
             yield event
             if isinstance(event, LoadDone):
@@ -307,10 +294,11 @@ class LoadRun:
             raise EngineError(f"the load engine is of another release: {error}") from error
 
     def _said(self) -> str:
-        self._process.wait(END_SECONDS)
-        self._stderr.seek(0)
-        said = self._stderr.read().decode(errors="replace").strip()
-        return said or f"nothing, and its exit code was {self._process.returncode}"
+        ended = self._child.wait(END_SECONDS)
+        if ended is None:
+            return "nothing, and it still runs"
+        said = ended.stderr.decode(errors="replace").strip()
+        return said or f"nothing, and its exit code was {ended.code}"
 
     def __enter__(self) -> LoadRun:
         """Return itself."""
@@ -323,17 +311,7 @@ class LoadRun:
         trace: TracebackType | None,
     ) -> None:
         """End the process if it still runs."""
-        try:
-            if self._process.poll() is None:
-                self._process.terminate()
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        finally:
-            if self._process.stdout is not None:
-                self._process.stdout.close()
-            self._stderr.close()
+        self._child.end()
 
 
 def run_load(job: LoadJob) -> Iterator[LoadEvent]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from contextlib import suppress
+from typing import Any
 
 from disklab.engine.binary import find_engine
-from disklab.errors import EngineError
+from disklab.errors import EngineError, MachineError
+from disklab.machines.child import LocalChild
 
 # What is quoted of the engine's own words when it dies: a panic has a line or two.
 MOST_QUOTED_BYTES = 2000
@@ -31,45 +31,34 @@ def simulate(jobs: Iterable[dict[str, Any]], *, workers: int | None = None) -> I
     command = [str(find_engine()), "simulate"]
     if workers is not None:
         command += ["--jobs", str(workers)]
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            encoding="utf-8",
-            env={**HUGE_PAGES, **os.environ},
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        feeder = threading.Thread(target=_feed, args=(process.stdin, jobs), daemon=True)
-        feeder.start()
-        ended = False
-        try:
-            for line in process.stdout:
-                answer = json.loads(line)
-                if answer["event"] == "done":
-                    ended = True
-                else:
-                    yield answer
-        finally:
-            if not ended:
-                process.kill()
-            process.wait(END_SECONDS)
-            process.stdout.close()
-            feeder.join(END_SECONDS)
-        if not ended:
-            errors.seek(0)
-            said = errors.read(MOST_QUOTED_BYTES).decode("utf-8", "replace").strip()
-            raise EngineError(f"disklab-engine simulate ended early ({process.returncode}): {said}")
-
-
-def _feed(stdin: IO[str], jobs: Iterable[dict[str, Any]]) -> None:
-    """Write one job a line; the engine reads a few ahead, so this blocks and holds little."""
+    variables = {name: value for name, value in HUGE_PAGES.items() if name not in os.environ}
+    engine = LocalChild.start(command, stdin=None, variables=variables)
+    feeder = threading.Thread(target=_feed, args=(engine, jobs), daemon=True)
     try:
-        with stdin:
-            for job in jobs:
-                stdin.write(json.dumps(job, separators=(",", ":")) + "\n")
-    except (BrokenPipeError, ValueError):
-        return  # the engine has ended, and its answers say why
+        feeder.start()
+        for line in engine.lines():
+            answer = json.loads(line)
+            if answer["event"] == "done":
+                return
+            yield answer
+        raise EngineError(f"disklab-engine simulate ended early {_said(engine)}")
+    finally:
+        engine.end()
+        feeder.join(END_SECONDS)
+
+
+def _said(engine: LocalChild) -> str:
+    ended = engine.wait(END_SECONDS)
+    if ended is None:
+        return "(it still runs)"
+    text = ended.stderr[:MOST_QUOTED_BYTES].decode("utf-8", "replace").strip()
+    return f"({ended.code}): {text}"
+
+
+def _feed(engine: LocalChild, jobs: Iterable[dict[str, Any]]) -> None:
+    """Write one job a line; the engine reads a few ahead, so this blocks and holds little."""
+    # When the engine has ended, its answers say why.
+    with suppress(MachineError):
+        for job in jobs:
+            engine.say(json.dumps(job, separators=(",", ":")).encode() + b"\n")
+        engine.hush()

@@ -40,6 +40,7 @@ class LocalChild:
         assert process.stderr is not None
         self._name = os.path.basename(program)
         self._process = process
+        self._stdin = process.stdin
         self._stdout = process.stdout
         self._stderr = Tail(process.stderr)
         self._handle = os.pidfd_open(process.pid)
@@ -50,13 +51,14 @@ class LocalChild:
         cls,
         words: Sequence[str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | None = b"",
         variables: Mapping[str, str] | None = None,
         folder: PurePosixPath | None = None,
     ) -> LocalChild:
         """Start a program. It is killed when this process ends, whatever ends it.
 
-        Raises MachineError when there is no such program, or the kernel refuses.
+        `stdin` None: it is told by `say`, until `hush`. Raises MachineError when there is no such
+        program, or the kernel refuses.
         """
         environment = {**os.environ, **(variables or {})}
         program = shutil.which(words[0], path=environment.get("PATH"))
@@ -67,7 +69,7 @@ class LocalChild:
             )
         # setpriv becomes the program, so the number of the process stays.
         command = ["setpriv", "--pdeathsig", "KILL", "--", program, *words[1:]]
-        given = open_bytes(stdin)
+        given = subprocess.PIPE if stdin is None else open_bytes(stdin)
         try:
             process = _STARTER.call(
                 lambda: subprocess.Popen(
@@ -83,7 +85,7 @@ class LocalChild:
         except OSError as error:
             raise MachineError(f"{words[0]} cannot be started: {error}") from error
         finally:
-            if given != subprocess.DEVNULL:
+            if given >= 0:
                 os.close(given)
         return cls(program, process)
 
@@ -98,6 +100,25 @@ class LocalChild:
             if len(line) == LINE_BYTES and not line.endswith(b"\n"):
                 raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
             yield line.removesuffix(b"\n")
+
+    def say(self, data: bytes) -> None:
+        """Write to its standard input at once; waits while it does not read.
+
+        Raises MachineError when it has ended, or was hushed.
+        """
+        assert self._stdin is not None
+        try:
+            self._stdin.write(data)
+            self._stdin.flush()
+        except (OSError, ValueError) as error:
+            raise MachineError(f"{self._name} reads no more: {error}") from error
+
+    def hush(self) -> None:
+        """End its standard input, where it has one that is open."""
+        if self._stdin is not None:
+            # What it did not read, it need not have.
+            with suppress(OSError):
+                self._stdin.close()
 
     def signal(self, number: int) -> None:
         """Send a signal to it and its children; none when it has ended."""
@@ -150,6 +171,7 @@ class LocalChild:
             )
         self._code = self._exit_code()
         self._stderr.whole()
+        self.hush()
         self._process.wait()
         os.close(self._handle)
         self._stdout.close()
