@@ -62,7 +62,7 @@ demo: setup
 # Of the GNU target: its C library can be linked whole. It resolves no names that the host's own library would have to
 # load a part for: give addresses. Beside the engine, disklab finds it.
 static-engine: setup
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile release --target "$$(rustc -vV | sed -n 's/^host: //p')" \
+	RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols" cargo build --locked --profile release --target "$$(rustc -vV | sed -n 's/^host: //p')" \
 		--target-dir target/static -p disklab-engine --bin disklab-engine
 	install -m755 target/static/*/release/disklab-engine $(BIN)/disklab-engine-static.new
 	mv $(BIN)/disklab-engine-static.new $(BIN)/disklab-engine-static

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -281,7 +283,7 @@ def test_a_load_that_was_killed_is_no_load() -> None:
         with LoadRun(load_job(server.target, 1, SEED)) as run:
             for event in run:
                 if isinstance(event, LoadProgress):
-                    run._process.kill()
+                    os.kill(run.pid, signal.SIGKILL)
                     break
         with pytest.raises(UserError, match="came to its end"):
             last(check_job(server.target, 1))

@@ -227,7 +227,7 @@ class TestJobs:
         os.kill(parent, signal.SIGKILL)
         with pytest.raises(MachineError, match="sh is gone without an exit code"):
             child.wait(SOON_SECONDS)
-        assert not is_alive(child.pid)
+        await_end(child.pid)
         box.forget(child.job)
 
 

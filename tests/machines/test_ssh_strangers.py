@@ -106,13 +106,24 @@ class TestGreeting:
         with noisy.machine() as machine:
             assert machine.run(Command(["echo", "in"])).stdout == b"in\n"
 
+    def test_a_host_behind_a_jump_host_of_the_users_configuration(
+        self, noisy: SshServer, tmp_path: Path
+    ) -> None:
+        plain = noisy.config.read_text()
+        behind = plain.replace("Host box", "Host behind") + " ProxyJump box\n"
+        (tmp_path / "config").write_text(f"{plain}\n{behind}")
+        destination = Destination("behind", tmp_path / "config", str(tmp_path / "agents"))
+        with SshMachine(destination, AgentFile(find_engine())) as machine:
+            assert machine.run(Command(["echo", "in"])).stdout == b"in\n"
+            assert machine.address == "127.0.0.1"
+
     def test_the_agent_is_sent_once(self, noisy: SshServer, tmp_path: Path) -> None:
         folder = tmp_path / "agents"
         destination = Destination("box", noisy.config, str(folder))
         for _ in range(2):
             with SshMachine(destination, AgentFile(find_engine())) as machine:
                 machine.clock()
-            [stored] = folder.iterdir()
+            [stored] = folder.glob("disklab-engine-*")
             assert stored.stat().st_mode & 0o777 == 0o700
             written_ns = stored.stat().st_ctime_ns
         # A damaged one is sent again.
@@ -120,7 +131,7 @@ class TestGreeting:
             file.write(b"damage")
         with SshMachine(destination, AgentFile(find_engine())) as machine:
             machine.clock()
-        [stored] = folder.iterdir()
+        [stored] = folder.glob("disklab-engine-*")
         assert stored.read_bytes() == find_engine().read_bytes()
         assert stored.stat().st_ctime_ns > written_ns
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from disklab.engine.account import client_arguments
 from disklab.engine.binary import find_engine
-from disklab.errors import DisklabError, EngineError
+from disklab.errors import DisklabError, EngineError, MachineError
+from disklab.machines.child import LocalChild
 
 END_SECONDS = 5.0
 POLL_SECONDS = 0.2
@@ -50,9 +49,8 @@ class CqlQuery:
         for point in contact_points:
             command += ["--contact-point", point]
         command += client_arguments()
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
+        self._child = LocalChild.start(command, stdin=None)
+        self._answers = self._child.lines()
         if login is not None:
             self.log_in(login)
 
@@ -70,15 +68,15 @@ class CqlQuery:
         return rows
 
     def _say(self, line: str | dict[str, str]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(line).encode() + b"\n")
-            self._process.stdin.flush()
-            answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        except (OSError, ValueError) as error:
-            code = self._process.poll()
-            raise EngineError(f"disklab-engine query died (exit code {code}): {error}") from error
+            self._child.say(json.dumps(line).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(next(self._answers))
+        except (MachineError, StopIteration, ValueError) as error:
+            ended = self._child.wait(END_SECONDS)
+            said = "it still runs" if ended is None else f"exit code {ended.code}"
+            if ended is not None and ended.stderr:
+                said += f"; {ended.stderr.decode(errors='replace').strip()}"
+            raise EngineError(f"disklab-engine query died ({said})") from error
         return answer
 
     def wait_ready(self, seconds: float) -> str:
@@ -105,13 +103,4 @@ class CqlQuery:
         trace: TracebackType | None,
     ) -> None:
         """End the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        self._child.end()

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -178,7 +179,12 @@ class Link:
                 f"{self._name}: its agent speaks protocol {plain(str(said.get('protocol')))[:20]}, "
                 f"and this disklab {PROTOCOL}: the engine is of another release; install it again"
             )
-        return said
+        # What it says of the host is shown to people.
+        return {
+            plain(name)[:40]: plain(value)[:200] if isinstance(value, str) else value
+            for name, value in said.items()
+            if isinstance(value, str | int)
+        }
 
     def ask(self, operation: str, fields: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Ask, and wait for the answer.
@@ -253,7 +259,10 @@ class Link:
         for promised in waiting:
             if not promised.done():
                 promised.set_exception(LinkLostError(self._why))
-        self._process.kill()
+        if self._process.poll() is None:
+            # With what it has started: the ways through jump hosts.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the connection: the agent sees the end of its input and goes."""

@@ -56,7 +56,7 @@ class Destination:
     config: Path | None = None
     """Instead of ~/.ssh/config."""
     agent_folder: str | None = None
-    """Where the agent is stored on the host; None: disklab/agents in the user's cache folder."""
+    """Where agent and jobs are stored on the host; None: disklab in the user's cache folder."""
 
     def __post_init__(self) -> None:
         if not _DESTINATION.fullmatch(self.text) or self.text.startswith("-"):
@@ -135,6 +135,7 @@ def agent_script(agent: Agent, token: str, conductor: str, folder: str | None, l
     quotes of one kind and no `!`: it passes through any login shell.
     """
     stored = folder or "${XDG_CACHE_HOME:-$HOME/.cache}/disklab/agents"
+    jobs = "" if folder is None else ' --folder "$d/jobs"'
     digest = agent.sha256
     return (
         f'umask 077; d="{stored}"; f="$d/disklab-engine-{digest}"; '
@@ -143,9 +144,9 @@ def agent_script(agent: Agent, token: str, conductor: str, folder: str | None, l
         f'if [ -x "$f" ] && [ "$(s "$f")" = {digest} ]; then touch "$f"; '
         f'else printf "\\n%s want %s\\n" {token} "$(uname -m)"; '
         # Agents of other releases, a month after their last use.
-        'mkdir -p "$d" && { find "$d" -type f -mtime +30 -exec rm -f {} +; '
+        'mkdir -p "$d" && { find "$d" -maxdepth 1 -type f -mtime +30 -exec rm -f {} +; '
         f't=$(mktemp "$d/.new.XXXXXXXX"); }} && head -c {agent.size_bytes} > "$t" && '
         f'[ "$(s "$t")" = {digest} ] && chmod 700 "$t" && mv -f "$t" "$f" || '
         f'{{ rm -f "$t"; printf "\\n%s failed\\n" {token}; exit 97; }}; fi; '
-        f'exec "$f" node --conductor {conductor} --hello {token} --lease-s {lease_s}'
+        f'exec "$f" node --conductor {conductor} --hello {token} --lease-s {lease_s}{jobs}'
     )

@@ -379,22 +379,25 @@ class SshMachine:
         renewed = time.monotonic()
         while not self._closed.wait(min(BEAT_S, self._settings.lease_s / 4)):
             link = self._link
-            if link is None:
+            # Also when nobody else asks: the lease of what is under way there must be kept.
+            if link is None or not link.is_alive:
+                with suppress(MachineError):
+                    self.ask("clock")
                 continue
             silent_s = time.monotonic() - link.heard
-            if silent_s > SILENCE_S:
-                link.lose(f"it has been silent for {silent_s:.0f} s")
-                # With nobody who asks, nobody else would say it.
-                with suppress(MachineError):
-                    self._drop(link, f"it has been silent for {silent_s:.0f} s")
-                continue
-            try:
-                link.send("clock", {}, BEAT_S)
-                if time.monotonic() - renewed > self._settings.lease_s / 20:
-                    link.send("beat", {"lease_s": self._settings.lease_s}, BEAT_S)
-                    renewed = time.monotonic()
-            except (LinkLostError, MachineError):
-                continue
+            with suppress(MachineError):
+                if silent_s > SILENCE_S:
+                    why = f"it has been silent for {silent_s:.0f} s"
+                    link.lose(why)
+                    self._drop(link, why)
+                    continue
+                try:
+                    link.send("clock", {}, BEAT_S)
+                    if time.monotonic() - renewed > self._settings.lease_s / 20:
+                        link.send("beat", {"lease_s": self._settings.lease_s}, BEAT_S)
+                        renewed = time.monotonic()
+                except LinkLostError as lost:
+                    self._drop(link, str(lost))
 
     def close(self) -> None:
         """End the connection. Jobs that were not ended go on until their lease is over."""
