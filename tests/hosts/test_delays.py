@@ -153,7 +153,9 @@ def reaches(source: NamespaceMachine, target: NamespaceMachine) -> bool:
 class TestConformance:
     """What any way to make a network between hosts must keep."""
 
-    @pytest.mark.parametrize("middle_us", [200, 500, 1000])
+    @pytest.mark.parametrize(
+        "middle_us", [200, *(pytest.param(us, marks=pytest.mark.long) for us in (500, 1000))]
+    )
     def test_round_trips(self, shared_lab: Lab, middle_us: int) -> None:
         trip = RoundTrip.of_percentiles(
             {0: 0.8 * middle_us, 50: middle_us, 90: 1.2 * middle_us, 99: 1.6 * middle_us,
@@ -170,7 +172,7 @@ class TestConformance:
         assert off[0] == pytest.approx(0, abs=0.05)
         assert off[1] == pytest.approx(0, abs=0.10)
 
-    @pytest.mark.parametrize("rate", [10 * MB, 100 * MB])
+    @pytest.mark.parametrize("rate", [pytest.param(10 * MB, marks=pytest.mark.long), 100 * MB])
     def test_bandwidth(self, shared_lab: Lab, rate: int) -> None:
         trip = RoundTrip.of_percentiles({50: 300})
         with network(shared_lab, trip, bytes_per_s=rate) as hosts:

@@ -53,7 +53,9 @@ class DatabaseProcess:
         place = self._place
         self._await_ports()
         self._log = self._log.from_now()
-        inside = command if place.group is None else place.group.inside(command)
+        inside = command if place.machine is None else place.machine.entering(command)
+        # First into the group: its files are those of this machine.
+        inside = inside if place.group is None else place.group.inside(inside)
         with self._log.output.open("ab") as output:
             self._process = subprocess.Popen(
                 inside,
@@ -109,7 +111,7 @@ class DatabaseProcess:
 
     def _await_ports(self) -> None:
         deadline = time.monotonic() + FREE_SECONDS
-        while taken := taken_ports(self._place.address, self._ports):
+        while taken := self._taken_ports():
             if time.monotonic() > deadline:
                 where = ", ".join(f"{self._place.address}:{port}" for port in taken)
                 raise MachineError(
@@ -118,6 +120,12 @@ class DatabaseProcess:
                     "that is free then"
                 )
             time.sleep(FREE_POLL_SECONDS)
+
+    def _taken_ports(self) -> list[int]:
+        if self._place.machine is None:
+            return taken_ports(self._place.address, self._ports)
+        with self._place.machine.inside_network():
+            return taken_ports(self._place.address, self._ports)
 
     def failure(self, what: str) -> MachineError:
         """Return an error that says what happened, with the end of the log."""

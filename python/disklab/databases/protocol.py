@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from disklab.hosts.control_group import ControlGroup
+from disklab.machines.netns import NamespaceMachine
 
 Progress = Callable[[str], None]
 """Told what is being done, in a few words."""
@@ -32,7 +33,8 @@ class NodePlace:
     name: str
     """Such as `n1`; unique on this machine while it runs."""
     address: str
-    """An address of the loopback block that no other program uses, such as `127.64.0.1`."""
+    """Where it listens: that of its host in namespaces, or without one an address of the loopback
+    block that no other program uses, such as `127.64.0.1`."""
     volumes: Mapping[str, Path]
     """Mounted directories by volume name. `data` is required; `commitlog` (or `wal`) may be
     missing and is then a directory on `data`."""
@@ -44,6 +46,8 @@ class NodePlace:
     group: ControlGroup | None = None
     """Holds the database's memory and page cache; the provider sets its limit. None: none can be
     had here, and the page cache is that of the machine."""
+    machine: NamespaceMachine | None = None
+    """The emulated host that it runs on; None: it runs beside disklab, on loopback."""
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,11 @@ class NamespaceMachine:
         its files, and have their numbers of this machine. They outlive the host.
         """
         spaces = ["--mount", "--net", "--uts", "--ipc"]
-        return ["nsenter", "--target", str(self.pid), *spaces, "--", *command]
+        entered = ["nsenter", "--target", str(self.pid), *spaces, "--"]
+        # The host's /proc does not know processes that are outside of its own numbers, and a
+        # program without /proc/self does not find its libraries ($ORIGIN): it sees this machine's.
+        script = 'mount -t proc proc /proc && exec "$@"'
+        return [*entered, "unshare", "--mount", "--", "sh", "-c", script, "disklab", *command]
 
     def run(self, command: Command, seconds: float = 60.0) -> Finished:
         """Run a program to its end. See `Machine.run`."""

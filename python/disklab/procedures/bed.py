@@ -14,6 +14,7 @@ from disklab.databases import Conditions, Database
 from disklab.engine.load import LoadDone, LoadProgress
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.control_group import ControlGroup
+from disklab.hosts.namespaces import EmulatedHosts
 from disklab.hosts.node import EmulatedNode
 from disklab.hosts.open_files import renew_read_ahead
 from disklab.procedures.conditions import BedState, HostCache, Step
@@ -43,6 +44,8 @@ class Bed:
     conditions go at full speed: how long they take is nobody's result."""
     groups: list[ControlGroup | None]
     """Of each node: its memory and page cache; None: this machine has no such thing."""
+    network: EmulatedHosts | None
+    """The nodes' hosts in namespaces; None: they share this machine's loopback."""
     data_device: str
     """The device that holds the tables."""
     state: BedState
@@ -183,12 +186,19 @@ class Bed:
         try:
             for node in self.nodes:
                 node.set_time_dilation(self.time_dilation)
+            self._dilate_network(self.time_dilation)
             yield
         finally:
             # A host that has died is told of by what it broke.
             for node in self.nodes:
                 with suppress(DisklabError):
                     node.set_time_dilation(1)
+            with suppress(DisklabError):
+                self._dilate_network(1)
+
+    def _dilate_network(self, factor: int) -> None:
+        if self.network is not None and self.network.delays is not None:
+            self.network.delays.dilate(factor)
 
     def give_up(self, error: DisklabError) -> None:
         """End the load that runs, because of this error. Called from the thread that noticed it."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 from disklab.catalog import Catalog, find_vm
@@ -16,14 +17,19 @@ from disklab.databases import NodePlace, Request, Sizes, provision, record_of
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
+from disklab.hosts.delays import Link, NetworkWish, RoundTrip
 from disklab.hosts.left_databases import make_run_dir, record_group, remove_database
+from disklab.hosts.namespaces import EmulatedHosts, HostWish
 from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
 from disklab.hosts.places import Places
 from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
 from disklab.procedures.turn import Turn
-from disklab.spec import Trial, TrialSpec
+from disklab.spec import Cluster, Trial, TrialSpec
 from disklab.workloads.rows import WARM_UP_TABLE
+
+CLIENT = "client"
+"""The host of the load, in a set of hosts in namespaces."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,16 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             nodes.append(node)
             groups.append(_group(node.name, site.places.database(node.name)))
         request = request_of(turn, site.catalog)
-        addresses = free_addresses(len(nodes), record_of(request.engine).ports)
+        network = None
+        if spec.cluster.network is not None:
+            say("hosts in namespaces, and the network between them")
+            network = network_of(spec.cluster, prefix, nodes, site)
+            undo.callback(network.close)
+            # From here on this thread, and all that it starts, is on the client's host.
+            undo.enter_context(network[CLIENT].inside_network())
+            addresses = [network[f"n{number}"].address for number in range(1, len(nodes) + 1)]
+        else:
+            addresses = free_addresses(len(nodes), record_of(request.engine).ports)
         database = provision(
             request,
             [
@@ -71,6 +86,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
                     # A database runs in another working directory.
                     log_dir=site.log_folder.absolute(),
                     group=group,
+                    machine=None if network is None else network[f"n{number}"],
                 )
                 for number, (node, address, group) in enumerate(
                     zip(nodes, addresses, groups, strict=True), 1
@@ -87,6 +103,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             database=database,
             time_dilation=trial.share.time_dilation,
             groups=groups,
+            network=network,
             data_device=spec.cluster.device_of("data"),
             state=first_state(spec, nodes),
             compiles=facts_of(request.engine).compiles,
@@ -94,6 +111,43 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             log_folder=site.log_folder,
             undo=undo.pop_all(),
         )
+
+
+def network_of(
+    cluster: Cluster, name: str, nodes: Sequence[EmulatedNode], site: Site
+) -> EmulatedHosts:
+    """Return a host in namespaces for each node, and one for the client, on the file's network.
+
+    A node's host sees its volumes, its run directory and the folder of logs, at their places.
+    """
+    vm = find_vm(site.catalog, cluster.vm, Words())
+    mbit_per_s = None if vm is None else vm.facts.net_mbit_per_s
+    facts = site.catalog.networks[str(cluster.network)]
+    bytes_per_s = None if mbit_per_s is None else mbit_per_s * 1_000_000 // 8
+
+    def link(number: int) -> Link:
+        return Link(zone=str(number % cluster.zones + 1), bytes_per_s=bytes_per_s)
+
+    log_folder = site.log_folder.absolute()
+    log_folder.mkdir(parents=True, exist_ok=True)
+    wishes = [
+        HostWish(
+            f"n{number + 1}",
+            link=link(number),
+            shared=(*node.volumes.values(), site.places.database(node.name), log_folder),
+        )
+        for number, node in enumerate(nodes)
+    ]
+    wishes.append(HostWish(CLIENT, link=link(0)))
+    zones = [str(number + 1) for number in range(cluster.zones)]
+    within = RoundTrip.of_percentiles(facts.within_zone.percentiles_us)
+    between = RoundTrip.of_percentiles(facts.between_zones.percentiles_us)
+    distances = {
+        (one, other): within if one == other else between
+        for one, other in combinations_with_replacement(zones, 2)
+    }
+    wish = NetworkWish(distances, seed=site.seed)
+    return EmulatedHosts.start(site.places, name, wishes, wish)
 
 
 def node_wish(trial: Trial, name: str) -> NodeWish:

@@ -2,10 +2,11 @@
 
 from disklab.spec.experiment import Experiment, Mode, Refusal, Trial, load, parse
 from disklab.spec.feasible import resolve_volumes
-from disklab.spec.model import ExperimentFile, TrialSpec, Volume
+from disklab.spec.model import Cluster, ExperimentFile, TrialSpec, Volume
 from disklab.spec.share import Figure, Share
 
 __all__ = [
+    "Cluster",
     "Experiment",
     "ExperimentFile",
     "Figure",

@@ -20,6 +20,7 @@ from disklab.catalog import (
 )
 from disklab.catalog.provisioning import find_disk
 from disklab.catalog.quantity import about_bytes
+from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import facts_of
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import byte_count
@@ -89,6 +90,12 @@ def unknown_names(site: Site) -> Iterator[Problem]:
         vm = site.word(key)
         if vm is not None:
             yield from _problems_of(partial(find_vm, catalogue(), vm, Places(vm=site.place(key))))
+    network = site.word(("cluster", "network"))
+    if network is not None and network not in catalogue().networks:
+        known = sorted(catalogue().networks)
+        rule = "the catalogue has no network of this name"
+        way_out = did_you_mean(network, known, f"choose one of {', '.join(known)}")
+        yield Problem(site.place(("cluster", "network")), network, rule, way_out)
     volumes = site.mapping(("cluster", "volumes"))
     keys: list[Key] = [("cluster", "volumes", name) for name in volumes]
     for volume in (*keys, ("device", "volume")):

@@ -107,6 +107,12 @@ class Cluster(Part):
     """VM size of each node."""
     host_cache_bytes: Bytes | None = Field(default=None, alias="host_cache", examples=["100GiB"])
     """What you take the VM's host cache to hold, where none is published."""
+    zones: Nodes = Field(default=1, examples=[3])
+    """Availability zones that the nodes are spread over, in turn; the client is in the first."""
+    network: str | None = Field(default=None, examples=["azure/accelerated"])
+    """The network between the nodes, and to the client: a key of the catalogue's `networks`. A
+    rehearsal then gives each node a host of its own, with the VM's bandwidth and these round trips.
+    Without it: the nodes share this machine's loopback. Predictions do not use it yet."""
     volumes: dict[str, Volume] = Field(min_length=1)
     """Volumes of each node by name. `data` holds the tables; `commitlog`, where there is one, the
     log. Volumes with `disks: local` lie on the VM's one temp disk together."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from disklab.catalog.suggest import did_you_mean
 from disklab.databases.protocol import NodePlace, Setting
 from disklab.errors import Problem
+from disklab.machines import Machine
 
 PORT = 5432
 PORTS = (PORT,)
@@ -186,10 +187,14 @@ def as_text(settings: Mapping[str, Setting]) -> str:
     return "".join(f"{name} = {_quoted(value)}\n" for name, value in sorted(settings.items()))
 
 
-def access(*, tls: bool) -> str:
-    """Return pg_hba.conf: from this machine's own network, who knows the password. Standbys too."""
+def access(*, tls: bool, machine: Machine | None = None) -> str:
+    """Return pg_hba.conf: from the nodes' own network, who knows the password. Standbys too.
+
+    The network is this machine's loopback, or that of the emulated host that the server is on.
+    """
     kind = "hostssl" if tls else "hostnossl"
-    allowed = f"{USER} 127.0.0.0/8 scram-sha-256\n"
+    network = "127.0.0.0/8" if machine is None else "samenet"
+    allowed = f"{USER} {network} scram-sha-256\n"
     return "".join(f"{kind} {what} {allowed}" for what in ("all", "replication"))
 
 

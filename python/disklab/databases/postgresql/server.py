@@ -224,7 +224,7 @@ class Server:
         user = timing.dilated(self.request.settings, slow)
         text = as_text(server_settings(files, planned, user, tls=tls))
         write(folder, "postgresql.conf", text)
-        write(folder, "pg_hba.conf", access(tls=tls))
+        write(folder, "pg_hba.conf", access(tls=tls, machine=self.place.machine))
         # The configuration is part of what a run keeps.
         self.place.log_dir.mkdir(parents=True, exist_ok=True)
         write(self.place.log_dir, f"{self.place.name}-postgresql.conf", text)
