@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,19 @@ use crate::failure::{Failure, Outcome};
 use crate::keeper::{
     ENDED_FILE, Ended, FORGET_FILE, KEEPER_FILE, Order, STARTED_FILE, Started, Word, remove_job,
 };
-use crate::protocol::{MOST_CHUNK_BYTES, MOST_WAIT_MS, Program, Stream};
-use crate::{folder, processes, system};
+use crate::protocol::{MOST_CHUNK_BYTES, MOST_WAIT_MS, Program, Stream, check_job};
+use crate::{folder, lease, processes, system};
 
+/// Names and locks the agent of a conductor.
+pub const AGENT_FILE: &str = ".agent";
 /// The most jobs of a conductor, ended ones too: it forgets what it has read.
 const MOST_JOBS: usize = 256;
 /// How long a keeper may take to say how a job began, on a machine that is busy.
 const BEGIN: Duration = Duration::from_secs(20);
+/// How long a folder may be there without a keeper before its start counts as interrupted.
+const UNKEPT: Duration = Duration::from_secs(2);
+/// How long the folder of a conductor stays that does not come back: a week, for whoever wants to know what was said.
+const STALE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How often a spool is looked at: the longest delay of a line, for a tenth of a percent of a core.
 const LOOK: Duration = Duration::from_millis(20);
 /// The first look: short commands are not to wait for it.
@@ -106,14 +112,17 @@ impl Jobs {
     }
 
     fn started_before(&self, job: &str) -> Outcome<Value> {
-        let deadline = Instant::now() + BEGIN;
+        let began = Instant::now();
+        let deadline = began + BEGIN;
         let mut nap = FIRST_LOOK;
         loop {
             let known = self.known(job)?;
             if let Some(started) = known.started {
                 return Ok(json!({"job": job, "pid": started.pid, "again": true}));
             }
-            if !known.kept || Instant::now() > deadline {
+            // Between a folder and its keeper's lock lies a moment.
+            let unkept = !known.kept && began.elapsed() > UNKEPT;
+            if unkept || Instant::now() > deadline {
                 let rule = "its start was interrupted";
                 return Err(Failure::new(
                     "job",
@@ -252,6 +261,59 @@ impl Jobs {
                 processes::signal(None, &format!("{}/{job}", self.conductor), libc::SIGKILL);
             }
         }
+    }
+
+    /// Removes the conductor's folder if no job is in it.
+    pub fn leave(&self) {
+        if self.names().is_empty() {
+            remove_conductor(&self.root, &self.conductor, &self.folder);
+        }
+    }
+
+    /// Removes the folders of conductors that have not been heard of for a week.
+    pub fn remove_stale(&self) {
+        let Ok(root) = File::open(&self.root) else {
+            return;
+        };
+        for name in system::names_of(&root, 64 * MOST_JOBS).unwrap_or_default() {
+            if name == self.conductor || check_job(&name).is_err() {
+                continue;
+            }
+            let Ok(folder) = folder::open(&root, &name, "") else {
+                continue;
+            };
+            let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
+            let lease = system::open_at(&folder, lease::NAME, flags, 0);
+            let written = lease.and_then(|file| file.metadata()?.modified());
+            if written.is_ok_and(|then| then.elapsed().is_ok_and(|since| since > STALE)) {
+                let (root, conductor) = (self.root.clone(), name);
+                let other = Jobs {
+                    root,
+                    conductor,
+                    folder,
+                };
+                other.remove_ended();
+                other.leave();
+            }
+        }
+    }
+
+    fn remove_ended(&self) {
+        for job in self.names() {
+            if self.known(&job).is_ok_and(|known| !known.kept) {
+                remove_job(&self.folder, &job, &self.conductor);
+            }
+        }
+    }
+}
+
+/// Removes the folder of a conductor with the files that we know.
+fn remove_conductor(root: &Path, conductor: &str, folder: &File) {
+    for name in [lease::NAME, AGENT_FILE] {
+        let _ = system::remove_at(folder, name);
+    }
+    if let Ok(root) = File::open(root) {
+        let _ = system::remove_folder_at(&root, conductor);
     }
 }
 

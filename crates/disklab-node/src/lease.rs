@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{folder, system};
 
-/// The name of its file.
-const NAME: &str = "lease";
+/// The name of its file; no job has a name like it.
+pub const NAME: &str = ".lease";
 /// The usual time: a link that is away for longer is not coming back by itself.
 pub const USUAL_S: u64 = 15 * 60;
 /// The longest: a forgotten job is gone the next day.

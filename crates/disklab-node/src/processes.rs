@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
 use crate::system::Pinned;
 
@@ -98,8 +99,24 @@ fn members(keeper: Option<(i32, u64)>, mark: &str) -> BTreeMap<i32, Process> {
         .collect()
 }
 
-/// Sends a signal to every process of a job; returns how many there were.
+/// How often is looked again for what was started while others were killed.
+const ROUNDS: usize = 10;
+
+/// Sends a signal to every process of a job; returns how many there were. SIGKILL is sent until none is left.
 pub fn signal(keeper: Option<(i32, u64)>, mark: &str, number: i32) -> usize {
+    let first = signal_once(keeper, mark, number);
+    let mut left = first;
+    for _ in 1..ROUNDS {
+        if number != libc::SIGKILL || left == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        left = signal_once(keeper, mark, number);
+    }
+    first
+}
+
+fn signal_once(keeper: Option<(i32, u64)>, mark: &str, number: i32) -> usize {
     let found = members(keeper, mark);
     for (pid, process) in &found {
         match Pinned::new(*pid) {

@@ -2,15 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::jobs::Jobs;
+use crate::jobs::{AGENT_FILE, Jobs};
 use crate::lines::{self, Line, MOST_LINE_BYTES};
 use crate::protocol::{self, MOST_WAIT_MS, Operation, Program, Request};
 use crate::{PROTOCOL, block, disks, files, folder, lease, pages, processes, system, upload};
@@ -51,10 +52,10 @@ pub fn serve(
     protocol::check_job(&settings.conductor)?;
     protocol::check_job(&settings.hello)?;
     let root = settings.root.clone().map_or_else(folder::usual_root, Ok)?;
-    let jobs = Jobs::new(root, &settings.conductor)?;
-    let _lock = become_the_only(jobs.folder())?;
+    let (jobs, _lock) = become_the_only(&root, &settings.conductor)?;
     lease::renew(jobs.folder(), settings.lease_s).map_err(failed)?;
     jobs.end_unkept();
+    jobs.remove_stale();
     let session = Arc::new(Session {
         jobs,
         answers: Mutex::new(Box::new(output)),
@@ -71,7 +72,10 @@ pub fn serve(
                 let failure = Failure::new("request", "", rule, "send it in parts");
                 session.say(None, Err(failure));
             }
-            Line::End => return Ok(()),
+            Line::End => {
+                session.jobs.leave();
+                return Ok(());
+            }
         }
     }
 }
@@ -96,15 +100,35 @@ fn kernel() -> String {
 }
 
 /// Takes the place of an agent whose connection was lost and that has not noticed.
-fn become_the_only(conductor: &File) -> Outcome<File> {
+fn become_the_only(root: &Path, conductor: &str) -> Outcome<(Jobs, File)> {
     let failed = |error: io::Error| Failure::system("agent", &error);
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW;
-    let mut file = system::open_at(conductor, ".agent", flags, 0o600).map_err(failed)?;
-    let began = std::time::Instant::now();
-    while !system::lock(&file, libc::LOCK_EX).map_err(failed)? {
-        let mut text = String::new();
-        let holder = folder::read(conductor, ".agent", 64).map_err(failed)?;
-        text.push_str(&String::from_utf8_lossy(&holder.unwrap_or_default()));
+    let began = Instant::now();
+    loop {
+        let jobs = Jobs::new(root.to_owned(), conductor)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW;
+        let mut file = match system::open_at(jobs.folder(), AGENT_FILE, flags, 0o600) {
+            // The one before us has just removed the folder.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(failed)?,
+        };
+        end_holder(jobs.folder(), &file, began)?;
+        if file.metadata().map_err(failed)?.nlink() == 0 {
+            continue;
+        }
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let start = processes::look(own).map_or(0, |found| found.start);
+        let written = file.set_len(0).and_then(|()| write!(file, "{own} {start}"));
+        written.map_err(failed)?;
+        return Ok((jobs, file));
+    }
+}
+
+/// Waits for the lock of an agent's file, and ends the one that has it.
+fn end_holder(conductor: &File, file: &File, began: Instant) -> Outcome<()> {
+    let failed = |error: io::Error| Failure::system("agent", &error);
+    while !system::lock(file, libc::LOCK_EX).map_err(failed)? {
+        let holder = folder::read(conductor, AGENT_FILE, 64).map_err(failed)?;
+        let text = String::from_utf8_lossy(&holder.unwrap_or_default()).into_owned();
         let mut words = text.split_ascii_whitespace().map(str::parse::<u64>);
         if let (Some(Ok(pid)), Some(Ok(start))) = (words.next(), words.next()) {
             let number = if began.elapsed() < TAKE_OVER {
@@ -120,12 +144,7 @@ fn become_the_only(conductor: &File) -> Outcome<File> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let start = processes::look(own).map_or(0, |found| found.start);
-    file.set_len(0)
-        .and_then(|()| write!(file, "{own} {start}"))
-        .map_err(failed)?;
-    Ok(file)
+    Ok(())
 }
 
 fn end_agent(pid: i32, start: u64, number: i32) {
@@ -302,9 +321,9 @@ impl<R> Patient<R> {
 
 impl<R: Read + std::os::fd::AsRawFd> Read for Patient<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let deadline = std::time::Instant::now() + self.patience;
+        let deadline = Instant::now() + self.patience;
         loop {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             if system::readable(&self.input, left)? {
                 return self.input.read(buffer);
             }
