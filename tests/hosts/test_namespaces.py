@@ -148,6 +148,27 @@ class TestPrograms:
         assert said(hosts["n2"], "hostname") == "n2"
 
 
+def test_a_program_of_this_machine_enters_a_host(lab: Lab) -> None:
+    shared = lab.root / "volume"
+    shared.mkdir()
+    wish = HostWish("n1", grouped=False, shared=(shared,))
+    with EmulatedHosts.start(places(lab), "entered", [wish]) as made:
+        machine = made["n1"]
+        script = f"echo seen > {shared}/file; readlink /proc/self/exe; hostname; ip -4 addr; exec "
+        command = machine.entering(["sh", "-c", script + "sleep 3604"])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as entered:
+            assert entered.stdout is not None
+            told = [entered.stdout.readline() for _ in range(4)]
+            # Its number is that of this machine, where its memory group is known as well.
+            groups = Path(f"/proc/{entered.pid}/cgroup").read_text()
+            assert groups == Path("/proc/self/cgroup").read_text()
+            entered.kill()
+        assert told[0].startswith(b"/")
+        assert told[1] == b"n1\n"
+        assert (shared / "file").read_text() == "seen\n"
+    assert (shared / "file").exists(), "a shared folder is never emptied"
+
+
 class TestFiles:
     def test_a_link_does_not_lead_out_of_the_host(self, hosts: EmulatedHosts) -> None:
         machine = hosts["n1"]

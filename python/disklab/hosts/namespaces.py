@@ -50,6 +50,9 @@ class HostWish:
     name: str
     memory_bytes: int | None = None
     """The limit of memory and page cache together; None: none."""
+    grouped: bool = True
+    """Whether it has a memory group and sees only that; False: it sees this machine's groups, in
+    which programs that enter it are (a Java machine looks for its own)."""
     link: Link = field(default_factory=Link)
     shared: tuple[Path, ...] = ()
     """Folders of this machine that it sees at their places, and may write to: mounted volumes."""
@@ -239,7 +242,7 @@ class _Making:
 
     def _group(self, wish: HostWish) -> ControlGroup | None:
         root = GroupRoot.of_machine()
-        if root is None or wish.name == SWITCH:
+        if root is None or wish.name == SWITCH or not wish.grouped:
             return None
         # Another run directory of this machine may have a set of the same name.
         name = f"{self.run_dir.name[:24]}-{wish.name[:24]}-{secrets.token_hex(4)}"
@@ -277,6 +280,7 @@ class _Making:
             theirs.close()
             os.close(lock)
             os.close(log)
+        roots = GroupRoot.of_machine()
         described: dict[str, object] = {
             "name": name,
             "folder": str(self.run_dir),
@@ -285,7 +289,7 @@ class _Making:
             "addresses": dict(addresses),
             "groups": [] if group is None else [str(one / "cgroup.procs") for one in group.folders],
             "homes": [] if group is None else _homes(group.root),
-            "group_version": None if group is None else group.root.version,
+            "group_version": None if roots is None else roots.version,
         }
         return _Starting(name, process, ours, described, self.run_dir / f"log.{name}")
 

@@ -47,6 +47,8 @@ DEVICE_LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
+# What /proc/self/mounts says of a cgroup hierarchy beside its controllers and its name.
+MOUNT_OPTIONS = {"rw", "ro", "nosuid", "nodev", "noexec", "relatime", "noatime", "xattr"}
 # The kernel ends init last when memory is short: the group's own processes go first.
 LEAST_LIKELY_TO_BE_KILLED = b"-1000"
 
@@ -168,9 +170,23 @@ def _mount_groups(host: dict[str, Any]) -> None:
     if version == 2:
         _mount("cgroup2", "sys/fs/cgroup", "cgroup2", NO_SUID | NO_DEVICES | NO_EXEC)
     elif version == 1:
-        _mount("tmpfs", "sys/fs/cgroup", "tmpfs", NO_SUID | NO_DEVICES | NO_EXEC, "mode=755")
         flags = NO_SUID | NO_DEVICES | NO_EXEC
-        _mount("cgroup", "sys/fs/cgroup/memory", "cgroup", flags, "memory")
+        # All of them: a Java machine that misses one gives up at the first look.
+        hierarchies = _hierarchies()
+        _mount("tmpfs", "sys/fs/cgroup", "tmpfs", flags, "mode=755")
+        for name, controllers in hierarchies.items():
+            _mount("cgroup", f"sys/fs/cgroup/{name}", "cgroup", flags, controllers)
+
+
+def _hierarchies() -> dict[str, str]:
+    """Return the controllers of each cgroup v1 hierarchy of this machine, by its folder's name."""
+    found = {}
+    for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _, point, kind, options, *_ = line.split(" ")
+        if kind == "cgroup":
+            controllers = [one for one in options.split(",") if one not in MOUNT_OPTIONS]
+            found[Path(point).name] = ",".join(controllers)
+    return found
 
 
 def _make_devices() -> None:

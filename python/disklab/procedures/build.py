@@ -133,6 +133,8 @@ def network_of(
     wishes = [
         HostWish(
             f"n{number + 1}",
+            # The database has a group of its own, whose limit its provider sets.
+            grouped=False,
             link=link(number),
             shared=(*node.volumes.values(), site.places.database(node.name), log_folder),
         )
