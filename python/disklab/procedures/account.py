@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from disklab.engine import LimitCounters, View
-from disklab.hosts.node import EmulatedNode
+from disklab.hosts.protocol import Node
 from disklab.results import LimitWait
 
 LimitKey = tuple[str, str, str, str]
@@ -53,7 +53,7 @@ class Account:
     """By host and volume: before the first pass and after the last."""
 
     @contextmanager
-    def counting(self, nodes: Sequence[EmulatedNode]) -> Iterator[dict[tuple[str, str], View]]:
+    def counting(self, nodes: Sequence[Node]) -> Iterator[dict[tuple[str, str], View]]:
         """Count what happens inside the block, unless it fails. Yields the views before it."""
         before = _views(nodes)
         yield before
@@ -135,7 +135,7 @@ def name_of(place: str, unit: str, scope: str, per_s: int) -> str:
     return f"{place} {rate}" + ("" if scope == "all" else f" {scope}")
 
 
-def _views(nodes: Sequence[EmulatedNode]) -> dict[tuple[str, str], View]:
+def _views(nodes: Sequence[Node]) -> dict[tuple[str, str], View]:
     return {(node.name, volume): node.show(volume) for node in nodes for volume in node.attached}
 
 

@@ -15,8 +15,8 @@ from disklab.engine.load import LoadDone, LoadProgress
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.namespaces import EmulatedHosts
-from disklab.hosts.node import EmulatedNode
 from disklab.hosts.open_files import renew_read_ahead
+from disklab.hosts.protocol import Node
 from disklab.procedures.conditions import BedState, HostCache, Step
 from disklab.procedures.jobs import LEAST_CLIENTS
 from disklab.spec import TrialSpec, Volume
@@ -37,7 +37,7 @@ class Bed:
     """Everything that trials of one bed share. `close` takes all of it away."""
 
     name: str
-    nodes: list[EmulatedNode]
+    nodes: Sequence[Node]
     database: Database
     time_dilation: int
     """Seconds of this machine for each second of its hosts while a trial's load runs. Fills and
@@ -112,12 +112,12 @@ class Bed:
                 with suppress(DisklabError):
                     self._set_read_ahead(node, self.state.read_ahead_bytes)
 
-    def _set_read_ahead(self, node: EmulatedNode, bytes_: int | None) -> None:
+    def _set_read_ahead(self, node: Node, bytes_: int | None) -> None:
         """Give the data device a read-ahead, and what the database has open on it."""
         node.set_read_ahead(self.data_device, bytes_)
         renew_read_ahead(self.database.observe().pids, node.volumes[self.data_device])
 
-    def _take_on(self, node: EmulatedNode, step: Step, volume: Volume) -> None:
+    def _take_on(self, node: Node, step: Step, volume: Volume) -> None:
         """Take a step that concerns the data device of each node."""
         device = self.data_device
         match step:

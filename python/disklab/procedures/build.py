@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +13,7 @@ from disklab.catalog import Catalog, find_vm
 from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import Places as Words
 from disklab.database_facts import facts_of
-from disklab.databases import NodePlace, Request, Sizes, provision, record_of
+from disklab.databases import Database, NodePlace, Request, Sizes, provision, record_of
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
@@ -22,6 +22,7 @@ from disklab.hosts.left_databases import make_run_dir, record_group, remove_data
 from disklab.hosts.namespaces import EmulatedHosts, HostWish
 from disklab.hosts.node import EmulatedNode, NodeWish, Progress, VolumeWish
 from disklab.hosts.places import Places
+from disklab.hosts.protocol import Node
 from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
 from disklab.procedures.turn import Turn
@@ -41,6 +42,8 @@ class Site:
     log_folder: Path
     """Inside the run's folder: what stays of a database."""
     seed: int
+    make_node: Callable[[Catalog, NodeWish, Places, Progress], Node] = EmulatedNode.build
+    provision: Callable[[Request, list[NodePlace], Progress], Database] = provision
 
 
 def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
@@ -53,11 +56,12 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
     trial, spec = turn.trial, turn.spec
     assert spec.cluster is not None, "a cluster experiment"
     with ExitStack() as undo:
-        nodes, groups = [], []
+        nodes: list[Node] = []
+        groups: list[ControlGroup | None] = []
         for number in range(spec.cluster.nodes):
             wish = node_wish(trial, f"{prefix}-n{number + 1}")
             say(f"host {number + 1} of {spec.cluster.nodes}: {volumes_in_words(wish)}")
-            node = EmulatedNode.build(site.catalog, wish, site.places, say)
+            node = site.make_node(site.catalog, wish, site.places, say)
             undo.callback(node.remove)
             # After the database has stopped: its configuration, its group, and what did not stop.
             undo.callback(remove_database, site.places.database(node.name))
@@ -75,7 +79,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             addresses = [network[f"n{number}"].address for number in range(1, len(nodes) + 1)]
         else:
             addresses = free_addresses(len(nodes), record_of(request.engine).ports)
-        database = provision(
+        database = site.provision(
             request,
             [
                 NodePlace(
@@ -113,9 +117,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
         )
 
 
-def network_of(
-    cluster: Cluster, name: str, nodes: Sequence[EmulatedNode], site: Site
-) -> EmulatedHosts:
+def network_of(cluster: Cluster, name: str, nodes: Sequence[Node], site: Site) -> EmulatedHosts:
     """Return a host in namespaces for each node, and one for the client, on the file's network.
 
     A node's host sees its volumes, its run directory and the folder of logs, at their places.
@@ -183,7 +185,7 @@ def volumes_in_words(wish: NodeWish) -> str:
     return f"{wish.vm} with {', '.join(shown)}"
 
 
-def node_folders(spec: TrialSpec, node: EmulatedNode) -> dict[str, Path]:
+def node_folders(spec: TrialSpec, node: Node) -> dict[str, Path]:
     """Return where each volume of the database is mounted.
 
     A volume without a device of its own is left out: the database then puts it beside the data.
@@ -226,7 +228,7 @@ def request_of(turn: Turn, catalog: Catalog) -> Request:
     )
 
 
-def first_state(spec: TrialSpec, nodes: Sequence[EmulatedNode]) -> BedState:
+def first_state(spec: TrialSpec, nodes: Sequence[Node]) -> BedState:
     """Return the state of a bed that was just built for a trial."""
     assert spec.cluster is not None
     volume = spec.cluster.volumes[spec.cluster.device_of("data")]

@@ -10,7 +10,7 @@ from typing import Any
 
 from disklab.engine.load import LoadProgress
 from disklab.events import Emit, PhaseStarted, Progress, Warned
-from disklab.hosts.node import EmulatedNode
+from disklab.hosts.protocol import Node
 from disklab.procedures.account import Account
 from disklab.procedures.burst import CreditsCourse
 from disklab.results import Phase, Second, SecondsWriter, TelemetryWriter
@@ -57,7 +57,7 @@ class Notes:
             self._add(name, time.monotonic() - begun, detail)
 
     @contextmanager
-    def watching(self, nodes: Sequence[EmulatedNode], slow: int = 1) -> Iterator[None]:
+    def watching(self, nodes: Sequence[Node], slow: int = 1) -> Iterator[None]:
         """Count what disks and processes do inside the block as part of the measurement.
 
         `slow`: seconds of this machine for each second of the nodes inside it.
