@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
+import signal
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import IO
 
 from disklab.errors import MachineError
+from disklab.machines.child import LocalChild
 
 # Behind each answer; no row of ours is such a line.
 END = "-- disklab: end of answer --"
 CONNECT_SECONDS = 5
 # A CHECKPOINT writes all buffers at the speed of a slow emulated disk.
 ANSWER_SECONDS = 900.0
+# What psql takes to go after its last words.
+END_SECONDS = 5.0
 # An error, its detail, its hint.
 MOST_LINES = 5
 
@@ -58,40 +58,35 @@ class Sql:
         self._lock = threading.Lock()
         command = [program, "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
         command += ["-h", login.host, "-p", str(login.port), "-U", login.user]
-        # Apart from the answers: what a server says on its own may come between their lines.
-        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with psql
-        self._process = subprocess.Popen(
-            # Nobody is there to type a password.
+        # Nobody is there to type a password.
+        self._child = LocalChild.start(
             [*command, "-w", "-d", login.database],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, **login.variables(), "LC_ALL": "C.UTF-8"},
+            stdin=None,
+            variables={**login.variables(), "LC_ALL": "C.UTF-8"},
         )
+        self._lines = self._child.lines()
 
     def ask(self, statement: str) -> list[list[str]]:
         """Return the rows of a statement, as texts. Raises MachineError with the server's words."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         rows: list[list[str]] = []
         with self._lock:
             # A server that hangs on its disk answers nothing.
-            limit = threading.Timer(ANSWER_SECONDS, self._process.kill)
+            limit = threading.Timer(ANSWER_SECONDS, self._child.signal, [signal.SIGKILL])
             limit.start()
             try:
-                with suppress(BrokenPipeError):
-                    self._process.stdin.write(f"{statement};\n\\echo '{END}'\n")
-                    self._process.stdin.flush()
-                for line in self._process.stdout:
-                    if line.rstrip("\n") == END:
+                # One that has ended says why on standard error.
+                with suppress(MachineError):
+                    self._child.say(f"{statement};\n\\echo '{END}'\n".encode())
+                for line in self._lines:
+                    text = line.decode(errors="replace")
+                    if text == END:
                         return rows
-                    rows.append(line.rstrip("\n").split("\t"))
+                    rows.append(text.split("\t"))
             finally:
                 limit.cancel()
-        self._errors.seek(0)
-        said = "; ".join(self._errors.read().splitlines()[-MOST_LINES:]) or "nothing"
+        ended = self._child.wait(END_SECONDS)
+        words = b"" if ended is None else ended.stderr
+        said = "; ".join(words.decode(errors="replace").splitlines()[-MOST_LINES:]) or "nothing"
         raise MachineError(f"{self._address}: {statement}: {said}")
 
     def __enter__(self) -> Sql:
@@ -109,11 +104,4 @@ class Sql:
 
     def close(self) -> None:
         """End psql."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait()
-        with suppress(OSError):
-            self._process.stdin.close()
-        self._process.stdout.close()
-        self._errors.close()
+        self._child.end()
