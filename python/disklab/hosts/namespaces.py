@@ -25,7 +25,14 @@ from types import TracebackType
 from disklab.engine.own_folder import ForeignError, folder, make_folder, new_file, replace_file
 from disklab.errors import MachineError
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
-from disklab.hosts.delays import DelaySwitch, Link, NetworkWish, PortCounters, names_of
+from disklab.hosts.delays import (
+    DelaySwitch,
+    Link,
+    NetworkWish,
+    PortCounters,
+    measured_own_ns,
+    names_of,
+)
 from disklab.hosts.left_networks import GROUP, LOCK, OWNER, locked_file, remove_network
 from disklab.hosts.places import Owner, Places, check_name
 from disklab.hosts.requirements import find_program
@@ -105,6 +112,8 @@ class EmulatedHosts:
                     links = {made._links[wish.name]: wish.link for wish in wishes}
                     made._delays = DelaySwitch(made.switch, links, network)
                     on_step("switch")
+                    if network.own_ns is None and len(wishes) > 1:
+                        made._learn_own(wishes[0], wishes[-1], network)
             except BaseException:
                 made._remove()
                 raise
@@ -169,6 +178,11 @@ class EmulatedHosts:
     ) -> None:
         """Remove them as `close` does."""
         self.close()
+
+    def _learn_own(self, one: HostWish, other: HostWish, network: NetworkWish) -> None:
+        trip = network.between(one.link.zone, other.link.zone)
+        own_ns = measured_own_ns(self[one.name], self[other.name], trip)
+        self._need_delays().set_own(own_ns)
 
     def _need_delays(self) -> DelaySwitch:
         if self._delays is None:
