@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import IN_CI
-from tests.hosts.conftest import Lab
+from tests.hosts.conftest import DISKLAB, Lab
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "etcd-which-disk.yaml"
+
+# A busy machine takes minutes for what an idle one does in a quarter of one.
+MOST_SECONDS = 400.0
 
 
 @pytest.mark.machine
@@ -24,11 +28,18 @@ def test_a_disk_is_held_against_the_rule(lab: Lab, tmp_path: Path) -> None:
     text = EXPERIMENT.read_text(encoding="utf-8")
     small.write_text(text.replace("rows: 20k", "rows: 500").replace("60s", "4s"), encoding="utf-8")
     out = tmp_path / "runs"
-    only = ("--only", "disk=local NVMe", "--nodes", "1", "--quick")
-    said = lab.run("rehearse", str(small), *only, "--out", str(out), "--json")
-    assert said.returncode == 0, said.stderr
+    only = ("--only", "disk=Premium P10", "--nodes", "1", "--quick")
+    said = subprocess.run(
+        [str(DISKLAB), "rehearse", str(small), *only, "--out", str(out), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=MOST_SECONDS,
+        check=False,
+        env=lab.environment(),
+    )
+    # 1: nothing is valid. On a busy machine the emulator may be late, and the figures no answer.
+    assert said.returncode in {0, 1}, said.stderr
     result = json.loads(said.stdout.splitlines()[0])
-    # On a busy machine the emulator may be late, and then the figures are no answer.
     assert result["status"] in {"ok", "invalid"}, result
     assert not result["errors"], result
     (fsync, *_) = result["rules"]
