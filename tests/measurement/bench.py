@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,18 @@ class Bench:
         assert list(self.data.iterdir()) == []
         notes = self.folder / "state/disklab/measurements"
         assert not notes.exists() or list(notes.iterdir()) == []
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def wait_for_change(self, process: subprocess.Popen[str]) -> None:
+        """Wait until a run has written down a change."""
+
+        def changed() -> bool:
+            assert process.poll() is None
+            return any(self.folder.glob("disklab-runs/*/changes.jsonl"))
+
+        self.wait_until(changed)

@@ -19,7 +19,6 @@ from disklab.measurement import preparation
 from disklab.measurement.hosts_file import HostsFile
 from disklab.measurement.machines_of import open_machine
 from disklab.measurement.preparation import HostPlan, Wanted
-from disklab.measurement.stage import Measurement
 from disklab.procedures.life import live
 from disklab.results import Run
 
@@ -45,8 +44,7 @@ def run_it(  # noqa: PLR0913 - the options of the command
         if plan:
             return 0
         ask(notes, yes=yes)
-        planned, site = preparation.prepare(wanted, plans, machines, out)
-        stage = Measurement(site)
+        planned, stage = preparation.prepare(wanted, plans, machines, out)
         work: Callable[[Emit], Run] = lambda emit: live(planned, stage, emit)  # noqa: E731
         code = follow(work, notes, as_json=as_json, on_end=on_end)
         for text in stage.told:

@@ -34,6 +34,9 @@ class Login:
     password: str | None = field(default=None, repr=False)
     options: str = ""
     """Settings of the session, as libpq takes them: `-c name=value`."""
+    ca_file: str | None = None
+    """Certificates that the server's must come from, for its name; None: whoever answers is
+    believed."""
 
     def variables(self) -> dict[str, str]:
         """Return what libpq reads from the environment."""
@@ -42,6 +45,8 @@ class Login:
             "PGSSLMODE": "require" if self.tls else "disable",
             "PGCONNECT_TIMEOUT": str(CONNECT_SECONDS),
         }
+        if self.tls and self.ca_file is not None:
+            found |= {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": self.ca_file}
         if self.options:
             found["PGOPTIONS"] = self.options
         if self.password is not None:

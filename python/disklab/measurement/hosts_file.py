@@ -29,6 +29,8 @@ FORM = Form(
 )
 # ssh takes what begins with a dash for an option; a user, a name or an address has none of these.
 _DESTINATION = re.compile(r"(?!-)[A-Za-z0-9._~%+@:\[\]-]{1,255}", re.ASCII)
+_SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 _BY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,254}", re.ASCII)
 MOST_LUN = 255
 """Azure has up to 64 data disks on a VM; SCSI's flat addressing ends here."""
@@ -149,15 +151,74 @@ class Host(Part):
         return self
 
 
+def _server(value: Any) -> str:
+    text = value if isinstance(value, str) else ""
+    host, _, port = text.rpartition(":") if ":" in text else (text, "", "1")
+    if _SERVER.fullmatch(host) is None or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        rule = "an address of a database is HOST or HOST:PORT"
+        raise Unreadable(rule, "write for example 10.0.0.4:9042")
+    return text
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or _VARIABLE.fullmatch(value) is None:
+        raise Unreadable("is a name of letters, digits and underscores", "write for example bench")
+    return value
+
+
+class Endpoint(Part):
+    """A database that runs already. It is loaded, and neither started, stopped nor configured."""
+
+    addresses: list[Annotated[str, BeforeValidator(_server)]] = Field(
+        min_length=1, examples=[["10.0.0.4:9042"]]
+    )
+    """HOST or HOST:PORT of nodes that take reads and writes."""
+    user: Annotated[str | None, BeforeValidator(_word)] = Field(default=None, examples=["bench"])
+    """Who logs in; it may make a keyspace (Cassandra) or a schema (PostgreSQL) of its own."""
+    password_file: Annotated[str | None, BeforeValidator(_directory)] = Field(
+        default=None, examples=["/home/me/.bench-password"]
+    )
+    """A file with the password. No password stands in this file, which is kept with the results."""
+    password_variable: Annotated[str | None, BeforeValidator(_word)] = Field(
+        default=None, examples=["BENCH_PASSWORD"]
+    )
+    """Instead: the environment variable that holds it."""
+    database: Annotated[str, BeforeValidator(_word)] = Field(default="postgres", examples=["bench"])
+    """PostgreSQL: the database in which the schema is made."""
+    tls: bool = Field(default=False, examples=[True])
+    """PostgreSQL: whether every connection is encrypted."""
+    ca_file: Annotated[str | None, BeforeValidator(_directory)] = Field(
+        default=None, examples=["/home/me/ca.pem"]
+    )
+    """Certificates that the server's must come from. Without it whoever answers is believed."""
+
+    @model_validator(mode="after")
+    def _one_password(self) -> Endpoint:
+        if self.password_file is not None and self.password_variable is not None:
+            rule = "the password comes from a file or from a variable"
+            raise Unreadable(rule, "write one of them")
+        return self
+
+
 class HostsFile(Part):
     """The hosts on which experiments are measured."""
 
-    hosts: dict[str, Host] = Field(min_length=1)
+    hosts: dict[str, Host] = Field(default={})
     """Hosts by name."""
+    database: Endpoint | None = None
+    """Instead: a database that runs already, for experiments of clusters."""
     ssh_config: Annotated[str | None, BeforeValidator(_directory)] = Field(
         default=None, examples=["/home/me/study/ssh_config"]
     )
     """A configuration of ssh that is read instead of ~/.ssh/config."""
+
+    @model_validator(mode="after")
+    def _something(self) -> HostsFile:
+        if not self.hosts and self.database is None:
+            rule = "there is nothing to measure on: no `hosts` and no `database`"
+            raise Unreadable(rule, "write one of them; see docs/measure.md")
+        return self
+
     groups: dict[str, dict[str, list[str]]] = Field(
         default={}, examples=[{"disk": {"azure/P30": ["n1"], "azure/P40": ["n2"]}}]
     )

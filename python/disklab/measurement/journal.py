@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -29,7 +29,7 @@ KIND = reading.Kind(
 OURS = ".disklab-"
 """What the names of our files and folders on a host begin with."""
 
-UndoKind = Literal["remove_file", "remove_folder", "write", "swapon", "unmount"]
+UndoKind = Literal["remove_file", "remove_folder", "write", "swapon", "unmount", "drop"]
 
 
 class Change(BaseModel):
@@ -105,6 +105,13 @@ class Journal:
         self._append({"undone": change.number})
         self._open.pop(change.number, None)
         return told
+
+    def undo_by(self, change: Change, act: Callable[[], None]) -> None:
+        """Undo a change by a function; nothing when that is done already."""
+        if change.number in self._open:
+            act()
+            self._append({"undone": change.number})
+            self._open.pop(change.number, None)
 
     def done(self) -> None:
         """Forget the run where nothing of it is left to be undone."""
@@ -226,21 +233,33 @@ def setting(machine: Machine, path: PurePosixPath) -> str:
     return machine.files.read(path).decode(errors="replace").strip()
 
 
-def undo_all(journal: Journal, machines: dict[str, Machine]) -> list[str]:
+Drop = Callable[[Change], None]
+"""Drops a namespace of ours in a running database."""
+
+
+def undo_all(journal: Journal, machines: dict[str, Machine], drop: Drop | None = None) -> list[str]:
     """Undo what is left on the hosts given, the last change first; return what to tell.
 
     One that fails holds up none of the others, and stays written down.
     """
-    told = []
-    for change in journal.left():
-        machine = machines.get(change.host)
-        if machine is None:
-            continue
-        try:
-            text = journal.undo(change, machine)
-        except DisklabError as error:
-            text = f"{error}; `disklab clean` tries it again"
-        if text is not None:
-            told.append(text)
+    told = [
+        text
+        for change in journal.left()
+        if (text := _undone(journal, change, machines, drop)) is not None
+    ]
     journal.done()
     return told
+
+
+def _undone(
+    journal: Journal, change: Change, machines: dict[str, Machine], drop: Drop | None
+) -> str | None:
+    machine = machines.get(change.host)
+    try:
+        if change.kind == "drop":
+            if drop is not None:
+                journal.undo_by(change, lambda: drop(change))
+            return None
+        return None if machine is None else journal.undo(change, machine)
+    except DisklabError as error:
+        return f"{error}; `disklab clean` tries it again"

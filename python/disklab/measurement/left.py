@@ -9,8 +9,10 @@ from pathlib import Path
 from disklab.errors import DisklabError, UserError
 from disklab.machines.protocol import Machine
 from disklab.measurement import hosts_file
-from disklab.measurement.hosts_file import HostsFile
-from disklab.measurement.journal import Change, Journal, forget, remembered, undo_all
+from disklab.measurement.cluster import drop
+from disklab.measurement.endpoint import Access
+from disklab.measurement.hosts_file import Hosts, HostsFile
+from disklab.measurement.journal import Change, Drop, Journal, forget, remembered, undo_all
 from disklab.measurement.machines_of import open_machine
 from disklab.measurement.preparation import HOSTS
 from disklab.results import durable
@@ -44,20 +46,31 @@ def _clean_run(folder: Path, *, dry_run: bool) -> Iterator[str]:
     if dry_run:
         yield from (f"would undo {in_words(change)}" for change in left)
         return
-    given = hosts_file.load(folder / HOSTS).file if left else None
+    if not left:
+        journal.done()
+        return
+    hosts = hosts_file.load(folder / HOSTS)
     with ExitStack() as undo:
         machines: dict[str, Machine] = {}
-        for name in dict.fromkeys(change.host for change in left):
-            assert given is not None, "there is something left"
-            found = _opened(name, given, undo)
+        for name in dict.fromkeys(one.host for one in left if one.kind != "drop"):
+            found = _opened(name, hosts.file, undo)
             if isinstance(found, str):
                 yield found
             else:
                 machines[name] = found
-        told = undo_all(journal, machines)
+        told = undo_all(journal, machines, _dropper(hosts))
     still = {change.number for change in journal.left()}
     yield from (f"undid {in_words(change)}" for change in left if change.number not in still)
     yield from told
+
+
+def _dropper(hosts: Hosts) -> Drop | None:
+    """Return what drops our tables in the running database of a hosts file, if it has one."""
+    endpoint = hosts.file.database
+    if endpoint is None:
+        return None
+    access = Access(hosts, endpoint)
+    return lambda change: drop(access, change.before, change.path)
 
 
 def _opened(name: str, given: HostsFile, undo: ExitStack) -> Machine | str:
@@ -71,6 +84,7 @@ def _opened(name: str, given: HostsFile, undo: ExitStack) -> Machine | str:
 def in_words(change: Change) -> str:
     """Return a change on one line."""
     what = {
+        "drop": f"the schema or keyspace {change.path}",
         "remove_file": f"the file {change.path}",
         "remove_folder": f"the folder {change.path}",
         "unmount": f"the mount at {change.path}",

@@ -14,17 +14,19 @@ from disklab.catalog import load_catalog
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import hosts_file, settings
+from disklab.measurement import cluster, hosts_file, settings
+from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Disk, Hosts
 from disklab.measurement.journal import Journal
 from disklab.measurement.machines_of import facts
 from disklab.measurement.site import Placed, Spot, place_trials, volume_of
-from disklab.measurement.stage import MeasuringSite
+from disklab.measurement.stage import Measurement, MeasuringSite
+from disklab.procedures import expectation
 from disklab.procedures.effort import FULL, QUICK
 from disklab.procedures.life import Planned
 from disklab.procedures.outcome import share_record
-from disklab.procedures.plan import order
+from disklab.procedures.plan import how_ordered, order
 from disklab.procedures.turn import Turn
 from disklab.results import (
     ExperimentNote,
@@ -121,23 +123,37 @@ def _wanted(
     finished: frozenset[tuple[int, int]],
     run: Run | None,
 ) -> Wanted:
-    if experiment.kind != "device":
-        place = experiment.document.place(("cluster",))
-        rule = "a cluster is not measured on hosts yet, only a device (`device:`)"
-        raise UserError(Problem(place, "cluster", rule, "rehearse it: disklab rehearse FILE"))
     chosen = experiment.only(options.only) if options.only else experiment
-    placed = place_trials(experiment, chosen.trials("measure"), hosts)
+    trials = chosen.trials("measure")
+    if experiment.kind == "cluster":
+        if hosts.file.database is None:
+            raise UserError(cluster.problem_without(experiment.document.place(("cluster",))))
+        placed = Placed(cluster.place_cluster(experiment, trials), {})
+    elif not hosts.file.hosts:
+        rule = "a device experiment is measured on hosts"
+        place = str(hosts.document.path)
+        raise UserError(Problem(place, "database", rule, "describe them: hosts: {...}"))
+    else:
+        placed = place_trials(experiment, trials, hosts)
     able = [trial for trial in placed.trials if trial.refused is None]
     if not able:
         why = placed.trials[0].refused
         assert why is not None, "without a trial that can be, all are refused"
         raise UserError(Problem(why.place, why.value, why.rule, why.way_out), *why.more)
-    most = max(len(spots) for spots in placed.spots.values())
+    most = max((len(spots) for spots in placed.spots.values()), default=1)
     repeats = options.repeats or (1 if options.quick else max(LEAST_REPEATS, most))
     decided = replace(options, repeats=repeats)
     effort = QUICK if options.quick else WHOLE
     turns = order(placed.trials, repeats, options.seed, effort, finished)
     return Wanted(experiment, hosts, decided, placed, turns, run)
+
+
+def access_of(wanted: Wanted) -> Access | None:
+    """Return the running database that a cluster experiment is measured on."""
+    endpoint = wanted.hosts.file.database
+    if endpoint is None or wanted.experiment.kind != "cluster":
+        return None
+    return Access(wanted.hosts, endpoint)
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,10 @@ class HostPlan:
 
 
 def look(wanted: Wanted, machines: Mapping[str, Machine]) -> list[HostPlan]:
-    """Look at every host that is needed; changes nothing. Raises MachineError."""
+    """Look at every host that is needed; changes nothing. Raises MachineError and UserError."""
+    access = access_of(wanted)
+    if access is not None:
+        cluster.check(access, wanted.turns[0] if wanted.turns else None)
     return [_look(wanted, name, machines[name]) for name in wanted.names]
 
 
@@ -235,7 +254,7 @@ def missing_directory(
 
 def prepare(
     wanted: Wanted, plans: list[HostPlan], machines: Mapping[str, Machine], out: Path = DEFAULT_OUT
-) -> tuple[Planned, MeasuringSite]:
+) -> tuple[Planned, Measurement | cluster.RunningStage]:
     """Make the run's folder, or take the one that goes on. Raises UserError for what is missing."""
     missing = [problem for plan in plans for problem in plan.missing]
     if missing:
@@ -252,15 +271,20 @@ def prepare(
         run=run,
         catalog=load_catalog(),
     )
-    site = MeasuringSite(
-        wanted.hosts, wanted.placed, machines, Journal.of(run.folder), wanted.options.quick
+    journal, access = Journal.of(run.folder), access_of(wanted)
+    if access is not None:
+        return planned, cluster.RunningStage(access, journal, run, wanted.options.seed)
+    quick = wanted.options.quick
+    return planned, Measurement(
+        MeasuringSite(wanted.hosts, wanted.placed, machines, journal, quick)
     )
-    return planned, site
 
 
 def _expected_s(turn: Turn) -> float:
     stop = turn.spec.workload.stop
     asked = stop.duration_s if stop is not None and stop.duration_s is not None else 5.0
+    if turn.spec.device is None:
+        return expectation.expected_s([turn])[0]
     return min(asked, turn.effort.longest_run_s) + BESIDE_S
 
 
@@ -300,6 +324,8 @@ def _planned(trial: Trial) -> PlannedTrial:
 
 
 def _how_ordered(wanted: Wanted) -> str:
+    if not wanted.names:
+        return how_ordered(wanted.turns, int(wanted.options.repeats or 1), wanted.options.seed)
     hosts = ", ".join(wanted.names)
     return (
         f"{wanted.options.repeats} repeats as the outer loop, in random order within each "
@@ -328,6 +354,10 @@ def in_words(wanted: Wanted, plans: list[HostPlan]) -> Iterator[str]:
         f"{len(wanted.turns)} measurements, about {max(1, round(seconds / 60))} min"
         + (f"; {refused} trials cannot be measured here" if refused else "")
     )
+    access = access_of(wanted)
+    if access is not None:
+        points = ", ".join(access.endpoint.addresses)
+        yield f"{points}: make a keyspace or schema disklab_...; dropped with its rows at the end"
     for plan in plans:
         known = [str(plan.facts[key]) for key in ("vm_size", "cpu", "kernel") if key in plan.facts]
         yield f"{plan.name}: {', '.join(known)}"

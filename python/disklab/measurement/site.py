@@ -145,7 +145,7 @@ def _conflicts(
         asked = {
             trial.index: fixed_parts(trial.spec, host, volume_of(hosts, spot)) for trial in here
         }
-        for key, values in _different(list(asked.values())):
+        for key, values in different(list(asked.values())):
             told = ", ".join(map(str, values))
             rule = (
                 f"{spot} is one disk, and the trials ask for several values of {key} ({told}), "
@@ -162,7 +162,7 @@ def _conflicts(
     return found
 
 
-def _different(asked: list[dict[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
+def different(asked: list[dict[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
     """Yield the keys for which several values are asked, with these."""
     for key in asked[0] if asked else ():
         values = list(dict.fromkeys(one[key] for one in asked))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.cleaning import clean_orphans
+from disklab.hosts.node import Progress
 from disklab.procedures import closed_loop, device, fixed, outcome, variable
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, build
@@ -32,12 +33,17 @@ PROCEDURES: dict[str, Callable[[Turn, Bed, Notes], Series]] = {
 MOST_BUILDS = 2
 
 
+Make = Callable[[Turn, str, Site, Progress], Bed]
+"""Makes the bed of a turn; see `build`."""
+
+
 @dataclass
 class Beds:
     """The one bed that stands, if any, and those that could not be made."""
 
     site: Site
     prefix: str
+    make: Make = build
     standing: Bed | None = None
     _failures: dict[str, list[DisklabError]] = field(default_factory=dict)
     _built: int = 0
@@ -54,7 +60,7 @@ class Beds:
         begun = time.monotonic()
         emit(PhaseStarted("build", "hosts, volumes, database"))
         try:
-            self.standing = build(
+            self.standing = self.make(
                 turn,
                 f"{self.prefix}-{self._built}",
                 self.site,
@@ -90,7 +96,7 @@ class Emulation:
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
         """Run one turn. A failure of the turn is its result; the bed it broke is taken away."""
-        return _turn(turn, self.beds, run, frame, emit)
+        return run_turn(turn, self.beds, run, frame, emit)
 
     def close(self) -> None:
         """Take the standing bed away."""
@@ -102,7 +108,7 @@ def rehearse(prepared: Prepared, emit: Emit) -> Run:
     return live(prepared, Emulation(Beds(prepared.site, prepared.host_prefix)), emit)
 
 
-def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialResult:
+def run_turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialResult:
     """Run one turn. A failure of the turn is its result; the bed it broke is taken away."""
     started = utc_now()
     if turn.trial.spec.device is not None:
@@ -129,7 +135,7 @@ def _turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialRe
                 result = outcome.measured(frame, turn, notes, series, started)
             notes.seconds.whole(series.whole())
             # The bed is measured first: what this machine can do at all (METHODOLOGY.md 10).
-            envelope = bed.nodes[0].envelope
+            envelope = bed.nodes[0].envelope if bed.nodes else None
             told = None if envelope is None else envelope.model_dump()
             return result.model_copy(update={"envelope": told})
         except DisklabError as error:

@@ -99,7 +99,9 @@ def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int
     `spec` is the trial as it is run here (`Trial.here`), `target` the database's own.
     """
     how = _load_of(spec)
-    settings = {"settings": how.fill_settings} if how.fill_settings else {}
+    own = target.get("settings")
+    given = own if isinstance(own, Mapping) else {}
+    settings = {"settings": {**given, **how.fill_settings}} if how.fill_settings else {}
     return LoadJob(
         seed=seed,
         target=_target(spec, {**target, **settings}),

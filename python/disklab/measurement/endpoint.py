@@ -1,0 +1,276 @@
+"""A database that runs already: loaded in tables of our own, and otherwise left alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from disklab import reading
+from disklab.databases import Coldness, Conditions, Observation, Request
+from disklab.databases.cassandra.configuration import CQL_PORT
+from disklab.databases.cassandra.table import statements
+from disklab.databases.cql import READY, Cql
+from disklab.databases.postgresql.configuration import PORT as POSTGRESQL_PORT
+from disklab.databases.postgresql.configuration import schema
+from disklab.databases.protocol import Database
+from disklab.databases.sql import Login, Sql
+from disklab.engine import CqlLogin
+from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts import requirements
+from disklab.measurement.hosts_file import Endpoint, Hosts
+
+PASSWORD = reading.Kind("a file with a password", 4096, "name a file with the password alone")
+NAMESPACE = re.compile(r"disklab_[a-z0-9_]{8,40}", re.ASCII)
+"""Keyspaces and schemas of ours; only such are dropped. Cassandra's names have 48 characters."""
+ENGINES = ("cassandra", "postgresql")
+
+
+def namespace_of(run_id: str) -> str:
+    """Return the name of the keyspace or schema of a run: the run's time and random part."""
+    text = re.sub(r"[^a-z0-9]", "_", "_".join(run_id.lower().split("-")[-2:]))
+    name = f"disklab_{text}"
+    assert NAMESPACE.fullmatch(name), name
+    return name
+
+
+class Measured(Database, Protocol):
+    """A running database in which a namespace is ours."""
+
+    def drop(self) -> None:
+        """Drop our namespace with all its tables; nothing when there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a running database is reached; the password is read when it is needed."""
+
+    hosts: Hosts
+    endpoint: Endpoint
+
+    def password(self) -> str | None:
+        """Return the password. Raises UserError when its file or variable is missing."""
+        given = self.endpoint
+        if given.password_variable is not None:
+            found = os.environ.get(given.password_variable)
+            if found is None:
+                place = self.hosts.place("database", "password_variable")
+                rule = "the environment has no such variable"
+                way_out = f"export {given.password_variable}=..., or name a password_file"
+                raise UserError(Problem(place, given.password_variable, rule, way_out))
+            return found
+        if given.password_file is not None:
+            place = self.hosts.place("database", "password_file")
+            return reading.text(Path(given.password_file), PASSWORD, place).rstrip("\r\n")
+        return None
+
+    def points(self, port: int) -> list[str]:
+        """Return the addresses, each with its port."""
+        return [one if ":" in one else f"{one}:{port}" for one in self.endpoint.addresses]
+
+
+def check(access: Access, engine: str) -> None:
+    """Raise UserError for what cannot be had of a running database."""
+    problems = []
+    hosts, endpoint = access.hosts, access.endpoint
+    if engine not in ENGINES:
+        rule = f"running databases of this kind are not measured; {' and '.join(ENGINES)} are"
+        problems.append(Problem(hosts.place("database"), engine, rule, "use another experiment"))
+    if engine == "cassandra" and endpoint.tls:
+        rule = "disklab's load speaks CQL without TLS"
+        way_out = "load it through a port without TLS"
+        problems.append(Problem(hosts.place("database", "tls"), "true", rule, way_out))
+    if engine == "postgresql" and endpoint.user is None:
+        rule = "PostgreSQL asks who logs in"
+        problems.append(Problem(hosts.place("database"), "(missing)", rule, "add user: NAME"))
+    if problems:
+        raise UserError(*problems)
+    access.password()
+
+
+def measured(access: Access, request: Request, namespace: str) -> Measured:
+    """Return a running database, not yet connected. Raises UserError."""
+    if request.engine == "cassandra":
+        return RunningCassandra(access, request, namespace)
+    return RunningPostgresql(access, request, namespace)
+
+
+def note_of(points: list[str], what: str) -> str:
+    """Return what a reader of its figures should know."""
+    return (
+        f"{', '.join(points)} was measured as it ran: settings, disks, memory and caches are its "
+        f"own, and {what}"
+    )
+
+
+class RunningPostgresql:
+    """A PostgreSQL server that runs; our tables lie in a schema of their own."""
+
+    def __init__(self, access: Access, request: Request, namespace: str) -> None:
+        self.request = request
+        self._points = access.points(POSTGRESQL_PORT)
+        self._access = access
+        self._namespace = namespace
+        self._sql: Sql | None = None
+        self._program = requirements.required_program("psql", "database.addresses")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of its figures should know."""
+        return (note_of(self._points, "a fill ends with VACUUM, not with a checkpoint"),)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Nothing: it runs as somebody else chose."""
+        return {}
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Where a load job finds the tables."""
+        given = self._access.endpoint
+        password = self._access.password()
+        return {
+            "protocol": "postgresql",
+            "contact_points": self._points,
+            "database": given.database,
+            "user": given.user,
+            "tls": given.tls,
+            "table": self.request.table_name,
+            "settings": {"search_path": self._namespace},
+            **({"ca_file": given.ca_file} if given.ca_file is not None else {}),
+            **({"password": password} if password is not None else {}),
+        }
+
+    def start(self) -> None:
+        """Make our schema and its tables where they are not there yet."""
+        self._sql = sql = self._connect()
+        sql.ask(f"CREATE SCHEMA IF NOT EXISTS {self._namespace}")
+        for table in (self.request.table_name, *self.request.tables_beside):
+            sql.ask(schema(table, self.request.columns))
+
+    def _connect(self) -> Sql:
+        given = self._access.endpoint
+        host, _, port = self._points[0].rpartition(":")
+        login = Login(
+            host,
+            int(port),
+            str(given.user),
+            given.database,
+            given.tls,
+            self._access.password(),
+            options=f"-c search_path={self._namespace}",
+            ca_file=given.ca_file,
+        )
+        return Sql(self._program, login)
+
+    def expect(self, connections: int) -> None:
+        """Do nothing: its memory is its own."""
+
+    def settle(self, conditions: Conditions) -> None:
+        """Truncate, and vacuum and analyse, as asked; a checkpoint is the server's business."""
+        tables = (self.request.table_name, *self.request.tables_beside)
+        if conditions.empty:
+            self._connected().ask(f"TRUNCATE {self.request.table_name}")
+        if conditions.compacted:
+            for table in tables:
+                self._connected().ask(f"VACUUM (ANALYZE) {table}")
+
+    def make_cold(self) -> Coldness:
+        """Raise: the page cache is another machine's."""
+        raise MachineError("the page cache of a running database is not dropped")
+
+    def observe(self) -> Observation:
+        """Return nothing but that it answers."""
+        self._connected().ask("SELECT 1")
+        return Observation((), {}, {})
+
+    def stop(self) -> None:
+        """Close our connection. The server is not ours."""
+        sql, self._sql = self._sql, None
+        if sql is not None:
+            sql.close()
+
+    def drop(self) -> None:
+        """Drop our schema."""
+        with self._connect() as sql:
+            sql.ask(f"DROP SCHEMA IF EXISTS {self._namespace} CASCADE")
+
+    def _connected(self) -> Sql:
+        assert self._sql is not None, "start() connects"
+        return self._sql
+
+
+class RunningCassandra:
+    """A Cassandra cluster that runs; our tables lie in a keyspace of their own."""
+
+    def __init__(self, access: Access, request: Request, namespace: str) -> None:
+        self.request = request
+        self._points = access.points(CQL_PORT)
+        self._access = access
+        self._namespace = namespace
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of its figures should know."""
+        what = (
+            "CQL cannot flush memtables or tell whether compactions have ended: what follows a "
+            "fill or writes may be slowed by them"
+        )
+        return (note_of(self._points, what),)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Nothing: it runs as somebody else chose."""
+        return {}
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Where a load job finds the table."""
+        login = self._login()
+        return {
+            "protocol": "cql",
+            "contact_points": self._points,
+            "keyspace": self._namespace,
+            "table": self.request.table_name,
+            **({"user": login.user, "password": login.password} if login is not None else {}),
+        }
+
+    def start(self) -> None:
+        """Make our keyspace and its tables where they are not there yet."""
+        self._cql().run(*statements(self.request))
+
+    def expect(self, connections: int) -> None:
+        """Do nothing: its memory is its own."""
+
+    def settle(self, conditions: Conditions) -> None:
+        """Truncate when asked to; the rest is the cluster's business."""
+        if conditions.empty:
+            self._cql().run(f"TRUNCATE {self._namespace}.{self.request.table_name}")
+
+    def make_cold(self) -> Coldness:
+        """Raise: the page cache is another machine's."""
+        raise MachineError("the page cache of a running database is not dropped")
+
+    def observe(self) -> Observation:
+        """Return nothing but that it answers."""
+        self._cql().run(READY)
+        return Observation((), {}, {})
+
+    def stop(self) -> None:
+        """Do nothing: it is not ours."""
+
+    def drop(self) -> None:
+        """Drop our keyspace."""
+        self._cql().run(f"DROP KEYSPACE IF EXISTS {self._namespace}")
+
+    def _login(self) -> CqlLogin | None:
+        user = self._access.endpoint.user
+        return None if user is None else CqlLogin(user, self._access.password() or "")
+
+    def _cql(self) -> Cql:
+        host, _, port = self._points[0].rpartition(":")
+        return Cql(host, int(port), self._login())
