@@ -154,7 +154,7 @@ pub fn claim(path: &Path) -> Result<File, InUse> {
 }
 
 /// A process, other than this one, that has the block device open.
-fn user_of(device: u64) -> Option<(u32, String)> {
+pub fn user_of(device: u64) -> Option<(u32, String)> {
     let own = std::process::id();
     for process in fs::read_dir("/proc").ok()?.flatten() {
         let Some(pid) = process

@@ -39,7 +39,9 @@ pub mod ublk;
 mod watchdog;
 
 pub use calibrate::Envelope;
+pub use device::user_of;
 pub use emulator::{Calibrate, Options, TransportChoice, run};
 pub use error::EmulatorError;
 pub use event::Event;
+pub use loop_device::LoopDevice;
 pub use transport::TransportKind;

@@ -1,6 +1,7 @@
 //! The one binary, `disklab-engine`: JSON in, JSON lines out.
 
 mod check;
+mod format;
 mod load;
 mod node;
 mod privileges;
@@ -42,6 +43,8 @@ enum Command {
     /// Prints files each second (JSON lines), as a job of a node does.
     #[command(hide = true)]
     NodeWatch(node::Watch),
+    /// Makes a file system on a disk that is proved to be empty and in nobody's use: a job (JSON) on standard input.
+    Format,
     /// Simulates cells of a matrix in virtual time: one job a line on standard input, one JSON line each.
     Simulate(simulate::Simulate),
     /// Carries frames between emulated hosts: orders (JSON lines) on standard input, one JSON answer a line.
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         Command::Node(settings) => return node::serve(settings),
         Command::NodeKeep => return node::keep(),
         Command::NodeWatch(files) => return node::watch(&files),
+        Command::Format => return format::format(),
         Command::Simulate(arguments) => return simulate_cells(&arguments),
         Command::Switch => return carry_frames(),
         Command::UblkDevices(named) => {
