@@ -161,6 +161,7 @@ class RunningStage:
                 database=database,
                 time_dilation=1,
                 groups=[],
+                network=None,
                 data_device=spec.cluster.device_of("data"),
                 state=BedState(
                     data="empty",
