@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def main() -> None:
     if mode == "noise-only":
         flood(mode)
     if mode == "silent":
-        time.sleep(600)
+        sys.stdin.read()
     say(hello=token, protocol=2 if mode == "protocol" else 1)
     for line in sys.stdin:
         flood(mode)
