@@ -22,6 +22,7 @@ check: setup
 	PYTHONPATH=python $(BIN)/lint-imports
 	$(BIN)/python scripts/tidy.py
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/supply_chain.py --check
 	$(BIN)/python scripts/accuracy_page.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -76,8 +76,12 @@ IMPORTED = Kind("a file of results", 16 * MIB, "give its path")
 RECORD = Kind("a record of disklab", MIB, "remove it by `disklab clean`")
 RELEASE = Kind("a Java release file", MIB, "name another Java")
 MANIFEST = Kind("a list of check sums", 16 * MIB, "remove the folder; it is fetched again")
+JAR = Kind("a jar", GIB, "remove the folder; it is fetched again")
+SCRIPT = Kind("the script of the page", 64 * MIB, "remove it; it is made again")
+WISH = Kind("the wish for a run", 64, "remove it")
 # A run may be long, but a line of it is one result or one second.
 RUN_INFO = Kind("a run's run.json", 16 * MIB, "name another run; this one's file is damaged")
+EVENTS = Kind("the events of a run", 4 * GIB, "remove it; the live page does without")
 PLAN = Kind("a run's resolved.json", 512 * MIB, "name another run; this one's file is damaged")
 TRIALS = Kind("a run's trials.jsonl", 4 * GIB, "report a part of the run", 4 * MIB)
 COURSE = Kind("the seconds of a repeat", 16 * GIB, "remove it; the report does without", 32 * MIB)
@@ -165,6 +169,14 @@ def text(path: Path | str, kind: Kind, place: str = "") -> str:
     except UnicodeDecodeError:
         rule = "cannot be read: it is no UTF-8 text"
         raise _refused(path, kind, place, rule) from None
+
+
+def record_text(path: Path, kind: Kind) -> str | None:
+    """Return the text of a record of our own; None: it is not there, no text, or a link."""
+    with suppress(UserError, OSError):
+        if not stat.S_ISLNK(os.lstat(path).st_mode):
+            return text(path, kind)
+    return None
 
 
 def lines(path: Path | str, kind: Kind, place: str = "") -> Iterator[bytes | None]:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.campaign.points import Point, steps_of, try_point
 from tests.campaign.scenarios import ENGINE, SCENARIOS
-from tests.campaign.tracing import different_first
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
@@ -33,13 +32,26 @@ def test_some_steps_of_some_commands_are_killed_and_nothing_is_lost_or_left(tmp_
     assert "4 tried" in ran.stdout
 
 
-def test_an_engine_that_is_killed_while_it_makes_a_loop_device_ends() -> None:
-    """Its last thread closes its own file on the mount; a flush there never ended."""
-    attach = next(one for one in SCENARIOS if one.name == "attach")
-    steps = [one for one in steps_of(attach, SEED) if one.program == ENGINE]
-    settings = [one for one in steps if one.what.endswith("queue/rq_affinity")]
-    assert settings, list(different_first(steps))
-    point = Point(attach.name, ENGINE, settings[0].number, "alone")
-    outcome = try_point(attach, point, SEED)
+def killed_at(name: str, program: str, call: str, ending: str, among: str = "") -> None:
+    """Kill a scenario's command at the last of its steps of this kind."""
+    scenario = next(one for one in SCENARIOS if one.name == name)
+    steps = steps_of(scenario, SEED)
+    alike = [one for one in steps if (one.program, one.call) == (program, call)]
+    found = [one for one in alike if one.what.endswith(ending) and among in one.what]
+    assert found, alike
+    outcome = try_point(scenario, Point(name, program, found[-1].number, "alone"), SEED)
     assert outcome.step
     assert not outcome.found
+
+
+def test_an_engine_that_is_killed_while_it_makes_a_loop_device_ends() -> None:
+    """Its last thread closes its own file on the mount; a flush there never ended."""
+    killed_at("attach", ENGINE, "openat", "queue/rq_affinity")
+
+
+def test_a_marker_goes_though_the_kill_came_after_its_image_had_gone() -> None:
+    killed_at("clean all data", "conductor", "unlinkat", "/.data.img.disklab")
+
+
+def test_what_a_killed_engine_was_writing_goes_with_its_host() -> None:
+    killed_at("attach", ENGINE, "write", ".new", among="/profile.json.")

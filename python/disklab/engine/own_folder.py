@@ -364,8 +364,26 @@ def remove_unfinished(root: Path, *above: str) -> None:
     with suppress(OSError, ForeignError), folder(root, MADE) as records:
         for key in os.listdir(records):
             made = _read(records, key, Made)
-            if made is not None and not _lexists(root, made):
+            if made is None:
+                continue
+            if made.kind == "disk image":
+                _unmark_removed(root, key, made.names)
+            if not _lexists(root, made):
                 _forget(root, key)
+
+
+def _unmark_removed(root: Path, key: str, names: Names) -> None:
+    """Remove the marker of a disk image that a killed removal took away before it, and the folder.
+
+    The caller holds the lock of the places: no image is between its marker and its making.
+    """
+    with suppress(OSError, ForeignError):
+        with folder(root, *names[:-1]) as at:
+            marker = _read(at, _beside(names[-1]), Marker)
+            if os.path.lexists(root.joinpath(*names)) or marker is None or marker.key != key:
+                return
+            os.unlink(_beside(names[-1]), dir_fd=at)
+        remove_empty(root, "data", *names[:-1])
 
 
 def _lexists(root: Path, made: Made) -> bool:

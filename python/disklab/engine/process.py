@@ -17,6 +17,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
+from disklab import reading
 from disklab.catalog.profile import HostProfile
 from disklab.engine.binary import NAME, find_engine
 from disklab.engine.control import refusal
@@ -43,11 +44,12 @@ class EngineProcess:
     @classmethod
     def recorded(cls, file: Path) -> EngineProcess | None:
         """Return the process that a `pid` file names; None: there is none, or it says nothing."""
+        words = (reading.record_text(file, reading.RECORD) or "").split()
         try:
-            pid, start_time = file.read_text(encoding="ascii").split()
-            return cls(int(pid), int(start_time), file.parent)
-        except (OSError, ValueError):
+            pid, start_time = map(int, words)
+        except ValueError:
             return None
+        return cls(pid, start_time, file.parent)
 
     @classmethod
     def of(cls, folder: Path) -> EngineProcess | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from disklab import reading
 from disklab.engine.own_folder import (
     ForeignError,
     folder,
@@ -90,9 +91,8 @@ def recorded_group(run_dir: Path) -> ControlGroup | None:
     if why_foreign(root, "database", *names) is not None:
         return None
     groups = GroupRoot.of_machine()
-    try:
-        name = (run_dir / GROUP).read_text(encoding="utf-8")
-    except (OSError, ValueError):
+    name = reading.record_text(run_dir / GROUP, reading.RECORD)
+    if name is None:
         return None
     # One name of a folder, never a path.
     return None if groups is None or NAME.fullmatch(name) is None else ControlGroup(name, groups)

@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
+from disklab import reading
 from disklab.engine.own_folder import folder, new_file, remove_tree, why_foreign, why_not_removable
 from disklab.engine.process import end_process, start_time_of
 from disklab.hosts.control_group import ControlGroup, GroupRoot
@@ -56,11 +55,10 @@ def locked_file(root: Path, *names: str) -> int:
 
 def owner_lives(run_dir: Path) -> bool:
     """Return whether the process that made a set still runs."""
-    try:
-        owner = Owner.model_validate_json((run_dir / OWNER).read_text(encoding="utf-8"))
-    except (OSError, ValidationError, ValueError):
-        return False
-    return owner.lives()
+    told = reading.record_text(run_dir / OWNER, reading.RECORD)
+    with suppress(reading.NotAsExpectedError):
+        return told is not None and reading.parse(Owner, told.encode()).lives()
+    return False
 
 
 def remove_network(run_dir: Path) -> list[Removed]:
@@ -116,10 +114,10 @@ def recorded_groups(run_dir: Path) -> list[ControlGroup]:
         return []
     found = []
     for file in sorted(run_dir.glob(f"{GROUP}*")):
-        with suppress(OSError, ValueError):
-            name = file.read_text(encoding="utf-8")
+        with suppress(OSError):
+            name = reading.record_text(file, reading.RECORD)
             # One name of a folder, never a path.
-            if NAME.fullmatch(name) is not None:
+            if name is not None and NAME.fullmatch(name) is not None:
                 group = ControlGroup(name, root)
                 if any(place.exists() for place in group.folders):
                     found.append(group)

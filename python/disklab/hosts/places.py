@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from disklab import reading
 from disklab.engine.own_folder import (
     MARKER,
     ForeignError,
@@ -41,7 +42,7 @@ NAME_RULE = (
 
 # What a host's run directory holds beside its folders; `.new` while it is being written.
 KNOWN = re.compile(
-    r"(pid|control\.sock|profile\.json|lock|log|host\.json)(\.new)?|(pid|profile)\.\d+\.new",
+    r"(pid|control\.sock|profile\.json|lock|log|host\.json)(\.new)?|(pid|profile\.json)\.\d+\.new",
     re.ASCII,
 )
 
@@ -413,7 +414,7 @@ def _names(place: Path) -> list[str]:
 
 
 def _read(path: Path, model: type[Record]) -> Record | None:
-    try:
-        return model.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValidationError, ValueError):
-        return None
+    told = reading.record_text(path, reading.RECORD)
+    with suppress(reading.NotAsExpectedError):
+        return None if told is None else reading.parse(model, told.encode())
+    return None

@@ -14,6 +14,8 @@ from pathlib import Path
 import altair as alt
 import vl_convert
 
+from disklab import reading
+
 SNIPPET = "window.vegaEmbed=vegaEmbed;"
 
 
@@ -32,8 +34,8 @@ def cache_folder() -> Path:
 def vega_script() -> str:
     """Return the script; it sets `vegaEmbed`."""
     kept = cache_folder() / f"vega-embed-{version('vl-convert-python')}-{vega_lite_version()}.js"
-    with suppress(OSError):
-        return kept.read_text(encoding="utf-8")
+    if (told := reading.record_text(kept, reading.SCRIPT)) is not None:
+        return told
     made: str = vl_convert.javascript_bundle(SNIPPET, vl_version=vega_lite_version())
     # A cache that cannot be written costs seconds the next time, nothing else.
     with suppress(OSError):

@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
+from disklab import reading
 from disklab.errors import Problem, UserError
 
 
@@ -62,16 +64,29 @@ def set_torn_end_aside(path: Path) -> str | None:
     """Cut off a last line without end, keep it in `<name>.torn`, and return it; None when whole."""
     if not path.exists():
         return None
-    data = path.read_bytes()
-    whole, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+    with reading.opened(path, reading.TRIALS) as file:
+        whole, torn = _end(file)
     if not torn:
         return None
     with path.with_name(path.name + ".torn").open("ab") as kept:
         kept.write(torn + b"\n")
         kept.flush()
         os.fsync(kept.fileno())
-    os.truncate(path, len(whole))
+    os.truncate(path, whole)
     return torn.decode("utf-8", errors="replace")
+
+
+def _end(file: BinaryIO) -> tuple[int, bytes]:
+    """Return how many bytes of a file are whole lines, and what follows them."""
+    begins = file.seek(0, os.SEEK_END)
+    torn = b""
+    while begins and b"\n" not in torn:
+        step = min(begins, reading.MIB)
+        begins -= step
+        file.seek(begins)
+        torn = file.read(step) + torn
+    cut = torn.rfind(b"\n") + 1
+    return begins + cut, torn[cut:]
 
 
 def set_aside(path: Path) -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from disklab import reading
+from disklab.errors import UserError
 from disklab.events import Event, RunStarted, TrialFinished, TrialStarted
 
 EVENTS = "events.jsonl"
@@ -124,12 +126,12 @@ def read_events(folder: Path, offset: int = 0) -> Read:
     A run without events, or a file that became shorter, gives none from its beginning.
     """
     try:
-        with (folder / EVENTS).open("rb") as file:
+        with reading.opened(folder / EVENTS, reading.EVENTS) as file:
             size = file.seek(0, 2)
             file.seek(offset if 0 <= offset <= size else 0)
             data = file.read(MOST_BYTES_AT_ONCE)
             begun = file.tell() - len(data)
-    except OSError:
+    except (OSError, UserError):
         return Read((), 0, more=False)
     whole = data.rfind(b"\n") + 1
     if not whole and len(data) == MOST_BYTES_AT_ONCE:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
+from disklab import reading
+from disklab.errors import UserError
 from disklab.results import durable
 
 WISH = "after-trial"
@@ -26,9 +28,8 @@ class Wish(enum.Enum):
 def wish_of(folder: Path) -> Wish:
     """Return what is wanted of a run; what cannot be read wants nothing."""
     try:
-        with (folder / WISH).open("rb") as file:
-            return Wish(file.read(20).decode("ascii").strip())
-    except (OSError, ValueError):
+        return Wish(reading.contents(folder / WISH, reading.WISH).decode("ascii").strip())
+    except (UserError, ValueError):
         return Wish.GO_ON
 
 

@@ -14,6 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
+from disklab import reading
 from disklab.catalog.suggest import did_you_mean
 from disklab.databases.protocol import Progress, say_nothing
 from disklab.errors import MachineError, Problem, UserError
@@ -31,6 +34,7 @@ MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-depe
 # 66 MB in 110 files: 21 s on a fast line; a slow one (100 kB/s) needs eleven minutes.
 FETCH_SECONDS = 1200.0
 MANIFEST = "manifest.json"
+_SUMS = TypeAdapter(dict[str, str])
 _EXACT = re.compile(r"(4\.[01]|5\.0)\.\d{1,3}", re.ASCII)
 _POM = """<?xml version="1.0"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -215,8 +219,8 @@ def _run_maven(command: list[str], version: str, progress: Progress) -> None:
 def _verify(folder: Path) -> None:
     """Hold the jars against what was fetched; tenths of a second for 66 MB."""
     sums: dict[str, str] = {}
-    with suppress(OSError, ValueError):
-        sums = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    with suppress(UserError, ValidationError):
+        sums = _SUMS.validate_json(reading.contents(folder / MANIFEST, reading.MANIFEST))
     wrong = [name for name, sum_ in sums.items() if _sum(folder / "lib" / name) != sum_]
     if wrong or not sums:
         which = ", ".join(wrong[:3]) or MANIFEST
@@ -228,7 +232,7 @@ def _verify(folder: Path) -> None:
 def _sum(file: Path) -> str:
     if not file.exists():
         return "missing"
-    with file.open("rb") as opened:
+    with reading.opened(file, reading.JAR) as opened:
         digest = hashlib.sha256()
         while part := opened.read(1 << 20):
             digest.update(part)

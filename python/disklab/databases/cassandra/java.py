@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from disklab import reading
 from disklab.errors import Problem, UserError
 
 # Apache's tested Java for 5.0 is 17 (and 11); 4.0 and 4.1 run on 17 as well (our own starts).
@@ -93,7 +94,7 @@ def _homes(environment: dict[str, str], where: tuple[Path, ...]) -> Iterator[Pat
 def _major(home: Path) -> int | None:
     """Read the version from the `release` file, which every OpenJDK has."""
     try:
-        found = _VERSION.search((home / "release").read_text(encoding="utf-8"))
-    except OSError:
+        found = _VERSION.search(reading.text(home / "release", reading.RELEASE))
+    except UserError:
         return None
     return None if found is None else int(found[1])
