@@ -1,4 +1,4 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make docs: write the generated docs · make site: the documentation as a site, in target/site
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make fuzz SECONDS=600: mutate what comes from outside · make docs: write the generated docs · make site: the documentation as a site, in target/site
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
@@ -53,6 +53,11 @@ MINUTES := 60
 SEED := 1
 campaign: setup
 	$(BIN)/python -m tests.campaign --minutes $(MINUTES) --seed $(SEED) --resume --page docs/campaign.md
+
+# On demand, as root; what breaks something is kept in tests/corpora.
+SECONDS := 600
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 bench: setup
 	$(BIN)/python -m benches

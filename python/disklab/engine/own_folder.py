@@ -28,6 +28,8 @@ Names = tuple[str, ...]
 
 MARKER = ".disklab"
 MADE = ".made"
+HALF_WRITTEN = re.compile(r"[0-9a-f]{32}\.new", re.ASCII)
+"""A record of ours that a kill left before it had its name."""
 UNFINISHED = ".disklab-"
 """Begins the name of a folder that is being made or removed; its key follows."""
 MOST_MARKER_BYTES = 4096
@@ -363,6 +365,9 @@ def remove_unfinished(root: Path, *above: str) -> None:
                 _remove_unfinished(root, above, name)
     with suppress(OSError, ForeignError), folder(root, MADE) as records:
         for key in os.listdir(records):
+            if HALF_WRITTEN.fullmatch(key):
+                os.unlink(key, dir_fd=records)
+                continue
             made = _read(records, key, Made)
             if made is None:
                 continue

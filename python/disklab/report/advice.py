@@ -63,7 +63,10 @@ def repeat_s(subject: Subject) -> float | None:
     info = subject.info
     if not info.started or not info.ended:
         return None
-    took = datetime.fromisoformat(info.ended) - datetime.fromisoformat(info.started)
+    try:
+        took = datetime.fromisoformat(info.ended) - datetime.fromisoformat(info.started)
+    except (ValueError, TypeError):
+        return None  # damaged: no time, or one of them has no zone
     seconds = took.total_seconds() / (info.repeats or 1)
     return seconds if seconds >= 1 else None
 
