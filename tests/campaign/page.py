@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 HEAD = """# Crash campaign
 
@@ -30,10 +32,13 @@ half a second with SIGSTOP, after which the command must end well.
 def page_of(state: Path) -> str:
     """Return the page as Markdown."""
     lines = [json.loads(line) for line in state.read_text(encoding="utf-8").splitlines()]
-    reached = [line for line in lines if line["step"]]
+    reached = [line for line in lines if line["step"] and not line["found"]]
     seeds = sorted({line["seed"] for line in lines})
     blocks = sum(line["acknowledged"] for line in lines)
-    failed = [line for line in lines if line["found"]]
+    # A point that was tried again counts as it ended then.
+    latest = {json.dumps(line["point"]): line for line in lines}
+    failed = [line for line in latest.values() if line["found"]]
+    mended = [line for line in lines if line["found"] and line not in failed]
     rows = Counter((line["point"]["scenario"], line["point"]["mode"]) for line in reached)
     kinds = {"alone": "one killed", "together": "two at once", "halt": "stopped"}
     table = ["| command | one killed | two at once | stopped | failed |", "|---|---|---|---|---|"]
@@ -46,10 +51,15 @@ def page_of(state: Path) -> str:
         f"Linux {platform.release().split('-')[0]}): {len(failed)} failed; "
         f"{blocks} acknowledged blocks were read back.",
     ]
-    found = [
-        f"- {line['point']['scenario']}, {line['point']['mode']}, at `{line['step']}`: "
-        f"{line['found'].splitlines()[0]}"
-        for line in failed
-    ]
-    tail = ["", "## What failed", "", *found] if found else []
+    tail = []
+    for heading, which in (("What fails", failed), ("What was found and mended", mended)):
+        if which:
+            tail += ["", f"## {heading}", "", *map(told_of, which)]
     return HEAD + "\n" + "\n".join([*told, "", *table, *tail]) + "\n"
+
+
+def told_of(line: dict[str, Any]) -> str:
+    """Return what was wrong after a crash point."""
+    what = re.sub(r"[0-9a-f]{32}|[0-9]{3,}", "N", line["found"].splitlines()[0])
+    step = re.sub(r"[0-9a-f]{32}|[0-9]{3,}", "N", line["step"])
+    return f"- {line['point']['scenario']}, {line['point']['mode']}, at `{step}`: {what}"

@@ -256,6 +256,9 @@ def remove_file(root: Path, *names: str) -> str | None:
             marker = _prove_file(root, at, names)
             os.unlink(names[-1], dir_fd=at)
             os.unlink(_beside(names[-1]), dir_fd=at)
+            # What was being written of the marker when it was killed.
+            with suppress(FileNotFoundError):
+                os.unlink(f"{_beside(names[-1])}.new", dir_fd=at)
             _forget(root, marker.key)
     except ForeignError as error:
         return str(error)
@@ -378,16 +381,21 @@ def remove_unfinished(root: Path, *above: str) -> None:
 
 
 def _unmark_removed(root: Path, key: str, names: Names) -> None:
-    """Remove the marker of a disk image that a killed removal took away before it, and the folder.
+    """Remove what a kill left of a disk image's marker without the image, and the folder with it.
 
     The caller holds the lock of the places: no image is between its marker and its making.
     """
     with suppress(OSError, ForeignError):
         with folder(root, *names[:-1]) as at:
-            marker = _read(at, _beside(names[-1]), Marker)
-            if os.path.lexists(root.joinpath(*names)) or marker is None or marker.key != key:
+            beside = _beside(names[-1])
+            # What was being written when it was killed; the file is named in our own record.
+            with suppress(FileNotFoundError):
+                os.unlink(f"{beside}.new", dir_fd=at)
+            if os.path.lexists(root.joinpath(*names)):
                 return
-            os.unlink(_beside(names[-1]), dir_fd=at)
+            marker = _read(at, beside, Marker)
+            if marker is not None and marker.key == key:
+                os.unlink(beside, dir_fd=at)
         remove_empty(root, "data", *names[:-1])
 
 
