@@ -48,6 +48,18 @@ def test_the_rule_is_the_first_answer(tmp_path: Path) -> None:
     assert said == "etcd asks for a 99th percentile of WAL fsync below 10 ms (its FAQ)"
 
 
+def test_a_full_machine_is_no_slow_disk(tmp_path: Path) -> None:
+    slow, fast = rule(24.0, (16, 32)), rule(3.4, (2, 4))
+    for one in (slow, fast):
+        one["rules"][0]["doubt"] = "this machine had no CPU left"
+    cells = [Made({"disk": "P10"}, more=slow), Made({"disk": "P30"}, more=fast)]
+    report = Report.of([make_run(tmp_path, cells, title="Which disk?", seconds=3)])
+    ((_, first),) = report.headline
+    assert first.text.endswith(
+        "Yes: P30 (3.4 ms); cannot tell: P10 (24 ms; this machine had no CPU left)"
+    )
+
+
 def test_the_table_has_it_by_cell(tmp_path: Path) -> None:
     (subject,) = Report.of([run_of(tmp_path)]).subjects
     figures = tables.summary(subject)

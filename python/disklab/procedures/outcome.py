@@ -98,7 +98,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
                 gc_pause_ms=None if pause_s is None else pause_s * 1000,
                 dropped_messages=None if dropped is None else int(dropped),
             ),
-            "rules": _rules(turn, notes),
+            "rules": _rules(turn, notes, judged),
             "credits_gone": spent,
             **_disks(account, series.elapsed_s),
             "errors": errors_of(series),
@@ -115,13 +115,15 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     return result.model_copy(update=extra)
 
 
-def _rules(turn: Turn, notes: Notes) -> list[RuleFinding]:
+def _rules(turn: Turn, notes: Notes, judged: Judgement) -> list[RuleFinding]:
     """Return the published rules of the trial's database, as far as they were measured."""
     database = turn.spec.database
     if database is None:
         return []
     rules = record_of(database.engine).rules
-    return list(rules(lambda name: _sum(notes, "database", name), turn.trial.share.time_dilation))
+    found = rules(lambda name: _sum(notes, "database", name), turn.trial.share.time_dilation)
+    doubt = "this machine had no CPU left" if judged.machine_was_full else ""
+    return [one.model_copy(update={"doubt": doubt}) for one in found]
 
 
 def _disks(account: Account, elapsed_s: float) -> dict[str, float]:

@@ -19,8 +19,8 @@ class Ruled:
 
     @property
     def kept(self) -> bool | None:
-        """Whether the rule is kept; None: some repeats kept it and others did not."""
-        answers = {one.kept for one in self.found}
+        """Whether the rule is kept; None: repeats disagree, or this machine may be why not."""
+        answers = {one.kept or (None if one.doubt else False) for one in self.found}
         return answers.pop() if len(answers) == 1 else None
 
     @property
@@ -31,6 +31,11 @@ class Ruled:
     @property
     def figure(self) -> str:
         """The median of the repeats: `3.1 ms`, or `11 ms; from 8 to 16 ms` where it is coarse."""
+        doubts = ", ".join(dict.fromkeys(one.doubt for one in self.found if one.doubt))
+        if self.kept is None and doubts:
+            return (
+                f"{milliseconds(median([one.found_ms for one in self.found]) or 0.0)} ms; {doubts}"
+            )
         shown = milliseconds(median([one.found_ms for one in self.found]) or 0.0)
         ranges = [one.within_ms for one in self.found if one.within_ms is not None]
         if self.sure or not ranges:

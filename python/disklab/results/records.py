@@ -221,6 +221,9 @@ class RuleFinding(Record):
     within_ms: tuple[Number, Number] | None = None
     """Where the figure lies for sure, when it was read from a histogram with wide buckets."""
     kept: bool
+    doubt: str = ""
+    """What made everything slower than the disks did: a rule that was kept was kept in spite of it,
+    and a missed one says nothing."""
     source: str = ""
     """Where the rule is published."""
 

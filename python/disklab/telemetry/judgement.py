@@ -44,7 +44,7 @@ MOST_FLUSHING = 0.2
 MOST_STEAL = 0.05
 
 
-@dataclass(frozen=True)
+@dataclass
 class Judgement:
     """What is wrong with a measurement."""
 
@@ -54,6 +54,8 @@ class Judgement:
     """What a reader should know."""
     cpu_ratio: dict[str, float] = field(default_factory=dict)
     """Share of the machine: `client`, `server`, `emulator`, `telemetry`; 0 to 1."""
+    machine_was_full: bool = False
+    """Whether no CPU was left: then everything took longer than its disks made it."""
 
 
 def judge(
@@ -100,6 +102,7 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
         )
     if busy is None or busy / cpus < FULL_MACHINE:
         return
+    made.machine_was_full = True
     tools = made.cpu_ratio.get("client", 0.0) + made.cpu_ratio.get("emulator", 0.0)
     shares = ", ".join(f"{role} {ratio:.0%}" for role, ratio in made.cpu_ratio.items())
     if tools > MOST_TOOL_SHARE:
