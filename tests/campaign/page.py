@@ -32,12 +32,12 @@ half a second with SIGSTOP, after which the command must end well.
 def page_of(state: Path) -> str:
     """Return the page as Markdown."""
     lines = [json.loads(line) for line in state.read_text(encoding="utf-8").splitlines()]
-    reached = [line for line in lines if line["step"] and not line["found"]]
     seeds = sorted({line["seed"] for line in lines})
-    blocks = sum(line["acknowledged"] for line in lines)
     # A point that was tried again counts as it ended then.
     latest = {json.dumps(line["point"]): line for line in lines}
     failed = [line for line in latest.values() if line["found"]]
+    reached = [line for line in latest.values() if line["step"] and not line["found"]]
+    blocks = sum(line["acknowledged"] for line in latest.values())
     mended = [line for line in lines if line["found"] and line not in failed]
     rows = Counter((line["point"]["scenario"], line["point"]["mode"]) for line in reached)
     kinds = {"alone": "one killed", "together": "two at once", "halt": "stopped"}

@@ -17,11 +17,11 @@ SEED = 1
 
 
 def test_some_steps_of_some_commands_are_killed_and_nothing_is_lost_or_left(tmp_path: Path) -> None:
-    chosen = ["attach second", "set caching", "detach", "clean dead host"]
+    chosen = ["attach second", "clean dead host"]
     options = [word for name in chosen for word in ("--scenario", name)]
     state = ["--state", str(tmp_path / "state.jsonl")]
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.campaign", "--points", "4", *options, *state],
+        [sys.executable, "-m", "tests.campaign", "--points", "3", *options, *state],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -29,7 +29,7 @@ def test_some_steps_of_some_commands_are_killed_and_nothing_is_lost_or_left(tmp_
         timeout=400,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "4 tried" in ran.stdout
+    assert "of 3 tried" in ran.stdout
 
 
 def killed_at(name: str, program: str, call: str, ending: str, among: str = "") -> None:
