@@ -83,7 +83,9 @@ def test_a_missing_directory_is_told_before_anything_is_made(bench: Bench) -> No
     assert bench.runs() == []
 
 
-@pytest.mark.parametrize("end", ["Ctrl-C", "kill and resume", "kill and clean"])
+@pytest.mark.parametrize(
+    "end", ["Ctrl-C", pytest.param("kill and resume", marks=pytest.mark.long), "kill and clean"]
+)
 def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(bench: Bench, end: str) -> None:
     sign = signal.SIGINT if end == "Ctrl-C" else signal.SIGKILL
     with bench.start(*MEASURE, "--yes", "--quick") as process:

@@ -31,7 +31,10 @@ factors:
 OURS = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'disklab_%'"
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "TLS"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(False, id="plain"), pytest.param(True, id="TLS", marks=pytest.mark.long)],
+)
 def server(request: pytest.FixtureRequest) -> Iterator[Database]:
     with postgresql(tls=request.param) as database:
         yield database

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from disklab.catalog import load_catalog
+from disklab.catalog.quantity import about_bytes
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
@@ -207,7 +208,7 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
 
 def _disk_in_words(disk: Disk) -> str:
     named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
-    return f"disk {named} ({disk.size_bytes / (1 << 30):g} GiB, {disk.kind}): all its data go"
+    return f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data go"
 
 
 def _missing_mkfs(wanted: Wanted, name: str, spot: Spot, machine: Machine) -> Iterator[Problem]:
