@@ -3,6 +3,7 @@
 pub mod cql;
 pub mod etcd;
 pub mod postgres;
+mod silence;
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use super::driver::CONNECT_TIMEOUT;
 use super::frames::{Answer, HEAD_BYTES, Head, Request};
 use super::statements::{Ids, Statements, refused};
+use crate::clients::silence::end_when_silent;
 use crate::job::Login;
 use crate::workloads::Failure;
 use crate::workloads::rows::Step;
@@ -124,6 +125,7 @@ impl Lane {
     async fn greet(&self) -> Result<Opened, NotOpen> {
         let tcp = TcpStream::connect(self.address).await?;
         tcp.set_nodelay(true)?;
+        end_when_silent(&tcp)?;
         let mut talk = Talk {
             tcp,
             input: Input::default(),

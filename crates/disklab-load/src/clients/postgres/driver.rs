@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Config, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, state_kind, tls};
+use crate::clients::silence;
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql};
 use crate::workloads::Failure;
@@ -134,6 +135,10 @@ fn config(server: &Server, tls: bool) -> Config {
         .user(&server.user)
         .application_name("disklab")
         .connect_timeout(CONNECT_TIMEOUT)
+        .keepalives_idle(silence::ASK_AFTER)
+        .keepalives_interval(silence::ASK_AFTER)
+        .keepalives_retries(silence::QUESTIONS)
+        .tcp_user_timeout(silence::SILENCE)
         .ssl_mode(if tls {
             SslMode::Require
         } else {

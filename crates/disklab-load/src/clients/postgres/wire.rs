@@ -20,6 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::{CONNECT_TIMEOUT, NoConnection, Server, state_kind};
+use crate::clients::silence::end_when_silent;
 use crate::workloads::Failure;
 
 /// What is read at once: more than a row of the usual benchmarks, so that nearly every answer is one read.
@@ -142,6 +143,7 @@ impl Wire {
     async fn log_in(server: &Server, tls: Option<&TlsConnector>) -> Result<Wire, WireError> {
         let tcp = TcpStream::connect((server.host.as_str(), server.port)).await?;
         tcp.set_nodelay(true)?;
+        end_when_silent(&tcp)?;
         let stream = match tls {
             None => Stream::Plain(tcp),
             Some(tls) => Stream::Tls(Box::new(encrypted(server, tls, tcp).await?)),
