@@ -293,7 +293,8 @@ mod tests {
             );
         };
         near(500, 300_000, 1);
-        near(990, 900_000, 5);
+        // Beyond it the distribution is steep: of 20,000 the share above is known to a fifteenth.
+        near(990, 900_000, 25);
         assert!(seen[0] >= 200_000 && seen[seen.len() - 1] <= 2_000_000);
     }
 
