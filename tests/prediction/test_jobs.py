@@ -220,7 +220,6 @@ def test_the_study_of_local_disks_has_its_own_settings() -> None:
         ("engine: cassandra", "engine: postgresql", "the simulator models Cassandra and"),
         ("engine: cassandra", "engine: cassandra, tls: true", "what TLS costs Cassandra is not"),
         ("engine: cassandra", "engine: cassandra, consistency: ANY", "hints are not modelled"),
-        ("title: small", "title: s\nbefore: {page_cache: as-left}", "no trial before it"),
         (
             "engine: cassandra",
             "engine: cassandra, settings: {commitlog_sync: batch}",

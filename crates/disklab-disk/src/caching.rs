@@ -415,6 +415,32 @@ impl Host {
         }
     }
 
+    /// See [`Host::put_cache`].
+    pub(crate) fn replace_cache(&mut self, contents: BlockCache) {
+        let lanes_without = self.volumes.iter().flatten();
+        let lanes: Vec<u32> = lanes_without
+            .filter(|volume| volume.profile.caching == Caching::None)
+            .flat_map(|volume| volume.lanes.clone())
+            .collect();
+        let Some(cache) = &mut self.cache else { return };
+        let same = contents.capacity() == cache.contents.capacity()
+            && contents.sectors_per_block() == cache.contents.sectors_per_block();
+        if same {
+            cache.contents = contents;
+            for lane in lanes {
+                cache.contents.drop_lane(lane, |_| 0);
+            }
+        }
+    }
+
+    /// See [`Host::take_cache`].
+    pub(crate) fn remove_cache(&mut self) -> Option<BlockCache> {
+        let cache = self.cache.as_mut()?;
+        let block_bytes = (cache.contents.sectors_per_block() * SECTOR_BYTES) as u32;
+        let empty = BlockCache::new(cache.contents.capacity() * SECTOR_BYTES, block_bytes);
+        Some(std::mem::replace(&mut cache.contents, empty))
+    }
+
     /// Empties a volume's part of the cache, except what is dirty.
     pub(crate) fn empty_cache(&mut self, volume: u32) {
         let Some(entry) = self.volume_mut(volume) else {

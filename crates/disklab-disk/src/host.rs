@@ -3,6 +3,7 @@
 use disklab_units::{Bytes, Instant};
 
 use crate::agenda::Agenda;
+use crate::cache::BlockCache;
 use crate::caching::HostCache;
 use crate::counters::VolumeCounters;
 use crate::fault::{Change, Fault};
@@ -13,6 +14,10 @@ use crate::parents::Parents;
 use crate::profile::{Caching, HostProfile, Medium, VolumeProfile};
 use crate::refusal::Refusal;
 use crate::volume::Volume;
+
+/// What a host cache held; all of it clean.
+#[derive(Clone, Debug)]
+pub struct CacheContents(pub(crate) BlockCache);
 
 /// Why no I/O gets through to any volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +232,17 @@ impl Host {
     /// Takes no time and no tokens; does nothing without host caching.
     pub fn warm(&mut self, volume: VolumeId, offset: Bytes, len: Bytes) {
         self.fill_cache(volume, offset.get(), len.get());
+    }
+
+    /// Takes what the host cache holds out of it; `None`: the host has none. For a host that nobody asks any more.
+    pub fn take_cache(&mut self) -> Option<CacheContents> {
+        self.remove_cache().map(CacheContents)
+    }
+
+    /// Fills the host cache with what another host of the same volumes had, without volumes that use none now. Does
+    /// nothing where size or block differ.
+    pub fn put_cache(&mut self, contents: CacheContents) {
+        self.replace_cache(contents.0);
     }
 
     /// Empties a volume's part of the host cache, except what is dirty.

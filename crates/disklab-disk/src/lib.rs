@@ -34,7 +34,7 @@ pub use counters::{
     CacheCounters, Credits, LimitCounters, OperationCounters, Operations, VolumeCounters,
 };
 pub use fault::{Change, Fault};
-pub use host::Host;
+pub use host::{CacheContents, Host};
 pub use io::{Completion, Destaged, Io, Op, Outcome, VolumeId};
 pub use refusal::{Reason, Refusal, Rules};
 pub use table::prefetch;

@@ -88,19 +88,21 @@ fn work<W: Write>(
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
         let Ok(line) = line else { return };
-        let (answer, accepted) = answer(&line, fidelity);
+        let (answers, accepted) = answers(&line, fidelity);
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-        output.cells += 1;
-        output.refused += u64::from(!accepted);
-        output.print(&answer);
+        for answer in &answers {
+            output.cells += 1;
+            output.refused += u64::from(!accepted);
+            output.print(answer);
+        }
         if output.failure.is_some() {
             return;
         }
     }
 }
 
-/// The answer to one job, and whether it was accepted.
-fn answer(line: &str, fidelity: Option<FidelityChoice>) -> (Value, bool) {
+/// The answers to one job, one for each of its cells, and whether it was accepted.
+fn answers(line: &str, fidelity: Option<FidelityChoice>) -> (Vec<Value>, bool) {
     let mut job: Job = match serde_json::from_str(line) {
         Ok(job) => job,
         Err(error) => {
@@ -115,7 +117,7 @@ fn answer(line: &str, fidelity: Option<FidelityChoice>) -> (Value, bool) {
                 .ok()
                 .and_then(|value| value.get("cell").cloned());
             return (
-                json!({"event": "refused", "cell": cell, "reasons": [reason]}),
+                vec![json!({"event": "refused", "cell": cell, "reasons": [reason]})],
                 false,
             );
         }
@@ -125,18 +127,21 @@ fn answer(line: &str, fidelity: Option<FidelityChoice>) -> (Value, bool) {
         Some(FidelityChoice::Quick) => job.fidelity = Fidelity::Quick,
         None => {}
     }
-    match disklab_sim::simulate(&job) {
-        Ok(report) => {
-            let mut answer = json!(report);
-            answer["event"] = json!("cell");
-            (answer, true)
+    match disklab_sim::simulate_all(&job) {
+        Ok(reports) => {
+            let answer = |report| {
+                let mut answer = json!(report);
+                answer["event"] = json!("cell");
+                answer
+            };
+            (reports.into_iter().map(answer).collect(), true)
         }
         Err(refusal) => {
             let reasons = reasons(&refusal);
-            (
-                json!({"event": "refused", "cell": job.cell, "reasons": reasons}),
-                false,
-            )
+            let cells = std::iter::once(job.cell).chain(job.then.iter().map(|next| next.cell));
+            let refused =
+                cells.map(|cell| json!({"event": "refused", "cell": cell, "reasons": reasons}));
+            (refused.collect(), false)
         }
     }
 }

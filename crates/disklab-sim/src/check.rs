@@ -19,7 +19,13 @@ const MOST_UNDER_WAY: u32 = 1 << 20;
 pub fn check(job: &Job) -> Result<(), Refusal> {
     let mut rules = Rules::default();
     match (&job.database, &job.sql, &job.device, &job.file) {
-        (Some(database), None, None, None) => check_database(&mut rules, database, job.seed),
+        (Some(database), None, None, None) => {
+            check_database(&mut rules, database, job.seed);
+            for follower in &job.then {
+                check_database(&mut rules, &follower.database, job.seed);
+                check_follows(&mut rules, database, &follower.database);
+            }
+        }
         (None, Some(database), None, None) => sql::check(&mut rules, database),
         (None, None, Some(device), None) => check_device(&mut rules, device),
         (None, None, None, Some(file)) => check_file(&mut rules, file),
@@ -31,7 +37,44 @@ pub fn check(job: &Job) -> Result<(), Refusal> {
             "give exactly one of them",
         ),
     }
+    rules.must(
+        job.then.is_empty() || job.database.is_some(),
+        "then",
+        job.then.len(),
+        "only cells of a database follow each other",
+        "leave it out",
+    );
     rules.verdict()
+}
+
+/// Cells that follow each other have one cluster and one set of data.
+fn check_follows(rules: &mut Rules, first: &DatabaseJob, next: &DatabaseJob) {
+    let parts = |job: &DatabaseJob| {
+        let (cluster, data) = (&job.cluster, &job.dataset);
+        let cache = cluster
+            .host
+            .cache
+            .as_ref()
+            .map(|cache| cache.capacity_bytes);
+        [
+            u64::from(cluster.nodes),
+            cluster.page_cache_bytes,
+            cache.unwrap_or(0),
+            cluster.host.volumes.len() as u64,
+            u64::from(job.database.replication_factor),
+            u64::from(job.database.chunk_bytes.unwrap_or(0)),
+            data.rows,
+            u64::from(data.columns),
+            u64::from(data.column_bytes),
+        ]
+    };
+    rules.must(
+        parts(first) == parts(next),
+        "then",
+        format!("{:?} after {:?}", parts(next), parts(first)),
+        "cells that follow each other have the same nodes, memory, volumes, copies and rows",
+        "give them as jobs of their own",
+    );
 }
 
 fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {

@@ -39,6 +39,19 @@ pub struct Job {
     /// A file that one reader reads through the page cache.
     #[serde(default)]
     pub file: Option<FileJob>,
+    /// Database cells that follow on the same cluster and data, in order; their caches may be `as-left`.
+    #[serde(default)]
+    pub then: Vec<Follower>,
+}
+
+/// A cell that follows another one on the same cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Follower {
+    /// The caller's number for it.
+    pub cell: u64,
+    /// What differs in it are load, caching, read-ahead and what was before.
+    pub database: DatabaseJob,
 }
 
 /// How much of a cell is simulated.
@@ -472,6 +485,9 @@ pub enum CacheState {
     Written,
     /// What fits of the data, read before.
     Warm,
+    /// What the cell before left there; with none before, or one that wrote, as after a fill.
+    #[serde(rename = "as-left")]
+    AsLeft,
 }
 
 /// State at the start.

@@ -30,4 +30,4 @@ mod tests;
 
 pub use check::{MECHANISMS, check};
 pub use report::{CreditReport, Latencies, OperationReport, Report, Resource, Telemetry};
-pub use simulate::simulate;
+pub use simulate::{simulate, simulate_all};

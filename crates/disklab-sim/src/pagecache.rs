@@ -77,6 +77,11 @@ impl PageCache {
         }
     }
 
+    /// Pages that it holds at most.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// Pages held.
     #[cfg(test)]
     pub fn held(&self) -> u64 {

@@ -11,7 +11,7 @@ use crate::check::check;
 use crate::client::Kind;
 use crate::database::cassandra::Cassandra;
 use crate::device::Device;
-use crate::job::{DatabaseJob, Fidelity, FileJob, Job, Load};
+use crate::job::{CacheState, DatabaseJob, Fidelity, FileJob, Job, Load};
 use crate::record::Recorder;
 use crate::report::{Report, Telemetry, latencies, operation};
 use tally::{NodeParts, Reads, Tally};
@@ -32,29 +32,21 @@ const QUICK_PAUSES: u64 = 1;
 const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a fifth too high; reads beside writes \
      without what flushes and log cost them, up to a fifth too many";
 
-/// Simulates a cell. Refuses a job that breaks a rule, with every reason.
+/// Simulates a cell, the first one of a job. Refuses a job that breaks a rule, with every reason.
 pub fn simulate(job: &Job) -> Result<Report, Refusal> {
+    Ok(simulate_all(job)?.swap_remove(0))
+}
+
+/// Simulates a cell and those that follow it, in order. Refuses a job that breaks a rule, with every reason.
+pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
     check(job)?;
+    if let Some(database) = &job.database {
+        return simulate_databases(job, database);
+    }
     let clock = WallClock::now();
     let mut report = match (&job.database, &job.sql, &job.device) {
         (None, Some(database), _) => sql::simulate(job.cell, database, job)?,
-        (Some(database), ..) => {
-            let mut share = share_of(database, job.fidelity);
-            let (scaled, mut cluster) = loop {
-                let scaled = scaled(database, share);
-                let mut cluster = Cassandra::new(&scaled, share, job.seed, &job.ablate)?;
-                cluster.run();
-                let enough = larger_share(&cluster, database, share);
-                if enough == share {
-                    break (scaled, cluster);
-                }
-                share = enough;
-            };
-            let mut report = cluster_report(job.cell, &scaled.cluster.host, &mut cluster);
-            report.scale = 1.0 / share as f64;
-            report.error_note = (share > 1).then(|| QUICK_NOTE.to_owned());
-            report
-        }
+        (Some(_), ..) => unreachable!("it was simulated above"),
         (None, None, Some(given)) => {
             let mut device = Device::new(given, job.seed, &job.ablate)?;
             device.run();
@@ -66,7 +58,64 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
         },
     };
     report.wall_s = clock.elapsed().as_secs_f64();
-    Ok(report)
+    Ok(vec![report])
+}
+
+/// Cells on one cluster, each with the caches that it wants: all at the scale of the one that needs the largest part.
+fn simulate_databases(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Refusal> {
+    let followers = job.then.iter().map(|next| (next.cell, &next.database));
+    let cells: Vec<(u64, &DatabaseJob)> = std::iter::once((job.cell, first))
+        .chain(followers)
+        .collect();
+    let shares = cells.iter().map(|(_, cell)| share_of(cell, job.fidelity));
+    let mut share = shares.min().unwrap_or(1);
+    loop {
+        let (reports, enough) = simulate_at(job, &cells, share)?;
+        if enough == share {
+            return Ok(reports);
+        }
+        share = enough;
+    }
+}
+
+/// The same at one scale, and the share at which each cell has operations enough.
+fn simulate_at(
+    job: &Job,
+    cells: &[(u64, &DatabaseJob)],
+    share: u64,
+) -> Result<(Vec<Report>, u64), Refusal> {
+    let mut reports = Vec::new();
+    let mut left = None;
+    for (pass, &(number, cell)) in cells.iter().enumerate() {
+        let clock = WallClock::now();
+        let mut scaled = scaled(cell, share);
+        if left.is_none() {
+            // As after the fill, which is what comes before the first.
+            for state in [&mut scaled.before.page_cache, &mut scaled.before.host_cache] {
+                if *state == CacheState::AsLeft {
+                    *state = CacheState::Written;
+                }
+            }
+        }
+        let mut cluster = Cassandra::new(&scaled, share, job.seed, pass as u64, &job.ablate)?;
+        if let Some(left) = left.take() {
+            cluster.take_caches(left, &scaled.before);
+        }
+        cluster.run();
+        let enough = larger_share(&cluster, cell, share);
+        if enough != share {
+            return Ok((reports, enough));
+        }
+        let mut report = cluster_report(number, &scaled.cluster.host, &mut cluster);
+        report.scale = 1.0 / share as f64;
+        report.error_note = (share > 1).then(|| QUICK_NOTE.to_owned());
+        report.wall_s = clock.elapsed().as_secs_f64();
+        reports.push(report);
+        // What writes have changed is filled anew before the next cell.
+        let only_read = scaled.workload.read_ppm == 1_000_000;
+        left = (only_read && pass + 1 < cells.len()).then(|| cluster.into_caches());
+    }
+    Ok((reports, share))
 }
 
 /// By how much a cell is simulated smaller than it is.

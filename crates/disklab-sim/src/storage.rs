@@ -1,7 +1,7 @@
 //! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
 
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Host, Io, Op, Refusal, VolumeCounters, VolumeId};
+use disklab_disk::{CacheContents, Host, Io, Op, Refusal, VolumeCounters, VolumeId};
 use disklab_units::{Bytes, Instant};
 
 use crate::disks::Disks;
@@ -227,6 +227,31 @@ impl Storage {
             let most = pages.saturating_sub(all - data).min(data);
             self.cache.insert(0, most);
         }
+    }
+
+    /// The page cache as it is left, what was on its way included.
+    pub fn leave_page_cache(&mut self) -> PageCache {
+        for way in std::mem::take(&mut self.on_the_way) {
+            self.cache.arrive(way.from, way.to);
+        }
+        std::mem::replace(&mut self.cache, PageCache::new(0, 0))
+    }
+
+    /// Takes the page cache of the same node over, as a run before this one left it.
+    pub fn take_page_cache(&mut self, left: PageCache) {
+        if left.capacity() == self.cache.capacity() {
+            self.cache = left;
+        }
+    }
+
+    /// Takes the host cache of the same node over.
+    pub fn take_host_cache(&mut self, left: CacheContents) {
+        self.disks.host.put_cache(left);
+    }
+
+    /// The host cache as it is left; None: there is none.
+    pub fn leave_host_cache(&mut self) -> Option<CacheContents> {
+        self.disks.host.take_cache()
     }
 
     /// Has the processor fetch what page cache and host cache know of a row that will be read soon.

@@ -309,3 +309,53 @@ fn a_chunk_costs_the_cpu_that_opens_it() {
     assert!((seen / (1e9 / 65_536.0) - 1.0).abs() < 0.03, "{seen}");
     assert!(rate(&[Mechanism::DecompressionCpu]) > 10.0 * seen);
 }
+
+/// Cold reads of a table that fits the caches, then the same load with the caches as they were left.
+fn two_passes(fidelity: Fidelity, page_cache: CacheState) -> Vec<Report> {
+    let mut job = jobs::reads(8, 200_000, 3);
+    job.fidelity = fidelity;
+    let first = jobs::database(&mut job);
+    first.dataset.rows = 100_000;
+    first.cluster.page_cache_bytes = 1 << 30;
+    let mut second = first.clone();
+    second.before.page_cache = page_cache;
+    job.then.push(disklab_sim::job::Follower {
+        cell: 9,
+        database: second,
+    });
+    disklab_sim::simulate_all(&job).expect("the job is valid")
+}
+
+#[test]
+fn a_second_pass_finds_what_the_first_one_left() {
+    for fidelity in [Fidelity::Full, Fidelity::Quick] {
+        let passes = two_passes(fidelity, CacheState::AsLeft);
+        assert_eq!([passes[0].cell, passes[1].cell], [0, 9]);
+        let [first, second] = [0, 1].map(|n: usize| passes[n].telemetry.read_ios_per_operation);
+        // Of as many rows as half the draws a share of 1 - e^-2 is drawn; e^-2 of the second pass is new.
+        assert!((first - 0.4323).abs() < 0.004, "{first}");
+        let new = (-2.0_f64).exp() * 0.4323;
+        assert!((second - new).abs() < 0.003, "{second} {new}");
+    }
+    let cold = two_passes(Fidelity::Full, CacheState::Cold);
+    let ios = |n: usize| cold[n].telemetry.read_ios_per_operation;
+    assert!(
+        (ios(1) / ios(0) - 1.0).abs() < 0.01,
+        "{} {}",
+        ios(0),
+        ios(1)
+    );
+}
+
+#[test]
+fn cells_that_follow_have_the_same_cluster() {
+    let mut job = jobs::reads(8, 1_000, 3);
+    let mut other = jobs::database(&mut job).clone();
+    other.dataset.rows += 1;
+    job.then.push(disklab_sim::job::Follower {
+        cell: 1,
+        database: other,
+    });
+    let refusal = disklab_sim::simulate_all(&job).expect_err("other rows");
+    assert!(refusal.to_string().contains("follow"), "{refusal}");
+}

@@ -45,6 +45,8 @@ Assumed: fio 3 with libaio reaches about 250,000 I/Os a second and job on a null
 
 REHEARSE = "rehearse it"
 
+AS_LEFT = "as-left"
+
 DECOMPRESS_MB_PER_S = {"lz4": 3850, "snappy": 1500, "zstd": 1660, "deflate": 390}
 """Of one core.
 
@@ -96,10 +98,12 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
     elif database is not None:
         yield from _unmodelled_database(database, place)
-    if "as-left" in (before.page_cache, before.host_cache):
-        rule = "a simulated trial has no trial before it"
-        way_out = "say cold or warm, and empty, written or warm"
-        yield Problem(f"{place}: before", "as-left", rule, way_out)
+    if AS_LEFT in (before.page_cache, before.host_cache):
+        procedure = spec.procedure
+        if spec.device is not None or (procedure is not None and procedure.variable is not None):
+            rule = "only trials of rows at a stated load leave their caches to the next one"
+            way_out = "say cold or warm, and empty, written or warm"
+            yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
 
 
 def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
@@ -296,7 +300,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
     }
 
 
-HOST_CACHE = {"empty": "cold", "written": "written", "warm": "warm"}
+HOST_CACHE = {"empty": "cold", "written": "written", "warm": "warm", AS_LEFT: AS_LEFT}
 
 
 def _before(spec: TrialSpec) -> Job:

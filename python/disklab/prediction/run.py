@@ -31,6 +31,7 @@ from disklab.prediction.jobs import PPM, Job, Prepared
 from disklab.prediction.outcome import refused_result, result_of
 from disklab.prediction.ranges import Ranged
 from disklab.prediction.search import Search, run_searches
+from disklab.prediction.sequences import joined, takes_over
 from disklab.prediction.uncertain import Uncertain, unknowns_of
 from disklab.results import (
     DEFAULT_OUT,
@@ -164,14 +165,18 @@ of them a second. SQL and devices take longer, so they are asked for."""
 
 
 def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]:
-    """Return the bands of each trial that has them. Searches have none: they choose their load."""
+    """Return the bands of each trial that has them.
+
+    Searches have none: they choose their load; nor have trials that take over caches, which would
+    need the whole sequence for each.
+    """
     ranged = options.ranged if options.ranged and options.ranged.ranges else None
     found = {
         cell.trial.index: Uncertain(
             cell.trial, calibration_of(cell.trial, options), cell.prepared.job, place, ranged
         )
         for cell in cells
-        if cell.prepared.job is not None and not _is_search(cell)
+        if cell.prepared.job is not None and not _is_search(cell) and not takes_over(cell.trial)
     }
     if options.bands is False or not found:
         return {}
@@ -212,7 +217,12 @@ def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> 
         return runnable[job["cell"] // options.repeats]
 
     # The longest first: a long cell that begins last leaves the other cores idle.
-    direct = [job for job in jobs if not _is_search(cell_of(job))]
+    direct: list[Job] = []
+    for repeat in range(options.repeats):
+        of_repeat = [job for job in jobs if job["cell"] % options.repeats == repeat]
+        direct += joined(
+            [(cell_of(job).trial, job) for job in of_repeat if not _is_search(cell_of(job))]
+        )
     direct.sort(key=requests_of, reverse=True)
     for answer in simulate(direct, workers=options.workers) if direct else ():
         yield _outcome(cell_of(answer), experiment, options, answer)
@@ -235,6 +245,9 @@ def requests_of(job: Job) -> float:
     database = job.get("database")
     if database is None:
         return 0.0
+    if then := job.get("then"):
+        parts = [job | {"then": []}, *then]
+        return sum(requests_of(part) for part in parts)
     work, copies = database["workload"], database["database"]["replication_factor"]
     reads = work["read_ppm"] / PPM
     asked = reads * (copies // 2 + 1) + (1 - reads) * copies

@@ -49,10 +49,11 @@ pub fn node(
         rules(job, off, scale),
     )?;
     if !job.before.empty {
-        if job.before.host_cache != CacheState::Cold {
+        let is_filled = |state| matches!(state, CacheState::Written | CacheState::Warm);
+        if is_filled(job.before.host_cache) {
             storage.warm_host_cache(cache_bytes);
         }
-        if job.before.page_cache != CacheState::Cold {
+        if is_filled(job.before.page_cache) {
             storage.warm_page_cache(cluster.page_cache_bytes / PAGE_BYTES, false);
         }
     }

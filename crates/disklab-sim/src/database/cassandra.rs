@@ -5,7 +5,7 @@
 //! goes to all replicas and is answered by as many as the consistency level asks for; each appends
 //! to commit log and memtable.
 
-use disklab_disk::{Refusal, VolumeCounters};
+use disklab_disk::{CacheContents, Refusal, VolumeCounters};
 use disklab_units::random::Stream;
 
 use crate::background::Wishes;
@@ -17,9 +17,10 @@ use crate::database::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
 use crate::engine::{Queue, Slab};
 use crate::filelayout::Pages;
-use crate::job::{DatabaseJob, Load, Mechanism};
+use crate::job::{Before, CacheState, DatabaseJob, Load, Mechanism};
 use crate::network::Paths;
 use crate::node::Node;
+use crate::pagecache::PageCache;
 use crate::record::Recorder;
 use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 
@@ -103,12 +104,14 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
-    /// Builds the cluster and its data, `scale` times smaller than the real ones. Refuses what the disk
+    /// Builds the cluster and its data, `scale` times smaller than the real ones. Passes of one seed have the same data
+    /// and other keys and times. Refuses what the disk
     /// model refuses; the job is checked.
     pub fn new(
         job: &DatabaseJob,
         scale: u64,
         seed: u64,
+        pass: u64,
         off: &[Mechanism],
     ) -> Result<Cassandra, Refusal> {
         let has_not = |mechanism| off.contains(&mechanism);
@@ -123,6 +126,7 @@ impl Cassandra {
         let nodes = (0..job.cluster.nodes as usize)
             .map(|number| node(job, seed, off, number, &ring, stored, scale))
             .collect::<Result<Vec<Node>, Refusal>>()?;
+        let seed = if pass == 0 { seed } else { hash(seed, pass) };
         let mut rules = Rules::new(job, stored, off);
         let database = &job.database;
         let snitch = Snitch::new(nodes.len(), database.snitch_badness_permille, scale);
@@ -723,6 +727,26 @@ impl Cassandra {
             node.link.reset();
             node.storage.reset();
             node.pauses.reset();
+        }
+    }
+
+    /// What page caches and host caches hold at the end, by node.
+    pub fn into_caches(mut self) -> Vec<(PageCache, Option<CacheContents>)> {
+        let nodes = self.nodes.iter_mut().map(|node| &mut node.storage);
+        nodes
+            .map(|storage| (storage.leave_page_cache(), storage.leave_host_cache()))
+            .collect()
+    }
+
+    /// Begins with those that the cell before left, where this one wants them so.
+    pub fn take_caches(&mut self, left: Vec<(PageCache, Option<CacheContents>)>, before: &Before) {
+        for (node, (pages, host)) in self.nodes.iter_mut().zip(left) {
+            if before.page_cache == CacheState::AsLeft {
+                node.storage.take_page_cache(pages);
+            }
+            if let (CacheState::AsLeft, Some(host)) = (before.host_cache, host) {
+                node.storage.take_host_cache(host);
+            }
         }
     }
 

@@ -47,6 +47,7 @@ fn job(seed: u64) -> Job {
         sql: None,
         device: None,
         file: None,
+        then: Vec::new(),
     }
 }
 
