@@ -360,3 +360,22 @@ def test_a_threshold_that_is_no_number_is_refused() -> None:
     )
     (reason,) = prepared(text).reasons
     assert "dynamic_snitch_badness_threshold" in reason.place
+
+
+def test_the_network_that_an_experiment_names_is_the_jobs() -> None:
+    own = job(SMALL)
+    placed = SMALL.replace("nodes: 3,", "nodes: 3, zones: 3, network: azure/standard,")
+    named = job(placed)
+    assert "zones" not in own["cluster"]
+    assert named["cluster"]["zones"] == 3
+    assert named["network"] != own["network"]
+    trip = CATALOG.networks["azure/standard"]
+    for facts, way in ((trip.within_zone, "within_zone"), (trip.between_zones, "between_zones")):
+        delay = named["network"][way]
+        # There and back: the sum of two exponential times has its median at 1.678 means.
+        median_us = (2 * delay["fixed_ns"] + 1.678 * delay["spread_ns"]) / 1000
+        p99_us = (2 * delay["fixed_ns"] + 6.638 * delay["spread_ns"]) / 1000
+        assert median_us == pytest.approx(facts.at_us(50), rel=0.001)
+        assert p99_us == pytest.approx(facts.at_us(99), rel=0.001)
+    assert trip.within_zone.at_us(0) == 650
+    assert trip.within_zone.at_us(95) == pytest.approx((1080 * 4 + 1500 * 5) / 9)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -394,6 +395,14 @@ class RoundTripFacts(Facts):
         if min(percentiles) < 0 or max(percentiles) > 100:
             raise ValueError("percentiles are from 0 to 100")
         return percentiles
+
+    def at_us(self, percent: float) -> float:
+        """Return the microseconds that so many percent of the round trips stay within."""
+        points = sorted(self.percentiles_us.items())
+        for (left, low), (right, high) in pairwise(points):
+            if left <= percent <= right:
+                return low + (high - low) * (percent - left) / (right - left)
+        return points[0][1] if percent < points[0][0] else points[-1][1]
 
 
 class NetworkFacts(Facts):

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from disklab.catalog import Catalog
-from disklab.catalog.facts import GIB
+from disklab.catalog.facts import GIB, RoundTripFacts
 from disklab.catalog.profile import Profile
 from disklab.database_facts import facts_of, simulated
 from disklab.errors import Problem
@@ -178,7 +178,7 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
             "cores": client.vcpu,
             "network_bytes_per_s": network(client.net_mbit_per_s),
         },
-        "network": delays(calibration),
+        "network": delays(spec, catalog, calibration),
         "database": _database(spec, calibration),
         "dataset": _dataset(spec),
         "workload": _workload(spec, calibration),
@@ -187,9 +187,17 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
     }
 
 
-def delays(calibration: Calibration) -> Job:
-    """Return how long a message is on its way: a fixed time and the mean of what comes on top."""
+def delays(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return how long a message is on its way: a fixed time and the mean of what comes on top.
+
+    The network that the experiment names comes before that of the calibration.
+    """
     mean = calibration.fact("one_way_ns")
+    assert spec.cluster is not None
+    if spec.cluster.network is not None:
+        named = catalog.networks[spec.cluster.network]
+        ways = {"within_zone": way(named.within_zone), "between_zones": way(named.between_zones)}
+        return {"one_way_ns": sum(ways["within_zone"].values()), **ways}
     if "spread_ns" not in calibration.physical:
         return {"one_way_ns": mean}
     spread = calibration.fact("spread_ns")
@@ -205,6 +213,22 @@ def delays(calibration: Calibration) -> Job:
             "spread_ns": between_spread,
         },
     }
+
+
+TWO_WAYS_MEDIAN, TWO_WAYS_P99 = 1.678, 6.638
+"""Median and 99th percentile of the sum of two exponential times of mean 1: the spread of a round
+trip, whose ways there and back have one each (gamma distribution of shape 2)."""
+
+
+def way(trip: RoundTripFacts) -> Job:
+    """Return one way of a round trip: the fixed time and spread with its median and its p99."""
+    median, p99 = trip.at_us(50), trip.at_us(99)
+    spread = (p99 - median) / (TWO_WAYS_P99 - TWO_WAYS_MEDIAN)
+    fixed = (median - TWO_WAYS_MEDIAN * spread) / 2
+    if fixed < 0:
+        # The median counts: a longer tail than an exponential one has cannot be had.
+        fixed, spread = 0.0, median / TWO_WAYS_MEDIAN
+    return {"fixed_ns": round(fixed * 1000), "spread_ns": round(spread * 1000)}
 
 
 def network(mbit_per_s: int | None) -> int | None:
@@ -227,6 +251,7 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
         "cores": vm.vcpu,
         "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration),
         "network_bytes_per_s": network(vm.net_mbit_per_s),
+        **({"zones": cluster.zones} if cluster.zones > 1 else {}),
         "data_volume": data,
         "commitlog_volume": None if log == data else log,
         "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,

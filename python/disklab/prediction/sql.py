@@ -89,6 +89,7 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
             "cores": vm.vcpu,
             "page_cache_bytes": page_cache,
             "network_bytes_per_s": network(vm.net_mbit_per_s),
+            **({"zones": cluster.zones} if cluster.zones > 1 else {}),
             "data_volume": cluster.device_of("data"),
             "read_ahead_bytes": 0,
         },
@@ -97,7 +98,7 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
             "cores": client.vcpu,
             "network_bytes_per_s": network(client.net_mbit_per_s),
         },
-        "network": delays(calibration),
+        "network": delays(spec, catalog, calibration),
         "database": {
             "engine": "yugabytedb",
             "replication_factor": database.replication_factor,

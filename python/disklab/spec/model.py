@@ -112,7 +112,7 @@ class Cluster(Part):
     network: str | None = Field(default=None, examples=["azure/accelerated"])
     """The network between the nodes, and to the client: a key of the catalogue's `networks`. A
     rehearsal then gives each node a host of its own, with the VM's bandwidth and these round trips.
-    Without it: the nodes share this machine's loopback. Predictions do not use it yet."""
+    Without it: the nodes share this machine's loopback, and a prediction has the calibration's."""
     volumes: dict[str, Volume] = Field(min_length=1)
     """Volumes of each node by name. `data` holds the tables; `commitlog`, where there is one, the
     log. Volumes with `disks: local` lie on the VM's one temp disk together."""
