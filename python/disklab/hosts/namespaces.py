@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from disklab.engine import find_engine
 from disklab.engine.own_folder import ForeignError, folder, make_folder, new_file, replace_file
 from disklab.errors import MachineError
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
@@ -299,13 +300,37 @@ class _Making:
             "name": name,
             "folder": str(self.run_dir),
             "root_bytes": ROOT_BYTES,
-            "shared": [{"path": str(path), "write": True} for path in wish.shared],
+            "shared": [
+                *({"path": str(path), "write": False} for path in installation()),
+                *({"path": str(path), "write": True} for path in wish.shared),
+            ],
             "addresses": dict(addresses),
             "groups": [] if group is None else [str(one / "cgroup.procs") for one in group.folders],
             "homes": [] if group is None else _homes(group.root),
             "group_version": None if roots is None else roots.version,
         }
         return _Starting(name, process, ours, described, self.run_dir / f"log.{name}")
+
+
+OWN = ("/tmp", "/run", "/dev")  # noqa: S108 - what a host has of its own, never this machine's
+"""Folders of which a host sees nothing of this machine."""
+
+
+def installation() -> list[Path]:
+    """Return the folders of this program that hosts would not see: Python, engine, package.
+
+    They see the file system of this machine's root, without what is mounted below it.
+    """
+    engine = find_engine().resolve()
+    package = Path(__file__).resolve().parents[1]
+    wanted = {Path(sys.prefix), Path(sys.base_prefix), engine.parent, package}
+    root = os.stat("/").st_dev
+    hidden = sorted(one for one in wanted if one.stat().st_dev != root or _is_own(one))
+    return [one for one in hidden if not any(other in one.parents for other in hidden)]
+
+
+def _is_own(path: Path) -> bool:
+    return any(path.is_relative_to(own) for own in OWN)
 
 
 @dataclass(frozen=True)
