@@ -71,7 +71,7 @@ factors:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("vm: azure", "wm: azure", ":3: device.wm: wm: there is no such key; known here are vm"),
+        ("vm: azure", "wm: azure", ":3: device.wm: wm: there is no such key; known here"),
         ("volume: {", "volumes: {", ":4: device.volumes: volumes: there is no such key; did you"),
         ("bs: 8k", "bs: 5k", ":6: workload.fio.bs: 5k: a block is a multiple of 4 KiB"),
         ("rw: randwrite", "rw: randwrit", "; did you mean randwrite or randread"),

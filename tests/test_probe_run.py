@@ -179,3 +179,13 @@ def test_no_fio_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="apt-get install fio"):
         fio.find_fio("libaio")
+
+
+def test_a_signal_waits_until_a_started_program_is_known() -> None:
+    known = False
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - where it comes is what is tested
+        with fio.held_back(signal.SIGINT):
+            signal.raise_signal(signal.SIGINT)
+            known = True
+        raise AssertionError("the signal was lost")
+    assert known

@@ -188,7 +188,7 @@ def test_a_calibration_finds_the_parameter_that_made_the_figures(tmp_path: Path)
     few = ("calibrate", THREADS, *NONE_128, "--fit", "overhead_ns,read_cpu_ns,pause_every_requests")
     assert "3 parameters cannot be fitted on 1 cells" in run(*few, code=2).stderr
     wrong = ("calibrate", THREADS, *NONE_128, "--fit", "overhed_ns")
-    assert "did you mean overhead_ns?" in run(*wrong, code=2).stderr
+    assert "did you mean overhead_ns" in run(*wrong, code=2).stderr
 
 
 def test_declared_rows_are_fitted_anew(tmp_path: Path) -> None:

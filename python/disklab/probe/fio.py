@@ -8,8 +8,10 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,17 +201,20 @@ class Job:
 def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:
     """Run fio to its end; on any exception, stop fio before passing it on."""
     started = time.monotonic()
-    # Its own session: Ctrl-C reaches us alone, and we stop fio in order.
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, **HUGE_PAGES},
-    )
-    watch = StartWatch(process.pid, jobs)
+    process: subprocess.Popen[str] | None = None
     try:
+        # A signal between the fork and the assignment would leave an fio that nobody ends.
+        with held_back(signal.SIGINT, signal.SIGTERM):
+            # Its own session: Ctrl-C reaches us alone, and we stop fio in order.
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, **HUGE_PAGES},
+            )
+        watch = StartWatch(process.pid, jobs)
         while True:
             try:
                 pause_s = POLL_S if watch.over or jobs == 1 else START_POLL_S
@@ -225,10 +230,28 @@ def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ra
                     ) from None
                 tick(elapsed_s)
     except BaseException:
-        stop(process)
+        if process is not None:
+            stop(process)
         raise
     report = read_report(command, process.returncode, output, complaints)
     return Ran(report, watch.spread_s)
+
+
+@contextmanager
+def held_back(*numbers: signal.Signals) -> Iterator[None]:
+    """Let these signals wait for the end of the block; another thread than the first has none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda one, _: came.append(one)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def stop(process: subprocess.Popen[str]) -> None:
