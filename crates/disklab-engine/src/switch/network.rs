@@ -161,7 +161,7 @@ impl Network {
         self.own_ns = own.as_nanos();
     }
 
-    /// Begins anew with another clock: what the old one said about queues means nothing on it.
+    /// Starts again with another clock: what the old one said about queues means nothing on it.
     pub fn forget_times(&mut self) {
         self.queues.fill(Queue::default());
         self.ways.fill(Way::default());

@@ -95,7 +95,7 @@ pub struct EtcdRows {
     verify: bool,
 }
 
-/// A place for a connection, made anew when it was lost.
+/// A place for a connection, made again when it was lost.
 struct Lane {
     /// One of the slots at a time looks whether there is a link, and makes one.
     link: Mutex<Option<Link>>,

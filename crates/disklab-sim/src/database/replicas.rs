@@ -6,7 +6,7 @@ use crate::cluster::MOST_REPLICAS;
 
 const MS: u64 = 1_000_000;
 
-/// How often scores are made anew. **Source:** `dynamic_snitch_update_interval_in_ms`.
+/// How often scores are recomputed. **Source:** `dynamic_snitch_update_interval_in_ms`.
 const UPDATE_NS: u64 = 100 * MS;
 
 /// Milliseconds that answers are told apart by; slower ones count as this slow.
@@ -109,7 +109,7 @@ impl Snitch {
     }
 }
 
-/// How often a threshold is made anew. **Source:** Cassandra 3.11 to 5.0, `ColumnFamilyStore`: once in
+/// How often a threshold is recomputed. **Source:** Cassandra 3.11 to 5.0, `ColumnFamilyStore`: once in
 /// `read_request_timeout`, 5 s by default; half of that is the first threshold.
 const THRESHOLD_NS: u64 = 5_000 * MS;
 
