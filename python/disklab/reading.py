@@ -71,6 +71,9 @@ CATALOGUE = Kind("a catalogue file", 4 * MIB, "give another file")
 CALIBRATION = Kind("a calibration file", MIB, "name another file")
 PART = Kind("a file of the package", MIB, "install disklab again")
 PUBLISHED = Kind("the file of published results", 4 * MIB, "install disklab again")
+PRICES = Kind(
+    "a price list", 512 * MIB, "name a smaller list, such as that of one region", 64 * 1024
+)
 REGISTER = Kind("a register of predictions", 64 * MIB, "name a file of `predict --register`")
 IMPORTED = Kind("a file of results", 16 * MIB, "give its path")
 RECORD = Kind("a record of disklab", MIB, "remove it by `disklab clean`")

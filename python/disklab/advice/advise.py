@@ -138,6 +138,7 @@ def finals(
         bands=how.bands,
         calibration=how.calibration,
         region=question.region,
+        terms=question.terms,
         out=how.out,
         command=how.command,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from disklab.advice.candidates import Field
 from disklab.advice.options import Option, short
 from disklab.advice.question import Question
 from disklab.advice.search import Ladder, Tried
+from disklab.catalog import load_catalog
+from disklab.catalog.price import Price, vm_price, volume_price
 from disklab.results.required import Outcome
 
 MOST_REASONS = 6
@@ -112,12 +115,35 @@ class Advice:
         ordered = sorted(counts.items(), key=lambda one: -one[1])
         return [f"{reason} ({count} options)" for reason, count in ordered[:MOST_REASONS]]
 
+    def price_doubts(self, today: date | None = None) -> list[str]:
+        """Return which prices of the options may not be those to pay, and why, each once."""
+        region, terms = self.question.region, self.question.terms
+        catalog = load_catalog()
+        doubts: dict[str, list[str]] = {}
+        for one in (option.candidate for option in self.options):
+            for name, price in (
+                (one.vm, vm_price(catalog, one.vm, region=region, terms=terms)),
+                (
+                    one.disks.expression,
+                    volume_price(catalog, one.disks.expression, region=region, terms=terms),
+                ),
+            ):
+                if isinstance(price, Price):
+                    doubt = price.doubt(region, today or date.today())
+                    if doubt is not None:
+                        doubts.setdefault(doubt, []).append(name)
+        return [
+            f"Prices {doubt}: {', '.join(dict.fromkeys(names))}. `disklab prices` takes today's."
+            for doubt, names in doubts.items()
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
         return {
             "answer": self.sentences(),
             "options": [one.as_json() for one in self.options],
             "changes": self.changes,
+            "price_doubts": self.price_doubts(),
             "considered": self.looked.considered,
             "possible": len(self.looked.candidates),
             "simulated": self.cells,

@@ -132,7 +132,9 @@ class _Shop:
     def price(self, expression: str) -> float | None:
         """Return what a volume costs a month; None: nobody says it in USD."""
         if expression not in self.disks:
-            found = volume_price(self.catalog, expression, region=self.question.region)
+            found = volume_price(
+                self.catalog, expression, region=self.question.region, terms=self.question.terms
+            )
             known = None if isinstance(found, NoPrice) else found.usd_per_month
             self.disks[expression] = known
         return self.disks[expression]
@@ -145,7 +147,7 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
     for vm in catalog.vms.values():
         if vm.vendor != vendor or not _named(vm.name, _vm_words(question, catalog)):
             continue
-        price = vm_price(catalog, vm.name, region=question.region)
+        price = vm_price(catalog, vm.name, region=question.region, terms=question.terms)
         if isinstance(price, NoPrice):
             found.refused["no price of the VM size is known"] += 1
         else:

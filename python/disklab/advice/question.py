@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from disklab.catalog.price import DEFAULT_REGION
+from disklab.catalog.facts import PriceTerms
+from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
 from disklab.errors import Problem, UserError
 from disklab.spec import Experiment, TrialSpec, parse
 from disklab.spec.require import Require
@@ -32,6 +33,7 @@ class Question:
     wanted: tuple[str, ...] = ()
     """Parts of names of disks and VM sizes to choose among; empty: the whole catalogue."""
     region: str = DEFAULT_REGION
+    terms: PriceTerms = DEFAULT_TERMS
     notes: tuple[str, ...] = ()
 
     def experiment(self, levels: dict[str, dict[str, Any]]) -> Experiment:
@@ -45,7 +47,10 @@ class Question:
 
 
 def question_of(
-    experiment: Experiment, wanted: tuple[str, ...] = (), region: str = DEFAULT_REGION
+    experiment: Experiment,
+    wanted: tuple[str, ...] = (),
+    region: str = DEFAULT_REGION,
+    terms: PriceTerms = DEFAULT_TERMS,
 ) -> Question:
     """Return the question of an experiment file. Raises UserError when it asks nothing.
 
@@ -72,7 +77,8 @@ def question_of(
     if experiment.factors:
         notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
     made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
-    return Question(document.path, tree, made.cells[0].spec, require, wanted, region, tuple(notes))
+    spec = made.cells[0].spec
+    return Question(document.path, tree, spec, require, wanted, region, terms, tuple(notes))
 
 
 def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:

@@ -359,16 +359,23 @@ class PriceFormula(Facts):
         )
 
 
+PriceTerms = Literal["pay-as-you-go", "reserved-1y", "reserved-3y", "spot"]
+"""How something is bought: by the hour, bound for one or three years, or taken away on demand."""
+
+
 class PriceList(Facts):
-    """Prices of one date in one region."""
+    """Prices of one date in one region on the same terms."""
 
     source: Annotated[list[str], BeforeValidator(_as_list)]
     region: str
     currency: str
     per: Literal["month", "hour"]
     date: str
+    terms: PriceTerms = "pay-as-you-go"
     status: Status = "published"
     note: str | None = None
+    vms: dict[str, Decimal] = {}
+    """VM sizes: Linux, shared hardware."""
     disks: dict[str, Decimal] = {}
     quotes: dict[str, list[tuple[int, int, int, Decimal]]] = {}
     """GiB, IOPS, MB/s and price, as published."""

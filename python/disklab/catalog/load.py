@@ -368,11 +368,19 @@ def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
             at = ("latencies", name, operation)
             yield from _unknown_shape(catalog, at, getattr(profiles, operation))
     yield from _dangling_networks(catalog, document)
+    yield from _dangling_prices(catalog, document)
+
+
+def _dangling_prices(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
     for index, prices in enumerate(document.prices):
         yield from _unknown_sources(catalog, ("prices", index), prices.source)
         for part_name in ("disks", "quotes", "formulas"):
             for disk in getattr(prices, part_name):
                 yield from _unknown_disk(catalog, ("prices", index, part_name, disk), disk)
+        for vm in prices.vms:
+            if vm not in catalog.vms:
+                rule = "a price must be that of a VM size of the catalogue"
+                yield ("prices", index, "vms", vm), vm, rule, catalog.vms
 
 
 def _dangling_networks(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:

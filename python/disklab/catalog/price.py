@@ -1,19 +1,21 @@
 """What a volume or a VM costs a month, in USD, with region, date and source; or that nobody knows.
 
 A result carries its prices with their dates (METHODOLOGY: price, price date, region). Prices are
-list prices, pay as you go; nothing is converted here. What a vendor quoted in another currency
-has a USD price only where the catalogue states one, marked `inferred`, with its derivation.
+list prices on the terms asked for; no currency is converted here. What a vendor quoted in another
+one has a USD price only where the catalogue states one, marked `inferred`, with its derivation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date as Date  # noqa: N812 - a price has a `date` of its own
 from decimal import Decimal
+from typing import TypeVar
 
 from disklab.catalog.expression import DiskExpression, parse_disks
-from disklab.catalog.facts import GIB, PriceFormula, PriceList, Status
-from disklab.catalog.load import Catalog, DiskEntry
+from disklab.catalog.facts import GIB, PriceFormula, PriceList, PriceTerms, Status
+from disklab.catalog.load import Catalog, DiskEntry, VmEntry
 from disklab.catalog.provisioning import Terms, provision
 from disklab.catalog.resolve import Places, find_vm
 
@@ -21,7 +23,12 @@ from disklab.catalog.resolve import Places, find_vm
 HOURS_PER_MONTH = 730
 
 DEFAULT_REGION = "eastus"
+REGIONS = {"azure": DEFAULT_REGION, "aws": "us-east-1"}
+"""By vendor, the region that most prices of the catalogue are of."""
+DEFAULT_TERMS: PriceTerms = "pay-as-you-go"
 CENT = Decimal("0.01")
+OLD_DAYS = 365
+"""Vendors change their lists about once a year; an older price is told."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,19 @@ class Price:
     """Keys of the catalogue's `sources`; empty: nothing is charged."""
     status: Status
     note: str | None = None
+    terms: PriceTerms = DEFAULT_TERMS
+
+    def doubt(self, region: str, today: Date) -> str | None:
+        """Return why the price may not be the one to pay: another region, old, or undated."""
+        if not self.source:
+            return None
+        if _plain(self.region) != _plain(region):
+            return f"of {self.region}, not of {region}"
+        try:
+            age = today - Date.fromisoformat(self.date[:10])
+        except ValueError:
+            return f"of an uncertain date ({self.date or 'none is stated'})"
+        return f"of {self.date[:10]}, {age.days // 30} months old" if age.days > OLD_DAYS else None
 
 
 @dataclass(frozen=True)
@@ -52,11 +72,13 @@ def volume_price(
     *,
     size_bytes: int | None = None,
     region: str = DEFAULT_REGION,
+    terms: PriceTerms = DEFAULT_TERMS,
 ) -> Price | NoPrice:
     """Return what all the disks of a volume cost.
 
     `size_bytes` is the size of the whole volume, and chooses the tier where `disks` names a family
-    only. Raises UserError for disks that cannot be.
+    only. Most disks are sold by the hour only: where no list has them on the terms asked for, that
+    price holds. Raises UserError for disks that cannot be.
     """
     expression = parse_disks(disks) if isinstance(disks, str) else disks
     if expression.is_local:
@@ -65,7 +87,7 @@ def volume_price(
     disk = provision(catalog, expression, Terms(size_bytes=size_bytes))
     if disk.entry is None:
         raise AssertionError("only local disks have no entry, and those are handled above")
-    found = _list_price(catalog, disk.entry, region)
+    found = _list_price(catalog, disk.entry, region, terms)
     if found is None:
         return _no_price(catalog, disk.entry)
     prices, figure = found
@@ -80,17 +102,58 @@ def volume_price(
         source=tuple(prices.source),
         status=prices.status,
         note="; ".join(_notes(prices, expression)) or None,
+        terms=prices.terms,
     )
 
 
-def vm_price(catalog: Catalog, vm: str, *, region: str = DEFAULT_REGION) -> Price | NoPrice:
-    """Return what a VM costs, pay as you go. Raises UserError for an unknown name."""
+def vm_price(
+    catalog: Catalog,
+    vm: str,
+    *,
+    region: str = DEFAULT_REGION,
+    terms: PriceTerms = DEFAULT_TERMS,
+) -> Price | NoPrice:
+    """Return what a VM costs: of the user's lists, else of the catalogue's series.
+
+    Raises UserError for an unknown name.
+    """
     entry = find_vm(catalog, vm, Places(vm="VM"))
     if entry is None:
         raise AssertionError("a name was given")
+    lists = [
+        (prices, prices.vms[entry.name]) for prices in catalog.prices if entry.name in prices.vms
+    ]
+    listed = _nearest(lists, region, terms)
+    known = [] if listed is None else [_listed(*listed)]
+    if terms == DEFAULT_TERMS and (own := _series_price(catalog, entry, region)) is not None:
+        known.append(own)
+    wanted = _plain(region)
+    found = next((one for one in known if _plain(one.region) == wanted), next(iter(known), None))
+    if found is None:
+        way = (
+            "" if terms == DEFAULT_TERMS else f", {terms}: `disklab prices` imports a list with it"
+        )
+        return NoPrice(f"no price in the catalogue for {vm}{way}")
+    return found
+
+
+def _listed(prices: PriceList, amount: Decimal) -> Price:
+    hours = HOURS_PER_MONTH if prices.per == "hour" else 1
+    return Price(
+        usd_per_month=_cents(amount * hours),
+        region=prices.region,
+        date=prices.date,
+        source=tuple(prices.source),
+        status=prices.status,
+        note=prices.note,
+        terms=prices.terms,
+    )
+
+
+def _series_price(catalog: Catalog, entry: VmEntry, region: str) -> Price | None:
     hourly, provenance = entry.facts.usd_per_hour, entry.series.provenance.get("price")
     if not hourly or provenance is None:
-        return NoPrice(f"no price in the catalogue for {vm}")
+        return None
     where = region if region in hourly else next(iter(hourly))
     date = provenance.date or catalog.sources[provenance.source[0]].date or ""
     return Price(
@@ -103,18 +166,29 @@ def vm_price(catalog: Catalog, vm: str, *, region: str = DEFAULT_REGION) -> Pric
     )
 
 
+Figure = TypeVar("Figure")
+
+
+def _nearest(
+    found: Iterable[tuple[PriceList, Figure]], region: str, terms: PriceTerms
+) -> tuple[PriceList, Figure] | None:
+    """Return the first in USD on these terms, one of the asked region if there is."""
+    fit = [one for one in found if one[0].currency == "USD" and one[0].terms == terms]
+    wanted = _plain(region)
+    return next((one for one in fit if _plain(one[0].region) == wanted), next(iter(fit), None))
+
+
 def _list_price(
-    catalog: Catalog, disk: DiskEntry, region: str
+    catalog: Catalog, disk: DiskEntry, region: str, terms: PriceTerms
 ) -> tuple[PriceList, Decimal | PriceFormula] | None:
-    """Return the monthly price in USD of the first list, one of the asked region if there is."""
+    """Return the monthly price in USD, one of the asked region if there is."""
     found = [
         (prices, figure)
         for prices in catalog.prices
-        if (prices.currency, prices.per) == ("USD", "month")
+        if prices.per == "month"
         and (figure := prices.disks.get(disk.name, prices.formulas.get(disk.name))) is not None
     ]
-    wanted = _plain(region)
-    return next((one for one in found if _plain(one[0].region) == wanted), next(iter(found), None))
+    return _nearest(found, region, terms) or _nearest(found, region, DEFAULT_TERMS)
 
 
 def _no_price(catalog: Catalog, disk: DiskEntry) -> NoPrice:

@@ -13,8 +13,23 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from disklab import spec
-from disklab.catalog.price import DEFAULT_REGION
+from disklab.catalog.facts import PriceTerms
+from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
+from disklab.cli.advise_asked import (
+    NAME,
+    Asked,
+    Budget,
+    Cloud,
+    DataOption,
+    Durable,
+    FileArgument,
+    HeadRoom,
+    Reads,
+    Writes,
+)
+from disklab.cli.experiment_new import P99, Copies, Nodes, Row
 from disklab.cli.output import Json, console, notes, print_json, warn
+from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.results import DEFAULT_OUT
 
@@ -22,34 +37,53 @@ if TYPE_CHECKING:
     from disklab.advice.answer import Advice
 
 
+Candidates = Annotated[
+    str,
+    typer.Option(
+        help="Choose among these only: parts of names of disks and VM sizes, with commas, "
+        "such as P30,PremiumV2,nvme,E16.",
+        metavar="NAME,...",
+        show_default="the whole catalogue",
+    ),
+]
+Terms = Annotated[
+    PriceTerms,
+    typer.Option(help="How VMs are bought; `disklab prices` brings more than pay-as-you-go."),
+]
+Write = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the experiment of the finalists is written.",
+        metavar="FILE",
+        show_default="EXPERIMENT-advice.yaml",
+    ),
+]
+
+
 def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
-    experiment: Annotated[
-        Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file with `require:`.")
-    ],
-    candidates: Annotated[
-        str,
-        typer.Option(
-            help="Choose among these only: parts of names of disks and VM sizes, with commas, "
-            "such as P30,PremiumV2,nvme,E16.",
-            metavar="NAME,...",
-            show_default="the whole catalogue",
-        ),
-    ] = "",
+    experiment: FileArgument = None,
+    data: DataOption = None,
+    reads: Reads = None,
+    writes: Writes = None,
+    p99: P99 = None,
+    row: Row = None,
+    nodes: Nodes = None,
+    copies: Copies = None,
+    head_room: HeadRoom = None,
+    durable: Durable = False,
+    budget: Budget = None,
+    cloud: Cloud = None,
+    candidates: Candidates = "",
     region: Annotated[
-        str, typer.Option(help="Region of the prices.", metavar="REGION")
-    ] = DEFAULT_REGION,
+        str | None,
+        typer.Option(help="Region of the prices.", metavar="REGION", show_default="by cloud"),
+    ] = None,
+    terms: Terms = DEFAULT_TERMS,
     bands: Annotated[
         bool | None,
         typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
     ] = None,
-    write: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the experiment of the finalists is written.",
-            metavar="FILE",
-            show_default="EXPERIMENT-advice.yaml",
-        ),
-    ] = None,
+    write: Write = None,
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
@@ -57,12 +91,13 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     json: Json = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
 ) -> None:
-    """Find the cheapest VMs and disks that keep what an experiment file requires.
+    """Find the cheapest VMs and disks that keep what an experiment file, or options, require.
 
     It looks through the catalogue, rules out what its limits cannot do, simulates the rest, and the
     finalists at full fidelity.
 
-    Examples: [bold]disklab advise experiments/cassandra-what-to-buy.yaml[/bold],
+    Examples: [bold]disklab advise --data 2TB --reads 20000 --writes 5000 --p99 10[/bold],
+    [bold]disklab advise experiments/cassandra-what-to-buy.yaml[/bold],
     [bold]disklab advise FILE --candidates P30,PremiumV2,nvme[/bold]
     """
     # Loaded here because it brings polars: no other command is to wait for that.
@@ -70,7 +105,11 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.advice.question import question_of  # noqa: PLC0415
 
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
-    question = question_of(spec.load(experiment), wanted, region)
+    asked = Asked(
+        *(cloud, nodes, copies, data, row, reads, writes, p99, head_room, durable, budget)
+    )
+    wish = experiment_of(experiment, asked)
+    question = question_of(wish, wanted, region or usual_region(wish), terms)
     for text in question.notes:
         warn(text)
     how = How(
@@ -79,7 +118,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         bands=bands,
         out=out,
         command=("disklab", *sys.argv[1:]),
-        beside=write or experiment.with_name(f"{experiment.stem}-advice.yaml"),
+        beside=write or beside(experiment),
     )
     with progress() as tell:
         found = advise(question, how, quiet, tell)
@@ -87,6 +126,29 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         print_json(found.as_json())
     else:
         show(found)
+
+
+def experiment_of(file: Path | None, asked: Asked) -> spec.Experiment:
+    """Return the file's experiment, or the one that the options stand for. Raises UserError."""
+    if file is None:
+        return asked.experiment()
+    if given := asked.given():
+        rule = "the file says that already"
+        way_out = f"change it in {file}, or leave the file out"
+        raise UserError(*(Problem(name, str(file), rule, way_out) for name in given))
+    return spec.load(file)
+
+
+def usual_region(wish: spec.Experiment) -> str:
+    """Return the region whose prices the catalogue has most of."""
+    cluster = wish.cells[0].spec.cluster
+    vendor = cluster.vm.partition("/")[0] if cluster is not None else ""
+    return REGIONS.get(vendor, DEFAULT_REGION)
+
+
+def beside(file: Path | None) -> Path:
+    """Return where the experiment of the finalists is written."""
+    return NAME if file is None else file.with_name(f"{file.stem}-advice.yaml")
 
 
 def quiet(event: Event) -> None:
@@ -130,7 +192,7 @@ def show(advice: Advice) -> None:
             for lever in one.levers:
                 out.print(f"  {one.candidate.hardware}: {lever}", markup=False)
         out.print()
-    for line in advice.changes:
+    for line in [*advice.changes, *advice.price_doubts()]:
         out.print(line, markup=False)
     show_search(advice)
     if advice.run is not None:

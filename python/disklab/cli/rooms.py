@@ -18,6 +18,7 @@ ROOMS = {
     "catalog": "catalog",
     "predict": "predict",
     "advise": "advise",
+    "prices": "prices",
     "calibrate": "calibrate",
     "probe": "probe",
     "rehearse": "rehearse",

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from disklab.catalog import Catalog, load_catalog
-from disklab.catalog.price import DEFAULT_REGION
+from disklab.catalog.facts import PriceTerms
+from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem
 from disklab.events import (
@@ -72,6 +73,7 @@ class Options:
     """Instead of the package's own for the database."""
     region: str = DEFAULT_REGION
     """Whose list prices are counted with, where the catalogue has them."""
+    terms: PriceTerms = DEFAULT_TERMS
     out: Path = DEFAULT_OUT
     command: tuple[str, ...] = ()
 
@@ -148,7 +150,8 @@ def _prepared(
     calibration = calibration_of(trial, options)
     prepared = prepare(trial, catalog, calibration, str(experiment.path))
     not_counted = why_not_counted(study, dict(trial.factors), calibration)
-    return _Cell(trial, prepared, cluster_price(catalog, trial.spec, options.region), not_counted)
+    price = cluster_price(catalog, trial.spec, options.region, options.terms)
+    return _Cell(trial, prepared, price, not_counted)
 
 
 def _refusals(trial: Trial) -> list[Problem]:
@@ -369,7 +372,10 @@ def _info(experiment: Experiment, options: Options, cells: list[_Cell]) -> RunIn
         },
         versions={"disklab": version("disklab")},
         prices=prices(
-            load_catalog(), (cell.trial for cell in cells if not cell.trial.refused), options.region
+            load_catalog(),
+            (cell.trial for cell in cells if not cell.trial.refused),
+            options.region,
+            options.terms,
         ),
         notes=[f"calibration: {name} ({one.date})" for name, one in used.items()],
     )

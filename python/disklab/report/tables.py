@@ -23,6 +23,7 @@ from disklab.report.reasons import (
 from disklab.report.subject import Subject, slow_motion
 from disklab.report.verdict import Quantity
 from disklab.results import TrialResult, rates
+from disklab.results.records import Price
 
 
 def titled(matrix: Matrix, cell: Cell) -> list[str]:
@@ -239,17 +240,20 @@ def price_sources(subject: Subject) -> list[str]:
     """Return each price with region, date and source."""
     return [
         f"{one.item}: {one.currency} {one.amount:,.2f} a {one.per}"
-        + "".join(f", {part}" for part in (one.region, one.date, one.source) if part)
+        + "".join(f", {part}" for part in priced(one))
         for one in subject.info.prices
     ]
+
+
+def priced(one: Price) -> list[str]:
+    """Return region, terms, date and source of a price, as far as they are told."""
+    return [part for part in (one.region, one.terms, one.date, one.source) if part]
 
 
 def price_dates(subjects: Sequence[Subject]) -> str:
     """Return the regions, dates and sources of all prices, each once."""
     told = dict.fromkeys(
-        ", ".join(part for part in (one.region, one.date, one.source) if part)
-        for subject in subjects
-        for one in subject.info.prices
+        ", ".join(priced(one)) for subject in subjects for one in subject.info.prices
     )
     return "; ".join(told)
 

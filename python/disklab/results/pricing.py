@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from disklab.catalog import Catalog
-from disklab.catalog.price import DEFAULT_REGION, NoPrice, Price, vm_price, volume_price
+from disklab.catalog.facts import PriceTerms
+from disklab.catalog.price import (
+    DEFAULT_REGION,
+    DEFAULT_TERMS,
+    NoPrice,
+    Price,
+    vm_price,
+    volume_price,
+)
 from disklab.results.records import Price as PriceRecord
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.feasible import volumes_of
 
 
-def cluster_price(catalog: Catalog, spec: TrialSpec, region: str = DEFAULT_REGION) -> float | None:
+def cluster_price(
+    catalog: Catalog,
+    spec: TrialSpec,
+    region: str = DEFAULT_REGION,
+    terms: PriceTerms = DEFAULT_TERMS,
+) -> float | None:
     """Return the price of all nodes with their disks, in USD a month; None: one is not known.
 
     Load generators are not counted; a device experiment is one VM with its volume.
     """
-    parts = list(_parts(catalog, spec, region))
+    parts = list(_parts(catalog, spec, region, terms))
     if any(isinstance(price, NoPrice) for _, price in parts):
         return None
     each = sum(price.usd_per_month for _, price in parts if isinstance(price, Price))
@@ -24,12 +37,15 @@ def cluster_price(catalog: Catalog, spec: TrialSpec, region: str = DEFAULT_REGIO
 
 
 def prices(
-    catalog: Catalog, trials: Iterable[Trial], region: str = DEFAULT_REGION
+    catalog: Catalog,
+    trials: Iterable[Trial],
+    region: str = DEFAULT_REGION,
+    terms: PriceTerms = DEFAULT_TERMS,
 ) -> list[PriceRecord]:
     """Return every price that the trials counted with, once."""
     found: dict[str, PriceRecord] = {}
     for trial in trials:
-        for item, price in _parts(catalog, trial.spec, region):
+        for item, price in _parts(catalog, trial.spec, region, terms):
             # A price without a source is that of something included in another.
             if isinstance(price, Price) and price.source:
                 found[item] = PriceRecord(
@@ -38,15 +54,20 @@ def prices(
                     region=price.region,
                     date=price.date,
                     source=", ".join(price.source),
+                    terms=price.terms,
                 )
     return list(found.values())
 
 
-def _parts(catalog: Catalog, spec: TrialSpec, region: str) -> Iterable[tuple[str, Price | NoPrice]]:
+def _parts(
+    catalog: Catalog, spec: TrialSpec, region: str, terms: PriceTerms
+) -> Iterable[tuple[str, Price | NoPrice]]:
     """Yield what one node consists of."""
     owner = spec.cluster or spec.device
     assert owner is not None, "a trial has a cluster or a device"
-    yield owner.vm, vm_price(catalog, owner.vm, region=region)
+    yield owner.vm, vm_price(catalog, owner.vm, region=region, terms=terms)
     for *_, volume, _ in volumes_of(spec):
-        price = volume_price(catalog, volume.disks, size_bytes=volume.size_bytes, region=region)
+        price = volume_price(
+            catalog, volume.disks, size_bytes=volume.size_bytes, region=region, terms=terms
+        )
         yield volume.disks, price

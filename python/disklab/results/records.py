@@ -365,6 +365,7 @@ class Price(Record):
     region: str = ""
     date: str = ""
     source: str = ""
+    terms: str = "pay-as-you-go"
 
 
 class RunInfo(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,6 +41,12 @@ class Draft:
     """Instead of threads: operations a second of the whole cluster."""
     p99_ms: float | None = None
     """What is required; None: nothing is."""
+    head_room: float = 0.0
+    """So much more than the rate must be possible, as a ratio."""
+    durable: bool = False
+    """Whether the data must survive a VM that is stopped or lost."""
+    budget_usd: float | None = None
+    """A month, for all nodes."""
     title: str | None = None
 
 
@@ -101,13 +107,10 @@ def _cluster(wish: Draft) -> list[str]:
     copies = wish.copies if wish.database == "cassandra" else 1
     required = []
     if wish.p99_ms is not None:
-        sides = [s for s, share in (("read", reads), ("write", 100 - reads)) if share]
-        bounds = ", ".join(f"{side}: {{p99: {wish.p99_ms:g}ms}}" for side in sides)
-        rate = f", rate: {wish.rate_per_s:.12g}/s" if wish.rate_per_s is not None else ""
         required = [
             "# What the system must do: every cell is judged by it, and `disklab advise` looks for",
             "# the cheapest that does it.",
-            f"require: {{{bounds}{rate}}}",
+            f"require: {{{', '.join(_required(wish, wish.p99_ms))}}}",
             "",
         ]
     consistency = ", consistency: LOCAL_QUORUM" if wish.database == "cassandra" else ""
@@ -135,6 +138,21 @@ def _cluster(wish: Draft) -> list[str]:
         "# The condition that each measurement begins in.",
         "before: {page_cache: cold, host_cache: written, credits: 100%}",
     ]
+
+
+def _required(wish: Draft, p99_ms: float) -> Iterator[str]:
+    reads = round(wish.read_ratio * 100)
+    for side, share in (("read", reads), ("write", 100 - reads)):
+        if share:
+            yield f"{side}: {{p99: {p99_ms:g}ms}}"
+    if wish.rate_per_s is not None:
+        yield f"rate: {wish.rate_per_s:.12g}/s"
+    if wish.head_room:
+        yield f"head_room: {wish.head_room * 100:g}%"
+    if wish.durable:
+        yield "durability: survives deallocation"
+    if wish.budget_usd is not None:
+        yield f"budget: {wish.budget_usd:.12g} USD/month"
 
 
 def _device(wish: Draft) -> list[str]:

@@ -12,10 +12,12 @@ from disklab.catalog.facts import (
     Facts,
     FamilyFacts,
     LatencyFacts,
+    PriceList,
     Provenance,
     Rate,
 )
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry
+from disklab.catalog.price import DEFAULT_TERMS
 from disklab.catalog.profile import Distribution
 from disklab.catalog.quantity import about_time
 from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
@@ -191,16 +193,9 @@ def _distribution(distribution: Distribution) -> str:
 
 def _disk_prices(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
     for prices in catalog.prices:
-        shared = {
-            "currency": prices.currency,
-            "per": prices.per,
-            "region": prices.region,
-            "date": prices.date,
-            "source": prices.source,
-        }
+        shared = _shared(prices)
         if disk.name in prices.disks:
-            doubt = None if prices.status == "published" else prices.status
-            yield {"amount": prices.disks[disk.name], "for": doubt, **shared}
+            yield {"amount": prices.disks[disk.name], "for": _doubt(prices), **shared}
         for gib, iops, mb, amount in prices.quotes.get(disk.name, []):
             yield {"amount": amount, "for": f"{gib} GiB, {iops} IOPS, {mb} MB/s", **shared}
         formula = prices.formulas.get(disk.name)
@@ -211,6 +206,24 @@ def _disk_prices(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
                 f"{formula.mb_per_s_included}"
             )
             yield {"amount": text, "for": prices.status, **shared}
+
+
+def _shared(prices: PriceList) -> Fact:
+    """Return what all prices of a list have in common."""
+    return {
+        "currency": prices.currency,
+        "per": prices.per,
+        "region": prices.region,
+        "date": prices.date,
+        "source": prices.source,
+    }
+
+
+def _doubt(prices: PriceList) -> str | None:
+    """Return in words what a price is beside a published one to be paid by the hour."""
+    told: list[str] = [] if prices.terms == DEFAULT_TERMS else [prices.terms]
+    told += [] if prices.status == "published" else [prices.status]
+    return ", ".join(told) or None
 
 
 def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
@@ -270,6 +283,9 @@ def _has_path(vm: VmEntry, path: str) -> bool:
 
 
 def _vm_prices(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
+    for prices in catalog.prices:
+        if vm.name in prices.vms:
+            yield {"amount": prices.vms[vm.name], "for": _doubt(prices), **_shared(prices)}
     provenance = vm.series.provenance.get("price")
     for region, amount in vm.facts.usd_per_hour.items():
         if provenance is None:

@@ -1,0 +1,140 @@
+"""The question of `disklab advise` from options, where there is no file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from disklab import spec
+from disklab.cli.experiment_new import amount
+from disklab.errors import Problem, UserError
+from disklab.spec.draft import Draft, draft
+
+NAME = Path("advice.yaml")
+"""What errors call the file that the options stand for."""
+
+START = {
+    "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),
+    "aws": ("aws/r5.4xlarge", "aws/gp3"),
+}
+"""VM size and disks that the search begins with: it varies both, and the clients keep the VM."""
+
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="Experiment file with `require:`. Without it --data, --reads, --writes and --p99 ask.",
+        show_default=False,
+    ),
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", help="Data without copies, such as 2TB.", show_default="none"),
+]
+Reads = Annotated[
+    float | None,
+    typer.Option(help="Reads a second of the whole cluster.", min=0, show_default="none"),
+]
+Writes = Annotated[
+    float | None,
+    typer.Option(help="Writes a second of the whole cluster.", min=0, show_default="none"),
+]
+HeadRoom = Annotated[
+    float | None,
+    typer.Option(help="So many percent more must be possible.", min=0, show_default="0"),
+]
+Durable = Annotated[
+    bool, typer.Option("--durable", help="Data must survive a VM that is stopped or lost.")
+]
+Budget = Annotated[
+    float | None, typer.Option(help="USD a month at most.", min=0.01, show_default="none")
+]
+Cloud = Annotated[
+    Literal["azure", "aws"] | None, typer.Option(help="Whose disks.", show_default="azure")
+]
+
+GIB = 1 << 30
+LEAST_GIB, MOST_GIB = 100, 16384
+"""The largest volume of gp3 is the smaller one of the two."""
+ROOM = 3
+"""Size-tiered compaction wants as much again; a row of 1 kB is stored in 1.17 kB."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say; each is None where it was not given."""
+
+    cloud: str | None = None
+    nodes: int | None = None
+    copies: int | None = None
+    data: str | None = None
+    row: str | None = None
+    reads: float | None = None
+    writes: float | None = None
+    p99: float | None = None
+    head_room: float | None = None
+    durable: bool = False
+    budget: float | None = None
+
+    def given(self) -> list[str]:
+        """Return the options that were given."""
+        return [
+            f"--{name.replace('_', '-')}"
+            for name, value in vars(self).items()
+            if value is not None and value is not False
+        ]
+
+    def experiment(self) -> spec.Experiment:
+        """Return the experiment that the options stand for. Raises UserError."""
+        needed: Mapping[str, object] = {
+            "--data": self.data,
+            "--p99": self.p99,
+            "--reads": self.reads if self.reads is not None else self.writes,
+        }
+        missing = [name for name, value in needed.items() if value is None]
+        if missing:
+            rule = "advice needs a file, or how much data, how many operations a second, and a p99"
+            way_out = "for example --data 2TB --reads 20000 --writes 5000 --p99 10"
+            raise UserError(*(Problem(name, "(missing)", rule, way_out) for name in missing))
+        rate = (self.reads or 0) + (self.writes or 0)
+        if rate <= 0:
+            rule = "something must be read or written"
+            raise UserError(Problem("--reads", f"{rate:g}", rule, "write for example 20000"))
+        vm, disks = START[self.cloud or "azure"]
+        nodes = self.nodes or 3
+        row_bytes = amount("--row", self.row or "1000B")
+        rows = max(1, amount("--data", self.data or "") // row_bytes)
+        copies = self.copies or min(3, nodes)
+        each_gib = -(-rows * row_bytes * copies // (nodes * GIB))
+        text = draft(
+            Draft(
+                database="cassandra",
+                vm=vm,
+                disks=[held(disks, each_gib)],
+                nodes=nodes,
+                copies=copies,
+                rows=rows,
+                row_bytes=row_bytes,
+                read_ratio=(self.reads or 0) / rate,
+                threads=None,
+                rate_per_s=rate,
+                p99_ms=self.p99,
+                head_room=(self.head_room or 0) / 100,
+                durable=self.durable,
+                budget_usd=self.budget,
+                title="What should this Cassandra stand on?",
+            )
+        )
+        return spec.parse(text, NAME)
+
+
+def held(disks: str, each_gib: int) -> str:
+    """Return disks that hold a node's data, with room for compaction and what rows have around."""
+    need = max(LEAST_GIB, ROOM * each_gib)
+    count = -(-need // MOST_GIB)
+    one = f"{disks}({-(-need // count)}GiB)"
+    return one if count == 1 else f"{count} x {one}"

@@ -1,0 +1,40 @@
+"""`disklab advise` without a file: the options stand for one."""
+
+from __future__ import annotations
+
+import pytest
+from disklab.advice.question import question_of
+from disklab.cli.advise_asked import Asked, held
+from disklab.errors import UserError
+
+FULL = Asked(*("azure", 3, 3, "2TB", "1000B", 20000, 5000, 10, 20, True, 5000))
+
+
+def test_options_make_the_question_of_the_docs() -> None:
+    question = question_of(FULL.experiment())
+    require, spec = question.require, question.spec
+    assert require.latencies() == {"read": {"p99": 10}, "write": {"p99": 10}}
+    assert (require.rate_per_s, require.head_room_ratio) == (25000, 0.2)
+    assert (require.durability, require.budget_usd_per_month) == ("survives deallocation", 5000)
+    assert spec.dataset is not None
+    assert spec.dataset.rows == 2_000_000_000
+    assert spec.workload.operations is not None
+    assert spec.workload.operations.read == 0.8
+
+
+@pytest.mark.parametrize("data", ["1GB", "500GB", "40TB", "400TB"])
+@pytest.mark.parametrize("cloud", ["azure", "aws"])
+def test_the_search_begins_with_disks_that_hold_the_data(cloud: str, data: str) -> None:
+    asked = Asked(cloud=cloud, data=data, reads=100, p99=20, nodes=12)
+    assert question_of(asked.experiment()).spec.cluster is not None
+
+
+def test_large_data_are_spread_over_several_disks() -> None:
+    assert held("aws/gp3", 20) == "aws/gp3(100GiB)"
+    assert held("aws/gp3", 10_000) == "2 x aws/gp3(15000GiB)"
+
+
+def test_everything_that_is_missing_is_told_at_once() -> None:
+    with pytest.raises(UserError) as caught:
+        Asked(nodes=3).experiment()
+    assert [one.place for one in caught.value.problems] == ["--data", "--p99", "--reads"]
