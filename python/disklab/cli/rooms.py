@@ -23,6 +23,7 @@ ROOMS = {
     "probe": "probe",
     "rehearse": "rehearse",
     "measure": "measure",
+    "cloud": "cloud",
     "reproduce": "reproduce",
     "report": "report",
     "serve": "serve",

@@ -1,0 +1,1 @@
+"""Hosts made in a cloud for one run, and removed after it."""

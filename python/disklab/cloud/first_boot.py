@@ -1,0 +1,168 @@
+"""What a new VM does at its first boot: its host key, what is installed, its volumes, its end.
+
+cloud-init reads it. Nothing here is done to a machine that existed before the run.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from dataclasses import dataclass
+
+from disklab.catalog.facts import GIB
+from disklab.cloud.layout import CloudHost, CloudVolume
+
+STATE = "/var/lib/disklab"
+READY = f"{STATE}/ready"
+FAILED = f"{STATE}/failed"
+PACKAGES = ("fio", "mdadm", "xfsprogs")
+# blockdev's sectors, whatever the disk's own are.
+SECTOR_BYTES = 512
+
+PREPARE = r"""#!/bin/bash
+# Written by disklab for this VM, which was made for one run of it: finds, formats and mounts.
+set -u
+mkdir -p /var/lib/disklab
+fail() {
+  echo "$*" > /var/lib/disklab/failed.new
+  mv /var/lib/disklab/failed.new /var/lib/disklab/failed
+  exit 1
+}
+
+# A disk of a LUN: where Azure's rules show it, and as which namespace of the NVMe controller.
+by_lun() {
+  local path
+  for _ in $(seq 1200); do
+    for path in "/dev/disk/azure/scsi1/lun$1" "/dev/disk/azure/data/by-lun/$1"; do
+      if [ -e "$path" ]; then readlink -f "$path"; return 0; fi
+    done
+    sleep 0.1
+  done
+  return 1
+}
+local_nvme() {
+  local controller number=0
+  for controller in $(ls -d /sys/class/nvme/nvme* 2>/dev/null | sort -V); do
+    grep -q "Microsoft NVMe Direct Disk" "$controller/model" || continue
+    if [ "$number" = "$1" ]; then echo "/dev/$(basename "$controller")n1"; return 0; fi
+    number=$((number + 1))
+  done
+  return 1
+}
+temp_disk() {
+  local path=/dev/disk/azure/resource
+  [ -e "$path" ] || return 1
+  readlink -f "$path"
+}
+empty() {
+  local found
+  found=$(wipefs --no-act --noheadings "$1") || fail "$1: wipefs cannot look at it"
+  [ -z "$found" ] || fail "$1: it is not empty: $found"
+}
+# volume NAME FILESYSTEM READ_AHEAD_SECTORS CHUNK_KIB DEVICE...
+volume() {
+  local name=$1 filesystem=$2 ahead=$3 chunk=$4 device point=/mnt/disklab/$1
+  shift 4
+  if mountpoint -q "$point"; then return 0; fi
+  device=$1
+  if [ $# -gt 1 ]; then
+    device=/dev/md/$name
+    mdadm --create "$device" --run --level=0 --chunk="$chunk" --raid-devices=$# "$@" \
+      || fail "$name: mdadm cannot make a stripe of $*"
+    device=$(readlink -f "$device")
+  fi
+  if [ "$filesystem" = xfs ]; then mkfs.xfs -q "$device"
+  else mkfs.ext4 -q -T largefile -E lazy_itable_init=0,lazy_journal_init=0 "$device"; fi \
+    || fail "$name: mkfs.$filesystem $device"
+  mkdir -p "$point" && mount -o noatime "$device" "$point" || fail "$name: it cannot be mounted"
+  if [ "$ahead" -ge 0 ]; then blockdev --setra "$ahead" "$device" || fail "$name: read-ahead"; fi
+}
+"""
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """The key by which a host is known, made before the host is."""
+
+    private: str
+    public: str
+
+
+def prepare_script(host: CloudHost, run: str) -> str:
+    """Return the script that makes a host's volumes; its last act is to say that it is ready."""
+    lines = [PREPARE]
+    for volume in host.volumes:
+        lines += _volume_lines(volume)
+    lines.append(f"echo {shlex.quote(run)} > {READY}.new && mv {READY}.new {READY}\n")
+    return "\n".join(lines)
+
+
+def _volume_lines(volume: CloudVolume) -> list[str]:
+    name = shlex.quote(volume.name)
+    numbers = range(volume.first, volume.first + volume.count)
+    if volume.kind == "ephemeral-os":
+        return [f"mkdir -p {volume.directory} || fail {name}: no folder"]
+    lines = ["devices=()"]
+    if volume.kind == "disk":
+        assert volume.bought is not None, "a managed disk is bought"
+        for lun in numbers:
+            size = volume.bought.size_bytes
+            lines += [
+                f'device=$(by_lun {lun}) || fail "LUN {lun}: no disk after two minutes"',
+                f'[ "$(blockdev --getsize64 "$device")" = {size} ] || '
+                f'fail "LUN {lun}: $device has not the {size // GIB} GiB that were bought"',
+                'empty "$device"',
+                'devices+=("$device")',
+            ]
+    elif volume.kind == "nvme":
+        for number in numbers:
+            lines += [
+                f'device=$(local_nvme {number}) || fail "local NVMe disk {number}: not found"',
+                'empty "$device"',
+                'devices+=("$device")',
+            ]
+    else:
+        # Azure formats it and cloud-init mounts it; it is this VM's own and came empty.
+        lines += [
+            'device=$(temp_disk) || fail "the temp disk is not found"',
+            "if mountpoint -q /mnt; then umount /mnt || fail /mnt: it is in use; fi",
+            'wipefs --all --force "$device"* > /dev/null || fail "$device: wipefs"',
+            'devices+=("$device")',
+        ]
+    ahead = -1 if volume.read_ahead_bytes is None else volume.read_ahead_bytes // SECTOR_BYTES
+    chunk = (volume.chunk_bytes or 0) >> 10
+    lines.append(f'volume {name} {volume.filesystem} {ahead} {chunk} "${{devices[@]}}"')
+    return lines
+
+
+def user_data(host: CloudHost, run: str, key: HostKey, alive_minutes: int) -> str:
+    """Return what cloud-init is given, in base64 as ARM wants it.
+
+    `alive_minutes`: after so many the VM shuts itself down. It is then still paid for: only what
+    deallocates it, the schedule beside it or its removal, ends that.
+    """
+    config = {
+        "ssh_deletekeys": True,
+        "ssh_keys": {"ed25519_private": key.private, "ed25519_public": key.public},
+        "disable_root": False,
+        "package_update": True,
+        "packages": list(PACKAGES),
+        "write_files": [
+            {
+                "path": f"{STATE}/prepare",
+                "permissions": "0700",
+                "content": prepare_script(host, run),
+            }
+        ],
+        "runcmd": [["bash", f"{STATE}/prepare"]],
+        "power_state": {
+            "mode": "poweroff",
+            "delay": f"+{alive_minutes}",
+            "message": f"disklab: the time of {run} is over",
+            "condition": True,
+        },
+    }
+    # JSON is YAML, and needs no rules for what a key may hold.
+    text = "#cloud-config\n" + json.dumps(config, indent=1)
+    return base64.b64encode(text.encode()).decode("ascii")
