@@ -42,12 +42,6 @@ def complaints(kind: str, body: dict[str, Any]) -> list[str]:
     return list(_of_model(model, inner, name))
 
 
-def known_body(package: str, name: str, body: object) -> list[str]:
-    """Return what is wrong with a body of a given model."""
-    model = getattr(importlib.import_module(f"azure.mgmt.{package}.models"), name)
-    return list(_of_model(model, body, name))
-
-
 @cache
 def _fields(model: Any) -> dict[str, tuple[Any, bool]]:
     """Return a model's fields by their names in JSON: type, and whether a request may have it."""

@@ -8,12 +8,13 @@ import typer
 
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.errors import MachineError, UserError
-from disklab.hosts.cleaning import Scope, as_json
+from disklab.hosts.cleaning import Kept, Scope, as_json
 from disklab.hosts.cleaning import clean as remove
 from disklab.hosts.places import Places
+from disklab.hosts.steps import Removed
 
 
-def clean(
+def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     everything: Annotated[
         bool, typer.Option("--all", help="Healthy hosts too, in use or not.")
     ] = False,
@@ -24,6 +25,9 @@ def clean(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be removed.")
     ] = False,
+    cloud: Annotated[
+        bool, typer.Option("--cloud", help="Only what runs have left in a cloud; --all: kept too.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Remove every mount, device and process of ours that a crash left. Data stay.
@@ -31,6 +35,9 @@ def clean(
     A healthy host stays unless [bold]--all[/bold] is given. What disklab cannot
     prove to be its own is left alone and named.
     """
+    if cloud:
+        clean_clouds(everything=everything, dry_run=dry_run, quiet=json)
+        return
     measured = [] if host is not None else clean_measurements(dry_run=dry_run, quiet=json)
     scope = Scope(everything=everything, host=host, data=data, dry_run=dry_run)
     try:
@@ -42,22 +49,26 @@ def clean(
     if json:
         print_json(as_json(removed, kept))
     else:
-        out = console()
-        verb = "would remove" if dry_run else "removed"
-        for one in removed:
-            note = f" ({one.note})" if one.note else ""
-            word = verb if one.done else "could not remove"
-            out.print(f"{word} {one.kind} {one.what} of host {one.host}{note}", markup=False)
-        for name in kept.healthy:
-            out.print(f"host {name} runs and stays; --all removes it", markup=False)
-        for path in kept.data:
-            out.print(f"data stay in {path}", markup=False)
-        for left in kept.foreign:
-            out.print(f"left alone {left.what}: {left.why}", markup=False)
-        if not removed and not measured:
-            out.print("nothing to remove")
+        _show(removed, kept, dry_run=dry_run, quiet=bool(measured))
     if any(not one.done for one in removed):
         raise MachineError("something is left; see above, and run `disklab clean` again later")
+
+
+def _show(removed: list[Removed], kept: Kept, *, dry_run: bool, quiet: bool) -> None:
+    out = console()
+    verb = "would remove" if dry_run else "removed"
+    for one in removed:
+        note = f" ({one.note})" if one.note else ""
+        word = verb if one.done else "could not remove"
+        out.print(f"{word} {one.kind} {one.what} of host {one.host}{note}", markup=False)
+    for name in kept.healthy:
+        out.print(f"host {name} runs and stays; --all removes it", markup=False)
+    for path in kept.data:
+        out.print(f"data stay in {path}", markup=False)
+    for left in kept.foreign:
+        out.print(f"left alone {left.what}: {left.why}", markup=False)
+    if not removed and not quiet:
+        out.print("nothing to remove")
 
 
 def clean_measurements(*, dry_run: bool, quiet: bool) -> list[str]:
@@ -74,3 +85,32 @@ def clean_measurements(*, dry_run: bool, quiet: bool) -> list[str]:
         told.append(line)
         (notes() if quiet else console()).print(line, markup=False)
     return told
+
+
+def clean_clouds(*, everything: bool, dry_run: bool, quiet: bool) -> None:
+    """Remove the groups that runs have left. Raises MachineError when something is left."""
+    from disklab.cli.measuring_in_cloud import DEFAULT_REGION, site_at, site_of  # noqa: PLC0415
+    from disklab.cloud import guard, record  # noqa: PLC0415
+    from disklab.cloud.protocol import SystemClock  # noqa: PLC0415
+
+    to = notes() if quiet else console()
+    known = frozenset(one.group for _, one in record.records() if one is not None)
+    lines = list(
+        guard.clean_left(site_at, SystemClock().now(), everything=everything, dry_run=dry_run)
+    )
+    for line, _ in lines:
+        to.print(line, markup=False)
+    # What no record of this machine has, in the subscription of the login.
+    try:
+        site = site_of(DEFAULT_REGION, None)
+    except UserError as error:
+        to.print(f"not looked for by tag: {error.problems[0]}", markup=False)
+    else:
+        tagged = list(guard.clean_tagged(site, record.owner(), known, dry_run=dry_run))
+        for line, _ in tagged:
+            to.print(line, markup=False)
+        lines += tagged
+    if not lines:
+        to.print("nothing to remove", markup=False)
+    if not all(fine for _, fine in lines):
+        raise MachineError("something is left; see above, and run `disklab clean --cloud` later")

@@ -6,11 +6,13 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from disklab import spec
+from disklab.cli import cloud_options
+from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
 from disklab.cli.on_end import check_on_end
 from disklab.cli.output import notes
@@ -29,6 +31,12 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
         Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
     ] = None,
     hosts: HostsOption = None,
+    cloud: cloud_options.Cloud = None,
+    region: cloud_options.Region = None,
+    max_usd: cloud_options.MaxUsd = None,
+    ssh_from: cloud_options.SshFrom = None,
+    keep_until: cloud_options.KeepUntil = None,
+    subscription: cloud_options.Subscription = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Look at the hosts, show what would be done, and end.")
     ] = False,
@@ -58,10 +66,11 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     on_end: OnEnd = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
 ) -> None:
-    """Measure an experiment on hosts that exist. What will be done to them is shown first.
+    """Measure an experiment on hosts that exist, or are made in a cloud. A plan is shown first.
 
     Examples: [bold]disklab measure FILE --hosts hosts.yaml --plan[/bold],
     [bold]disklab measure FILE --hosts hosts.yaml --only rw=randread[/bold],
+    [bold]disklab measure FILE --cloud azure --max-usd 5 --ssh-from ADDRESS[/bold],
     [bold]disklab measure --resume RUN --yes[/bold]
     """
     # Loaded here because it brings NumPy and polars: no other command is to wait for them.
@@ -71,24 +80,50 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check_on_end(on_end)
     # `kill` ends it as Ctrl-C does: what was changed is changed back.
     signal.signal(signal.SIGTERM, _interrupt)
+    made = CloudOptions(cloud, region, max_usd, ssh_from, keep_until, subscription)
+    options = preparation.Options(
+        repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
+    )
+    how: dict[str, Any] = {"plan": plan, "yes": yes, "as_json": json, "on_end": on_end}
+    if cloud is not None and resume is None:
+        sys.exit(_in_cloud(experiment, hosts, options, made, out, how))
     if resume is not None:
-        given = {
-            "EXPERIMENT": experiment,
-            "--hosts": hosts,
-            "--repeat": repeat,
-            "--only": only,
-            "--seed": seed,
-            "--quick": quick or None,
-        }
-        _refuse_with_resume({name: value for name, value in given.items() if value is not None})
+        told = {"EXPERIMENT": experiment, "--hosts": hosts, "--repeat": repeat, "--only": only}
+        _refuse_with_resume({**made.given(), **told, "--seed": seed, "--quick": quick or None})
         wanted = preparation.resumed(resume, out, [one.value for one in again or []])
     else:
+        _refuse_without_cloud(made)
         file, described = _needed(experiment, hosts, again)
-        options = preparation.Options(
-            repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
-        )
         wanted = preparation.wanted(spec.load(file), hosts_file.load(described), options)
-    sys.exit(run_it(wanted, out, notes(), plan=plan, yes=yes, as_json=json, on_end=on_end))
+    sys.exit(run_it(wanted, out, notes(), **how))
+
+
+def _in_cloud(  # noqa: PLR0913, PLR0917 - as above
+    experiment: Path | None,
+    hosts: Path | None,
+    options: Any,
+    made: CloudOptions,
+    out: Path,
+    how: Any,
+) -> int:
+    from disklab.cli.measuring_in_cloud import run_in_cloud  # noqa: PLC0415
+
+    if hosts is not None:
+        rule = "hosts either exist or are made"
+        raise UserError(Problem("--hosts", str(hosts), rule, "give --hosts or --cloud"))
+    if experiment is None:
+        way_out = "name a file, such as experiments/azure-local-disks.yaml"
+        raise UserError(Problem("EXPERIMENT", "(nothing)", "there is nothing to measure", way_out))
+    return run_in_cloud(spec.load(experiment), options, made, out, notes(), **how)
+
+
+def _refuse_without_cloud(made: CloudOptions) -> None:
+    problems = [
+        Problem(name, str(value), "is about hosts that are made", "give --cloud azure as well")
+        for name, value in made.given().items()
+    ]
+    if problems:
+        raise UserError(*problems)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -119,6 +154,7 @@ def _refuse_with_resume(given: dict[str, object]) -> None:
     problems = [
         Problem(name, str(value), "a resumed run goes on as it began", "leave it out")
         for name, value in given.items()
+        if value is not None
     ]
     if problems:
         raise UserError(*problems)

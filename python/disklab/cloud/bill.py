@@ -23,7 +23,7 @@ OS_DISK = "azure/E4"
 """The OS disk of a VM without an ephemeral one: 30 GiB of an image on the tier of 32 GiB."""
 # An OS disk is small beside the rest; where it has no price of its own, that of E4 in East US.
 UNKNOWN_WAY_OUT = (
-    "add its price to a catalogue file of yours (DISKLAB_CATALOG, docs/catalog.md), or choose "
+    "add its price to a catalogue file of yours (`disklab prices` takes Azure's list), or choose "
     "another one"
 )
 

@@ -260,14 +260,14 @@ def prepare(
     missing = [problem for plan in plans for problem in plan.missing]
     if missing:
         raise UserError(*missing)
-    run = wanted.run or _create(wanted, plans, out)
+    run = wanted.run or create(wanted, plans, out)
     if wanted.run is not None and run.info.ended is not None and wanted.turns:
         run.plan_again({"ended": None})
     planned = Planned(
         experiment=wanted.experiment,
         trials=wanted.placed.trials,
         turns=wanted.turns,
-        expected_s=[_expected_s(turn) for turn in wanted.turns],
+        expected_s=[expected_s(turn) for turn in wanted.turns],
         seed=wanted.options.seed,
         run=run,
         catalog=load_catalog(),
@@ -281,7 +281,8 @@ def prepare(
     )
 
 
-def _expected_s(turn: Turn) -> float:
+def expected_s(turn: Turn) -> float:
+    """Return how long a turn is expected to take, in seconds."""
     stop = turn.spec.workload.stop
     asked = stop.duration_s if stop is not None and stop.duration_s is not None else 5.0
     if turn.spec.device is None:
@@ -289,11 +290,12 @@ def _expected_s(turn: Turn) -> float:
     return min(asked, turn.effort.longest_run_s) + BESIDE_S
 
 
-def _create(wanted: Wanted, plans: list[HostPlan], out: Path) -> Run:
+def create(wanted: Wanted, plans: list[HostPlan], out: Path, run_id: str | None = None) -> Run:
+    """Make the run's folder. Hosts that are made for a run have its name before they exist."""
     experiment, options, trials = wanted.experiment, wanted.options, wanted.placed.trials
     file, catalog = str(experiment.path), load_catalog()
     info = RunInfo(
-        id=new_run_id(file, "measure"),
+        id=run_id or new_run_id(file, "measure"),
         mode="measure",
         experiment=ExperimentNote(title=experiment.title, source=experiment.source, file=file),
         seed=options.seed,
@@ -349,7 +351,7 @@ def _command(file: str, wanted: Wanted) -> list[str]:
 
 def in_words(wanted: Wanted, plans: list[HostPlan]) -> Iterator[str]:
     """Yield the plan line by line, for the user to agree to."""
-    seconds = sum(_expected_s(turn) for turn in wanted.turns)
+    seconds = sum(expected_s(turn) for turn in wanted.turns)
     refused = sum(trial.refused is not None for trial in wanted.placed.trials)
     yield (
         f"{len(wanted.turns)} measurements, about {max(1, round(seconds / 60))} min"

@@ -1,0 +1,101 @@
+"""The options of what is made in a cloud."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Literal
+
+import typer
+
+from disklab.errors import Problem, UserError
+
+Cloud = Annotated[
+    Literal["azure"] | None,
+    typer.Option("--cloud", help="Make the hosts there, and remove them at the end."),
+]
+Region = Annotated[
+    str | None, typer.Option(help="Azure: where they are made; eastus by default.", metavar="NAME")
+]
+MaxUsd = Annotated[
+    float | None,
+    typer.Option("--max-usd", help="The most that the hosts may cost, by list prices."),
+]
+SshFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--ssh-from", help="The only address that is let in: your public one.", metavar="ADDRESS"
+    ),
+]
+KeepUntil = Annotated[
+    str | None,
+    typer.Option("--keep-until", help="Let the hosts stay until then (UTC).", metavar="HH:MM"),
+]
+Subscription = Annotated[
+    str | None,
+    typer.Option(help="Azure: whose; that of `az account show` by default.", metavar="ID"),
+]
+WIDEST_BITS = {4: 16, 6: 32}
+"""A provider's own block; more addresses are not yours."""
+
+
+@dataclass(frozen=True)
+class CloudOptions:
+    """What was given of them."""
+
+    cloud: str | None = None
+    region: str | None = None
+    max_usd: float | None = None
+    ssh_from: str | None = None
+    keep_until: str | None = None
+    subscription: str | None = None
+
+    def given(self) -> dict[str, object]:
+        """Return those that are given, by their names."""
+        return {
+            "--" + name.replace("_", "-"): value
+            for name, value in vars(self).items()
+            if value is not None
+        }
+
+    def check(self) -> None:
+        """Raise UserError with all that is wrong."""
+        problems = []
+        if self.max_usd is not None and not self.max_usd > 0:
+            problems.append(Problem("--max-usd", f"{self.max_usd:g}", "is above 0", "give more"))
+        why = _why_not_from(self.ssh_from)
+        if why is not None:
+            way_out = "give your public address: --ssh-from $(curl -s https://ifconfig.me)"
+            problems.append(Problem("--ssh-from", self.ssh_from or "(nothing)", why, way_out))
+        region = self.region or ""
+        if not (region.isascii() and region.isalnum()) and self.region is not None:
+            rule = "a region is letters and digits"
+            problems.append(Problem("--region", region, rule, "write for example eastus"))
+        if problems:
+            raise UserError(*problems)
+
+
+def _why_not_from(given: str | None) -> str | None:
+    if given is None:
+        return "nobody is let into the hosts from everywhere"
+    try:
+        network = ipaddress.ip_network(given, strict=False)
+    except ValueError:
+        return "is no address and no range"
+    if network.prefixlen < WIDEST_BITS[network.version]:
+        return f"is wider than /{WIDEST_BITS[network.version]}: others are in it as well"
+    return None
+
+
+def until_of(text: str, now: datetime) -> datetime:
+    """Return when a kept group goes: the next such time of day. Raises UserError."""
+    try:
+        hour, minute = (int(part) for part in text.split(":"))
+        found = now.astimezone(timezone.utc).replace(
+            hour=hour, minute=minute, second=0, microsecond=0
+        )
+    except ValueError:
+        rule = "is a time of day in UTC"
+        raise UserError(Problem("--keep-until", text, rule, "write for example 18:30")) from None
+    return found if found > now else found + timedelta(days=1)

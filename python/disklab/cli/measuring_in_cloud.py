@@ -1,0 +1,306 @@
+"""A measurement on hosts that are made for it: price first, then make, measure, remove, bill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from disklab.catalog import load_catalog
+from disklab.cli.cloud_options import CloudOptions, until_of
+from disklab.cli.measuring import ask, open_all
+from disklab.cli.output import console
+from disklab.cli.rehearsing import follow
+from disklab.cloud.azure.arm import ENDPOINT, Arm, connected, subscription_of
+from disklab.cloud.azure.site import AzureSite
+from disklab.cloud.bill import Tariff, check_known, tariff_of
+from disklab.cloud.guard import LONGEST_S, Budget, Held, Making, budget_of, held
+from disklab.cloud.layout import Layout, layout_of
+from disklab.cloud.protocol import Clock, CloudError, Fit, SystemClock
+from disklab.cloud.ready import wait_until_ready
+from disklab.cloud.record import Notebook, Record, owner
+from disklab.errors import Problem, UserError
+from disklab.events import Emit, Warned
+from disklab.measurement import hosts_file, preparation
+from disklab.measurement.preparation import Options, Wanted
+from disklab.procedures.life import Stage, live
+from disklab.procedures.outcome import Frame
+from disklab.procedures.turn import Turn
+from disklab.results import Mode, Run, TrialResult, new_run_id
+from disklab.results.wishes import Wish, wish
+from disklab.spec import Experiment
+
+DEFAULT_REGION = "eastus"
+MADE = "the hosts to be made"
+ENDPOINT_VARIABLE = "DISKLAB_ARM_ENDPOINT"
+"""Azure's other clouds (China, US Government) have another resource manager."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Everything that is decided before anything is made."""
+
+    wanted: Wanted
+    run_id: str
+    region: str
+    layout: Layout
+    tariff: Tariff
+    budget: Budget
+    until: datetime
+
+
+@dataclass
+class Timed:
+    """A stage that ends while there is time to remove the hosts."""
+
+    inner: Stage
+    there: Held
+    longest_s: float
+
+    @property
+    def mode(self) -> Mode:
+        """As the stage within."""
+        return self.inner.mode
+
+    def begin(self, emit: Emit) -> None:
+        """Begin the stage within."""
+        self.inner.begin(emit)
+
+    def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
+        """Run one turn; the next begins only when it can end in time."""
+        result = self.inner.turn(turn, run, frame, emit)
+        if not self.there.has_time_for(self.longest_s):
+            until = self.there.record.until.strftime("%H:%M")
+            emit(Warned(f"the hosts go at {until} UTC: no other trial is begun", *turn.key))
+            wish(run.folder, Wish.STOP)
+        return result
+
+    def close(self) -> None:
+        """Close the stage within."""
+        self.inner.close()
+
+
+def run_in_cloud(  # noqa: PLR0913 - the options of the command
+    experiment: Experiment,
+    options: Options,
+    cloud: CloudOptions,
+    out: Path,
+    notes: Console,
+    *,
+    plan: bool,
+    yes: bool,
+    as_json: bool,
+    on_end: str | None,
+) -> int:
+    """Show the plan with its price, make the hosts, measure, remove them; return the exit code."""
+    cloud.check()
+    clock = SystemClock()
+    planned = _plan(experiment, options, cloud, clock)
+    _show(planned, cloud, console() if plan and not as_json else notes)
+    site = site_of(planned.region, cloud.subscription)
+    fit = site.fit(planned.layout)
+    if fit.problems:
+        raise UserError(*fit.problems)
+    if plan:
+        return 0
+    if cloud.max_usd is None:
+        if yes:
+            rule = "without a question there is a bound on the costs"
+            raise UserError(
+                Problem("--max-usd", "(not given)", rule, "give the most you would pay")
+            )
+        ask(notes, yes=False)
+    run = preparation.create(planned.wanted, [], out, planned.run_id)
+    making = _making(planned, site, fit, cloud, run)
+    return _make_and_measure(planned, making, run, notes, as_json=as_json, on_end=on_end)
+
+
+def site_of(region: str, subscription: str | None) -> AzureSite:
+    """Return a region of Azure with the user's own login."""
+    endpoint = os.environ.get(ENDPOINT_VARIABLE) or ENDPOINT
+    if not endpoint.startswith("https://"):
+        rule = "a token is sent over TLS only"
+        raise UserError(Problem(ENDPOINT_VARIABLE, endpoint, rule, "write https://..."))
+    found = subscription_of(subscription)
+    return AzureSite(Arm(found, connected(endpoint), endpoint), region)
+
+
+def site_at(record: Record) -> AzureSite:
+    """Return the site at which a group was made."""
+    arm = Arm(record.subscription, connected(record.endpoint), record.endpoint)
+    return AzureSite(arm, record.region)
+
+
+def _plan(experiment: Experiment, options: Options, cloud: CloudOptions, clock: Clock) -> Planned:
+    region = cloud.region or DEFAULT_REGION
+    chosen = experiment.only(options.only) if options.only else experiment
+    catalog = load_catalog()
+    run_id = new_run_id(str(experiment.path), "measure")
+    layout = layout_of(chosen, chosen.trials("measure"), catalog)
+    text = layout.hosts_text(str(Notebook.of(run_id).ssh_config))
+    hosts = hosts_file.parse(text, MADE)
+    wanted = preparation.wanted(experiment, hosts, options)
+    tariff = tariff_of(layout, catalog, region)
+    if cloud.max_usd is not None:
+        check_known(tariff, "--max-usd")
+    seconds = sum(preparation.expected_s(turn) for turn in wanted.turns)
+    budget = budget_of(tariff, seconds, cloud.max_usd)
+    until = clock.now() + timedelta(seconds=budget.allowed_s)
+    if cloud.keep_until is not None:
+        until = until_of(cloud.keep_until, clock.now())
+        _check_kept(until, tariff, budget, cloud, clock)
+    return Planned(wanted, run_id, region, layout, tariff, budget, until)
+
+
+def _check_kept(
+    until: datetime, tariff: Tariff, budget: Budget, cloud: CloudOptions, clock: Clock
+) -> None:
+    seconds = (until - clock.now()).total_seconds()
+    problems = []
+    told = str(cloud.keep_until)
+    if not budget.expected_s <= seconds <= LONGEST_S:
+        rule = (
+            f"is {seconds / 3600:.1f} h ahead; the run takes {budget.expected_s / 3600:.1f} h, and "
+            f"hosts are made for at most {LONGEST_S / 3600:.0f} h"
+        )
+        problems.append(Problem("--keep-until", told, rule, "choose a time between"))
+    if cloud.max_usd is not None and tariff.usd(seconds) > cloud.max_usd:
+        rule = f"until then they cost {tariff.usd(seconds):.2f} USD, and --max-usd is less"
+        problems.append(Problem("--keep-until", told, rule, "choose an earlier time"))
+    if problems:
+        raise UserError(*problems)
+
+
+def _show(planned: Planned, cloud: CloudOptions, to: Console) -> None:
+    budget, tariff, layout = planned.budget, planned.tariff, planned.layout
+    to.print(Text(f"{len(planned.wanted.turns)} measurements in Azure, {planned.region}:"))
+    for host in layout.hosts:
+        disks = ", ".join(f"{one.disks} as {one.name}" for one in host.volumes)
+        to.print(
+            Text(f"  make    {host.name}: {host.vm.name}" + (f" with {disks}" if disks else ""))
+        )
+    for item in tariff.items:
+        price = f"{item.usd_per_hour:.3f} USD an hour ({item.source})"
+        to.print(Text(f"  price   {item.count} x {item.what}: {price}"))
+    for one in tariff.unknown:
+        to.print(Text(f"  price   {one}"))
+    until = planned.until.strftime("%Y-%m-%d %H:%M UTC")
+    to.print(
+        Text(
+            f"Expected: {budget.expected_s / 60:.0f} min and {budget.expected_usd:.2f} USD with "
+            f"setting up and removing; at {until} at the latest they are removed"
+            + (" (kept until then)" if cloud.keep_until else f": {budget.most_usd:.2f} USD")
+        )
+    )
+    to.print(
+        Text(
+            "If this machine dies, the VMs are deallocated then; disks and addresses go on at "
+            f"{tariff.idle_usd_per_hour * 24:.2f} USD a day until `disklab clean --cloud`."
+        )
+    )
+    to.print(
+        Text(f"SSH is open to {cloud.ssh_from} only. Nothing else in the subscription changes.")
+    )
+
+
+def _making(planned: Planned, site: AzureSite, fit: Fit, cloud: CloudOptions, run: Run) -> Making:
+    record = Record(
+        run=planned.run_id,
+        run_folder=str(run.folder.absolute()),
+        # Azure's groups have names of up to 90 characters.
+        group=f"disklab-{planned.run_id}"[-90:],
+        subscription=site.arm.subscription,
+        endpoint=site.arm.endpoint,
+        region=planned.region,
+        owner=owner(),
+        until=planned.until,
+        kept=cloud.keep_until is not None,
+        usd_per_hour=planned.tariff.usd_per_hour,
+        idle_usd_per_hour=planned.tariff.idle_usd_per_hour,
+    )
+    command = [word for word in run.info.command if word not in {"--hosts", MADE}]
+    command += ["--cloud", "azure", "--region", planned.region, "--ssh-from", "ADDRESS"]
+    command += [] if cloud.max_usd is None else ["--max-usd", f"{cloud.max_usd:g}"]
+    run.plan_again({"command": command})
+    notebook = Notebook.of(planned.run_id)
+    return Making(site, fit, record, notebook, str(cloud.ssh_from), SystemClock())
+
+
+def _make_and_measure(  # noqa: PLR0913 - as above
+    planned: Planned,
+    making: Making,
+    run: Run,
+    notes: Console,
+    *,
+    as_json: bool,
+    on_end: str | None,
+) -> int:
+    def told(text: str) -> None:
+        notes.print(Text(text))
+
+    clock, group = making.clock, making.record.group
+    _note(run, making, {})
+    told(f"making the resource group {group}")
+    begun = clock.now()
+    try:
+        with held(making, told) as there, ExitStack() as undo:
+            told(f"made {len(there.addresses)} hosts; waiting for their first boot")
+            config = making.notebook.ssh_config
+            wait_until_ready(planned.wanted.names, config, planned.run_id, clock, told)
+            return _measure(planned, run, there, notes, undo, as_json=as_json, on_end=on_end)
+    finally:
+        seconds = (clock.now() - begun).total_seconds()
+        rows = list(planned.tariff.rows(seconds))
+        _note(run, making, {"bill": rows})
+        for what, hours, usd in rows:
+            told(f"bill: {what}: {hours:.2f} h, {usd:.2f} USD")
+        stays = ", so far: the hosts stay" if making.record.kept else ""
+        told(f"bill: {planned.tariff.usd(seconds):.2f} USD by list prices{stays}")
+
+
+def _measure(  # noqa: PLR0913 - as above
+    planned: Planned,
+    run: Run,
+    there: Held,
+    notes: Console,
+    undo: ExitStack,
+    *,
+    as_json: bool,
+    on_end: str | None,
+) -> int:
+    wanted = replace(planned.wanted, run=run)
+    machines = open_all(wanted.hosts.file, wanted.names, notes, undo)
+    plans = preparation.look(wanted, machines)
+    run.plan_again({"environment": {"hosts": {plan.name: plan.facts for plan in plans}}})
+    prepared, stage = preparation.prepare(wanted, plans, machines)
+    longest = max(prepared.expected_s, default=0.0)
+    if not there.has_time_for(longest):
+        raise CloudError("setting up took so long that no trial would end in time; allow more")
+    timed = Timed(stage, there, longest)
+    work: Callable[[Emit], Run] = lambda emit: live(prepared, timed, emit)  # noqa: E731
+    code = follow(work, notes, as_json=as_json, on_end=on_end)
+    for text in stage.told:
+        notes.print(Text.assemble(("warning: ", "yellow"), text))
+    return code
+
+
+def _note(run: Run, making: Making, more: dict[str, Any]) -> None:
+    """Note in the run where it was measured, and what that has cost."""
+    record = making.record
+    facts = {
+        "cloud": record.cloud,
+        "region": record.region,
+        "zones": list(making.fit.zones),
+        "group": record.group,
+        "until": record.until.isoformat(timespec="seconds"),
+        "usd_per_hour": round(record.usd_per_hour, 4),
+        **more,
+    }
+    run.plan_again({"cloud": facts})
