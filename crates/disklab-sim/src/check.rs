@@ -3,7 +3,7 @@
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{Refusal, Rules};
 
-use crate::cluster::{MOST_REPLICAS, Ring};
+use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
 use crate::job::{DatabaseJob, DeviceJob, FileJob, Job, Load, Mechanism, Stop};
@@ -135,6 +135,13 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
             "give a positive number",
         );
     }
+    rules.must(
+        job.dataset.rows <= MOST_ROWS,
+        "dataset.rows",
+        job.dataset.rows,
+        &format!("a simulated table has at most {MOST_ROWS} rows"),
+        "choose fewer rows",
+    );
     let host = &job.cluster.host;
     check_volume(rules, "cluster.data_volume", &job.cluster.data_volume, host);
     if let Some(commitlog) = &job.cluster.commitlog_volume {
@@ -219,7 +226,7 @@ fn check_volume(rules: &mut Rules, place: &str, name: &str, host: &HostProfile) 
 /// The fullest node's table fits its data volume.
 fn check_room(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     let replicas = job.database.replication_factor as usize;
-    let ring = Ring::new(&job.cluster, replicas, false, seed);
+    let ring = Ring::new(&job.cluster, replicas, false, job.dataset.rows, seed);
     let stored = job.dataset.stored_row_bytes.map_or_else(
         || stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
         u64::from,

@@ -78,7 +78,7 @@ impl WarmUp {
 pub struct Clients {
     machines: Vec<Machine>,
     keys: Keys,
-    /// Rows of the real system, of which keys are drawn; a quick run has `scale` times fewer.
+    /// What keys are drawn of, as [`Clients::keys`] has it.
     rows: u64,
     scale: u64,
     next_key: u64,
@@ -113,14 +113,15 @@ impl Clients {
             link: Link::new(client.network_bytes_per_s),
             warm_up: WarmUp::new(parameters.client_cold_permille, cold_operations),
         };
+        let rows = Clients::keys(workload, rows, scale);
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
             keys: workload.keys,
-            rows: rows * scale,
+            rows,
             scale,
             next_key: 0,
-            zipf: Zipf::new(rows * scale, YCSB_THETA),
-            spread: Spread::new(rows * scale),
+            zipf: Zipf::new(rows, YCSB_THETA),
+            spread: Spread::new(rows),
             read_ppm: workload.read_ppm,
             cpu_ns: [
                 parameters.client_read_cpu_ns,
@@ -149,8 +150,7 @@ impl Clients {
             Keys::Uniform => self.draws.below(self.rows),
             Keys::Sequential => {
                 self.next_key += 1;
-                // A quick run goes round as often as the real one.
-                (self.next_key - 1) % (self.rows / self.scale)
+                (self.next_key - 1) % self.rows
             }
             // In the order of their popularity, which is how a quick run puts several into one row.
             Keys::Zipfian if self.scale > 1 => self.zipf.draw(&mut self.draws) - 1,
@@ -172,18 +172,14 @@ impl Clients {
         (if reads { Kind::Read } else { Kind::Write }, key)
     }
 
-    /// How many keys, one after the other, share the place of a row in a run that is `scale` times smaller, where a
-    /// node stores `copies` of every `nodes` rows.
+    /// How many keys are drawn among.
     ///
-    /// Fewer rows of the same law of popularity are another load: the hundredth part that is asked for most has less
-    /// of the reads. So keys are drawn among all rows, and those of a node that follow each other in popularity are one
-    /// row: any share of its rows has the share of the reads that it has in the real system.
-    pub fn keys_of_a_row(&self, nodes: u64, copies: u64) -> u64 {
-        let by_popularity = matches!(self.keys, Keys::Zipfian | Keys::Latest);
-        if by_popularity && self.scale > 1 {
-            (self.scale * nodes / copies).max(1)
-        } else {
-            1
+    /// In a run that is `scale` times smaller, keys by popularity are drawn among all rows of the real system: fewer
+    /// rows of the same law are another load, in which the hundredth part that is asked for most has less of the reads.
+    pub fn keys(workload: &Workload, rows: u64, scale: u64) -> u64 {
+        match workload.keys {
+            Keys::Zipfian | Keys::Latest => rows * scale,
+            Keys::Uniform | Keys::Sequential => rows,
         }
     }
 

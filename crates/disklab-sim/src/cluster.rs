@@ -4,6 +4,7 @@ use disklab_units::random::{Stream, mix};
 
 use crate::chance::exponential;
 use crate::job::{Cluster, Consistency};
+use crate::permutation::Permutation;
 
 /// Most replicas of a row that the simulator keeps.
 pub const MOST_REPLICAS: usize = 8;
@@ -11,22 +12,39 @@ pub const MOST_REPLICAS: usize = 8;
 /// Tokens of the ring: fine enough that a node's share comes out to a thousandth.
 const SLOTS: usize = 4096;
 
+/// Most rows of a table: so many times the slots are still a number of 64 bits.
+pub const MOST_ROWS: u64 = 1 << 50;
+
 const MILLION: u64 = 1_000_000;
 
-/// The ring: which nodes hold a token's rows.
+/// Where a row lies on the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    slot: u16,
+    /// Of those of its slot.
+    row: u64,
+}
+
+/// The ring: which nodes hold a token's rows, and where on each of them.
+///
+/// Each row has a position on the ring and no other row has it, so that a node holds every row of its token ranges once,
+/// in their order. **Divergence:** positions are as far apart as can be, where the tokens of a real table lie by chance.
 #[derive(Clone, Debug)]
 pub struct Ring {
     slots: Vec<[u8; MOST_REPLICAS]>,
     replicas: usize,
-    shares_ppm: Vec<u64>,
+    /// Of all rows of the table.
+    positions: Permutation,
+    /// By slot and replica: rows that the node stores of the slots before.
+    before: Vec<u64>,
 }
 
 impl Ring {
-    /// The ring of a cluster; `even` gives every node the same share.
+    /// The ring of a cluster with so many rows, at least one; `even` gives every node the same share.
     ///
     /// The primary owner of a token follows the shares. The other replicas are other nodes in random
     /// order, as with many virtual nodes, where the next owners around the ring have no pattern.
-    pub fn new(cluster: &Cluster, replicas: usize, even: bool, seed: u64) -> Ring {
+    pub fn new(cluster: &Cluster, replicas: usize, even: bool, rows: u64, seed: u64) -> Ring {
         let nodes = cluster.nodes as usize;
         let zones = cluster.zones.max(1) as usize;
         let mut stream = Stream::new(seed, "ring");
@@ -48,25 +66,51 @@ impl Ring {
             owed[primary] -= i128::from(total);
             slots.push(placed(primary, nodes, replicas, zones, &mut stream));
         }
+        let positions = Permutation::new(rows, seed);
         let mut counts = vec![0_u64; nodes];
-        for slot in &slots {
+        let mut before = Vec::with_capacity(SLOTS * replicas);
+        for (number, slot) in slots.iter().enumerate() {
+            let rows = start(number + 1, positions.count()) - start(number, positions.count());
             for &node in &slot[..replicas] {
-                counts[usize::from(node)] += 1;
+                before.push(counts[usize::from(node)]);
+                counts[usize::from(node)] += rows;
             }
         }
-        let shares_ppm = counts.iter().map(|c| c * MILLION / SLOTS as u64).collect();
         Ring {
             slots,
             replicas,
-            shares_ppm,
+            positions,
+            before,
         }
     }
 
-    /// The replicas of a key, the primary owner first.
+    /// Where a row lies. A row that the run has added, which has a key beyond the others, lies among them.
     #[inline]
-    pub fn replicas(&self, key_hash: u64) -> &[u8] {
-        let slot = (u128::from(key_hash) * SLOTS as u128) >> 64;
-        &self.slots[slot as usize][..self.replicas]
+    pub fn place(&self, key: u64) -> Place {
+        let count = self.positions.count();
+        let position = if key < count {
+            self.positions.place(key)
+        } else {
+            ((u128::from(hash(key, 0)) * u128::from(count)) >> 64) as u64
+        };
+        let slot = (position * SLOTS as u64 / count) as usize;
+        Place {
+            slot: slot as u16,
+            row: position - start(slot, count),
+        }
+    }
+
+    /// The replicas of a row, the primary owner first.
+    #[inline]
+    pub fn replicas(&self, place: Place) -> &[u8] {
+        &self.slots[usize::from(place.slot)][..self.replicas]
+    }
+
+    /// Which of its rows it is of a node, in the order of their tokens; the node is one of its replicas.
+    #[inline]
+    pub fn row_of(&self, place: Place, node: u8) -> u64 {
+        let at = self.replicas(place).iter().position(|&one| one == node);
+        self.before[usize::from(place.slot) * self.replicas + at.unwrap_or(0)] + place.row
     }
 
     /// Copies of each row.
@@ -74,10 +118,24 @@ impl Ring {
         self.replicas
     }
 
-    /// Rows that a node stores of so many, copies included.
+    /// Rows that a node stores of a table with so many, copies included.
     pub fn rows_of(&self, node: usize, rows: u64) -> u64 {
-        (u128::from(rows) * u128::from(self.shares_ppm[node]) / u128::from(MILLION)) as u64
+        let holds = |slot: &[u8; MOST_REPLICAS]| {
+            let mut all = slot[..self.replicas].iter();
+            all.any(|&one| usize::from(one) == node)
+        };
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| holds(slot))
+            .map(|(number, _)| start(number + 1, rows) - start(number, rows))
+            .sum()
     }
+}
+
+/// The first position of a slot, of so many.
+#[inline]
+fn start(slot: usize, rows: u64) -> u64 {
+    (slot as u64 * rows).div_ceil(SLOTS as u64)
 }
 
 /// Shares as random tokens make them: the distances between neighbours on a ring are exponential.
@@ -137,11 +195,15 @@ pub fn hash(key: u64, salt: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    const ROWS: u64 = 1_000_000;
 
     fn ring(replicas: usize, shares: Option<Vec<u32>>) -> Ring {
         let cluster = crate::tests::cluster(6, shares);
-        Ring::new(&cluster, replicas, false, 1)
+        Ring::new(&cluster, replicas, false, ROWS, 1)
     }
 
     #[test]
@@ -150,7 +212,7 @@ mod tests {
         let ring = ring(1, Some(shares.clone()));
         let mut seen = [0_u32; 6];
         for key in 0..1_000_000 {
-            seen[usize::from(ring.replicas(hash(key, 0))[0])] += 1;
+            seen[usize::from(ring.replicas(ring.place(key))[0])] += 1;
         }
         for (seen, share) in seen.iter().zip(shares) {
             assert!(seen.abs_diff(share) < 2_500, "{seen} of {share}");
@@ -161,13 +223,48 @@ mod tests {
     fn replicas_are_different_nodes() {
         let ring = ring(5, None);
         for key in 0..10_000 {
-            let mut nodes = ring.replicas(hash(key, 0)).to_vec();
+            let mut nodes = ring.replicas(ring.place(key)).to_vec();
             nodes.sort_unstable();
             nodes.dedup();
             assert_eq!(nodes.len(), 5);
         }
         let rows: u64 = (0..6).map(|node| ring.rows_of(node, 1_000_000)).sum();
-        assert!((4_990_000..=5_000_000).contains(&rows), "{rows}");
+        assert_eq!(rows, 5_000_000);
+    }
+
+    proptest! {
+        #[test]
+        fn a_node_has_each_of_its_rows_once(
+            nodes in 1_u32..7,
+            copies in 1_usize..7,
+            rows in 1_u64..9_000,
+            seed in any::<u64>(),
+        ) {
+            let copies = copies.min(nodes as usize);
+            let cluster = crate::tests::cluster(nodes, None);
+            let ring = Ring::new(&cluster, copies, false, rows, seed);
+            let mut stored: Vec<Vec<u32>> = (0..nodes as usize)
+                .map(|node| vec![0; ring.rows_of(node, rows) as usize])
+                .collect();
+            for key in 0..rows {
+                let place = ring.place(key);
+                for &node in ring.replicas(place) {
+                    stored[usize::from(node)][ring.row_of(place, node) as usize] += 1;
+                }
+            }
+            prop_assert!(stored.iter().flatten().all(|&times| times == 1));
+        }
+    }
+
+    #[test]
+    fn a_row_added_by_the_run_lies_among_the_others() {
+        let ring = ring(3, None);
+        for key in ROWS..ROWS + 10_000 {
+            let place = ring.place(key);
+            for &node in ring.replicas(place) {
+                assert!(ring.row_of(place, node) < ring.rows_of(usize::from(node), ROWS));
+            }
+        }
     }
 
     #[test]
@@ -175,10 +272,10 @@ mod tests {
         let mut cluster = crate::tests::cluster(6, None);
         cluster.zones = 3;
         for (replicas, most) in [(3, 1), (5, 2)] {
-            let ring = Ring::new(&cluster, replicas, false, 1);
+            let ring = Ring::new(&cluster, replicas, false, ROWS, 1);
             for key in 0..10_000 {
                 let mut copies = [0; 3];
-                for &node in ring.replicas(hash(key, 0)) {
+                for &node in ring.replicas(ring.place(key)) {
                     copies[usize::from(node) % 3] += 1;
                 }
                 assert!(copies.iter().all(|&n| n <= most), "{copies:?}");

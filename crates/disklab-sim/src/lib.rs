@@ -19,6 +19,7 @@ pub mod job;
 mod network;
 mod node;
 mod pagecache;
+mod permutation;
 mod readahead;
 mod record;
 mod report;

@@ -7,6 +7,7 @@ use crate::chance::{exponential, work};
 use crate::client::Kind;
 use crate::job::Parameters;
 use crate::network::Link;
+use crate::permutation::Permutation;
 use crate::station::{Servers, Slots};
 use crate::storage::Storage;
 
@@ -27,7 +28,7 @@ pub struct Node {
     /// Its pauses.
     pub pauses: Pauses,
     /// Rows of the table that it stores.
-    pub rows: u64,
+    pub rows: Permutation,
 }
 
 /// Garbage collection as a server feels it: everything stands still for a while, once so many

@@ -8,6 +8,7 @@ use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::{Access, CacheState, DatabaseJob, Mechanism};
 use crate::network::Link;
 use crate::node::{Node, Pauses};
+use crate::permutation::Permutation;
 use crate::station::{Servers, Slots};
 use crate::storage::{Reading, ReadingRules, Storage};
 
@@ -82,7 +83,7 @@ pub fn node(
         background: Background::new(&job.database, &storage, log, idle),
         pauses: Pauses::of_node(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
         storage,
-        rows,
+        rows: Permutation::new(rows, hash(seed, number as u64 + 1)),
     })
 }
 

@@ -11,7 +11,7 @@ use disklab_units::random::Stream;
 use crate::background::Wishes;
 use crate::chance::{exponential, work};
 use crate::client::{Clients, Kind};
-use crate::cluster::{MOST_REPLICAS, Ring, hash};
+use crate::cluster::{MOST_REPLICAS, Place, Ring, hash};
 use crate::database::build::{node, stored_row_bytes};
 use crate::database::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
@@ -40,6 +40,7 @@ struct Operation {
     thread: u32,
     intended: u64,
     key: u64,
+    place: Place,
     /// Answers that it still waits for.
     needed: u8,
     /// Requests under way on its behalf, and itself until it is done.
@@ -118,7 +119,8 @@ impl Cassandra {
         let replicas = job.database.replication_factor as usize;
         assert!(replicas <= MOST_REPLICAS, "the job was checked");
         let even = has_not(Mechanism::UnevenOwnership);
-        let ring = Ring::new(&job.cluster, replicas, even, seed);
+        let keys = Clients::keys(&job.workload, job.dataset.rows, scale);
+        let ring = Ring::new(&job.cluster, replicas, even, keys, seed);
         let stored = match job.dataset.stored_row_bytes {
             Some(bytes) => u64::from(bytes),
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
@@ -143,7 +145,7 @@ impl Cassandra {
             seed,
             off,
         );
-        rules.keys_of_a_row = clients.keys_of_a_row(nodes.len() as u64, replicas as u64);
+        rules.keys_by_popularity = (keys > job.dataset.rows).then_some(keys);
         Ok(Cassandra {
             paths: Paths::new(&job.network, job.cluster.zones, seed, off),
             snitch: (replicas > 1 && !has_not(Mechanism::DynamicSnitch)).then_some(snitch),
@@ -237,7 +239,8 @@ impl Cassandra {
                 0
             };
         let left = self.clients.send(now, thread, kind, bytes);
-        let replicas = self.ring.replicas(hash(key, 0));
+        let place = self.ring.place(key);
+        let replicas = self.ring.replicas(place);
         let coordinator = if self.rules.token_aware {
             // Any of the replicas, in turn.
             replicas[self.issued as usize % replicas.len()]
@@ -250,6 +253,7 @@ impl Cassandra {
             thread,
             intended,
             key,
+            place,
             needed: 0,
             holds: 1,
             spare: None,
@@ -288,7 +292,7 @@ impl Cassandra {
         let at = usize::from(operation.coordinator);
         self.nodes[at].take_request(now, operation.kind);
         let mut replicas = [0_u8; MOST_REPLICAS];
-        let all = self.ring.replicas(hash(operation.key, 0));
+        let all = self.ring.replicas(operation.place);
         let count = all.len();
         replicas[..count].copy_from_slice(all);
         let replicas = &mut replicas[..count];
@@ -410,12 +414,15 @@ impl Cassandra {
     fn add_request(&mut self, now: u64, operation: u32, node: u8, cpu_ns: u64) -> u32 {
         let entry = self.operations[operation];
         let at = &self.nodes[usize::from(node)];
-        let row_key = match self.rules.keys_of_a_row {
-            1 => entry.key,
-            keys => entry.key / keys,
+        let row = match self.rules.keys_by_popularity {
+            None => self.ring.row_of(entry.place, node),
+            // Of the keys that follow each other in popularity, those that the node has are one row: any share of its
+            // rows has the share of the reads that it has in the real system.
+            Some(keys) => {
+                let rank = u128::from(entry.key % keys) * u128::from(at.rows.count());
+                at.rows.place((rank / u128::from(keys)) as u64)
+            }
         };
-        let spread = hash(row_key, u64::from(node) + 1);
-        let row = ((u128::from(spread) * u128::from(at.rows)) >> 64) as u64;
         let mut cpu_ns = cpu_ns;
         if entry.kind == Kind::Read {
             at.storage.announce(row);

@@ -9,7 +9,8 @@ pub struct Rules {
     pub parameters: Parameters,
     pub read_repair_ppm: u32,
     pub needed: u8,
-    pub keys_of_a_row: u64,
+    /// Keys of the real table, where a quick run draws among them all.
+    pub keys_by_popularity: Option<u64>,
     pub row_bytes: u64,
     pub stored_row_bytes: u64,
     pub reads_index: bool,
@@ -58,7 +59,7 @@ impl Rules {
                 0
             },
             needed: answers_needed(job.database.consistency, replicas) as u8,
-            keys_of_a_row: 1,
+            keys_by_popularity: None,
             row_bytes,
             stored_row_bytes: stored,
             reads_index: !has_not(Mechanism::IndexPages),
