@@ -74,7 +74,7 @@ impl Sync {
             let at = start + self.cursor;
             self.cursor = (self.cursor + unit) % space.max(1);
             let purpose = Purpose::Stream(stream as u8);
-            let io = ios.add(PendingIo { node, purpose });
+            let io = ios.add(PendingIo::new(node, purpose));
             storage.submit(now, self.volume, Op::Write, at, WRITE_BYTES, io);
         }
     }

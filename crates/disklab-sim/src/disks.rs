@@ -33,6 +33,11 @@ impl Disks {
             .submit(Instant::from_nanos(now), io, &mut self.decided);
     }
 
+    /// The I/Os that the disk model has let pass all limits just now, by their tags.
+    pub fn passed(&self) -> impl Iterator<Item = u32> {
+        self.decided.iter().map(|completion| completion.tag as u32)
+    }
+
     /// Schedules the ends of I/Os that are decided, and the disk model's next step as `due`.
     pub fn schedule<E: Code>(
         &mut self,

@@ -26,6 +26,7 @@ mod report;
 mod simulate;
 pub mod station;
 mod storage;
+mod tail;
 #[cfg(test)]
 mod tests;
 

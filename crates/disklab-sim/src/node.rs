@@ -120,6 +120,12 @@ impl Pauses {
 }
 
 impl Node {
+    /// How long what comes now waits for the end of a pause.
+    #[inline]
+    pub fn paused(&self, now: u64) -> u64 {
+        self.pauses.until().saturating_sub(now)
+    }
+
     /// Begins a pause when a request fills the young generation.
     #[inline]
     pub fn take_request(&mut self, now: u64, kind: Kind) {

@@ -2,6 +2,8 @@
 
 use hdrhistogram::Histogram;
 
+use crate::tail::{Split, Tail};
+
 /// Range and precision of every histogram: nanoseconds, three digits, one microsecond to one hour, as
 /// the load generator records.
 const LOWEST_NS: u64 = 1_000;
@@ -18,6 +20,7 @@ pub struct Recorder {
     /// By kind of operation.
     latencies: Vec<Histogram<u64>>,
     latency_sums: Vec<u128>,
+    tail: Tail,
     measured_from: u64,
     measured_to: u64,
     last_end: u64,
@@ -48,6 +51,7 @@ impl Recorder {
         Recorder {
             latencies: vec![histogram(); kinds],
             latency_sums: vec![0; kinds],
+            tail: Tail::new(kinds),
             measured_from: 0,
             measured_to: 0,
             last_end: 0,
@@ -94,6 +98,17 @@ impl Recorder {
         self.latency_sums[kind] += u128::from(time);
     }
 
+    /// Notes what the latency of an operation consists of.
+    #[inline]
+    pub fn split(&mut self, kind: impl Into<usize>, split: &Split) {
+        self.tail.note(kind.into(), split);
+    }
+
+    /// What latencies consist of.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
     /// A request waited so long for an I/O.
     #[inline]
     pub fn waited_for_disk(&mut self, span_ns: u64) {
@@ -105,6 +120,7 @@ impl Recorder {
         self.measured_from = now;
         self.latencies.iter_mut().for_each(Histogram::reset);
         self.latency_sums.fill(0);
+        self.tail.reset();
         self.disk_waits = 0;
     }
 

@@ -9,6 +9,8 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+use crate::tail::TailReport;
+
 /// The answer to one job.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -18,6 +20,9 @@ pub struct Report {
     pub ops_per_s: f64,
     /// Of all operations.
     pub latency_ms: Latencies,
+    /// What percentiles consist of; absent where the model does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tail: Option<TailReport>,
     /// By kind of operation.
     pub per_operation: BTreeMap<String, OperationReport>,
     /// The busiest resource.
@@ -76,6 +81,9 @@ pub struct OperationReport {
     /// The whole distribution in nanoseconds: HDR histogram, V2, deflated,
     /// base64.
     pub response: String,
+    /// What percentiles consist of; absent where the model does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tail: Option<TailReport>,
 }
 
 /// Something that operations share.
@@ -198,6 +206,7 @@ pub fn operation(histogram: &Histogram<u64>, sum: u128, elapsed_ns: u64) -> Oper
         ops_per_s: histogram.len() as f64 * NANOS / elapsed_ns as f64,
         latency_ms: latencies(histogram, sum),
         response: encode(histogram),
+        tail: None,
     }
 }
 

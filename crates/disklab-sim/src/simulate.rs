@@ -210,6 +210,7 @@ fn empty_report<K: Into<usize> + Copy>(
     let elapsed_ns = recorder.elapsed_ns();
     let mut all = crate::record::histogram();
     let mut sum = 0;
+    let kinds: Vec<usize> = names.iter().map(|&(kind, _)| kind.into()).collect();
     let mut per_operation = BTreeMap::new();
     for &(kind, name) in names {
         let histogram = recorder.latencies(kind);
@@ -218,13 +219,15 @@ fn empty_report<K: Into<usize> + Copy>(
         }
         all.add(histogram).expect("all have the same bounds");
         sum += recorder.latency_sum(kind);
-        let one = operation(histogram, recorder.latency_sum(kind), elapsed_ns);
+        let mut one = operation(histogram, recorder.latency_sum(kind), elapsed_ns);
+        one.tail = recorder.tail().report(&[kind.into()], histogram);
         per_operation.insert(name.to_owned(), one);
     }
     Report {
         cell,
         ops_per_s: all.len() as f64 * 1e9 / elapsed_ns as f64,
         latency_ms: latencies(&all, sum),
+        tail: recorder.tail().report(&kinds, &all),
         per_operation,
         bottleneck: crate::report::Resource::none(),
         resources: Vec::new(),

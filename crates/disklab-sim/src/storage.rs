@@ -45,6 +45,19 @@ pub struct PendingIo {
     pub node: u16,
     /// Why.
     pub purpose: Purpose,
+    /// When the disk model had let it pass all limits; zero: not yet.
+    pub passed: u64,
+}
+
+impl PendingIo {
+    /// One that waits for the disk model.
+    pub fn new(node: u16, purpose: Purpose) -> PendingIo {
+        PendingIo {
+            node,
+            purpose,
+            passed: 0,
+        }
+    }
 }
 
 /// I/Os under way, on all nodes.
@@ -442,10 +455,7 @@ impl Storage {
             waiter: NOBODY,
             place: self.on_the_way.len() as u32,
         };
-        let io = ios.add(PendingIo {
-            node: self.number,
-            purpose,
-        });
+        let io = ios.add(PendingIo::new(self.number, purpose));
         self.cache.expect(from, to);
         self.on_the_way.push(Way { from, to, io });
         let len = ((to - from) * PAGE_BYTES) as u32;

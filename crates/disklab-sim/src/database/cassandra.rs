@@ -25,8 +25,10 @@ use crate::record::Recorder;
 use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 
 mod rules;
+mod way;
 
 use rules::Rules;
+use way::{Ends, Way};
 
 /// Bytes of a message without rows: a request, a digest, an acknowledgement with its headers.
 /// **Source:** CQL and internode frames of single-row statements are 60 to 150 bytes long.
@@ -49,6 +51,9 @@ struct Operation {
     spare: Option<u8>,
     /// Tells it from others that had its place before.
     serial: u32,
+    issued: u64,
+    /// When it had left its client.
+    left: u64,
     /// When its coordinator began with it.
     begun: u64,
 }
@@ -73,6 +78,7 @@ struct Request {
     row: u64,
     /// When it began to wait for an I/O.
     since: u64,
+    way: Way,
     /// The next request that waits for the same I/O.
     next: u32,
 }
@@ -258,6 +264,8 @@ impl Cassandra {
             holds: 1,
             spare: None,
             serial: self.issued as u32,
+            issued: now,
+            left,
             begun: 0,
         });
         let at = left
@@ -368,15 +376,17 @@ impl Cassandra {
             && usize::from(*only) == at
         {
             // Nobody else is asked: coordinator and replica work go together.
-            let request = self.add_request(now, number, *only, coordinator_ns + cpu_ns);
+            let way = Way::of_work(now, 0);
+            let request = self.add_request(now, number, *only, coordinator_ns + cpu_ns, way);
             return self.enter(now, request);
         }
         let remote = replicas.iter().filter(|&&n| usize::from(n) != at).count() as u64;
         let span = work(&mut self.times, coordinator_ns + remote * message_ns);
         let ready = self.nodes[at].cores.serve(now, span);
+        let way = Way::of_work(ready, self.nodes[at].paused(now).min(ready - now));
         for (place, &replica) in replicas.iter().enumerate() {
             if usize::from(replica) == at {
-                let request = self.add_request(now, number, replica, cpu_ns);
+                let request = self.add_request(now, number, replica, cpu_ns, way);
                 self.queue.push(ready, Event::Enter(request));
             } else {
                 // The first replica sends the row, the others a digest of it.
@@ -386,7 +396,7 @@ impl Cassandra {
                 } else {
                     message_ns
                 };
-                let request = self.add_request(now, number, replica, cpu_ns + answer_ns);
+                let request = self.add_request(now, number, replica, cpu_ns + answer_ns, way);
                 self.requests[request].carries_row = carries_row;
                 let bytes = MESSAGE_BYTES
                     + if operation.kind == Kind::Write {
@@ -411,7 +421,7 @@ impl Cassandra {
         self.paths.delay(from, to) + overhead_ns
     }
 
-    fn add_request(&mut self, now: u64, operation: u32, node: u8, cpu_ns: u64) -> u32 {
+    fn add_request(&mut self, now: u64, operation: u32, node: u8, cpu_ns: u64, way: Way) -> u32 {
         let entry = self.operations[operation];
         let at = &self.nodes[usize::from(node)];
         let row = match self.rules.keys_by_popularity {
@@ -444,6 +454,7 @@ impl Cassandra {
             pages: Pages { first: 0, last: 0 },
             row,
             since: 0,
+            way,
             next: NOBODY,
         })
     }
@@ -455,6 +466,7 @@ impl Cassandra {
         if !request.local {
             node.take_request(now, request.kind);
         }
+        self.requests[number].way.entered = now;
         let slots = match request.kind {
             Kind::Read => &mut node.read_slots,
             Kind::Write => &mut node.write_slots,
@@ -469,10 +481,17 @@ impl Cassandra {
         let span = work(&mut self.times, request.cpu_ns);
         let node = &mut self.nodes[usize::from(request.node)];
         let at = node.cores.serve(now, span);
+        let way = &mut self.requests[number].way;
+        way.began = now;
+        way.paused_ns += node.paused(now).min(at - now);
         self.queue.push(at, Event::Work(number));
     }
 
     fn work_done(&mut self, now: u64, number: u32) {
+        let way = &mut self.requests[number].way;
+        if way.worked == 0 {
+            way.worked = now;
+        }
         let request = self.requests[number];
         match request.kind {
             // A row that the run has added: still in the memtable, or just written through the page
@@ -572,6 +591,9 @@ impl Cassandra {
     /// Schedules what the disk model of a node has decided, and its next step.
     fn take_decisions(&mut self, now: u64, index: usize) {
         let disks = &mut self.nodes[index].storage.disks;
+        for io in disks.passed() {
+            self.ios[io].passed = now;
+        }
         disks.schedule(now, &mut self.queue, Event::Io, Event::Due(index as u32));
     }
 
@@ -603,6 +625,7 @@ impl Cassandra {
                         .storage
                         .waited_for(request.file, request.page);
                     request.page += 1;
+                    request.way.waited(request.since, io.passed, now);
                     self.recorder.waited_for_disk(now - request.since);
                     self.read_on(now, this);
                 }
@@ -612,6 +635,7 @@ impl Cassandra {
 
     /// A replica has done its part: it frees the slot and answers.
     fn finish(&mut self, now: u64, number: u32) {
+        self.requests[number].way.finished = now;
         let request = self.requests[number];
         let node = &mut self.nodes[usize::from(request.node)];
         let slots = match request.kind {
@@ -631,6 +655,7 @@ impl Cassandra {
                 0
             };
             let left = node.link.send(now, ready, MESSAGE_BYTES + row_bytes);
+            self.requests[number].way.rests(ready);
             let coordinator = self.operations[request.operation].coordinator;
             let way = self.on_its_way(usize::from(request.node), usize::from(coordinator));
             self.queue.push(left + way, Event::Answer(number));
@@ -660,6 +685,7 @@ impl Cassandra {
         let last = operation.needed == 1;
         operation.needed = operation.needed.saturating_sub(1);
         let (kind, at) = (operation.kind, usize::from(operation.coordinator));
+        let begins = *operation;
         let (thread, begun) = (operation.thread, operation.begun);
         if kind == Kind::Read {
             // When the answer is there, not when a paused coordinator has seen it.
@@ -680,7 +706,27 @@ impl Cassandra {
                 };
             let left = self.nodes[at].link.send(now, ready, bytes);
             let way = self.paths.delay(at, self.clients.machine_of(thread));
-            let back = left + way + self.rules.parameters.overhead_ns;
+            let overhead_ns = self.rules.parameters.overhead_ns;
+            let back = left + way + overhead_ns;
+            let ends = Ends {
+                intended: begins.intended,
+                issued: begins.issued,
+                left: begins.left,
+                begun,
+                sent: request.sent,
+                heard: now,
+                taken: ready,
+                done: back,
+                overhead_ns,
+                paused_ns: self.nodes[at].paused(now).min(ready - now),
+            };
+            let split = request.way.split(&ends);
+            assert_eq!(
+                split.total(),
+                back - begins.intended,
+                "an operation spends its time somewhere, and once"
+            );
+            self.recorder.split(kind, &split);
             self.queue.push(back, Event::Done(number));
         }
     }

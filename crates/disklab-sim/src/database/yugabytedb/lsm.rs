@@ -156,7 +156,7 @@ impl Lsm {
                     self.free_at = self.free_at.max(now) + span as u64;
                 }
                 let purpose = Purpose::Stream(kind as u8);
-                let io = ios.add(PendingIo { node, purpose });
+                let io = ios.add(PendingIo::new(node, purpose));
                 let len = bytes.next_multiple_of(crate::filelayout::PAGE_BYTES) as u32;
                 storage.submit(now, storage.data_volume(), op, at, len, io);
             }

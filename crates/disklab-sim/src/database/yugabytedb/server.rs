@@ -191,7 +191,7 @@ impl Server {
         let at = start + self.log_cursor;
         self.log_cursor = (self.log_cursor + SYNC_BYTES) % (space - space % SYNC_BYTES).max(1);
         let purpose = Purpose::Log(tablet as u32);
-        let io = ios.add(PendingIo { node, purpose });
+        let io = ios.add(PendingIo::new(node, purpose));
         let volume = self.storage.data_volume();
         self.storage
             .submit(now, volume, Op::Write, at, len as u32, io);
