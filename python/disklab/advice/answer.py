@@ -61,7 +61,8 @@ class Advice:
     def _buy(self, one: Option) -> list[str]:
         found = [
             f"Buy {one.name}: {one.price}, carries {one.carries}, p99 {one.latency('p99')}.",
-            f"Its fullest limit is {one.bound_by}. A stopped or lost VM loses {one.lost}.",
+            f"Its fullest limit is {one.bound_by}. {tail_of(one)}"
+            f"A stopped or lost VM loses {one.lost}.",
         ]
         if one.local:
             keeping = next(
@@ -85,7 +86,7 @@ class Advice:
             f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
             f"p99 {one.latency('p99')}.",
             f"{sentence(str(one.kept))}.{way}",
-            f"A stopped or lost VM loses {one.lost}.",
+            f"{tail_of(one)}A stopped or lost VM loses {one.lost}.",
         ]
 
     def _nothing(self) -> list[str]:
@@ -95,7 +96,8 @@ class Advice:
         best = self.options[0]
         found = [
             f"Nothing qualifies: the nearest is {best.name}, {best.price}.",
-            f"{sentence(str(best.kept))}. Its fullest limit is {best.bound_by}.",
+            f"{sentence(str(best.kept))}. Its fullest limit is {best.bound_by}. "
+            f"{tail_of(best)}".rstrip(),
         ]
         calm = self.without_pauses
         if calm is not None and calm.promising:
@@ -163,6 +165,11 @@ class Advice:
             "run": None if self.run is None else str(self.run),
             "experiment": None if self.written is None else str(self.written),
         }
+
+
+def tail_of(one: Option) -> str:
+    """Return what the option's 99th percentile consists of as a sentence; empty: nobody tells."""
+    return f"Its p99 is {one.tail}. " if one.tail else ""
 
 
 def sentence(text: str) -> str:

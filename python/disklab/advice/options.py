@@ -11,6 +11,7 @@ from disklab.advice.question import Question
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio, is_overloaded
 from disklab.results.required import Kept, fullest
+from disklab.results.tails import largest, stretches
 from disklab.spec import feasible
 
 SECONDS_IN_MINUTE = 60
@@ -103,6 +104,13 @@ class Option:
         return found.resource + used
 
     @property
+    def tail(self) -> str:
+        """What the 99th percentile mostly consists of; empty: nobody tells, or it is overloaded."""
+        if self.kept.achieved_ratio is not None:
+            return ""
+        return largest(stretches(self.results, "p99"))
+
+    @property
     def lost(self) -> str:
         """What is lost when a VM is stopped, moved or lost."""
         time = about(self.recovery_s)
@@ -128,6 +136,7 @@ class Option:
             "latency_ms": result.latency_ms,
             "bands": result.bands.model_dump(mode="json")["figures"] if result.bands else {},
             "bottleneck": self.bound_by,
+            "tail_ms": stretches(self.results, "p99"),
             "levers": [str(lever) for lever in self.levers],
             "local_data": self.local,
             "recovery_at_least_s": round(self.recovery_s),

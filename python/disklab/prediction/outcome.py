@@ -67,11 +67,13 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         nodes=trial.spec.cluster.nodes if trial.spec.cluster else 1,
         loop=loop_of(trial),
         latency_ms=answer["latency_ms"],
+        tail_ms=answer.get("tail", {}),
         per_operation={
             name: Operation(
                 operations=one["operations"],
                 ops_per_s=one["ops_per_s"],
                 latency_ms=one["latency_ms"],
+                tail_ms=one.get("tail", {}),
                 service_ms=one["latency_ms"] if loop_of(trial)["kind"] == "closed" else {},
             )
             for name, one in answer["per_operation"].items()

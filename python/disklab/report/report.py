@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from disklab.report import charts_by_factor, charts_of_course, charts_of_telemetry, tables, wording
+from disklab.report import (
+    charts_by_factor,
+    charts_of_course,
+    charts_of_tail,
+    charts_of_telemetry,
+    tables,
+    wording,
+)
 from disklab.report.answer import Answer, Finding, answer_of
 from disklab.report.comparison import Comparison, comparisons_of
 from disklab.report.history import findings_between
@@ -126,6 +133,7 @@ class Report:
             return [
                 charts_by_factor.rate_section(self.subjects),
                 charts_by_factor.latency_section(self.subjects),
+                charts_of_tail.tail_section(self.subjects[0]),
                 charts_of_course.course_section(self.subjects[0]),
                 charts_of_course.percentile_section(self.subjects),
                 charts_of_telemetry.telemetry_section(self.subjects[0]),

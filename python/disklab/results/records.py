@@ -157,6 +157,25 @@ class CreditsGone(Record):
     next_size: NextSize | None = None
 
 
+STRETCHES = {
+    "unsent": "not sent in time",
+    "client": "client",
+    "network": "network",
+    "cpu": "CPU of the nodes",
+    "pause": "garbage collection",
+    "slots": "read and write slots",
+    "limits": "queue at disk limits",
+    "disk": "disk",
+    "held": "commit log and memtables",
+    "retry": "slow replica",
+    "overhead": "unexplained",
+}
+"""Where an operation spends its time, in the order of its way: key and words."""
+
+Stretches = dict[str, dict[str, Number]]
+"""Percentile -> stretch -> milliseconds; those of a percentile add up to it."""
+
+
 class Operation(Record):
     """One kind of operation of a trial."""
 
@@ -166,6 +185,8 @@ class Operation(Record):
     """Completion minus intended start: `mean`, `p50`, `p95`, `p99`, `p99.9`, `max`."""
     service_ms: dict[str, Number] = Field(default_factory=dict)
     """Service time: completion minus send; equal to the response time in a closed loop."""
+    tail_ms: Stretches = Field(default_factory=dict)
+    """Only of mode `predict`: what `p50`, `p95` and `p99` consist of; see `STRETCHES`."""
     errors: Count = 0
 
 
@@ -290,6 +311,8 @@ class TrialResult(Record):
     """`{"kind": "closed", "threads": 128}` or `{"kind": "open", "rate_per_s": 20000}`."""
     latency_ms: dict[str, Amount] = Field(default_factory=dict)
     """Of all operations together; keys as in `Operation`."""
+    tail_ms: Stretches = Field(default_factory=dict)
+    """Only of mode `predict`: what its percentiles consist of; see `STRETCHES`."""
     per_operation: dict[str, Operation] = Field(default_factory=dict)
     bottleneck: Bottleneck | None = None
     host_cache_hit_ratio: Number | None = None
