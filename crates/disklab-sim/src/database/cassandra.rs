@@ -5,7 +5,7 @@
 //! goes to all replicas and is answered by as many as the consistency level asks for; each appends
 //! to commit log and memtable.
 
-use disklab_disk::{CacheContents, Refusal, VolumeCounters};
+use disklab_disk::{Refusal, VolumeCounters};
 use disklab_units::random::Stream;
 
 use crate::background::Wishes;
@@ -17,13 +17,13 @@ use crate::database::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
 use crate::engine::{Queue, Slab};
 use crate::filelayout::Pages;
-use crate::job::{Before, CacheState, DatabaseJob, Load, Mechanism};
+use crate::job::{DatabaseJob, Load, Mechanism};
 use crate::network::Paths;
 use crate::node::Node;
-use crate::pagecache::PageCache;
 use crate::record::Recorder;
 use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 
+mod after;
 mod rules;
 mod way;
 
@@ -781,60 +781,5 @@ impl Cassandra {
             node.storage.reset();
             node.pauses.reset();
         }
-    }
-
-    /// What page caches and host caches hold at the end, by node.
-    pub fn into_caches(mut self) -> Vec<(PageCache, Option<CacheContents>)> {
-        let nodes = self.nodes.iter_mut().map(|node| &mut node.storage);
-        nodes
-            .map(|storage| (storage.leave_page_cache(), storage.leave_host_cache()))
-            .collect()
-    }
-
-    /// Begins with those that the cell before left, where this one wants them so.
-    pub fn take_caches(&mut self, left: Vec<(PageCache, Option<CacheContents>)>, before: &Before) {
-        for (node, (pages, host)) in self.nodes.iter_mut().zip(left) {
-            if before.page_cache == CacheState::AsLeft {
-                node.storage.take_page_cache(pages);
-            }
-            if let (CacheState::AsLeft, Some(host)) = (before.host_cache, host) {
-                node.storage.take_host_cache(host);
-            }
-        }
-    }
-
-    /// What was recorded.
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-
-    /// The nodes.
-    pub fn nodes_mut(&mut self) -> &mut [Node] {
-        &mut self.nodes
-    }
-
-    /// The clients.
-    pub fn clients(&self) -> &Clients {
-        &self.clients
-    }
-
-    /// Counters of a node's volumes when measuring began, in order of attachment.
-    pub fn before(&self, node: usize) -> &[VolumeCounters] {
-        &self.before[node]
-    }
-
-    /// Whether every operation of the run was sent.
-    pub fn did_all(&self) -> bool {
-        self.issued >= self.rules.operations
-    }
-
-    /// Events scheduled.
-    pub fn events(&self) -> u64 {
-        self.queue.scheduled()
-    }
-
-    /// Operations that an open loop could not send in time and never sent.
-    pub fn unsent(&self) -> u64 {
-        self.unsent.len() as u64
     }
 }
