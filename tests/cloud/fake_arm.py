@@ -241,8 +241,8 @@ class FakeArm:
             group.deployment = "Failed"
             return Reply(200, {"status": "Failed", "error": operation.error})
         if group.deployment != "Succeeded":
-            group.deployment = "Succeeded"
             made = self.on_made(group)
+            group.deployment = "Succeeded"
             names = [name for kind, name in group.resources if kind.endswith("publicIPAddresses")]
             for at, name in enumerate(names):
                 address = made.get(name, f"20.0.0.{at + 1}")

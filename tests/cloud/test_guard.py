@@ -145,7 +145,9 @@ def test_a_run_makes_one_group_and_removes_it(lab: Lab) -> None:
 
 REFUSALS = {"409", "QuotaExceeded", "SkuNotAvailable"}
 """What is not asked again: a run fails of it, and says so."""
-FAULTS = ["429", "500", "409", "lost", "deaf", "QuotaExceeded", "SkuNotAvailable"]
+RARER = ["500", "deaf", "SkuNotAvailable"]
+FAULTS: list[Any] = ["429", "409", "lost", "QuotaExceeded"]
+FAULTS += [pytest.param(name, marks=pytest.mark.long) for name in RARER]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -334,7 +336,8 @@ lab.run()
 """
 
 
-@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_a_conductor_killed_at_any_call_leaves_what_clean_finds(lab: Lab, when: str) -> None:
     for number in range(40):
         ended = _killed(lab, number, when)

@@ -110,7 +110,7 @@ def tariff_of(layout: Layout, catalog: Catalog, region: str) -> Tariff:
         assert bought is not None, "a managed disk is bought"
         size = bought.size_bytes * sizes[disks].count
         price = volume_price(catalog, disks, size_bytes=size, region=region)
-        add(f"({disks})" if count > 1 else disks, count, price, compute=False)
+        add(f"({disks})" if " x " in disks else disks, count, price, compute=False)
     managed = sum(not host.ephemeral_os for host in layout.hosts)
     if managed:
         price = volume_price(catalog, OS_DISK, region=region)
