@@ -85,6 +85,19 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class TimedStep:
+    """A step of a timetable has begun or, with `ended_s`, ended; times from the load's start."""
+
+    kind: str
+    """`kill`, `start`, `restart`, `lose`, `replace`, `slow`, `stall`, `mend`."""
+    node: str
+    at_s: float
+    """When it was asked for."""
+    begun_s: float
+    ended_s: float | None
+
+
+@dataclass(frozen=True)
 class Warned:
     """Something that the user should know, and that stops nothing."""
 
@@ -121,7 +134,16 @@ class RunFinished:
     """The page, when one was written."""
 
 
-Event = RunStarted | TrialStarted | PhaseStarted | Progress | Warned | TrialFinished | RunFinished
+Event = (
+    RunStarted
+    | TrialStarted
+    | PhaseStarted
+    | Progress
+    | TimedStep
+    | Warned
+    | TrialFinished
+    | RunFinished
+)
 Emit = Callable[[Event], None]
 """Takes an event. Must be quick and must not raise: it is called between measurements."""
 

@@ -6,8 +6,10 @@ afterwards what is left standing.
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +19,12 @@ from typing import Any, Self
 from disklab.catalog import Caching, Catalog
 from disklab.databases import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.engine import Envelope, View
-from disklab.engine.load import LoadDone, LoadEvent, LoadProgress
+from disklab.engine.load import LoadDone, LoadEvent, LoadProgress, LoadReady
 from disklab.errors import MachineError
 from disklab.hosts.attach import Attached
 from disklab.hosts.node import NodeWish
 from disklab.hosts.places import HostPlace, Places
+from disklab.procedures.timetable import THREAD
 from disklab.results.histogram import Histogram, encode
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
@@ -46,10 +49,15 @@ class World:
 
     def step(self, name: str) -> None:
         """Take a step. Telemetry looks from threads of its own, as often as it likes."""
-        if threading.current_thread() is not threading.main_thread():
+        thread = threading.current_thread()
+        if thread is not threading.main_thread() and thread.name != THREAD:
             return
         self.steps.append(name)
         if len(self.steps) == self.fail_at:
+            if self.error is KeyboardInterrupt and thread.name == THREAD:
+                # Ctrl-C is the main thread's, whoever is at work.
+                _thread.interrupt_main()
+                return
             raise self.error(f"{name} failed")
         if name in self.broken:
             raise self.broken[name]
@@ -123,6 +131,12 @@ class FakeNode:
     def set_credits(self, share: float) -> None:
         self._world.step(f"node: credits {share:g}")
 
+    def break_disk(self, volume: str, fault: Mapping[str, object]) -> None:
+        self._world.step(f"node: {fault['kind']} of {volume}")
+
+    def lose(self) -> None:
+        self._world.step("node: lose")
+
     def remove(self) -> None:
         self._world.standing.discard(self.name)
         self._world.step("node: remove")
@@ -155,6 +169,18 @@ class FakeDatabase:
         self._world.step("database: make cold")
         return Coldness("restart", 1_000_000, 0)
 
+    def kill_node(self, name: str) -> None:
+        self._world.step(f"database: kill {name}")
+
+    def start_node(self, name: str) -> None:
+        self._world.step(f"database: start {name}")
+
+    def restart_node(self, name: str) -> None:
+        self._world.step(f"database: restart {name}")
+
+    def replace_node(self, name: str) -> None:
+        self._world.step(f"database: replace {name}")
+
     def stop(self) -> None:
         self._world.standing.discard(self._name)
         self._world.step("database: stop")
@@ -170,12 +196,16 @@ class FakeLoad:
     pid = 1 << 30
     """No process has this number: a signal to it is lost."""
 
-    def __init__(self, world: World, kind: str) -> None:
+    def __init__(self, world: World, kind: str, lasts_s: float = 0.0) -> None:
         self._world = world
         self._kind = kind
+        self._lasts_s = lasts_s
 
     def __iter__(self) -> Iterator[LoadEvent]:
         self._world.step(f"load: {self._kind} begins")
+        yield _ready()
+        # A timetable of fakes has its times within a twentieth of a second.
+        time.sleep(self._lasts_s)
         for second in (1, 2):
             self._world.step(f"load: {self._kind} second {second}")
             yield _progress(second)
@@ -204,6 +234,7 @@ class FakeRows:
 
     def __init__(self, world: World, spec: TrialSpec) -> None:
         self._world = world
+        self._events = spec.events
         work = spec.workload.operations
         assert work is not None, "the fake knows rows"
         self._kind = "write" if work.write else "read"
@@ -218,14 +249,20 @@ class FakeRows:
 
     def run(self, target: Target, asked: Asked) -> Begin:
         del target, asked
-        return lambda: FakeLoad(self._world, self._kind)
+        return lambda: FakeLoad(self._world, self._kind, 0.05 if self._events else 0.0)
 
     def check(self, target: Target) -> Begin | None:
         del target
-        return None
+        return (lambda: FakeLoad(self._world, "check")) if self._events else None
 
     def wear(self, done: LoadDone) -> float:
         return 1.0 if "write" in done.operations else 0.0
+
+
+def _ready() -> LoadReady:
+    return LoadReady.model_validate(
+        {"pid": 1 << 30, "version": "1", "loop": "closed", "slots": 4, "nodes": 2}
+    )
 
 
 def _progress(second: int) -> LoadProgress:

@@ -16,6 +16,7 @@ from disklab.events import (
     Progress,
     RunFinished,
     RunStarted,
+    TimedStep,
     TrialFinished,
     TrialStarted,
     Warned,
@@ -80,11 +81,10 @@ class RunView:
             case Progress():
                 self._load = load_text(event)
                 self._plain_now_and_then()
+            case TimedStep():
+                self._say(step_text(event))
             case Warned():
-                # What holds for a bed is noted with each of its trials; it is told once.
-                if event.text not in self._told:
-                    self._told.add(event.text)
-                    self._say(Text.assemble(("  warning: ", "yellow"), event.text))
+                self._warn(event.text)
             case TrialFinished():
                 self._finish(event)
             case RunFinished():
@@ -92,6 +92,12 @@ class RunView:
                 self._say(ending_text(event))
         if self._live is not None:
             self._live.update(self._line())
+
+    def _warn(self, text: str) -> None:
+        """Show a warning. What holds for a bed is noted with each of its trials; told once."""
+        if text not in self._told:
+            self._told.add(text)
+            self._say(Text.assemble(("  warning: ", "yellow"), text))
 
     def _finish(self, event: TrialFinished) -> None:
         self._time.finished((event.trial, event.repeat), time.monotonic() - self._begun)
@@ -184,3 +190,11 @@ def clock(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02} min"
     return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+def step_text(event: TimedStep) -> str:
+    """Return a step of a timetable on one line."""
+    if event.ended_s is None:
+        return f"  {event.begun_s:.0f} s: {event.kind} {event.node}"
+    took_s = event.ended_s - event.begun_s
+    return f"  {event.ended_s:.0f} s: {event.kind} {event.node} done in {took_s:.1f} s"

@@ -1,6 +1,7 @@
 """Databases on volumes: one small protocol, a provider each."""
 
 from disklab.databases.protocol import (
+    Breakable,
     Coldness,
     Conditions,
     Database,
@@ -12,6 +13,7 @@ from disklab.databases.protocol import (
 from disklab.databases.registry import provision, record_of, records
 
 __all__ = [
+    "Breakable",
     "Coldness",
     "Conditions",
     "Database",

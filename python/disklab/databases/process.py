@@ -37,7 +37,8 @@ class DatabaseProcess:
     @property
     def pid(self) -> int | None:
         """The number of the process; None: it does not run."""
-        return None if self._process is None else self._process.pid
+        process = self._process
+        return None if process is None else process.pid
 
     def launch(
         self,
@@ -72,9 +73,11 @@ class DatabaseProcess:
 
     def check(self) -> None:
         """Raise MachineError, with the end of its log, when the process has ended by itself."""
-        if self._process is None:
+        # Another thread may be killing it.
+        process = self._process
+        if process is None:
             raise MachineError(f"{self._what} node {self._place.name} was not started")
-        code = self._process.poll()
+        code = process.poll()
         if code is not None:
             raise self.failure(self._why(code))
 
@@ -99,11 +102,12 @@ class DatabaseProcess:
 
     def kill(self) -> None:
         """End the process at once, as a crash would. Raises MachineError when it stays."""
-        if self._process is None:
+        process = self._process
+        if process is None:
             return
-        self._process.kill()
+        process.kill()
         try:
-            self._process.wait(KILL_SECONDS)
+            process.wait(KILL_SECONDS)
         except subprocess.TimeoutExpired as error:
             # It waits for its disk: fail or resume the disk, or let `disklab clean` do it.
             raise self.failure("waits for its disk and cannot be killed") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from disklab.hosts.control_group import ControlGroup
 from disklab.machines.netns import NamespaceMachine
@@ -186,4 +186,29 @@ class Database(Protocol):
 
     def observe(self) -> Observation:
         """Return what the database says now. Cheap enough for once a second."""
+        ...
+
+
+@runtime_checkable
+class Breakable(Protocol):
+    """A database whose nodes can be taken away and come back while the others serve.
+
+    `name` is that of a `NodePlace`. A node that was taken away is no failure of the database.
+    Methods may be called from any thread; `kill_node` ends another that waits for the same node.
+    """
+
+    def kill_node(self, name: str) -> None:
+        """End its processes at once. Killing a dead one does nothing."""
+        ...
+
+    def start_node(self, name: str) -> None:
+        """Start a killed node on what its disks hold; returns when it answers queries."""
+        ...
+
+    def restart_node(self, name: str) -> None:
+        """End a node in order, drop its page cache, start it; returns when it answers queries."""
+        ...
+
+    def replace_node(self, name: str) -> None:
+        """Put an empty node in the place of a dead one; returns when it has its data."""
         ...

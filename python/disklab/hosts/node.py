@@ -17,7 +17,7 @@ from disklab.hosts import running
 from disklab.hosts.attach import Attached, AttachRequest, attach
 from disklab.hosts.cleaning import Scope, clean
 from disklab.hosts.extents import Range, ranges_of
-from disklab.hosts.filesystem import Filesystem, set_read_ahead
+from disklab.hosts.filesystem import Filesystem, read_ahead_kib, set_read_ahead
 from disklab.hosts.places import HostPlace, Owner, Places
 from disklab.hosts.running import Target, our_device
 
@@ -170,6 +170,21 @@ class EmulatedNode:
         """Let its time run slower by this factor from now on; 1: as this machine's."""
         with Control(self._place.socket) as control:
             control.dilate(factor)
+
+    def break_disk(self, volume: str, fault: Mapping[str, object]) -> None:
+        """Break or mend a volume: `slow`, `stall`, `recover`."""
+        running.fail(self.target(volume), dict(fault))
+
+    def lose(self) -> None:
+        """Let its host fail and another one take its place. See `Fragile`."""
+        ahead = {name: self.read_ahead_kib(name) for name in self.attached}
+        running.lose(self._place, list(self.attached))
+        for name, kib in ahead.items():
+            set_read_ahead(our_device(self.target(name)), kib)
+
+    def read_ahead_kib(self, volume: str) -> int:
+        """Return how far the kernel reads ahead on a volume."""
+        return read_ahead_kib(our_device(self.target(volume)))
 
     def drop_host_cache(self, volume: str) -> None:
         """Empty the volume's part of the host cache."""

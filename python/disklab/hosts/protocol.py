@@ -76,7 +76,23 @@ class Bursting(Protocol):
         ...
 
 
-class Node(Watched, Conditioned, Bursting, Protocol):
+class Fragile(Protocol):
+    """A node that may break."""
+
+    def break_disk(self, volume: str, fault: Mapping[str, object]) -> None:
+        """Break or mend a volume: `slow`, `stall`, `recover`."""
+        ...
+
+    def lose(self) -> None:
+        """Let its host fail and another one take its place; nothing may have a volume open.
+
+        Local disks are empty then, the host cache is cold, and what ReadWrite caching had not
+        flushed is gone; every volume is mounted again.
+        """
+        ...
+
+
+class Node(Watched, Conditioned, Bursting, Fragile, Protocol):
     """A node of a rehearsed cluster. Every method raises DisklabError when it is lost."""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from disklab.engine import CacheCounters, Control, ListedVolume, View
 from disklab.engine.process import EngineProcess
 from disklab.errors import EngineError, MachineError, Problem, UserError
 from disklab.hosts.filesystem import (
+    Filesystem,
     force_unmount,
+    make_filesystem,
     mount_device,
     mount_of,
     set_read_ahead,
     unmount,
+    users_of,
 )
 from disklab.hosts.ownership import (
     OurDevice,
@@ -29,6 +33,10 @@ from disklab.hosts.ownership import (
 )
 from disklab.hosts.places import HostPlace, Places, remove_mount_point
 from disklab.hosts.requirements import require_machine
+
+# A killed process leaves its files to the kernel, which closes them within milliseconds.
+LOSE_SECONDS = 10.0
+LOSE_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -180,6 +188,39 @@ def fail(target: Target, fault: dict[str, Any]) -> None:
     """Break or mend something."""
     with connected(target) as control:
         control.fail(target.volume, fault)
+
+
+def lose(host: HostPlace, volumes: Iterable[str]) -> None:
+    """Let a host fail, and mount its volumes again on the next one: local ones are made anew.
+
+    Raises MachineError when somebody still uses a volume after `LOSE_SECONDS`.
+    """
+    targets = [Target(host, name) for name in volumes]
+    if not targets:
+        return
+    fail(targets[0], {"kind": "host-failure"})
+    for target in targets:
+        record = target.host.volume_record(target.volume)
+        mounted = mount_of(our_device(target), None if record is None else record.mount_point)
+        if mounted is not None:
+            _unmount_dead(mounted.point)
+    fail(targets[0], {"kind": "recover"})
+    for target in targets:
+        record = target.host.volume_record(target.volume)
+        if record is None or record.mount_point is None or record.filesystem is None:
+            continue
+        if record.local_disk is not None:
+            kind: Filesystem = "ext4" if record.filesystem == "ext4" else "xfs"
+            make_filesystem(our_device(target), kind, reformat=True)
+        mount_device(our_device(target), Path(record.mount_point), record.filesystem)
+
+
+def _unmount_dead(point: Path) -> None:
+    deadline = time.monotonic() + LOSE_SECONDS
+    while not force_unmount(point):
+        if time.monotonic() > deadline:
+            raise MachineError(f"{point}: {', '.join(users_of(point)) or 'somebody'} uses it")
+        time.sleep(LOSE_POLL_SECONDS)
 
 
 def warm_cache(target: Target, ranges: Iterable[tuple[int, int]] | None = None) -> CacheCounters:

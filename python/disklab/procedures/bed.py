@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from disklab.databases import Conditions, Database
-from disklab.engine.load import LoadDone, LoadProgress
+from disklab.engine.load import LoadDone, LoadProgress, LoadReady
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.namespaces import EmulatedHosts
@@ -19,6 +19,7 @@ from disklab.hosts.open_files import renew_read_ahead
 from disklab.hosts.protocol import Node
 from disklab.procedures.conditions import BedState, HostCache, Step
 from disklab.procedures.jobs import LEAST_CLIENTS
+from disklab.procedures.timetable import Conductor
 from disklab.spec import TrialSpec, Volume
 from disklab.workloads.protocol import Begin, Load, Target, Workload
 
@@ -160,10 +161,19 @@ class Bed:
         """Let the database have room for a load of so many clients."""
         self.database.expect(clients)
 
-    def run(self, workload: Workload, begin: Begin, on_progress: OnProgress) -> LoadDone:
-        """Run a load on the data set, in slow motion; note what it leaves."""
-        with self._slow_motion():
-            done = self._load(begin, on_progress)
+    def run(
+        self,
+        workload: Workload,
+        begin: Begin,
+        on_progress: OnProgress,
+        conductor: Conductor | None = None,
+    ) -> LoadDone:
+        """Run a load on the data set, in slow motion; note what it leaves.
+
+        `conductor`: breaks nodes meanwhile; nobody may use the bed for another turn then.
+        """
+        with self._slow_motion(), conductor or nullcontext():
+            done = self._load(begin, on_progress, conductor)
         wear = workload.wear(done)
         if wear:
             self.wear += wear
@@ -248,13 +258,15 @@ class Bed:
                 f"rows could not be written or read back: {shown}\n{done.last_error}"
             )
 
-    def _load(self, begin: Begin, on_progress: OnProgress) -> LoadDone:
+    def _load(
+        self, begin: Begin, on_progress: OnProgress, conductor: Conductor | None = None
+    ) -> LoadDone:
         """Run a load to its end. A database that has died is told of before its client's errors."""
         self.failure = None
         try:
             with begin() as load:
                 self.client_pid = load.pid
-                return self._done(load, on_progress)
+                return self._done(load, on_progress, conductor)
         except DisklabError:
             if self.failure is not None:
                 raise self.failure from None
@@ -263,9 +275,12 @@ class Bed:
         finally:
             self.client_pid = None
 
-    def _done(self, load: Load, on_progress: OnProgress) -> LoadDone:
+    def _done(self, load: Load, on_progress: OnProgress, conductor: Conductor | None) -> LoadDone:
         for event in load:
-            if isinstance(event, LoadProgress):
+            if isinstance(event, LoadReady):
+                if conductor is not None:
+                    conductor.begin()
+            elif isinstance(event, LoadProgress):
                 on_progress(event)
             elif isinstance(event, LoadDone):
                 if self.failure is not None:

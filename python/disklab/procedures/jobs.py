@@ -55,6 +55,10 @@ def stop_of(spec: TrialSpec, effort: Effort, scale: float) -> Stop:
     """
     stop = spec.workload.stop
     assert stop is not None, "the spec decides on a stop"
+    if spec.events:
+        # Its times are those of the timetable; nothing but its end ends it.
+        assert stop.duration_s is not None, "checked by the spec"
+        return Stop(duration_s=stop.duration_s, give_up_s=stop.duration_s)
     if spec.workload.tpcc is not None:
         return Stop(duration_s=max((stop.duration_s or 0) * scale, LEAST_TPCC_S))
     if not uses_up(spec):

@@ -72,7 +72,8 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     told = [*map(burst.in_words, spent), *benchmark.remarks(series)]
     for text in [*judged.warnings, *told, *_condition_warnings(turn, series, waits)]:
         notes.warn(text)
-    invalid = [*judged.invalid, *_load_reasons(series), *benchmark.violations(series)]
+    load = _load_reasons(series, timetable=bool(turn.spec.events))
+    invalid = [*judged.invalid, *load, *benchmark.violations(series)]
     response = series.response()
     late = series.lateness()
     pause_s = _sum(notes, "database", "gc_pause_s")
@@ -102,6 +103,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
             "credits_gone": spent,
             **_disks(account, series.elapsed_s),
             "errors": errors_of(series),
+            "recovery": notes.recovery,
             "started": started,
             "duration_s": series.elapsed_s,
             "phases": list(notes.phases),
@@ -278,7 +280,8 @@ def _condition_warnings(turn: Turn, series: Series, waits: list[LimitWait]) -> l
             f"short: {series.operations} operations in {series.elapsed_s:.1f} s of load, where "
             f"{turn.effort.least_operations} in {turn.effort.least_load_s:g} s were wanted"
         )
-    if not jobs.uses_up(turn.spec) and not steady_state(series.rates).found:
+    settles = not jobs.uses_up(turn.spec) and not turn.spec.events
+    if settles and not steady_state(series.rates).found:
         found.append(
             f"no steady state was found in {series.elapsed_s:.0f} s: rates still drift by more "
             "than a tenth"
@@ -301,14 +304,15 @@ def _condition_warnings(turn: Turn, series: Series, waits: list[LimitWait]) -> l
     return found
 
 
-def _load_reasons(series: Series) -> list[str]:
+def _load_reasons(series: Series, *, timetable: bool) -> list[str]:
     """Return why the load's figures must not be used."""
     found = []
-    if series.wrong_rows:
+    if series.wrong_rows and not timetable:
         found.append(f"{series.wrong_rows} rows read were not what was written")
     failures = sum(series.errors.values())
     total = series.operations + failures
-    if total and failures / total > MOST_ERRORS_RATIO:
+    # Under a timetable failed operations are an answer.
+    if total and failures / total > MOST_ERRORS_RATIO and not timetable:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in series.errors.items())
         found.append(f"{failures / total:.1%} of the operations failed: {kinds}")
     if not series.operations:

@@ -5,12 +5,14 @@ Every procedure is made of these functions; what it does with the load is its ow
 
 from __future__ import annotations
 
-from disklab.engine.load import Stop
+from disklab.engine.load import LoadDone, Stop
 from disklab.procedures import conditions, jobs
 from disklab.procedures.bed import Bed
 from disklab.procedures.record import MEASURED, Notes
 from disklab.procedures.series import Series
+from disklab.procedures.timetable import Conductor
 from disklab.procedures.turn import Turn
+from disklab.results.timetable import recovery_of
 from disklab.workloads.protocol import Asked
 
 SEARCH = "search"
@@ -36,8 +38,10 @@ def measure(turn: Turn, bed: Bed, notes: Notes) -> Series:
 
     Raises what stops the trial.
     """
+    timetable = turn.spec.events
     stop = jobs.stop_of(turn.spec, turn.effort, turn.scale)
-    series = _series(turn, stop, again=jobs.uses_up(turn.spec))
+    # What a timetable has broken is not as it was for a second pass.
+    series = _series(turn, stop, again=jobs.uses_up(turn.spec) and not timetable)
     while series.wants_more():
         prepare(turn, bed, notes, stop)
         stream = turn.seeds.stream(f"pass {series.passes}", None)
@@ -47,7 +51,9 @@ def measure(turn: Turn, bed: Bed, notes: Notes) -> Series:
     check = workload.check(bed.target)
     if check is not None:
         with notes.phase("check", "whether the data are consistent"):
-            series.check(bed.verify(check, notes.watcher("check", None)))
+            found = bed.verify(check, notes.watcher("check", None))
+            series.check(found)
+            note_lost(notes, found)
     return series
 
 
@@ -91,6 +97,21 @@ def go_on(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Series:
     return series
 
 
+def note_lost(notes: Notes, done: LoadDone) -> None:
+    """Note which rows were not what was acknowledged, of a load that has read each of them."""
+    if notes.recovery is None:
+        return
+    failed = sum(done.errors.values())
+    notes.recovery = notes.recovery.model_copy(
+        update={
+            "rows_checked": sum(one.count for one in done.operations.values()) + failed,
+            "rows_lost": done.missing_rows,
+            "rows_wrong": done.wrong_rows,
+            "rows_unread": max(failed - done.missing_rows - done.wrong_rows, 0),
+        }
+    )
+
+
 def _series(turn: Turn, stop: Stop, *, again: bool) -> Series:
     timed = stop.operations is None
     return Series(turn.effort, again=again, timed=timed, headline=turn.workload().headline)
@@ -103,4 +124,19 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> N
     bed.expect(jobs.clients(turn.spec, asked.threads))
     with notes.phase(MEASURED), notes.watching(bed.nodes, bed.time_dilation):
         course = notes.course(series.goal(asked.stop), series.rates)
-        series.add(bed.run(workload, begin, course))
+        if not turn.spec.events:
+            series.add(bed.run(workload, begin, course))
+            return
+        conductor = Conductor(
+            turn.spec.events,
+            bed.nodes,
+            bed.database,
+            bed.data_device,
+            bed.time_dilation,
+            notes.emit,
+            bed.give_up,
+        )
+        done = bed.run(workload, begin, course, conductor)
+        series.add(done)
+        failed = sum(done.errors.values())
+        notes.recovery = recovery_of(conductor.taken, notes.ends_s, series.rates, failed)

@@ -13,7 +13,7 @@ from disklab.events import Emit, PhaseStarted, Progress, Warned
 from disklab.hosts.protocol import Node
 from disklab.procedures.account import Account
 from disklab.procedures.burst import CreditsCourse
-from disklab.results import Phase, Second, SecondsWriter, TelemetryWriter
+from disklab.results import Phase, Recovery, Second, SecondsWriter, TelemetryWriter
 from disklab.telemetry import Sampler
 
 MEASURED = "measure"
@@ -40,6 +40,10 @@ class Notes:
     """Of a procedure that measures more than once: every step, in order."""
     threads: int | None = None
     """Of the step that is the result."""
+    recovery: Recovery | None = None
+    """What the faults of the trial's timetable did."""
+    ends_s: list[float] = field(default_factory=list)
+    """Of each measured interval, in order."""
     _seen: dict[str, float] = field(default_factory=dict)
     """The last values of what disks and limits do; see `Progress.seen`."""
     _load_s: float = 0.0
@@ -114,6 +118,7 @@ class Notes:
             t_s, operations = before_s + line.t_s, before + line.operations
             self._load_s, self._operations = t_s, operations
             rates.append(line.ops_per_s)
+            self.ends_s.append(t_s)
             self.credits.interval(line.t_s, line.ops_per_s)
             self.seconds.second(
                 Second(

@@ -137,13 +137,18 @@ def run_turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> Tria
             # The bed is measured first: what this machine can do at all (METHODOLOGY.md 10).
             envelope = bed.nodes[0].envelope if bed.nodes else None
             told = None if envelope is None else envelope.model_dump()
-            return result.model_copy(update={"envelope": told})
+            result = result.model_copy(update={"envelope": told})
+            failure: DisklabError | None = None
         except DisklabError as error:
             emit(Warned(str(error).partition("\n")[0], *turn.key))
-            failure: DisklabError = error
+            failure = error
         except OSError as error:
             failure = MachineError(f"{error.filename or 'this machine'}: {error.strerror}")
-        result = outcome.failed(frame, turn, notes, failure, started)
+        if failure is None and not turn.spec.events:
+            return result
+        if failure is not None:
+            result = outcome.failed(frame, turn, notes, failure, started)
+        # What was broken on purpose is not as it was either.
         try:
             beds.close()
         except DisklabError as error:

@@ -257,6 +257,46 @@ class RuleFinding(Record):
         return high <= self.below_ms or low >= self.below_ms
 
 
+class StepTaken(Record):
+    """A step of a timetable; times in seconds of the described system, from the load's start."""
+
+    kind: str
+    """`kill`, `start`, `restart`, `lose`, `replace`, `slow`, `stall`, `mend`."""
+    node: str
+    at_s: Number
+    """When it was asked for."""
+    begun_s: Number
+    ended_s: Number
+    """When the database's procedure had ended: a started node answers queries, a replaced one has
+    its data."""
+
+
+class Recovery(Record):
+    """What a load saw of the faults of a timetable."""
+
+    steps: list[StepTaken] = Field(default_factory=list)
+    ops_per_s_before: Amount | None = None
+    """Before the first step; the first second, in which connections are made, is left out."""
+    lowest_ops_per_s: Number | None = None
+    """Of any second behind it."""
+    unavailable_s: Number = 0.0
+    """Seconds behind the first step in which no operation succeeded."""
+    back_s: Number | None = None
+    """From the first step until the rate stayed at 95 % of the one before, to the end; None: it
+    did not."""
+    whole_s: Number | None = None
+    """From the first step until the last node was started or replaced; None: none was."""
+    failed_operations: Count = 0
+    rows_checked: Count | None = None
+    """All rows, each read once after the load; every one of them was acknowledged."""
+    rows_lost: Count | None = None
+    """Acknowledged rows that were not there."""
+    rows_wrong: Count | None = None
+    """Rows that were not what was acknowledged last."""
+    rows_unread: Count | None = None
+    """Rows that could not be read: nothing is known of them."""
+
+
 class Phase(Record):
     """A phase of a trial."""
 
@@ -328,6 +368,8 @@ class TrialResult(Record):
     """Reads and writes a second of the disks of one node: of the busiest, where they differ."""
     disk_mb_per_s: Number | None = None
     """What they read and wrote, of the same node."""
+    recovery: Recovery | None = None
+    """What the faults of a timetable did; None: there was none."""
     price_usd_per_month: Amount | None = None
     """Of the full cluster that the trial describes, disks and VMs."""
 

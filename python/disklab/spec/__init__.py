@@ -4,6 +4,7 @@ from disklab.spec.experiment import Experiment, Mode, Refusal, Trial, load, pars
 from disklab.spec.feasible import resolve_volumes
 from disklab.spec.model import Cluster, ExperimentFile, TrialSpec, Volume
 from disklab.spec.share import Figure, Share
+from disklab.spec.timetable import TimedEvent
 
 __all__ = [
     "Cluster",
@@ -13,6 +14,7 @@ __all__ = [
     "Mode",
     "Refusal",
     "Share",
+    "TimedEvent",
     "Trial",
     "TrialSpec",
     "Volume",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import islice
@@ -126,7 +126,7 @@ class Experiment:
         given = {name: value for name, value in told.items() if value is not None}
         wanted = self.rehearse.model_copy(update=given)
         portions = [portion_of(one.spec, mode, wanted, self.compares_copies) for one in self.cells]
-        return [self._trial(*both) for both in zip(self.cells, portions, strict=True)]
+        return [self._trial(*both, mode) for both in zip(self.cells, portions, strict=True)]
 
     def select(self, **levels: str | int | float | Sequence[str | int | float]) -> Experiment:
         """Return the part of the matrix in which each factor named has one of the levels.
@@ -196,8 +196,8 @@ class Experiment:
                 known.setdefault(end, factor)
         return known
 
-    def _trial(self, cell: _Cell, portion: Portion) -> Trial:
-        problems = [*cell.problems]
+    def _trial(self, cell: _Cell, portion: Portion, mode: Mode) -> Trial:
+        problems = [*cell.problems, *self._timetable_problems(cell, portion, mode)]
         database = cell.spec.database
         if (
             database is not None
@@ -219,6 +219,18 @@ class Experiment:
             for factor, level in zip(self.factors, cell.levels, strict=True)
         }
         return Trial(cell.index, labels, cell.spec, share, refusal_of(problems))
+
+    def _timetable_problems(self, cell: _Cell, portion: Portion, mode: Mode) -> Iterator[Problem]:
+        """Yield what a mode cannot do of a trial's timetable."""
+        if cell.spec.events and mode == "measure":
+            rule = "a timetable is rehearsed: disklab breaks no machine of yours"
+            place = self.document.place(("events",), cell.tree)
+            yield Problem(place, "events", rule, "use `disklab rehearse`")
+        for number, event in enumerate(cell.spec.events):
+            if mode == "rehearse" and int(event.node.removeprefix("n")) > portion.nodes:
+                rule = f"this rehearsal has {portion.nodes} of the cluster's nodes"
+                place = self.document.place(("events", number, event.kind), cell.tree)
+                yield Problem(place, event.node, rule, f"--nodes {event.node.removeprefix('n')}")
 
 
 def portion_of(spec: TrialSpec, mode: Mode, wanted: Rehearse, compares_copies: bool) -> Portion:

@@ -37,6 +37,7 @@ from disklab.spec.amounts import (
 from disklab.spec.part import Part
 from disklab.spec.payloads import RowText, row_shape
 from disklab.spec.require import Require
+from disklab.spec.timetable import TimedEvent
 
 # Ratios are sums of a few decimal fractions: this is far below any that people write.
 RATIO_SLACK = 1e-9
@@ -507,6 +508,8 @@ class TrialSpec(Part):
     """How a trial is measured. Without it: closed_loop for threads, fixed for a rate."""
     before: Before = Field(default=Before())
     """In which condition the measurement begins."""
+    events: list[TimedEvent] = Field(default=[], examples=[[{"at": "60s", "kill": "n2"}]])
+    """What happens to which node while the measured load runs (rehearsals)."""
     require: Require | None = None
     """What the system must do. Every cell is judged by it, and `disklab advise` looks for the
     cheapest that does it."""

@@ -8,6 +8,7 @@ from disklab.errors import Problem
 from disklab.spec import feasible
 from disklab.spec.located import Key, Site
 from disklab.spec.model import Load, Procedure, Stop, TrialSpec
+from disklab.spec.timetable import timetable_problems
 
 # How long a trial measures when its file does not say: long enough for credits, caches and pauses
 # to show, short enough for a matrix (assumed).
@@ -54,6 +55,7 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         found += benchmark_problems(spec, site)
     assert spec.cluster is not None
     found += feasible.contradictory_volumes(spec.cluster, site)
+    found += timetable_problems(spec, site)
     return found
 
 

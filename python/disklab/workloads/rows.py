@@ -30,6 +30,8 @@ WARM_UP_TABLE = "warm_up"
 # SSTable.
 WARM_UP_ROWS = 4_000
 WARM_UP_THREADS = 32
+# Where every row is lost no read succeeds, and each must be asked for all the same.
+READ_BACK_GIVE_UP_S = 3600.0
 WARM_UP_SHARES = {"read": 0.5, "write": 0.5}
 
 
@@ -81,8 +83,22 @@ class Rows:
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
         return lambda: LoadRun(slowed)
 
-    def check(self, target: Target) -> None:
-        """Return nothing: every read compares what it gets with what was written."""
+    def check(self, target: Target) -> Begin | None:
+        """Return the job that reads every row once, where a timetable may have lost some.
+
+        Otherwise nothing: every read compares what it gets with what was written.
+        """
+        if not self._spec.events:
+            return None
+        how = _load_of(self._spec)
+        job = LoadJob(
+            seed=self._seed,
+            target=_target(self._spec, target),
+            workload=_rows(self._spec, self._rows, self._seed, "sequential", {"read": 1.0}),
+            load=ClosedLoop(threads=how.fill_in_flight),
+            stop=Stop(operations=self._rows, give_up_s=READ_BACK_GIVE_UP_S),
+        )
+        return lambda: LoadRun(job)
 
     def wear(self, done: LoadDone) -> float:
         """Return the share of rows that were written anew: they lie in other files than the fill's.

@@ -13,6 +13,7 @@ from disklab.databases.cassandra.configuration import (
     CQL_PORT,
     Installation,
     NodeFiles,
+    Replaced,
     Start,
     access_settings,
     command_line,
@@ -39,6 +40,8 @@ from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
 
 POLL_SECONDS = 0.5
+# Of a replaced node's streaming: 40 GB at Cassandra's 24 MiB/s.
+REBUILD_SECONDS = 1800.0
 # Compactions are scheduled by a task that runs after each flush: nothing pending counts only when
 # it has been so for a while.
 QUIET_SECONDS = 2.0
@@ -94,21 +97,12 @@ class Cassandra:
 
     def start(self) -> None:
         """Start the first node, then the others together; make role, keyspace and table."""
-        known = self._installation.known
-        usual = default_settings(self.plan, known, self.request.version)
-        defaults = {**timing.usual(known), **usual}
-        settings = timing.dilated(
-            merged(self.request.settings, defaults, known), self.request.sizes.time_dilation
-        )
-        addresses = [node.files.place.address for node in self.nodes]
         try:
             for node in self.nodes:
                 if (group := node.files.place.group) is not None:
                     group.set_limit(self.plan.limit)
                     record_group(node.files.place.run_dir, group)
-                own = {**node_settings(node.files, addresses), **access_settings(known)}
-                account = self._installation.account
-                write_files(node.files, own, settings, self._secrets, account)
+                self._configure(node)
             # The others ask the first one, their seed, for the ring.
             for nodes in (self.nodes[:1], self.nodes[1:]):
                 for node in nodes:
@@ -129,6 +123,58 @@ class Cassandra:
         except BaseException:
             self._kill()
             raise
+
+    def _configure(self, node: Node, *, replaces: bool = False) -> None:
+        known = self._installation.known
+        usual = default_settings(self.plan, known, self.request.version)
+        defaults = {**timing.usual(known), **usual}
+        settings = timing.dilated(
+            merged(self.request.settings, defaults, known), self.request.sizes.time_dilation
+        )
+        addresses = [one.files.place.address for one in self.nodes]
+        own = {**node_settings(node.files, addresses, replaces=replaces), **access_settings(known)}
+        write_files(node.files, own, settings, self._secrets, self._installation.account)
+
+    def kill_node(self, name: str) -> None:
+        """End a node's process at once."""
+        self._named(name).kill()
+
+    def start_node(self, name: str) -> None:
+        """Start a killed node on what its disks hold; returns when it answers queries."""
+        node = self._named(name)
+        self._configure(node)
+        self._bring_up(node)
+
+    def restart_node(self, name: str) -> None:
+        """Drain and end a node, drop its page cache, start it."""
+        node = self._named(name)
+        node.stop()
+        page_cache.sync(node.files.place.volumes["data"])
+        if node.files.place.group is not None:
+            node.files.place.group.reclaim()
+        page_cache.drop(node.files.data)
+        self._bring_up(node)
+
+    def replace_node(self, name: str) -> None:
+        """Start an empty node at a dead one's address; returns when it has streamed its share.
+
+        **Source:** Cassandra's documentation, "Replacing a dead node": replace_address_first_boot.
+        """
+        node = self._named(name)
+        node.empty()
+        self._configure(node, replaces=True)
+        self._bring_up(node, replaces=True)
+
+    def _named(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.files.place.name == name)
+
+    def _bring_up(self, node: Node, *, replaces: bool = False) -> None:
+        self._launch(node, replaces=replaces)
+        # Streaming is bound by disks, whose time is slower.
+        limit_s = REBUILD_SECONDS * self.request.sizes.time_dilation if replaces else READY_SECONDS
+        node.wait_until_up(limit_s)
+        node.open_cql()
+        node.wait_until_ready()
 
     def _wait_for_agreement(self) -> None:
         """Return when every node sees all others and has the same schema as they.
@@ -230,11 +276,13 @@ class Cassandra:
             },
         )
 
-    def _launch(self, node: Node) -> None:
+    def _launch(self, node: Node, *, replaces: bool = False) -> None:
         makes_role = node is self.nodes[0] and not self._has_role
         node.keep_gc_log()
         with opened_logs(node.files, self._installation.account) as (log, gc_log):
-            start = Start(self.plan, len(self.nodes), name_of(gc_log), makes_role)
+            alone = self.request.replication_factor == 1
+            replaced = Replaced(node.files.place.address, alone) if replaces else None
+            start = Start(self.plan, len(self.nodes), name_of(gc_log), makes_role, replaced)
             command = command_line(node.files, self._installation, start)
             node.launch(command, (log, gc_log))
 

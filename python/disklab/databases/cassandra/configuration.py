@@ -134,6 +134,21 @@ class NodeFiles:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """A dead node whose place an empty one takes."""
+
+    address: str
+    copies_lost: bool
+    """Whether it had the only copies: then nobody has them to stream, and it starts without."""
+
+    @property
+    def options(self) -> list[str]:
+        """Java options of the node in its place."""
+        found = [f"-Dcassandra.replace_address_first_boot={self.address}"]
+        return [*found, *(["-Dcassandra.consistent.rangemovement=false"] * self.copies_lost)]
+
+
+@dataclass(frozen=True)
 class Start:
     """How a node is started this time."""
 
@@ -144,6 +159,8 @@ class Start:
     """A name that the node's process can open."""
     makes_role: bool
     """Whether this node makes the well-known role, which ours replaces."""
+    replaced: Replaced | None = None
+    """The dead node that this one takes the place of."""
 
     @property
     def role_delay_ms(self) -> int:
@@ -153,8 +170,10 @@ class Start:
         return ROLE_DELAY_MS["one" if self.nodes == 1 else "several"]
 
 
-def node_settings(files: NodeFiles, addresses: list[str]) -> dict[str, object]:
-    """Return what disklab sets itself."""
+def node_settings(
+    files: NodeFiles, addresses: list[str], *, replaces: bool = False
+) -> dict[str, object]:
+    """Return what disklab sets itself. `replaces`: it takes a dead node's tokens and data."""
     place = files.place
     index = addresses.index(place.address)
     own: dict[str, object] = {
@@ -177,14 +196,19 @@ def node_settings(files: NodeFiles, addresses: list[str]) -> dict[str, object]:
         "authenticator": "PasswordAuthenticator",
         "authorizer": "AllowAllAuthorizer",
         "role_manager": "CassandraRoleManager",
-        "seed_provider": [
-            {
-                "class_name": "org.apache.cassandra.locator.SimpleSeedProvider",
-                "parameters": [{"seeds": addresses[0]}],
-            }
-        ],
+        "seed_provider": _seeds(addresses[0]),
     }
+    if replaces:
+        # It has the dead node's token; a node that is its own seed streams nothing.
+        del own["initial_token"]
+        others = [address for address in addresses if address != place.address]
+        own |= {"auto_bootstrap": True, "seed_provider": _seeds(",".join(others))}
     return own
+
+
+def _seeds(addresses: str) -> list[dict[str, object]]:
+    name = "org.apache.cassandra.locator.SimpleSeedProvider"
+    return [{"class_name": name, "parameters": [{"seeds": addresses}]}]
 
 
 def access_settings(known: Mapping[str, str]) -> dict[str, object]:
@@ -334,6 +358,7 @@ def command_line(files: NodeFiles, installation: Installation, start: Start) -> 
         f"-Dcassandra.ring_delay_ms={RING_DELAY_MS['one' if nodes == 1 else 'several']}",
         # Before it ends, a node tells the others and gives them two seconds.
         *(["-Dcassandra.shutdown_announce_in_ms=0"] if nodes == 1 else []),
+        *([] if start.replaced is None else start.replaced.options),
         "-cp",
         f"{configuration}:{distribution.libraries}/*",
         "org.apache.cassandra.service.CassandraDaemon",

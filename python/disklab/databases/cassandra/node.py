@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -65,12 +66,12 @@ class Node:
         """Start the process, with its open logs; returns at once."""
         self.process.launch(command, handles)
 
-    def wait_until_up(self) -> None:
+    def wait_until_up(self, limit_s: float = READY_SECONDS) -> None:
         """Return when the node has taken its place in the ring; CQL is closed then.
 
         Raises MachineError, with the end of the log, when the node dies or takes too long.
         """
-        self._until("did not start", self._is_up)
+        self._until("did not start", self._is_up, limit_s)
 
     def open_cql(self) -> None:
         """Let clients in: whoever knows the password."""
@@ -120,8 +121,8 @@ class Node:
         """
         if not self.serves:
             return None
-        self.process.check()
         try:
+            self.process.check()
             pending, dropped = self.jolokia.read((PENDING, "Value"), (MESSAGING, "DroppedMessages"))
         except MachineError:
             if not self.serves:
@@ -143,6 +144,13 @@ class Node:
         self.serves = False
         self.process.kill()
 
+    def empty(self) -> None:
+        """Remove what a dead node has on its disks: another one takes its place."""
+        self.kill()
+        for folder in (self.files.data, self.files.commitlog):
+            if folder.exists():
+                shutil.rmtree(folder)
+
     def _is_up(self) -> bool:
         return str(self.jolokia.read((STORAGE, "OperationMode"))[0]) == "NORMAL"
 
@@ -155,9 +163,9 @@ class Node:
     def _is_cql_open(self) -> bool:
         return bool(self.jolokia.read((STORAGE, "NativeTransportRunning"))[0])
 
-    def _until(self, failed: str, done: Callable[[], bool]) -> None:
+    def _until(self, failed: str, done: Callable[[], bool], limit_s: float = READY_SECONDS) -> None:
         """Return when it is done; what JMX refuses is tried again."""
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + limit_s
         while True:
             self.process.check()
             said = ""
@@ -167,7 +175,7 @@ class Node:
             except MachineError as error:
                 said = f" ({error})"
             if time.monotonic() > deadline:
-                raise self.process.failure(f"{failed} within {READY_SECONDS:.0f} s{said}")
+                raise self.process.failure(f"{failed} within {limit_s:.0f} s{said}")
             time.sleep(READY_POLL_SECONDS)
 
     def keep_gc_log(self) -> None:

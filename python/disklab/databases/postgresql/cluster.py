@@ -66,6 +66,8 @@ class PostgreSQL:
         ]
         self._alone_since: float | None = None
         self._slow = request.sizes.time_dilation
+        self._away: set[str] = set()
+        """Servers that were taken away: that they do not follow is no failure."""
 
     @property
     def primary(self) -> Server:
@@ -119,24 +121,16 @@ class PostgreSQL:
     def start(self) -> None:
         """Make data directories the first time; start the primary, then the standbys."""
         self._alone_since = None
+        self._away.clear()
         try:
             if not self.primary.is_made:
                 self.primary.make()
-            # Our own connections commit without the standbys; those of clients wait for them.
-            self.primary.launch(Role(self.request.connections, quorum=self.quorum))
+            self.primary.launch(self._role(self.primary))
             self.primary.wait_until_ready(makes_schema=True)
             for standby in self.standbys:
                 if not standby.is_made:
                     standby.make_copy_of(self.primary)
-                name, address = standby.place.name, self.primary.place.address
-                # PostgreSQL wants at least as many connections on a standby as on its primary.
-                role = Role(
-                    self.request.connections,
-                    follows=address,
-                    name=name,
-                    passwords=standby.files.passwords,
-                )
-                standby.launch(role)
+                standby.launch(self._role(standby))
             for standby in self.standbys:
                 standby.wait_until_ready(makes_schema=False)
             self._wait_for_standbys()
@@ -144,6 +138,47 @@ class PostgreSQL:
             for server in self.servers:
                 server.kill()
             raise
+
+    def kill_node(self, name: str) -> None:
+        """End a server's processes at once."""
+        self._away.add(name)
+        self._named(name).kill()
+
+    def start_node(self, name: str) -> None:
+        """Start a killed server; returns when it has replayed its log and answers queries."""
+        server = self._named(name)
+        if not (server.files.data / "PG_VERSION").exists():
+            raise server.process.failure("cannot be started: its disks are empty")
+        server.launch(self._role(server))
+        server.wait_until_ready(makes_schema=server is self.primary)
+        self._away.discard(name)
+
+    def restart_node(self, name: str) -> None:
+        """End a server in order, drop its page cache, start it."""
+        self._away.add(name)
+        server = self._named(name)
+        server.stop()
+        server.drop_page_cache()
+        self.start_node(name)
+
+    def replace_node(self, name: str) -> None:
+        """Refuse: the facts of the database do not list it."""
+        raise self._named(name).process.failure("cannot be replaced")
+
+    def _named(self, name: str) -> Server:
+        return next(server for server in self.servers if server.place.name == name)
+
+    def _role(self, server: Server) -> Role:
+        if server is self.primary:
+            # Our own connections commit without the standbys; those of clients wait for them.
+            return Role(self.request.connections, quorum=self.quorum)
+        # PostgreSQL wants at least as many connections on a standby as on its primary.
+        return Role(
+            self.request.connections,
+            follows=self.primary.place.address,
+            name=server.place.name,
+            passwords=server.files.passwords,
+        )
 
     def expect(self, connections: int) -> None:
         """Hold room in the primary's memory group for the backends of so many clients."""
@@ -212,7 +247,8 @@ class PostgreSQL:
             return Observation((), {}, {})
         try:
             for server in self.servers:
-                server.process.check()
+                if server.place.name not in self._away:
+                    server.process.check()
             ((vacuums, streaming, *counts),) = primary.sql.ask(
                 _SEEN.format(answer_s=ANSWER_SECONDS * self._slow)
             )
@@ -237,7 +273,7 @@ class PostgreSQL:
     def _check_quorum(self, streaming: int) -> None:
         """Raise MachineError when commits have had nobody to confirm them for too long."""
         now = time.monotonic()
-        if streaming >= self.needed:
+        if streaming >= self.needed or self._away:
             self._alone_since = None
             return
         if self._alone_since is None:

@@ -1,0 +1,90 @@
+"""What a timetable of faults did to a load: the steps, the time to come back, the rows lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from disklab.results.records import Recovery, StepTaken
+
+BACK_RATIO = 0.95
+"""Back is who does so much of the rate before, on the mean of `BACK_SECONDS` seconds: one second
+alone strays by more than that."""
+BACK_SECONDS = 3
+
+
+def recovery_of(
+    steps: Sequence[StepTaken], ends_s: Sequence[float], rates: Sequence[float], failed: int
+) -> Recovery:
+    """Return what is seen in the course of a pass: `rates` of the intervals that end at `ends_s`.
+
+    Nothing of the course is told where no interval lies before or behind the first step.
+    """
+    if not steps or not rates:
+        return Recovery(steps=list(steps), failed_operations=failed)
+    first_s = min(step.begun_s for step in steps)
+    course = list(zip([0.0, *ends_s], ends_s, rates, strict=False))
+    before = [rate for begin, end, rate in course[1:] if end <= first_s]
+    behind = [one for one in course if one[0] >= first_s]
+    mended = [step.ended_s for step in steps if step.kind in ("start", "restart", "replace")]
+    found = Recovery(
+        steps=list(steps),
+        failed_operations=failed,
+        whole_s=round(max(mended) - first_s, 3) if mended else None,
+    )
+    if not before or not behind:
+        return found
+    usual = fmean(before)
+    return found.model_copy(
+        update={
+            "ops_per_s_before": usual,
+            "lowest_ops_per_s": min(rate for _, _, rate in behind),
+            "unavailable_s": round(sum(end - begin for begin, end, rate in behind if not rate), 3),
+            "back_s": _back_s(behind, first_s, usual * BACK_RATIO),
+        }
+    )
+
+
+def _back_s(
+    behind: Sequence[tuple[float, float, float]], first_s: float, wanted: float
+) -> float | None:
+    """Return how long it took until every mean of some seconds reached what was wanted.
+
+    0: it never fell below.
+    """
+    if len(behind) < BACK_SECONDS:
+        return None
+    low = [
+        start
+        for start in range(len(behind) - BACK_SECONDS + 1)
+        if fmean(rate for _, _, rate in behind[start : start + BACK_SECONDS]) < wanted
+    ]
+    if not low:
+        return 0.0
+    next_ = low[-1] + 1
+    if next_ > len(behind) - BACK_SECONDS:
+        return None
+    return round(behind[next_][0] - first_s, 3)
+
+
+def in_words(found: Recovery) -> str:
+    """Return what the faults cost, as one sentence without its end."""
+    done = ", ".join(f"{step.kind} {step.node} at {step.begun_s:.0f} s" for step in found.steps)
+    parts = [f"{found.unavailable_s:.0f} s without any success"]
+    if found.ops_per_s_before and found.lowest_ops_per_s is not None:
+        share = found.lowest_ops_per_s / found.ops_per_s_before
+        parts.append(f"at worst {share:.0%} of {found.ops_per_s_before:.0f} operations a second")
+        back = "not back at 95 % before the end"
+        if found.back_s is not None:
+            back = f"back at 95 % after {found.back_s:.0f} s"
+        parts.append(back)
+    if found.whole_s is not None:
+        parts.append(f"whole again after {found.whole_s:.0f} s")
+    parts.append(f"{found.failed_operations} operations failed")
+    if found.rows_lost is not None:
+        parts.append(f"{found.rows_lost} of {found.rows_checked} acknowledged rows lost")
+    if found.rows_wrong:
+        parts.append(f"{found.rows_wrong} rows wrong")
+    if found.rows_unread:
+        parts.append(f"{found.rows_unread} rows could not be read back")
+    return f"{done}: {'; '.join(parts)}"

@@ -1,0 +1,216 @@
+"""Faults on a timetable: the order of steps, what becomes of failures, what a course says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.errors import DisklabError, EngineError, MachineError, UserError
+from disklab.events import Event, TimedStep
+from disklab.hosts.control_group import GroupRoot
+from disklab.hosts.places import Places
+from disklab.procedures import expectation
+from disklab.procedures.build import Site
+from disklab.procedures.effort import QUICK
+from disklab.procedures.life import Planned, live
+from disklab.procedures.plan import order
+from disklab.procedures.rehearsal import Beds, Emulation
+from disklab.results import ExperimentNote, Run, RunInfo, StepTaken
+from disklab.results.timetable import recovery_of
+from disklab.workloads import selection
+
+from tests.fakes.world import World
+
+HEAD = """
+title: What does a lost node cost?
+cluster: {nodes: 3, vm: azure/Standard_DS14_v2, volumes: {data: {disks: local}}}
+database: {engine: cassandra, replication_factor: 3}
+dataset: {rows: 10k, row: 1 x 100B}
+workload: {operations: {read: 100%}, load: {threads: 4}, stop: {duration: 10s}}
+rehearse: {time_dilation: 2}
+"""
+EXPERIMENT = (
+    HEAD
+    + """
+events:
+  - {at: 1ms, lose: n2}
+  - {at: 3ms, replace: n2}
+  - {at: 4ms, stall: n3}
+  - {at: 5ms, mend: n3}
+  - {at: 6ms, kill: n1}
+  - {at: 7ms, start: n1}
+  - {at: 8ms, restart: n3}
+"""
+)
+CONDUCTED = [
+    "database: kill n2",
+    "node: lose",
+    "database: replace n2",
+    "node: stall of data",
+    "node: recover of data",
+    "database: kill n1",
+    "database: start n1",
+    "database: restart n3",
+]
+CATALOG = load_catalog()
+
+
+@dataclass
+class Rehearsal:
+    """A rehearsal of the timetable in a world of fakes."""
+
+    folder: Path
+    runs: int = 0
+    events: list[Event] = field(default_factory=list)
+
+    def __call__(self, world: World, run: Run | None = None) -> Run:
+        what = spec.parse(EXPERIMENT)
+        trials = what.trials("rehearse")
+        if run is None:
+            self.runs += 1
+            note = ExperimentNote(title=what.title)
+            info = RunInfo(id=f"run-{self.runs}", mode="rehearse", experiment=note)
+            run = Run.create(self.folder / "runs", info, experiment_text=EXPERIMENT)
+        turns = order(trials, 1, 1, QUICK, frozenset(run.finished()))
+        places = Places(self.folder / "run", self.folder / "data")
+        site = Site(CATALOG, places, run.folder / "logs", 1, world.make_node, world.provision)
+        planned = Planned(what, trials, turns, expectation.expected_s(turns), 1, run, CATALOG)
+        self.events = []
+        return live(planned, Emulation(Beds(site, "fake")), self.events.append)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(tmp_path / "disks")
+    monkeypatch.setitem(selection.WORKLOADS, "rows", made.workload)
+    monkeypatch.setattr(GroupRoot, "of_machine", staticmethod(lambda: None))
+    return made
+
+
+@pytest.fixture
+def rehearsal(tmp_path: Path) -> Rehearsal:
+    return Rehearsal(tmp_path)
+
+
+def conducted(world: World) -> list[str]:
+    """Return the steps of the timetable, in the order in which they were taken."""
+    return [step for step in world.steps if step in CONDUCTED]
+
+
+def test_every_step_is_taken_in_order_and_told(world: World, rehearsal: Rehearsal) -> None:
+    (result,) = rehearsal(world).results()
+    assert result.status == "ok", result
+    assert conducted(world) == CONDUCTED
+    told = [one for one in rehearsal.events if isinstance(one, TimedStep)]
+    assert [one.ended_s is None for one in told] == [True, False] * 7
+    seen = result.recovery
+    assert seen is not None
+    assert [one.kind for one in seen.steps] == [
+        "lose", "replace", "stall", "mend", "kill", "start", "restart",
+    ]  # fmt: skip
+    assert all(one.begun_s >= one.at_s for one in seen.steps)
+    assert seen.rows_checked
+    assert seen.rows_lost == 0
+    assert not world.standing
+
+
+@pytest.mark.parametrize("step", sorted(set(CONDUCTED)))
+@pytest.mark.parametrize("error", [MachineError, EngineError])
+def test_a_failed_step_fails_the_trial_with_its_reason(
+    world: World, rehearsal: Rehearsal, step: str, error: type[DisklabError]
+) -> None:
+    world.broken = {step: error(f"{step} failed")}
+    (result,) = rehearsal(world).results()
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert f"{step} failed" in result.reason.rule
+    assert conducted(world) == CONDUCTED[: CONDUCTED.index(step) + 1]
+    assert not world.standing
+
+
+def test_an_interrupt_at_any_step_leaves_nothing(world: World, rehearsal: Rehearsal) -> None:
+    rehearsal(world)
+    steps = list(world.steps)
+    for name in sorted(set(CONDUCTED)):
+        world.steps.clear()
+        world.error, world.fail_at = KeyboardInterrupt, steps.index(name) + 1
+        run = rehearsal(world)
+        assert not world.standing, name
+        world.steps.clear()
+        world.fail_at = None
+        assert {one.status for one in rehearsal(world, run).results()} == {"ok"}, name
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    wrong = (
+        "events: [{at: 1s, kill: n2}, {at: 20s, start: n2}, {at: 2s, mend: n1}, {at: 3s, kill: n4},"
+        " {at: 4s, lose: n1}, {at: 5s, start: n1}]"
+    )
+    with pytest.raises(UserError) as told:
+        spec.parse(HEAD + wrong)
+    text = str(told.value)
+    for part in (
+        "20s: the load runs from 0 s to 10 s",
+        "at 2 s n1 is well, which mend is not for",
+        "n4: the cluster has no such node; it has n1 to n3",
+        "the data of n1 were on a disk of its VM and are lost with it; write replace",
+    ):
+        assert part in text, text
+
+
+@pytest.mark.parametrize("word", ["zone", "cut", "lossy", "add", "move", "repair", "stop"])
+def test_what_cannot_be_is_refused_by_name(word: str) -> None:
+    with pytest.raises(UserError, match=f"{word} cannot be rehearsed yet"):
+        spec.parse(HEAD + f"events: [{{at: 1s, {word}: n2}}]")
+
+
+def test_a_database_is_asked_for_what_it_can_do() -> None:
+    text = EXPERIMENT.replace("engine: cassandra", "engine: etcd")
+    with pytest.raises(UserError, match="replace is not known for etcd"):
+        spec.parse(text)
+
+
+def test_real_hosts_and_nodes_that_do_not_run_are_refused() -> None:
+    what = spec.parse(EXPERIMENT)
+    assert "disklab breaks no machine of yours" in str(what.trials("measure")[0].refused)
+    fewer = what.trials("rehearse", nodes=2)[0].refused
+    assert fewer is not None
+    assert "this rehearsal has 2 of the cluster's nodes" in str(fewer)
+
+
+def course(*rates: float) -> tuple[list[float], list[float]]:
+    return [float(second) for second in range(1, len(rates) + 1)], list(rates)
+
+
+def step(kind: str, begun_s: float, ended_s: float) -> StepTaken:
+    return StepTaken(kind=kind, node="n2", at_s=begun_s, begun_s=begun_s, ended_s=ended_s)
+
+
+def test_the_course_says_how_long_it_took_to_come_back() -> None:
+    ends, rates = course(10, 100, 100, 100, 0, 0, 60, 60, 96, 100, 100, 100)
+    steps = [step("kill", 4.0, 4.0), step("start", 5.0, 8.5)]
+    found = recovery_of(steps, ends, rates, 7)
+    assert found.ops_per_s_before == 100
+    assert found.lowest_ops_per_s == 0
+    assert found.unavailable_s == 2
+    # The mean of seconds 9 to 11 is the first that is 95 or more.
+    assert found.back_s == 4
+    assert found.whole_s == 4.5
+    assert found.failed_operations == 7
+
+
+def test_what_never_falls_is_back_at_once_and_what_stays_low_never() -> None:
+    ends, rates = course(10, 100, 100, 100, 99, 101, 100)
+    assert recovery_of([step("kill", 3.0, 3.0)], ends, rates, 0).back_s == 0
+    ends, rates = course(10, 100, 100, 50, 50, 50, 50)
+    assert recovery_of([step("kill", 3.0, 3.0)], ends, rates, 0).back_s is None
+
+
+def test_a_step_before_the_second_interval_has_nothing_to_compare_with() -> None:
+    ends, rates = course(10, 100, 100)
+    found = recovery_of([step("kill", 0.5, 0.5)], ends, rates, 0)
+    assert found.ops_per_s_before is None
+    assert found.back_s is None
