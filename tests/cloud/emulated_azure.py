@@ -105,9 +105,10 @@ class EmulatedAzure:
         self.running.clear()
         for host, resource, device, lun in self.shown:
             machine = self.hosts[host]
-            machine.run(Command(["sh", "-c", "umount /mnt/disklab/* || true"]))
+            # The next VM of this name begins with an empty OS disk and empty data disks.
+            machine.run(Command(["sh", "-c", "umount /mnt/disklab/*; rm -rf /var/lib/disklab"]))
             machine.hide_disk(device, lun)
-            self.lab.run("disk", "detach", resource, "--host", host)
+            self.lab.run("disk", "detach", resource, "--host", host, "--delete-data")
         self.shown.clear()
 
 

@@ -46,6 +46,7 @@ class Cloud:
 
     def __init__(self, folder: Path, hosts: EmulatedHosts, server: Served) -> None:
         self.folder, self.hosts, self.server, self.arm = folder, hosts, server, server.arm
+        self.started: list[subprocess.Popen[str]] = []
         (folder / "e.yaml").write_text(EXPERIMENT, encoding="utf-8")
         path = fake_login(folder / "az", TOKEN)
         self.environment = {
@@ -58,7 +59,7 @@ class Cloud:
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        made = subprocess.Popen(
             ["nsenter", f"--net=/proc/{self.hosts['conductor'].pid}/ns/net", str(DISKLAB), *words],
             cwd=self.folder,
             env=self.environment,
@@ -66,6 +67,8 @@ class Cloud:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(made)
+        return made
 
     def run(self, *words: str) -> tuple[int, str, str]:
         with self.start(*words) as process:
@@ -98,9 +101,13 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         with served(RealClock(), tmp_path, listen) as server:
             azure = EmulatedAzure(hosts, lab)
             server.arm.on_made, server.arm.on_removed = azure.make, azure.remove
+            made = Cloud(tmp_path, hosts, server)
             try:
-                yield Cloud(tmp_path, hosts, server)
+                yield made
             finally:
+                for process in made.started:
+                    process.kill()
+                    process.wait()
                 for group in list(server.arm.groups.values()):
                     azure.remove(group)
 
@@ -153,6 +160,33 @@ def test_what_kill_9_leaves_is_removed_by_clean(cloud: Cloud) -> None:
     cloud.nothing_is_left()
     code, out, _ = cloud.run("clean", "--cloud")
     assert (code, out) == (0, "nothing to remove\n")
+
+
+@pytest.mark.long
+def test_a_run_that_was_killed_while_it_measured_goes_on_in_new_hosts(cloud: Cloud) -> None:
+    with cloud.start(*MEASURE, "--max-usd", "3") as process:
+        deadline = time.monotonic() + 120
+        stored = cloud.folder / "disklab-runs"
+        while not any(path.stat().st_size for path in stored.glob("*/trials.jsonl")):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert len(cloud.arm.groups) == 1
+    (folder,) = stored.iterdir()
+    first = Run.open(folder).results()
+    assert len(first) == 1
+    again = ("measure", "--resume", folder.name, "--cloud", "azure", "--ssh-from", "10.77.0.2")
+    code, out, err = cloud.run(*again, "--max-usd", "3")
+    assert code == 0, (out, err, cloud.arm.invalid)
+    cloud.nothing_is_left()
+    results = Run.open(folder).results()
+    assert [one.status for one in results] == ["ok", "ok"]
+    assert results[0].started == first[0].started, "it was not measured again"
+    code, _, err = cloud.run(*again, "--max-usd", "3")
+    assert code == 2
+    assert "every trial has its result" in err
 
 
 @pytest.mark.long

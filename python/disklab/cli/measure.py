@@ -69,13 +69,12 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     """Measure an experiment on hosts that exist, or are made in a cloud. A plan is shown first.
 
     Examples: [bold]disklab measure FILE --hosts hosts.yaml --plan[/bold],
-    [bold]disklab measure FILE --hosts hosts.yaml --only rw=randread[/bold],
     [bold]disklab measure FILE --cloud azure --max-usd 5 --ssh-from ADDRESS[/bold],
     [bold]disklab measure --resume RUN --yes[/bold]
     """
     # Loaded here because it brings NumPy and polars: no other command is to wait for them.
     from disklab.cli.measuring import run_it  # noqa: PLC0415
-    from disklab.measurement import hosts_file, preparation  # noqa: PLC0415
+    from disklab.measurement import preparation  # noqa: PLC0415
 
     check_on_end(on_end)
     # `kill` ends it as Ctrl-C does: what was changed is changed back.
@@ -85,36 +84,48 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
         repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
     )
     how: dict[str, Any] = {"plan": plan, "yes": yes, "as_json": json, "on_end": on_end}
-    if cloud is not None and resume is None:
-        sys.exit(_in_cloud(experiment, hosts, options, made, out, how))
+    states: Any = [one.value for one in again or []]
     if resume is not None:
         told = {"EXPERIMENT": experiment, "--hosts": hosts, "--repeat": repeat, "--only": only}
-        _refuse_with_resume({**made.given(), **told, "--seed": seed, "--quick": quick or None})
-        wanted = preparation.resumed(resume, out, [one.value for one in again or []])
+        more = {} if cloud else made.given()
+        _refuse_with_resume({**more, **told, "--seed": seed, "--quick": quick or None})
+    if cloud is not None:
+        sys.exit(_in_cloud((experiment, hosts), options, made, (resume, states, out), how))
+    if resume is not None:
+        wanted = preparation.resumed(resume, out, states)
     else:
-        _refuse_without_cloud(made)
-        file, described = _needed(experiment, hosts, again)
-        wanted = preparation.wanted(spec.load(file), hosts_file.load(described), options)
+        wanted = _on_hosts(_needed(experiment, hosts, again), options, made)
     sys.exit(run_it(wanted, out, notes(), **how))
 
 
-def _in_cloud(  # noqa: PLR0913, PLR0917 - as above
-    experiment: Path | None,
-    hosts: Path | None,
+def _in_cloud(
+    files: tuple[Path | None, Path | None],
     options: Any,
     made: CloudOptions,
-    out: Path,
+    where: tuple[str | None, Any, Path],
     how: Any,
 ) -> int:
-    from disklab.cli.measuring_in_cloud import run_in_cloud  # noqa: PLC0415
+    from disklab.cli import measuring_in_cloud as cloud  # noqa: PLC0415
 
+    (experiment, hosts), (resume, states, out) = files, where
     if hosts is not None:
         rule = "hosts either exist or are made"
         raise UserError(Problem("--hosts", str(hosts), rule, "give --hosts or --cloud"))
-    if experiment is None:
+    if resume is not None:
+        planned = cloud.planned_again(resume, out, states, made)
+    elif experiment is not None:
+        planned = cloud.planned_new(spec.load(experiment), options, made)
+    else:
         way_out = "name a file, such as experiments/azure-local-disks.yaml"
         raise UserError(Problem("EXPERIMENT", "(nothing)", "there is nothing to measure", way_out))
-    return run_in_cloud(spec.load(experiment), options, made, out, notes(), **how)
+    return cloud.run_in_cloud(planned, made, out, notes(), **how)
+
+
+def _on_hosts(files: tuple[Path, Path], options: Any, made: CloudOptions) -> Any:
+    from disklab.measurement import hosts_file, preparation  # noqa: PLC0415
+
+    _refuse_without_cloud(made)
+    return preparation.wanted(spec.load(files[0]), hosts_file.load(files[1]), options)
 
 
 def _refuse_without_cloud(made: CloudOptions) -> None:

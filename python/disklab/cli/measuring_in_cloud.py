@@ -33,7 +33,7 @@ from disklab.measurement.preparation import Options, Wanted
 from disklab.procedures.life import Stage, live
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
-from disklab.results import Mode, Run, TrialResult, new_run_id
+from disklab.results import Mode, Run, Status, TrialResult, new_run_id
 from disklab.results.wishes import Wish, wish
 from disklab.spec import Experiment
 
@@ -88,8 +88,7 @@ class Timed:
 
 
 def run_in_cloud(  # noqa: PLR0913 - the options of the command
-    experiment: Experiment,
-    options: Options,
+    planned: Planned,
     cloud: CloudOptions,
     out: Path,
     notes: Console,
@@ -100,9 +99,6 @@ def run_in_cloud(  # noqa: PLR0913 - the options of the command
     on_end: str | None,
 ) -> int:
     """Show the plan with its price, make the hosts, measure, remove them; return the exit code."""
-    cloud.check()
-    clock = SystemClock()
-    planned = _plan(experiment, options, cloud, clock)
     _show(planned, cloud, console() if plan and not as_json else notes)
     site = site_of(planned.region, cloud.subscription)
     fit = site.fit(planned.layout)
@@ -117,7 +113,7 @@ def run_in_cloud(  # noqa: PLR0913 - the options of the command
                 Problem("--max-usd", "(not given)", rule, "give the most you would pay")
             )
         ask(notes, yes=False)
-    run = preparation.create(planned.wanted, [], out, planned.run_id)
+    run = planned.wanted.run or preparation.create(planned.wanted, [], out, planned.run_id)
     making = _making(planned, site, fit, cloud, run)
     return _make_and_measure(planned, making, run, notes, as_json=as_json, on_end=on_end)
 
@@ -138,16 +134,47 @@ def site_at(record: Record) -> AzureSite:
     return AzureSite(arm, record.region)
 
 
-def _plan(experiment: Experiment, options: Options, cloud: CloudOptions, clock: Clock) -> Planned:
-    region = cloud.region or DEFAULT_REGION
+def planned_new(experiment: Experiment, options: Options, cloud: CloudOptions) -> Planned:
+    """Return what a new run needs. Raises UserError; reaches no cloud."""
+    cloud.check()
     chosen = experiment.only(options.only) if options.only else experiment
-    catalog = load_catalog()
     run_id = new_run_id(str(experiment.path), "measure")
-    layout = layout_of(chosen, chosen.trials("measure"), catalog)
-    text = layout.hosts_text(str(Notebook.of(run_id).ssh_config))
-    hosts = hosts_file.parse(text, MADE)
+    layout = layout_of(chosen, chosen.trials("measure"), load_catalog())
+    hosts = hosts_file.parse(layout.hosts_text(str(Notebook.of(run_id).ssh_config)), MADE)
     wanted = preparation.wanted(experiment, hosts, options)
-    tariff = tariff_of(layout, catalog, region)
+    return _priced(wanted, run_id, layout, cloud.region or DEFAULT_REGION, cloud)
+
+
+def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptions) -> Planned:
+    """Return what is left of a run whose hosts are to be made once more. Raises UserError."""
+    cloud.check()
+    wanted = preparation.resumed(resume, out, again)
+    run = wanted.run
+    assert run is not None, "a resumed run is there"
+    place = str(run.folder)
+    told = (run.info.model_extra or {}).get("cloud")
+    only = wanted.options.only
+    chosen = wanted.experiment.only(only) if only else wanted.experiment
+    layout = layout_of(chosen, chosen.trials("measure"), load_catalog())
+    text = layout.hosts_text(str(Notebook.of(run.info.id).ssh_config))
+    if not isinstance(told, dict) or wanted.hosts.document.text != text:
+        rule = "was not begun on hosts like those that would be made now, from this state folder"
+        raise UserError(Problem("--resume", place, rule, "leave --cloud out, or begin another run"))
+    if not wanted.turns:
+        rule = "every trial has its result"
+        raise UserError(Problem("--resume", place, rule, "`--again invalid` measures those again"))
+    region = str(told.get("region", DEFAULT_REGION))
+    if cloud.region not in {None, region}:
+        rule = f"the run was begun in {region}, and one run is measured in one region"
+        raise UserError(Problem("--region", str(cloud.region), rule, "leave it out"))
+    return _priced(wanted, run.info.id, layout, region, cloud)
+
+
+def _priced(
+    wanted: Wanted, run_id: str, layout: Layout, region: str, cloud: CloudOptions
+) -> Planned:
+    clock = SystemClock()
+    tariff = tariff_of(layout, load_catalog(), region)
     if cloud.max_usd is not None:
         check_known(tariff, "--max-usd")
     seconds = sum(preparation.expected_s(turn) for turn in wanted.turns)
@@ -225,12 +252,17 @@ def _making(planned: Planned, site: AzureSite, fit: Fit, cloud: CloudOptions, ru
         usd_per_hour=planned.tariff.usd_per_hour,
         idle_usd_per_hour=planned.tariff.idle_usd_per_hour,
     )
+    if planned.wanted.run is None:
+        _note_command(planned, cloud, run)
+    notebook = Notebook.of(planned.run_id)
+    return Making(site, fit, record, notebook, str(cloud.ssh_from), SystemClock())
+
+
+def _note_command(planned: Planned, cloud: CloudOptions, run: Run) -> None:
     command = [word for word in run.info.command if word not in {"--hosts", MADE}]
     command += ["--cloud", "azure", "--region", planned.region, "--ssh-from", "ADDRESS"]
     command += [] if cloud.max_usd is None else ["--max-usd", f"{cloud.max_usd:g}"]
     run.plan_again({"command": command})
-    notebook = Notebook.of(planned.run_id)
-    return Making(site, fit, record, notebook, str(cloud.ssh_from), SystemClock())
 
 
 def _make_and_measure(  # noqa: PLR0913 - as above
@@ -247,6 +279,10 @@ def _make_and_measure(  # noqa: PLR0913 - as above
 
     clock, group = making.clock, making.record.group
     _note(run, making, {})
+    if planned.wanted.run is not None:
+        # A killed start's hosts have other keys; what was measured on them is stored.
+        told(f"removing what an earlier start may have left of {group}")
+        making.site.remove(group, making.record.run)
     told(f"making the resource group {group}")
     begun = clock.now()
     try:
