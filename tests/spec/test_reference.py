@@ -24,6 +24,7 @@ TRIALS = {
     "cassandra-vm-types": 48,
     "cassandra-what-to-buy": 1,
     "cassandra-what-to-buy-aws": 1,
+    "cassandra-ycsb": 12,
     "etcd-which-disk": 8,
     "postgresql-disk-types-quick": 6,
     "yugabytedb-disk-types": 15,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-pub use disklab_units::popularity::{Spread, Zipf};
+pub use disklab_units::popularity::{Bell, Spread, Zipf};
 use disklab_units::random::Stream;
 
 /// A row's number, from zero.
@@ -15,6 +15,10 @@ pub enum Keys {
     Sequential(Sequence),
     /// Every row alike.
     Uniform(Stream, u64),
+    /// So many rows alike, scattered over the table; the others never.
+    Part(Stream, u64, Spread),
+    /// Those in the middle of a range often, scattered over the table.
+    Gaussian(Stream, Bell, Spread),
     /// Few rows often.
     Zipfian(Stream, Zipf, Spread),
     /// Writes add rows at the end, reads prefer the newest.
@@ -28,6 +32,8 @@ impl Keys {
         match self {
             Keys::Sequential(sequence) => sequence.draw(),
             Keys::Uniform(stream, rows) => stream.below(*rows),
+            Keys::Part(stream, rows, spread) => spread.place(stream.below(*rows)),
+            Keys::Gaussian(stream, bell, spread) => spread.place(bell.draw(stream)),
             Keys::Zipfian(stream, zipf, spread) => spread.place(zipf.draw(stream) - 1),
             Keys::Latest(stream, zipf, frontier) => frontier.back(zipf.draw(stream) - 1),
         }
@@ -180,6 +186,26 @@ mod tests {
         // 99 degrees of freedom: above 148.2 once in a thousand seeds.
         let statistic = chi_square(&counts, |_| 1_000.0);
         assert!(statistic < 148.2, "{statistic}");
+    }
+
+    #[test]
+    fn a_part_of_the_rows_is_scattered_and_the_others_are_never_asked_for() {
+        let mut part = Keys::Part(stream(), 200, Spread::new(1_000));
+        let mut bell = Keys::Gaussian(stream(), Bell::new(200), Spread::new(1_000));
+        for keys in [&mut part, &mut bell] {
+            let mut seen = std::collections::BTreeSet::new();
+            for _ in 0..100_000 {
+                let key = keys.to_read();
+                assert!(key < 1_000);
+                seen.insert(key);
+            }
+            assert_eq!(seen.len(), 200);
+            let low = seen.range(..500).count();
+            assert!(
+                (90..=110).contains(&low),
+                "{low} of 200 lie in the lower half"
+            );
+        }
     }
 
     proptest! {

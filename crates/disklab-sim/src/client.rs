@@ -1,6 +1,6 @@
 //! The load generators: threads or arrivals, keys, and the CPU that each operation costs them.
 
-use disklab_units::popularity::{Spread, YCSB_THETA, Zipf};
+use disklab_units::popularity::{Bell, Spread, YCSB_THETA, Zipf};
 use disklab_units::random::Stream;
 
 use crate::chance::exponential;
@@ -78,11 +78,14 @@ impl WarmUp {
 pub struct Clients {
     machines: Vec<Machine>,
     keys: Keys,
-    /// What keys are drawn of, as [`Clients::keys`] has it.
+    /// Keys of the table, as [`Clients::keys`] has it.
     rows: u64,
+    /// How many of them are asked for.
+    asked: u64,
     scale: u64,
     next_key: u64,
     zipf: Zipf,
+    bell: Bell,
     spread: Spread,
     read_ppm: u32,
     cpu_ns: [u64; 2],
@@ -113,14 +116,18 @@ impl Clients {
             link: Link::new(client.network_bytes_per_s),
             warm_up: WarmUp::new(parameters.client_cold_permille, cold_operations),
         };
-        let rows = Clients::keys(workload, rows, scale);
+        let times = Clients::keys(workload, rows, scale) / rows;
+        let asked = workload.asked_rows.unwrap_or(rows).clamp(1, rows) * times;
+        let rows = rows * times;
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
             keys: workload.keys,
             rows,
+            asked,
             scale,
             next_key: 0,
-            zipf: Zipf::new(rows, YCSB_THETA),
+            zipf: Zipf::new(asked, YCSB_THETA),
+            bell: Bell::new(asked),
             spread: Spread::new(rows),
             read_ppm: workload.read_ppm,
             cpu_ns: [
@@ -147,12 +154,13 @@ impl Clients {
             ppm => self.kinds.chance(ppm),
         };
         let key = match self.keys {
-            Keys::Uniform => self.draws.below(self.rows),
+            Keys::Uniform => self.draws.below(self.asked),
             Keys::Sequential => {
                 self.next_key += 1;
-                (self.next_key - 1) % self.rows
+                (self.next_key - 1) % self.asked
             }
             // In the order of their popularity, which is how a quick run puts several into one row.
+            Keys::Gaussian => self.bell.draw(&mut self.draws),
             Keys::Zipfian if self.scale > 1 => self.zipf.draw(&mut self.draws) - 1,
             Keys::Zipfian => self.spread.place(self.zipf.draw(&mut self.draws) - 1),
             Keys::Latest if reads => {
@@ -178,7 +186,7 @@ impl Clients {
     /// rows of the same law are another load, in which the hundredth part that is asked for most has less of the reads.
     pub fn keys(workload: &Workload, rows: u64, scale: u64) -> u64 {
         match workload.keys {
-            Keys::Zipfian | Keys::Latest => rows * scale,
+            Keys::Gaussian | Keys::Zipfian | Keys::Latest => rows * scale,
             Keys::Uniform | Keys::Sequential => rows,
         }
     }

@@ -409,6 +409,8 @@ pub enum Keys {
     Uniform,
     /// One after the other.
     Sequential,
+    /// Those in the middle of a range often, as the load generator and cassandra-stress draw them.
+    Gaussian,
     /// Few of them often, with YCSB's exponent, as the load generator draws them.
     Zipfian,
     /// Writes add rows, reads prefer the newest, with the same exponent.
@@ -423,6 +425,9 @@ pub struct Workload {
     pub read_ppm: u32,
     /// Which keys.
     pub keys: Keys,
+    /// Of how many rows; the others are never asked for. Absent: of all.
+    #[serde(default)]
+    pub asked_rows: Option<u64>,
     /// Closed or open loop.
     pub load: Load,
     /// Ends the run.

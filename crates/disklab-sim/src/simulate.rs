@@ -159,6 +159,7 @@ fn scaled(job: &DatabaseJob, share: u64) -> DatabaseJob {
     }
     let fewer = |n: u64| (n / share).max(1);
     job.dataset.rows = fewer(job.dataset.rows);
+    job.workload.asked_rows = job.workload.asked_rows.map(fewer);
     job.cluster.page_cache_bytes = fewer(job.cluster.page_cache_bytes);
     job.database.memtable_bytes = fewer(job.database.memtable_bytes);
     job.database.commitlog_segment_bytes = fewer(job.database.commitlog_segment_bytes);

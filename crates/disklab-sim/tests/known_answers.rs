@@ -348,6 +348,30 @@ fn a_second_pass_finds_what_the_first_one_left() {
     );
 }
 
+/// A fifth of the rows is asked for: 200,000 reads come to each of 20,000 rows ten times, and read each once.
+#[test]
+fn rows_that_are_never_asked_for_are_never_read() {
+    for keys in [Keys::Uniform, Keys::Zipfian, Keys::Gaussian] {
+        for fidelity in [Fidelity::Full, Fidelity::Quick] {
+            let mut job = jobs::reads(8, 200_000, 3);
+            job.fidelity = fidelity;
+            let database = jobs::database(&mut job);
+            database.dataset.rows = 100_000;
+            database.cluster.page_cache_bytes = 1 << 30;
+            database.workload.keys = keys;
+            database.workload.asked_rows = Some(20_000);
+            let report = simulate(&job).expect("it is valid");
+            let ios = report.telemetry.read_ios_per_operation;
+            // Of rare rows some are never drawn.
+            let bounds = match keys {
+                Keys::Uniform => 0.0999..0.1001,
+                _ => 0.06..0.1001,
+            };
+            assert!(bounds.contains(&ios), "{keys:?} {fidelity:?} {ios}");
+        }
+    }
+}
+
 #[test]
 fn cells_that_follow_have_the_same_cluster() {
     let mut job = jobs::reads(8, 1_000, 3);

@@ -1,4 +1,4 @@
-//! Few things often: Zipf's distribution, and where on a disk the popular ones lie.
+//! Few things often: Zipf's distribution and a bell, and where on a disk the popular ones lie.
 //!
 //! The load generator and the simulator draw their keys here, so that a prediction has the keys of the
 //! run that it predicts.
@@ -79,6 +79,40 @@ impl Zipf {
     }
 }
 
+/// Standard deviations from the middle of a range to its ends. **Source:** `GAUSSIAN(min..max)` of cassandra-stress, whose
+/// `stdvrng` is 3 where none is given (`OptionDistribution`).
+const DEVIATIONS: f64 = 3.0;
+
+/// A bell over the numbers below `n`: those in the middle most often, as cassandra-stress draws its populations.
+///
+/// What lies beyond the ends, 0.27 %, is at the ends, as there. **Source:** G. Box and M. Muller, "A note on the
+/// generation of random normal deviates", Annals of Mathematical Statistics 29(2), 1958.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    last: f64,
+}
+
+impl Bell {
+    /// Numbers below `n`, which is not zero.
+    pub fn new(n: u64) -> Bell {
+        assert!(n > 0);
+        Bell {
+            last: (n - 1) as f64,
+        }
+    }
+
+    /// The next number.
+    #[inline]
+    pub fn draw(&self, stream: &mut Stream) -> u64 {
+        // libm and not the platform's functions: the same bits on every machine.
+        let radius = libm::sqrt(-2.0 * libm::log(stream.unit()));
+        let normal = radius * libm::cos(2.0 * std::f64::consts::PI * stream.unit());
+        let middle = self.last / 2.0;
+        let at = middle + normal * middle / DEVIATIONS;
+        (at + 0.5).floor().clamp(0.0, self.last) as u64
+    }
+}
+
 /// Scatters ranks over the rows, each rank on a row of its own, so that popular rows are no neighbours on disk.
 #[derive(Clone, Debug)]
 pub struct Spread {
@@ -146,6 +180,33 @@ mod tests {
             let statistic = chi_square(&counts, |rank| 200_000.0 * weight(rank) / sum);
             assert!(statistic < 43.8, "theta {theta}: {statistic} {counts:?}");
         }
+    }
+
+    #[test]
+    fn a_bell_has_its_shares() {
+        let bell = Bell::new(600_001);
+        let mut stream = stream();
+        let count = 200_000;
+        let mut within = [0_u64; 3];
+        let mut ends = 0;
+        for _ in 0..count {
+            let number = bell.draw(&mut stream);
+            let deviations = (number as f64 - 300_000.0).abs() / 100_000.0;
+            for (n, sum) in within.iter_mut().enumerate() {
+                *sum += u64::from(deviations < n as f64 + 1.0);
+            }
+            ends += u64::from(number == 0 || number == 600_000);
+        }
+        // 68.27, 95.45 and 99.73 % of a normal distribution; each is known to a thousandth here.
+        for (seen, exact) in within.iter().zip([0.6827, 0.9545, 0.9973]) {
+            let share = *seen as f64 / count as f64;
+            assert!((share - exact).abs() < 0.004, "{share} {exact}");
+        }
+        assert!(
+            (ends as f64 / count as f64 - 0.0027).abs() < 0.0005,
+            "{ends}"
+        );
+        assert_eq!(Bell::new(1).draw(&mut stream), 0);
     }
 
     #[test]

@@ -103,7 +103,9 @@ class RowsWorkload(JobPart):
     rows: int
     columns: int
     column_bytes: int
-    keys: Literal["sequential", "uniform", "zipfian", "latest"] = "uniform"
+    keys: Literal["sequential", "uniform", "gaussian", "zipfian", "latest"] = "uniform"
+    asked_rows: int | None = None
+    """How many rows are asked for; None: all."""
     theta: float = 0.99
     """Exponent of `zipfian` and `latest`."""
     operations: dict[str, float]

@@ -316,6 +316,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
     return {
         "read_ppm": round(work.operations.read * PPM),
         "keys": work.keys,
+        "asked_rows": work.asked_of(spec.dataset.rows or 0) if spec.dataset is not None else None,
         "load": load,
         "stop": {
             "operations": work.stop.operations,

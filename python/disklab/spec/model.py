@@ -5,6 +5,7 @@ A field's alias is its key in the file; its name carries the unit of the number 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -331,15 +332,28 @@ KINDS = {"rows": "operations", "sysbench": "sysbench", "tpcc": "tpcc", "fio": "f
 """A workload's kind and the key that stands for it."""
 
 
+YCSB = {"A": (50, "zipfian"), "B": (95, "zipfian"), "C": (100, "zipfian"), "D": (95, "latest")}
+"""Percent of reads, and keys. **Source:** workloads/workloada to workloadd of YCSB 0.17.0."""
+MISSING_YCSB = {"E": "reads ranges of rows", "F": "reads each row before it writes it"}
+
+
 class Workload(Part):
     """What is done: reads and writes of rows, or sysbench, or TPC-C, or fio."""
 
     operations: Operations | None = Field(default=None, examples=[{"read": "100%"}])
     """Rows: the mixture of operations."""
-    keys: Literal["uniform", "sequential", "zipfian", "latest"] = Field(
+    ycsb: Literal["A", "B", "C", "D"] | None = Field(default=None, examples=["B"])
+    """Rows: the mixture and keys of a workload of YCSB by its name, instead of `operations` and
+    `keys`. Writes are of whole rows. E (scans) and F (reads before writes) are not there."""
+    keys: Literal["uniform", "gaussian", "sequential", "zipfian", "latest"] = Field(
         default="uniform", examples=["zipfian"]
     )
-    """Rows: which keys are taken."""
+    """Rows: which keys are taken. gaussian: those in the middle often, the ends three standard
+    deviations away, as cassandra-stress has it."""
+    working_set_ratio: Ratio = Field(
+        default="100%", validate_default=True, alias="working_set", examples=["20%"]
+    )
+    """Rows: the share of them that is ever asked for, scattered over the table."""
     load: Load | None = Field(default=None, examples=[{"threads": 128}])
     """Rows: how operations are offered. sysbench: a rate, where there is one."""
     sysbench: Sysbench | None = None
@@ -354,6 +368,44 @@ class Workload(Part):
         default="0s", validate_default=True, alias="warm_up", examples=["300s"]
     )
     """Load before the measurement that is not counted."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """Put mixture and keys in the place of the name of a YCSB workload."""
+        if not isinstance(given, Mapping) or given.get("ycsb") is None:
+            return given
+        name = str(given["ycsb"])
+        if name in MISSING_YCSB:
+            raise Unreadable(
+                f"YCSB {name} {MISSING_YCSB[name]}, which no mode does", "use A, B, C or D"
+            )
+        if name not in YCSB:
+            return given
+        beside = [key for key in ("operations", "keys") if key in given]
+        if beside:
+            rule = f"YCSB {name} has a mixture and keys of its own (here: {', '.join(beside)})"
+            raise Unreadable(rule, "leave out either ycsb or the others")
+        reads, keys = YCSB[name]
+        return {**given, "operations": {"read": f"{reads}%", "write": f"{100 - reads}%"}} | {
+            "keys": keys
+        }
+
+    @model_validator(mode="after")
+    def _some_asked(self) -> Workload:
+        if not 0 < self.working_set_ratio <= 1:
+            rule = "a working set is more than none of the rows, and at most all"
+            raise Unreadable(rule, "write for example working_set: 20%")
+        if self.working_set_ratio < 1 and self.keys == "latest":
+            rule = "with keys: latest the newest rows are asked for, whatever their share"
+            raise Unreadable(rule, "leave out working_set, or use keys: zipfian")
+        return self
+
+    def asked_of(self, rows: int) -> int | None:
+        """Return how many of so many rows are asked for; None: all."""
+        if self.working_set_ratio >= 1:
+            return None
+        return max(1, round(rows * self.working_set_ratio))
 
     @model_validator(mode="after")
     def _one_kind(self) -> Workload:

@@ -169,7 +169,7 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
         # A repeat of one run has not the seed of the first repeat of the run with the next seed.
         seed=(seed * 1_000_003 + repeat) % (1 << 63),
         target=_target(spec, target),
-        workload=_rows(spec, rows, seed, work.keys, operations),
+        workload=_rows(spec, rows, seed, work.keys, operations, work.asked_of(rows)),
         load=load,
         stop=stop,
         generator=Generator(index=index, count=count),
@@ -186,8 +186,13 @@ def _target(spec: TrialSpec, target: Mapping[str, object]) -> DatabaseTarget:
     return load_target(target, consistency=spec.database.consistency)
 
 
-def _rows(
-    spec: TrialSpec, rows: int, content_seed: int, keys: str, operations: dict[str, float]
+def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
+    spec: TrialSpec,
+    rows: int,
+    content_seed: int,
+    keys: str,
+    operations: dict[str, float],
+    asked_rows: int | None = None,
 ) -> RowsWorkload:
     assert spec.dataset is not None  # rows are of a data set
     return RowsWorkload.model_validate(
@@ -196,6 +201,7 @@ def _rows(
             "columns": spec.dataset.columns,
             "column_bytes": spec.dataset.column_bytes,
             "keys": keys,
+            "asked_rows": asked_rows,
             "operations": {kind: share for kind, share in operations.items() if share > 0},
             "content_seed": content_seed,
         }

@@ -60,6 +60,9 @@ pub struct Rows {
     pub column_bytes: u32,
     /// Which rows.
     pub keys: KeyOrder,
+    /// How many of them are asked for; the others never are. Without it: all.
+    #[serde(default)]
+    pub asked_rows: Option<u64>,
     /// Exponent of `zipfian` and `latest`.
     #[serde(default = "ycsb_theta")]
     pub theta: f64,
@@ -80,6 +83,7 @@ pub struct Rows {
 pub enum KeyOrder {
     Sequential,
     Uniform,
+    Gaussian,
     Zipfian,
     Latest,
 }
@@ -138,6 +142,16 @@ impl Rows {
                 format!("read {read}, write {write}"),
                 "shares are not negative, and one of them is above 0",
                 "use {\"read\": 1.0}",
+            ));
+        }
+        if let Some(asked) = self.asked_rows
+            && (asked == 0 || asked > self.rows || self.keys == KeyOrder::Latest)
+        {
+            found.push(Problem::new(
+                "workload.asked_rows",
+                asked,
+                "it is at least one and at most all rows, and with `latest` the newest are asked for",
+                "leave it out to ask for all rows",
             ));
         }
         if !(self.theta > 0.0 && self.theta <= 10.0) {

@@ -7,7 +7,7 @@ use disklab_units::random::{Stream, mix};
 
 use crate::clients::RowClient;
 use crate::job::{Job, KeyOrder, Rows};
-use crate::keys::{Frontier, Key, Keys, Sequence, Spread, Zipf};
+use crate::keys::{Bell, Frontier, Key, Keys, Sequence, Spread, Zipf};
 use crate::mix::Mix;
 use crate::workloads::{Failure, Workload};
 
@@ -120,16 +120,22 @@ impl Choice {
         let (index, count) = (job.generator.index, job.generator.count);
         let stream = |what: &str| Stream::new(job.seed, &format!("{what} {index} of {count}"));
         let (index, count) = (u64::from(index), u64::from(count));
-        let zipf = || Zipf::new(rows.rows, rows.theta);
+        let asked = rows.asked_rows.unwrap_or(rows.rows);
+        let zipf = || Zipf::new(asked, rows.theta);
+        let spread = || Spread::new(rows.rows);
         Choice {
             mix: Mix::new(
                 &[rows.operations.read, rows.operations.write],
                 stream("operations"),
             ),
             keys: match rows.keys {
-                KeyOrder::Sequential => Keys::Sequential(Sequence::part(rows.rows, index, count)),
+                KeyOrder::Sequential => Keys::Sequential(Sequence::part(asked, index, count)),
+                KeyOrder::Uniform if asked < rows.rows => {
+                    Keys::Part(stream("keys"), asked, spread())
+                }
                 KeyOrder::Uniform => Keys::Uniform(stream("keys"), rows.rows),
-                KeyOrder::Zipfian => Keys::Zipfian(stream("keys"), zipf(), Spread::new(rows.rows)),
+                KeyOrder::Gaussian => Keys::Gaussian(stream("keys"), Bell::new(asked), spread()),
+                KeyOrder::Zipfian => Keys::Zipfian(stream("keys"), zipf(), spread()),
                 KeyOrder::Latest => Keys::Latest(
                     stream("keys"),
                     zipf(),

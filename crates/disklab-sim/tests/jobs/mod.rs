@@ -107,6 +107,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
         workload: Workload {
             read_ppm: 1_000_000,
             keys: Keys::Uniform,
+            asked_rows: None,
             load: Load::Closed { threads },
             stop: Stop {
                 operations: Some(operations),
