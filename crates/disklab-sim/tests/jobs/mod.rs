@@ -104,17 +104,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             column_bytes: 4000,
             stored_row_bytes: Some(4096),
         },
-        workload: Workload {
-            read_ppm: 1_000_000,
-            keys: Keys::Uniform,
-            asked_rows: None,
-            load: Load::Closed { threads },
-            stop: Stop {
-                operations: Some(operations),
-                duration_ns: None,
-            },
-            warm_up_ns: 0,
-        },
+        workload: reading(threads, operations),
         before: Before::default(),
         parameters: no_cost(),
     };
@@ -131,6 +121,21 @@ pub fn network(one_way_ns: u64) -> Network {
         one_way_ns,
         within_zone: None,
         between_zones: None,
+    }
+}
+
+/// Reads of rows, each as likely as the others.
+fn reading(threads: u32, operations: u64) -> Workload {
+    Workload {
+        read_ppm: 1_000_000,
+        keys: Keys::Uniform,
+        asked_rows: None,
+        load: Load::Closed { threads },
+        stop: Stop {
+            operations: Some(operations),
+            duration_ns: None,
+        },
+        warm_up_ns: 0,
     }
 }
 
