@@ -11,7 +11,7 @@ from typing import Any
 from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
 from disklab.databases import Request, Sizes
-from disklab.errors import DisklabError, Problem
+from disklab.errors import DisklabError
 from disklab.events import Emit, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
@@ -186,10 +186,3 @@ def drop(access: Access, engine: str, namespace: str) -> None:
     """Drop what a killed run has left in a running database."""
     request = Request(engine=engine, sizes=Sizes(memory_bytes=0), keyspace=namespace)
     measured(access, request, namespace).drop()
-
-
-def problem_without(place: str) -> Problem:
-    """Return why a cluster experiment cannot be measured on hosts alone."""
-    rule = "disklab does not build databases on hosts yet; it measures one that runs"
-    way_out = "name it in the hosts file: `database: {addresses: [...]}`"
-    return Problem(place, "cluster", rule, way_out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from disklab import reading
 from disklab.errors import DisklabError, MachineError
 from disklab.machines.protocol import Command, Machine
+from disklab.measurement import folders
 from disklab.results import durable
 
 CHANGES = "changes.jsonl"
@@ -29,7 +30,9 @@ KIND = reading.Kind(
 OURS = ".disklab-"
 """What the names of our files and folders on a host begin with."""
 
-UndoKind = Literal["remove_file", "remove_folder", "write", "swapon", "unmount", "drop"]
+UndoKind = Literal[
+    "remove_file", "remove_folder", "write", "swapon", "unmount", "drop", "remove_database"
+]
 
 
 class Change(BaseModel):
@@ -189,6 +192,11 @@ def _remove_folder(machine: Machine, change: Change) -> str | None:
     return None
 
 
+def _remove_database(machine: Machine, change: Change) -> str | None:
+    folders.remove(machine, PurePosixPath(change.path), change.before)
+    return None
+
+
 def _unmount(machine: Machine, change: Change) -> str | None:
     mounts = machine.files.read(PurePosixPath("/proc/self/mounts"), 16 << 20)
     if f" {change.path} ".encode() in mounts:
@@ -225,6 +233,7 @@ _UNDO = {
     "write": _write,
     "swapon": _swapon,
     "unmount": _unmount,
+    "remove_database": _remove_database,
 }
 
 
@@ -237,15 +246,21 @@ Drop = Callable[[Change], None]
 """Drops a namespace of ours in a running database."""
 
 
-def undo_all(journal: Journal, machines: dict[str, Machine], drop: Drop | None = None) -> list[str]:
+def undo_all(
+    journal: Journal,
+    machines: dict[str, Machine],
+    drop: Drop | None = None,
+    stays: Collection[Change] = (),
+) -> list[str]:
     """Undo what is left on the hosts given, the last change first; return what to tell.
 
-    One that fails holds up none of the others, and stays written down.
+    `stays`: what a run that goes on still needs. One that fails holds up none of the others, and
+    stays written down.
     """
     told = [
         text
         for change in journal.left()
-        if (text := _undone(journal, change, machines, drop)) is not None
+        if change not in stays and (text := _undone(journal, change, machines, drop)) is not None
     ]
     journal.done()
     return told

@@ -85,6 +85,7 @@ def in_words(change: Change) -> str:
     """Return a change on one line."""
     what = {
         "drop": f"the schema or keyspace {change.path}",
+        "remove_database": f"the database in {change.path}",
         "remove_file": f"the file {change.path}",
         "remove_folder": f"the folder {change.path}",
         "unmount": f"the mount at {change.path}",

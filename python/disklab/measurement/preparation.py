@@ -15,7 +15,7 @@ from disklab.catalog.quantity import about_bytes
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import cluster, hosts_file, settings
+from disklab.measurement import built, cluster, hosts_file, planned_database, settings
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Disk, Hosts
@@ -128,8 +128,9 @@ def _wanted(
     trials = chosen.trials("measure")
     if experiment.kind == "cluster":
         if hosts.file.database is None:
-            raise UserError(cluster.problem_without(experiment.document.place(("cluster",))))
-        placed = Placed(cluster.place_cluster(experiment, trials), {})
+            placed = built.place_cluster(experiment, trials, hosts)
+        else:
+            placed = Placed(cluster.place_cluster(experiment, trials), {})
     elif not hosts.file.hosts:
         rule = "a device experiment is measured on hosts"
         place = str(hosts.document.path)
@@ -184,6 +185,8 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
     host = wanted.hosts.file.hosts[name]
     makes: list[str] = []
     formats: list[str] = []
+    if wanted.experiment.kind == "cluster":
+        return _look_for_database(wanted, name, machine)
     missing = [*missing_programs(wanted.hosts, name, machine)]
     size = MeasuringSite(
         wanted.hosts, wanted.placed, {}, Journal(Path()), wanted.options.quick
@@ -204,6 +207,18 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
             missing += _missing_mkfs(wanted, name, spot, machine)
     changes = [str(change) for change in settings.wanted(name, host, machine)]
     return HostPlan(name, facts(machine), makes, formats, changes, missing)
+
+
+def _look_for_database(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
+    host = wanted.hosts.file.hosts[name]
+    found = planned_database.look(wanted.hosts, wanted.placed, name, machine)
+    missing = [*found.missing]
+    for volume, directory in found.directories.items():
+        missing += missing_directory(wanted.hosts, name, volume, directory, machine)
+    changes = [str(change) for change in settings.wanted(name, host, machine)]
+    if "read_ahead" in host.may_change:
+        changes.append("read-ahead of the volume's disk, as each trial asks")
+    return HostPlan(name, facts(machine), found.makes, [], changes, missing)
 
 
 def _disk_in_words(disk: Disk) -> str:
@@ -255,7 +270,7 @@ def missing_directory(
 
 def prepare(
     wanted: Wanted, plans: list[HostPlan], machines: Mapping[str, Machine], out: Path = DEFAULT_OUT
-) -> tuple[Planned, Measurement | cluster.RunningStage]:
+) -> tuple[Planned, Measurement | cluster.RunningStage | built.BuiltStage]:
     """Make the run's folder, or take the one that goes on. Raises UserError for what is missing."""
     missing = [problem for plan in plans for problem in plan.missing]
     if missing:
@@ -275,6 +290,9 @@ def prepare(
     journal, access = Journal.of(run.folder), access_of(wanted)
     if access is not None:
         return planned, cluster.RunningStage(access, journal, run, wanted.options.seed)
+    if wanted.experiment.kind == "cluster":
+        seed, placed = wanted.options.seed, wanted.placed
+        return planned, built.BuiltStage(wanted.hosts, placed, machines, journal, run, seed)
     quick = wanted.options.quick
     return planned, Measurement(
         MeasuringSite(wanted.hosts, wanted.placed, machines, journal, quick)

@@ -115,6 +115,8 @@ def _one_of_each_host(found: list[Spot], hosts: Hosts) -> list[Spot] | Problem:
 
 def fixed_parts(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
     """Return what disklab cannot change of a host, by key, as a trial asks for it."""
+    if spec.cluster is not None:
+        return _fixed_of_cluster(spec, host, volume)
     if spec.device is None:
         return {}
     asked = spec.device.volume
@@ -128,6 +130,21 @@ def fixed_parts(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
         parts["device.volume.filesystem"] = asked.filesystem
     if "read_ahead" not in host.may_change:
         parts["device.volume.read_ahead"] = asked.read_ahead_bytes
+    return parts
+
+
+def _fixed_of_cluster(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
+    assert spec.cluster is not None, "the caller looks"
+    parts: dict[str, Any] = {"cluster.vm": spec.cluster.vm}
+    for name, asked in spec.cluster.volumes.items():
+        parts[f"cluster.volumes.{name}.disks"] = asked.disks
+        parts[f"cluster.volumes.{name}.caching"] = asked.caching
+        parts[f"cluster.volumes.{name}.stripe"] = asked.chunk_bytes
+        if volume.directory is not None:
+            parts[f"cluster.volumes.{name}.filesystem"] = asked.filesystem
+        if "read_ahead" not in host.may_change:
+            parts[f"cluster.volumes.{name}.read_ahead"] = asked.read_ahead_bytes
+    parts["before.host_cache"] = spec.before.host_cache
     return parts
 
 

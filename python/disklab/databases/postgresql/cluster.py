@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
@@ -14,7 +14,6 @@ from disklab.databases.postgresql.sizing import MIB, MemoryPlan
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Sql
 from disklab.errors import MachineError
-from disklab.hosts import page_cache
 
 VACUUM_POLL_SECONDS = 0.5
 # Random, for each time that a database is made.
@@ -43,6 +42,9 @@ _SEEN = """SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'a
  d.blks_read, d.blks_hit, d.deadlocks, d.temp_bytes, pg_current_wal_lsn() - '0/0'
  FROM pg_stat_database d WHERE datname = current_database()"""
 
+MakeServer = Callable[[Request, NodePlace, Installation, MemoryPlan, str], Server]
+"""As `Server` takes them; the last is the password."""
+
 
 class PostgreSQL:
     """A server, or several, that disklab makes, starts and stops.
@@ -56,13 +58,15 @@ class PostgreSQL:
         places: list[NodePlace],
         installation: Installation,
         plan: MemoryPlan,
+        make: MakeServer = Server,
     ) -> None:
+        """Take what is asked for and where; `make` makes each server, here or on a host."""
         self.request = request
         self.plan = plan
         self._installation = installation
         self._password = secrets.token_urlsafe(SECRET_BYTES)
         self.servers = [
-            Server(request, place, installation, plan, self._password) for place in places
+            make(request, place, installation, plan, self._password) for place in places
         ]
         self._alone_since: float | None = None
         self._slow = request.sizes.time_dilation
@@ -200,8 +204,7 @@ class PostgreSQL:
                 for standby in self.standbys:
                     standby.connection().ask("CHECKPOINT")
                 for server in self.servers:
-                    for volume in server.place.volumes.values():
-                        page_cache.sync(volume)
+                    server.sync()
 
     def make_cold(self) -> Coldness:
         """Restart without page cache: the servers' own buffers are a cache too."""
@@ -219,16 +222,10 @@ class PostgreSQL:
                 "JOIN pg_namespace n ON n.oid = relnamespace "
                 "WHERE nspname IN ('public', 'disklab_tpcc') AND relfilenode <> 0"
             )
-        # A table is cut into files of 1 GiB: 16384, 16384.1, ...; on standbys they have the same
-        # names.
-        names = set(files.split(","))
-        own = [
-            path
-            for server in self.servers
-            for path in (server.files.data / "base" / folder).iterdir()
-            if path.name.split(".")[0] in names
-        ]
-        size, cached = page_cache.cached_bytes_of(own)
+        # On standbys they have the same names.
+        names = frozenset(files.split(","))
+        found = [server.cached_bytes(folder, names) for server in self.servers]
+        size, cached = (sum(each) for each in zip(*found, strict=True))
         return Coldness("restart", size, cached)
 
     def stop(self) -> None:

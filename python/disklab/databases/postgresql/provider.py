@@ -14,7 +14,7 @@ from disklab.errors import Problem, UserError
 
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:  # noqa: ARG001 - nothing is fetched
     """Return a server that is ready to start."""
-    problems = list(_check(request, nodes))
+    problems = list(check(request, nodes))
     if problems:
         raise UserError(*problems)
     installation = find_postgresql()
@@ -25,7 +25,8 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     return PostgreSQL(request, nodes, installation, plan_memory(request.sizes))
 
 
-def _check(request: Request, nodes: list[NodePlace]) -> Iterator[Problem]:
+def check(request: Request, nodes: list[NodePlace]) -> Iterator[Problem]:
+    """Yield why a request cannot be had, as far as it is known without an installation."""
     if len(nodes) != request.replication_factor:
         value = f"{len(nodes)} nodes, replication factor {request.replication_factor}"
         rule = "each PostgreSQL server holds all rows: there are as many copies as nodes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,6 +56,7 @@ class Server:
         self.request = request
         self._password = password
         self._made_here = False
+        self._has_key = False
         self.place = place
         self.files = ServerFiles(place)
         self.process = DatabaseProcess("PostgreSQL", place, PORTS, LOG)
@@ -82,8 +83,7 @@ class Server:
     def make(self) -> None:
         """Make an empty data directory, with the write-ahead log on its own volume."""
         self._record()
-        account = self._installation.account
-        told = write_secret(open_run_dir(self.place.run_dir), "first", self._password, account)
+        told = self._put_secret("first", self._password)
         files = self.files
         # The C locale compares bytes: no version of a locale can change an order.
         command = ["initdb", "-D", str(files.data), "-U", USER, "--locale=C", "--encoding=UTF8"]
@@ -91,7 +91,7 @@ class Server:
         try:
             self._make_with(command, {})
         finally:
-            told.unlink()
+            self._remove(told)
 
     def make_copy_of(self, primary: Server) -> None:
         """Copy the primary's data directory; it must run."""
@@ -113,9 +113,9 @@ class Server:
     def _make_with(self, command: list[str], variables: Mapping[str, str]) -> None:
         """Let a program make the data directory, with the write-ahead log on its own volume."""
         installation, files = self._installation, self.files
-        own_folder(files.data, installation.account)
+        self._own_folder(files.data)
         if files.wal is not None:
-            own_folder(files.wal, installation.account)
+            self._own_folder(files.wal)
             command = [*command, "--waldir", str(files.wal)]
         program, *rest = command
         marked = {**variables, MARK: str(self.place.run_dir)}
@@ -128,7 +128,7 @@ class Server:
             self.place.group.set_limit(self._plan.first_limit(role.connections))
         self._record()
         program = self._installation.program("postgres")
-        left = end_remains(self.files.data, Path(program), KILL_SECONDS)
+        left = self._end_remains(program)
         if left:
             told = f"its killed processes {left} still wait for their disk"
             raise self.process.failure(f"cannot be started: {told}")
@@ -171,6 +171,21 @@ class Server:
             self.place.group.reclaim()
         page_cache.drop(self.files.data)
 
+    def sync(self) -> None:
+        """Write everything back that is dirty on the server's volumes."""
+        for volume in self.place.volumes.values():
+            page_cache.sync(volume)
+
+    def cached_bytes(self, folder: str, names: Set[str]) -> tuple[int, int]:
+        """Return the size of the tables' files, and how much of it the page cache holds.
+
+        `folder`: the database's own below `base`; `names`: of the files, without their numbers.
+        """
+        # A table is cut into files of 1 GiB: 16384, 16384.1, ...
+        below = self.files.data / "base" / folder
+        own = [path for path in below.iterdir() if path.name.split(".")[0] in names]
+        return page_cache.cached_bytes_of(own)
+
     def expect(self, connections: int) -> None:
         """Keep room for the backends of so many clients, and none for those of loads before."""
         self._expected, self._most_anonymous, self._most_backends = connections, 0, 0
@@ -210,21 +225,21 @@ class Server:
             yield from map(int, children.read_text(encoding="ascii").split())
 
     def _configure(self, role: Role) -> None:
-        files, tls, account = self.files, self.request.tls, self._installation.account
-        folder = open_run_dir(self.place.run_dir)
-        if tls and not files.key.exists():
+        files, tls = self.files, self.request.tls
+        if tls and not self._has_key:
             certificate, key = self._installation.certificate(self.place.address)
-            write(folder, files.certificate.name, certificate)
-            write_secret(folder, files.key.name, key, account)
+            self._put(files.certificate.name, certificate)
+            self._put_secret(files.key.name, key)
+            self._has_key = True
         if role.is_standby:
             told = f"*:*:*:{USER}:{self._password}\n"
-            write_secret(folder, files.passwords.name, told, account)
+            self._put_secret(files.passwords.name, told)
         slow = self.request.sizes.time_dilation
         planned = {**timing.usual(slow), **self._plan.settings, **role.settings(tls=tls)}
         user = timing.dilated(self.request.settings, slow)
         text = as_text(server_settings(files, planned, user, tls=tls))
-        write(folder, "postgresql.conf", text)
-        write(folder, "pg_hba.conf", access(tls=tls, machine=self.place.machine))
+        self._put("postgresql.conf", text)
+        self._put("pg_hba.conf", self._access())
         # The configuration is part of what a run keeps.
         self.place.log_dir.mkdir(parents=True, exist_ok=True)
         write(self.place.log_dir, f"{self.place.name}-postgresql.conf", text)
@@ -256,9 +271,36 @@ class Server:
         own = "-c synchronous_commit=local"
         tls, password = self.request.tls, self._password
         login = Login(self.place.address, PORT, USER, database, tls, password, options=own)
-        return Sql(self._installation.program("psql"), login)
+        return Sql(self._psql(), login)
 
     def _disconnect(self) -> None:
         sql, self.sql = self.sql, None
         if sql is not None:
             sql.close()
+
+    # What a server on another machine does there.
+
+    def _put(self, name: str, text: str) -> None:
+        """Write a file of the configuration."""
+        write(open_run_dir(self.place.run_dir), name, text)
+
+    def _put_secret(self, name: str, text: str) -> Path:
+        """Write one that the server alone may read; return it."""
+        folder = open_run_dir(self.place.run_dir)
+        return write_secret(folder, name, text, self._installation.account)
+
+    def _remove(self, file: Path) -> None:
+        file.unlink()
+
+    def _own_folder(self, folder: Path) -> None:
+        own_folder(folder, self._installation.account)
+
+    def _end_remains(self, program: str) -> list[int]:
+        """End what a killed server has left on the data directory; return what stays."""
+        return end_remains(self.files.data, Path(program), KILL_SECONDS)
+
+    def _access(self) -> str:
+        return access(tls=self.request.tls, machine=self.place.machine)
+
+    def _psql(self) -> str:
+        return self._installation.program("psql")

@@ -1,0 +1,169 @@
+"""A PostgreSQL that disklab builds on a host: over SSH, filled once, and nothing of it left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from disklab.databases.postgresql.configuration import PORT
+from disklab.hosts.addresses import free_addresses
+
+from tests.databases.sql import need_postgresql
+from tests.machines.ssh_server import SshServer, start_server
+
+from .bench import Bench
+
+EXPERIMENT = """
+title: How many reads does a server on this host do?
+cluster:
+  nodes: 1
+  vm: azure/Standard_E8ds_v4
+  volumes: {data: {disks: azure/P30}}
+database: {engine: postgresql, settings: {shared_buffers: 64MB}}
+dataset: {rows: 2k, row: 5 x 100B}
+workload:
+  operations: {read: 100%}
+  load: {threads: 4}
+  stop: {duration: 2s}
+factors:
+  workload.load.threads: [2, 4]
+"""
+MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
+
+
+@pytest.fixture
+def volume() -> Iterator[Path]:
+    """A directory that the server's user may pass through; pytest's own are closed to others."""
+    need_postgresql()
+    folder = Path(tempfile.mkdtemp(prefix="disklab-test-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+        assert list(folder.iterdir()) == []
+        assert servers_in(folder) == []
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SshServer]:
+    folder = tmp_path / "ssh"
+    folder.mkdir()
+    started = start_server(folder)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def servers_in(folder: Path) -> list[str]:
+    """Return the working directories of programs that run below a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            at = os.readlink(process)
+        except OSError:
+            continue
+        if at.startswith(f"{folder}/"):
+            found.append(at)
+    return found
+
+
+def prepared(bench: Bench, server: SshServer, volume: Path, text: str = EXPERIMENT) -> str:
+    """Write the files; return the address of the server to be."""
+    address = free_addresses(1, (PORT,))[0]
+    bench.write("e.yaml", text)
+    host = f"{{address: box, private_address: {address}, volumes: {{data: {volume}}}}}"
+    bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {{n1: {host}}}\n")
+    return address
+
+
+def test_it_is_built_filled_loaded_and_removed(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    address = prepared(bench, server, volume)
+    code, out, err = bench.run(*MEASURE, "--plan")
+    assert code == 0, err
+    assert f"its data in {volume}" in out
+    assert f"{address}:5432" in out
+    assert list(volume.iterdir()) == []
+    code, _, err = bench.run(*MEASURE, "--yes", "--quick")
+    assert code == 0, err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    results = run.results()
+    assert [one.mode for one in results] == ["measure", "measure"]
+    for one in results:
+        assert one.status in ("ok", "invalid"), one
+        assert one.ops_per_s
+        assert one.errors == {}
+        assert any("the load came from the machine" in text for text in one.warnings)
+        extra = one.model_extra or {}
+        assert extra["host"] == "n1/data"
+        assert abs(extra["clock"]["ahead_ms"]) <= 1 + extra["clock"]["error_ms"]
+    fills = [phase for one in results for phase in one.phases if phase.name == "fill"]
+    assert len(fills) == 1
+
+
+def start_and_kill(bench: Bench, volume: Path) -> None:
+    """Start a measurement and kill it, as soon as its data are full, while it loads them."""
+    with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
+
+        def is_full() -> bool:
+            assert process.poll() is None
+            return any('"filled"' in file.read_text() for file in volume.glob("*/.disklab-filled"))
+
+        bench.wait_until(is_full)
+        process.kill()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.long
+def test_a_killed_run_goes_on_with_its_full_data(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    prepared(bench, server, volume)
+    start_and_kill(bench, volume)
+    (first,) = bench.runs()
+    code, _, err = bench.run("measure", "--resume", first.folder.name, "--yes")
+    assert code == 0, err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    results = run.results()
+    assert len(results) == 2
+    for one in results:
+        assert one.status in ("ok", "invalid"), one
+        assert one.errors == {}
+    assert [phase for one in results for phase in one.phases if phase.name == "fill"] == []
+
+
+@pytest.mark.long
+def test_clean_stops_and_removes_what_a_killed_run_has_left(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    prepared(bench, server, volume)
+    start_and_kill(bench, volume)
+    assert servers_in(volume) != []
+    _, out, _ = bench.run("clean")
+    assert "undid the database in" in out
+    bench.nothing_is_left()
+
+
+def test_what_cannot_be_built_is_refused_with_its_line(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    prepared(bench, server, volume, EXPERIMENT.replace("nodes: 1", "nodes: 3"))
+    code, _, err = bench.run(*MEASURE, "--plan")
+    assert code == 2
+    assert "cluster.nodes: 3" in err
+    assert "a server on one host" in err
+    volume.chmod(0o700)
+    prepared(bench, server, volume)
+    code, _, err = bench.run(*MEASURE, "--yes")
+    assert code == 2
+    assert "is closed to the user" in err
+    assert bench.runs() == []
