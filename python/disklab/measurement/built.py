@@ -153,9 +153,8 @@ class BuiltBed(Bed):
         assert self.journal is not None, "and a journal"
         assert spec.cluster is not None, "a cluster experiment"
         asked = spec.cluster.volumes[DATA].read_ahead_bytes
-        change = settings.read_ahead(self.host, self.machine, str(self.folder), asked)
-        if change is not None:
-            settings.apply(change, self.machine, self.journal)
+        folder = str(self.folder)
+        settings.ask_read_ahead(self.host, self.machine, folder, asked, self.journal)
         self._note(read_ahead_bytes=asked)
 
 

@@ -18,7 +18,7 @@ from disklab.machines.protocol import Command, Machine
 from disklab.measurement import built, cluster, hosts_file, planned_database, settings
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
-from disklab.measurement.hosts_file import Disk, Hosts
+from disklab.measurement.hosts_file import Disk, Host, Hosts
 from disklab.measurement.journal import Journal
 from disklab.measurement.machines_of import facts
 from disklab.measurement.site import Placed, Spot, place_trials, volume_of
@@ -206,6 +206,7 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
             missing += [reason] if reason else []
             missing += _missing_mkfs(wanted, name, spot, machine)
     changes = [str(change) for change in settings.wanted(name, host, machine)]
+    changes += _read_ahead_in_words(wanted, host)
     return HostPlan(name, facts(machine), makes, formats, changes, missing)
 
 
@@ -216,9 +217,21 @@ def _look_for_database(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
     for volume, directory in found.directories.items():
         missing += missing_directory(wanted.hosts, name, volume, directory, machine)
     changes = [str(change) for change in settings.wanted(name, host, machine)]
-    if "read_ahead" in host.may_change:
-        changes.append("read-ahead of the volume's disk, as each trial asks")
+    changes += _read_ahead_in_words(wanted, host)
     return HostPlan(name, facts(machine), found.makes, [], changes, missing)
+
+
+def _read_ahead_in_words(wanted: Wanted, host: Host) -> Iterator[str]:
+    """Yield that trials ask for a read-ahead, where the host's may be changed."""
+    asked: set[int | None] = set()
+    for trial in wanted.placed.trials:
+        if trial.spec.device is not None:
+            asked.add(trial.spec.device.volume.read_ahead_bytes)
+        elif trial.spec.cluster is not None:
+            asked.add(trial.spec.cluster.volumes["data"].read_ahead_bytes)
+    told = sorted(one >> 10 for one in asked if one is not None)
+    if told and "read_ahead" in host.may_change:
+        yield f"read-ahead of the volume's disk: {', '.join(map(str, told))} KiB, as a trial asks"
 
 
 def _disk_in_words(disk: Disk) -> str:

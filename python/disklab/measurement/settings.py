@@ -77,6 +77,30 @@ def read_ahead(
     return None if found == now else Setting(name, path, found, now)
 
 
+def ask_read_ahead(
+    name: str,
+    machine: Machine,
+    directory: str,
+    wanted_bytes: int | None,
+    journal: Journal,
+) -> None:
+    """Give the disk below a directory the read-ahead that a trial asks for, in bytes.
+
+    None: what it had before the run. Raises MachineError, also where the directory has no disk.
+    """
+    left = [one for one in journal.left() if one.host == name and one.kind == "write"]
+    ours = [one for one in left if one.path.endswith("/read_ahead_kb")]
+    if wanted_bytes is None and not ours:
+        return
+    path = str(queue_of(machine, directory) / "read_ahead_kb")
+    for change in ours:
+        if change.path == path:
+            journal.undo(change, machine)
+    changed = read_ahead(name, machine, directory, wanted_bytes)
+    if changed is not None:
+        apply(changed, machine, journal)
+
+
 def queue_of(machine: Machine, directory: str) -> PurePosixPath:
     """Return the folder of /sys with the settings of the disk below a directory."""
     ended = machine.run(Command(["stat", "-L", "-c", "%d", "--", directory]))

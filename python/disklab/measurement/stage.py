@@ -142,6 +142,9 @@ def _measure(
 
     directory = _directory(site, spot, asked.filesystem, emit, phases)
     region = _region(site, spot, directory, plan, emit, phases)
+    if turn.spec.device is not None and "read_ahead" in site.hosts.file.hosts[spot.host].may_change:
+        asked_bytes = turn.spec.device.volume.read_ahead_bytes
+        settings.ask_read_ahead(spot.host, machine, directory, asked_bytes, site.journal)
     job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
     emit(PhaseStarted("condition", f"{spot}: a short probe"))
     before = _canary(site, spot, job)
