@@ -35,6 +35,7 @@ from disklab.procedures.build import Site
 from disklab.procedures.conditions import BedState, Step
 from disklab.procedures.outcome import Frame
 from disklab.procedures.rehearsal import Beds, run_turn
+from disklab.procedures.timetable import Conductor
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, TrialResult
 from disklab.spec import Experiment, Refusal, Trial, TrialSpec
@@ -82,6 +83,10 @@ def _why_not(experiment: Experiment, trial: Trial) -> Refusal | None:
         rule = "on hosts disklab builds a server on one host"
         value = str(spec.cluster.nodes)
         return Refusal(place(("cluster", "nodes")), value, rule, "write nodes: 1, or rehearse it")
+    if spec.events:
+        rule = "on hosts disklab breaks nothing while a load runs"
+        value = f"{len(spec.events)} steps"
+        return Refusal(place(("events",)), value, rule, "leave them out, or rehearse it")
     apart = [name for name in spec.cluster.volumes if spec.cluster.device_of(name) != DATA]
     if apart:
         rule = "on hosts a database's files lie on the volume data together"
@@ -132,12 +137,18 @@ class BuiltBed(Bed):
         if step in ("empty", "fill", "settle"):
             self.remember(self.state.data)
 
-    def run(self, workload: Workload, begin: Begin, on_progress: OnProgress) -> LoadDone:
-        """Run a load; a run that is killed while it writes has no data to go on with."""
+    def run(
+        self,
+        workload: Workload,
+        begin: Begin,
+        on_progress: OnProgress,
+        conductor: Conductor | None = None,
+    ) -> LoadDone:
+        """Run a load; see `Bed.run`. What is killed while it writes has no data to go on with."""
         filled = self.state.data == "filled"
         if filled and not self.only_reads():
             self.remember("changing")
-        done = super().run(workload, begin, on_progress)
+        done = super().run(workload, begin, on_progress, conductor)
         if filled and not self.only_reads():
             self.remember(self.state.data)
         return done
