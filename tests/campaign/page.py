@@ -26,6 +26,8 @@ the second, and so on. Then `disklab clean` runs, and it must hold:
 half a second with SIGSTOP, after which the command must end well.
 
 `make campaign MINUTES=60 SEED=2` goes on from here; `--resume` skips what the state file has.
+
+[Power cuts](power-cuts.md) under file systems and databases have a page of their own.
 """
 
 
