@@ -105,6 +105,9 @@ def test_it_is_built_filled_loaded_and_removed(
         extra = one.model_extra or {}
         assert extra["host"] == "n1/data"
         assert abs(extra["clock"]["ahead_ms"]) <= 1 + extra["clock"]["error_ms"]
+    log = (run.folder / "logs" / "n1-output.log").read_text(encoding="utf-8")
+    assert "database system is ready to accept connections" in log
+    assert "database system is shut down" in log
     fills = [phase for one in results for phase in one.phases if phase.name == "fill"]
     assert len(fills) == 1
 

@@ -154,10 +154,19 @@ class FarProcess(DatabaseProcess):
         if child is None:
             return
         child.signal(signal.SIGKILL)
-        if child.wait(KILL_SECONDS) is None:
+        ended = child.wait(KILL_SECONDS)
+        if ended is None:
             self._child = child
             raise self.failure("waits for its disk and cannot be killed")
         child.__exit__(None, None, None)
+        self._keep(ended.stderr)
+
+    def _keep(self, said: bytes) -> None:
+        """Add the end of what it wrote, at most 64 KiB, to its log in the run's folder."""
+        folder = self._where.log_dir
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{self._where.name}-output.log").open("ab") as log:
+            log.write(said)
 
     def failure(self, what: str) -> MachineError:
         """Return an error that says what happened, with the end of what it wrote."""
