@@ -104,6 +104,9 @@ def test_it_is_built_filled_loaded_and_removed(
         assert any("the load came from the machine" in text for text in one.warnings)
         extra = one.model_extra or {}
         assert extra["host"] == "n1/data"
+        # What a starting server reads itself is a small part of them.
+        assert extra["page_cache"].startswith("restart, ")
+        assert float(extra["page_cache"].split()[1].rstrip("%")) < 50
         assert abs(extra["clock"]["ahead_ms"]) <= 1 + extra["clock"]["error_ms"]
     log = (run.folder / "logs" / "n1-output.log").read_text(encoding="utf-8")
     assert "database system is ready to accept connections" in log

@@ -210,6 +210,9 @@ class BuiltStage:
         result = run_turn(turn, self._beds[spot.host], run, frame, emit)
         stolen = stolen_ratio(cpu, cpu_line(machine))
         seen: dict[str, Any] = {"host": str(spot), "stolen_ratio": round(stolen, 4)}
+        bed = self._beds[spot.host].standing
+        if bed is not None and turn.spec.before.page_cache == "cold":
+            seen["page_cache"] = bed.coldness
         # A host that is gone is named by the failure already.
         with suppress(MachineError):
             clock = machine.clock()
