@@ -379,3 +379,9 @@ def test_the_network_that_an_experiment_names_is_the_jobs() -> None:
         assert p99_us == pytest.approx(facts.at_us(99), rel=0.001)
     assert trip.within_zone.at_us(0) == 650
     assert trip.within_zone.at_us(95) == pytest.approx((1080 * 4 + 1500 * 5) / 9)
+
+
+def test_faults_that_are_not_simulated_are_told() -> None:
+    broken = SMALL + "events: [{at: 20s, kill: n2}, {at: 40s, start: n2}]\n"
+    assert any("`events` are left out" in line for line in prepared(broken).warnings)
+    assert not any("`events`" in line for line in prepared(SMALL).warnings)
