@@ -190,11 +190,11 @@ def step(kind: str, begun_s: float, ended_s: float) -> StepTaken:
 
 
 def test_the_course_says_how_long_it_took_to_come_back() -> None:
-    ends, rates = course(10, 100, 100, 100, 0, 0, 60, 60, 96, 100, 100, 100)
+    ends, rates = course(10, 10_000, 10_000, 10_000, 0, 0, 6_000, 6_000, 9_600, *([10_000] * 3))
     steps = [step("kill", 4.0, 4.0), step("start", 5.0, 8.5)]
     found = recovery_of(steps, ends, rates, 7)
-    assert found.ops_per_s_before == 100
-    assert found.lowest_ops_per_s == 0
+    assert found.ops_per_s_before == 10_000
+    assert found.lowest_ops_per_s == 2_000
     assert found.unavailable_s == 2
     # The mean of seconds 9 to 11 is the first that is 95 or more.
     assert found.back_s == 4
@@ -207,6 +207,13 @@ def test_what_never_falls_is_back_at_once_and_what_stays_low_never() -> None:
     assert recovery_of([step("kill", 3.0, 3.0)], ends, rates, 0).back_s == 0
     ends, rates = course(10, 100, 100, 50, 50, 50, 50)
     assert recovery_of([step("kill", 3.0, 3.0)], ends, rates, 0).back_s is None
+
+
+def test_chance_is_no_loss() -> None:
+    # 82 in a second of 100 Poisson arrivals is nothing; of 100,000 it is a fault.
+    for scale, back_s in ((1, 0), (1_000, None)):
+        ends, rates = course(*(scale * rate for rate in (10, 100, 100, 100, 82, 100, 90, 85)))
+        assert recovery_of([step("kill", 4.0, 4.0)], ends, rates, 0).back_s == back_s
 
 
 def test_a_step_before_the_second_interval_has_nothing_to_compare_with() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
-from disklab.report import advice, published_rules, sentences, wording
+from disklab.report import advice, faults, published_rules, sentences, wording
 from disklab.report.cells import Cell, Factor, Matrix
 from disklab.report.pair import Kind, Pair, pairs_of
 from disklab.report.reasons import (
@@ -81,6 +81,9 @@ def answer_of(subject: Subject) -> Answer:
         for rule, cells in published_rules.ruled(matrix)
     ]
     findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in rules]
+    # Who breaks nodes asks what that costs before what the load did.
+    lost = faults.sentences(matrix)
+    findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in lost]
     return Answer(subject, tuple(pairs), tuple(findings))
 
 

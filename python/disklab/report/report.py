@@ -11,6 +11,7 @@ from disklab.report import (
     charts_of_course,
     charts_of_tail,
     charts_of_telemetry,
+    faults,
     tables,
     wording,
 )
@@ -130,7 +131,9 @@ class Report:
     def sections(self) -> list[Section]:
         """The charts."""
         with unchecked():
+            broken = faults.fault_section(self.subjects[0])
             return [
+                *([] if broken is None else [broken]),
                 charts_by_factor.rate_section(self.subjects),
                 charts_by_factor.latency_section(self.subjects),
                 charts_of_tail.tail_section(self.subjects[0]),

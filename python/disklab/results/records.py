@@ -278,7 +278,7 @@ class Recovery(Record):
     ops_per_s_before: Amount | None = None
     """Before the first step; the first second, in which connections are made, is left out."""
     lowest_ops_per_s: Number | None = None
-    """Of any second behind it."""
+    """Of any three intervals behind it."""
     unavailable_s: Number = 0.0
     """Seconds behind the first step in which no operation succeeded."""
     back_s: Number | None = None

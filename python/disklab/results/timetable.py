@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 
 from disklab.results.records import Recovery, StepTaken
 
 BACK_RATIO = 0.95
-"""Back is who does so much of the rate before, on the mean of `BACK_SECONDS` seconds: one second
-alone strays by more than that."""
-BACK_SECONDS = 3
+"""Back is who does so much of the rate before, on the mean of `BACK_INTERVALS` intervals: one alone
+strays by more than that."""
+BACK_INTERVALS = 3
+MOST_DEVIATIONS = 3.0
+"""Of Poisson arrivals, whose number strays by its square root: one mean of 700 is further off."""
 
 
 def recovery_of(
@@ -38,31 +41,42 @@ def recovery_of(
     return found.model_copy(
         update={
             "ops_per_s_before": usual,
-            "lowest_ops_per_s": min(rate for _, _, rate in behind),
+            "lowest_ops_per_s": _lowest(behind),
             "unavailable_s": round(sum(end - begin for begin, end, rate in behind if not rate), 3),
-            "back_s": _back_s(behind, first_s, usual * BACK_RATIO),
+            "back_s": _back_s(behind, first_s, usual),
         }
     )
 
 
+def _lowest(behind: Sequence[tuple[float, float, float]]) -> float:
+    """Return the lowest mean of some intervals; of all where there are fewer."""
+    rates = [rate for _, _, rate in behind]
+    count = min(BACK_INTERVALS, len(rates))
+    return min(fmean(rates[at : at + count]) for at in range(len(rates) - count + 1))
+
+
 def _back_s(
-    behind: Sequence[tuple[float, float, float]], first_s: float, wanted: float
+    behind: Sequence[tuple[float, float, float]], first_s: float, usual: float
 ) -> float | None:
-    """Return how long it took until every mean of some seconds reached what was wanted.
+    """Return how long it took until every mean of some intervals was that of the rate before.
 
     0: it never fell below.
     """
-    if len(behind) < BACK_SECONDS:
+    starts = range(len(behind) - BACK_INTERVALS + 1)
+    if not starts:
         return None
-    low = [
-        start
-        for start in range(len(behind) - BACK_SECONDS + 1)
-        if fmean(rate for _, _, rate in behind[start : start + BACK_SECONDS]) < wanted
-    ]
+
+    def is_low(start: int) -> bool:
+        window = behind[start : start + BACK_INTERVALS]
+        expected = usual * (window[-1][1] - window[0][0])
+        done = sum(rate * (end - begin) for begin, end, rate in window)
+        return done < min(BACK_RATIO * expected, expected - MOST_DEVIATIONS * math.sqrt(expected))
+
+    low = [start for start in starts if is_low(start)]
     if not low:
         return 0.0
     next_ = low[-1] + 1
-    if next_ > len(behind) - BACK_SECONDS:
+    if next_ not in starts:
         return None
     return round(behind[next_][0] - first_s, 3)
 

@@ -1,0 +1,154 @@
+"""What the faults of a timetable did: a sentence for each cell, and the course with its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import altair as alt
+
+from disklab.report import wording
+from disklab.report.cells import Cell, Matrix, median
+from disklab.report.charts_by_factor import series_of
+from disklab.report.charts_of_course import cells_by_panel
+from disklab.report.panel import Figures, Panel, Section, rows
+from disklab.report.subject import Subject
+from disklab.results import Recovery
+from disklab.results.timetable import in_words
+
+HEIGHT = 200
+SHOWN = 4
+"""Panels that are open at first."""
+HEADS = ("cell", "before", "at worst", "no success", "at 95 %", "whole", "failed", "rows lost")
+
+
+def broken(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery]]:
+    """Yield each cell that had a timetable, its name, and what it came to over its repeats."""
+    for cell in matrix.cells.values():
+        found = [one.recovery for one in cell.usable if one.recovery is not None]
+        if found:
+            yield matrix.phrase(cell.factors), cell, together(found)
+
+
+def together(found: list[Recovery]) -> Recovery:
+    """Return several repeats as one: medians of times and rates, the most rows of any.
+
+    What one repeat did not reach (its rate never came back), all together did not.
+    """
+    if len(found) == 1:
+        return found[0]
+
+    def middle(name: str) -> float | None:
+        values = [getattr(one, name) for one in found]
+        return None if None in values else median(values)
+
+    def most(name: str) -> int | None:
+        values = [getattr(one, name) for one in found if getattr(one, name) is not None]
+        return max(values, default=None)
+
+    times = ("ops_per_s_before", "lowest_ops_per_s", "unavailable_s", "back_s", "whole_s")
+    counts = ("failed_operations", "rows_checked", "rows_lost", "rows_wrong", "rows_unread")
+    update = {name: middle(name) for name in times} | {name: most(name) for name in counts}
+    return found[0].model_copy(update=update)
+
+
+def sentences(matrix: Matrix) -> list[tuple[str, str]]:
+    """Return what the faults cost in each cell, and what was done to it."""
+    found = []
+    for name, _, seen in broken(matrix):
+        done, _, cost = in_words(seen).partition(": ")
+        head = f"{name}: " if name else ""
+        found.append((f"{head}{cost}", done))
+    return found
+
+
+def fault_section(subject: Subject) -> Section | None:
+    """Return the rate over time with the events marked, of each cell's first usable repeat.
+
+    None: no cell had a timetable.
+    """
+    seen = {id(cell): one for _, cell, one in broken(subject.matrix)}
+    if not seen:
+        return None
+    panels = []
+    for title, cells in cells_by_panel(subject):
+        data: list[dict[str, Any]] = []
+        marks: list[dict[str, Any]] = []
+        lines: list[list[str]] = []
+        for series, cell in cells:
+            windows = subject.windows(cell.usable[0])
+            first = cell.usable[0].recovery
+            if windows is None or first is None:
+                continue
+            data += [
+                {"s": series, "t": round(float(t), 1), "ops": float(f"{ops:.4g}")}
+                for t, ops in zip(windows.t_s, windows.ops_per_s, strict=True)
+            ]
+            marks += [
+                {"s": series, "t": step.begun_s, "what": f"{step.kind} {step.node}"}
+                for step in first.steps
+            ]
+            lines.append([series, *_row(seen[id(cell)])])
+        if data:
+            panels.append(
+                Panel(
+                    title=title,
+                    described="operations a second over time, with the events; "
+                    + "; ".join(f"{line[0]}: back after {line[4]}" for line in lines),
+                    chart=_chart(subject.matrix, data, marks),
+                    height=HEIGHT,
+                    figures=Figures(HEADS, rows(lines)),
+                    key=tuple(series_of(subject.matrix)),
+                )
+            )
+    lead = (
+        "Operations a second, first repeat of each cell; upright lines are the events of the "
+        "timetable. The table has medians over the repeats, and the most rows that any has lost."
+    )
+    return Section("faults", "What the faults did", lead, tuple(panels), shown=SHOWN)
+
+
+def _row(found: Recovery) -> list[str]:
+    def seconds(value: float | None) -> str:
+        return "never" if value is None else f"{value:.0f} s"
+
+    worst = found.lowest_ops_per_s
+    lost = "not known" if found.rows_lost is None else f"{found.rows_lost} of {found.rows_checked}"
+    return [
+        "" if found.ops_per_s_before is None else wording.rate(found.ops_per_s_before),
+        "" if worst is None else f"{worst:.0f}",
+        seconds(found.unavailable_s),
+        seconds(found.back_s),
+        "" if found.whole_s is None else seconds(found.whole_s),
+        str(found.failed_operations),
+        lost,
+    ]
+
+
+def _chart(matrix: Matrix, data: list[dict[str, Any]], marks: list[dict[str, Any]]) -> Any:
+    color = alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None)
+    line = (
+        alt.Chart(alt.InlineData(values=data))
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            x=alt.X("t:Q", title="s", axis=alt.Axis(tickCount=6)),
+            y=alt.Y("ops:Q", title="ops/s", scale=alt.Scale(zero=True)),
+            color=color,
+            tooltip=[alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("ops:Q")],
+        )
+    )
+    rule = (
+        alt.Chart(alt.InlineData(values=marks))
+        .mark_rule(strokeDash=[3, 3])
+        .encode(
+            x="t:Q",
+            color=color,
+            tooltip=[alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("what:N")],
+        )
+    )
+    text = (
+        alt.Chart(alt.InlineData(values=marks))
+        .mark_text(align="left", baseline="top", dx=3, fontSize=10)
+        .encode(x="t:Q", y=alt.value(0), text="what:N", color=color)
+    )
+    return line + rule + text

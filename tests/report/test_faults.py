@@ -1,0 +1,68 @@
+"""What a report says of a timetable: a sentence for each cell, and the course with its events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from disklab.report.faults import fault_section, sentences, together
+from disklab.report.subject import subjects_of
+from disklab.results import Recovery, StepTaken
+
+from tests.report.synthetic import Made, make_run
+
+STEPS = [
+    StepTaken(kind="lose", node="n2", at_s=3, begun_s=3.0, ended_s=4.0),
+    StepTaken(kind="replace", node="n2", at_s=5, begun_s=5.0, ended_s=14.0),
+]
+SEEN = Recovery(
+    steps=STEPS,
+    ops_per_s_before=5_000,
+    lowest_ops_per_s=2_500,
+    unavailable_s=2,
+    back_s=8,
+    whole_s=11,
+    failed_operations=17,
+    rows_checked=20_000,
+    rows_lost=3,
+    rows_wrong=0,
+    rows_unread=1,
+)
+
+
+def test_a_sentence_for_each_cell_and_a_chart_with_the_events(tmp_path: Path) -> None:
+    trials = [
+        Made({"data disks": "attached"}),
+        Made({"data disks": "local"}, more={"recovery": SEEN}),
+    ]
+    (subject,) = subjects_of([make_run(tmp_path, trials, title="Lost?")])
+    ((text, done),) = sentences(subject.matrix)
+    assert text == (
+        "local: 2 s without any success; at worst 50% of 5000 operations a second; back at 95 % "
+        "after 8 s; whole again after 11 s; 17 operations failed; 3 of 20000 acknowledged rows "
+        "lost; 1 rows could not be read back"
+    )
+    assert done == "lose n2 at 3 s, replace n2 at 5 s"
+    section = fault_section(subject)
+    assert section is not None
+    (panel,) = section.panels
+    assert panel.figures.rows == (
+        ("local", "5,000", "2500", "2 s", "8 s", "11 s", "17", "3 of 20000"),
+    )
+    drawn = json.dumps(panel.spec(width=300))
+    assert "replace n2" in drawn
+    assert "attached" not in json.dumps(panel.spec(width=300)["layer"][0]["data"])
+
+
+def test_without_a_timetable_there_is_no_section(tmp_path: Path) -> None:
+    (subject,) = subjects_of([make_run(tmp_path, [Made({"work": "read"})], title="Lost?")])
+    assert fault_section(subject) is None
+    assert sentences(subject.matrix) == []
+
+
+def test_of_several_repeats_the_worst_loss_and_the_middle_time_count() -> None:
+    worse = SEEN.model_copy(update={"rows_lost": 9, "back_s": 20.0})
+    both = together([SEEN, worse, SEEN])
+    assert both.rows_lost == 9
+    assert both.back_s == 8
+    assert together([SEEN, SEEN.model_copy(update={"back_s": None})]).back_s is None
