@@ -27,6 +27,7 @@ TRIALS = {
     "cassandra-ycsb": 12,
     "etcd-which-disk": 8,
     "postgresql-disk-types-quick": 6,
+    "postgresql-failover-disks": 6,
     "yugabytedb-disk-types": 15,
 }
 
