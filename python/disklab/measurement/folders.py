@@ -1,7 +1,8 @@
 """Folders of ours on a host: made with a marker, and removed only with the same one in them.
 
 The journal has the marker before the folder is made. What runs in a folder is ended before it is
-removed; its programs are found by their working directory, which nobody else has there.
+removed: programs whose working directory it is, and that belong to no terminal. A person who looks
+around there keeps the shell.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ while :; do
   left=
   for p in /proc/[0-9]*; do
     d=$(readlink "$p/cwd" 2>/dev/null) || continue
-    case "$d" in "$1"|"$1"/*) kill -KILL "${p#/proc/}" 2>/dev/null; left="$left ${p#/proc/}";; esac
+    case "$d" in "$1"|"$1"/*) ;; *) continue;; esac
+    # What follows the name: state, parent, group, session, terminal.
+    t=$(sed 's/.*) //' "$p/stat" 2>/dev/null | cut -d' ' -f5)
+    case "$t" in 0) kill -KILL "${p#/proc/}" 2>/dev/null; left="$left ${p#/proc/}";; esac
   done
   [ -z "$left" ] && exit 0
   i=$((i + 1)); [ "$i" -gt "$2" ] && { echo "$left"; exit 1; }
@@ -68,7 +72,10 @@ def remove(machine: Machine, folder: PurePosixPath, token: str) -> None:
 
 
 def end_processes(machine: Machine, folder: str) -> None:
-    """Kill every program whose working directory is a folder or below. MachineError: one stays."""
+    """Kill every program without a terminal whose working directory is a folder or below.
+
+    Raises MachineError when one stays.
+    """
     real = _ran(machine, ["readlink", "-f", "--", folder]).strip()
     if not any(part.startswith(PREFIX) for part in PurePosixPath(real).parts):
         raise MachineError(f"{machine.name}: {folder} is in no folder of ours: nothing is ended")
