@@ -256,8 +256,8 @@ def test_prices_of_aws_are_counted_with(tmp_path: Path, name: str, write: Any) -
         ('{"Items": [{"armRegionName": ', "JSON"),
         (json.dumps([item(armSkuName="x", meterName="P31 LRS Disk")]), "has no price of a disk"),
         (json.dumps([item(retailPrice=-1.0)]), "greater than or equal to 0"),
-        ('"FormatVersion","v1.0"\n"OfferCode","AmazonS3"\n', "is no offer file of EC2"),
-        ('{"offerCode": "AmazonEC2", "products": []}', "is no offer file of EC2"),
+        ('"FormatVersion","v1.0"\n"OfferCode","AmazonS3"\n', "is not an offer file of EC2"),
+        ('{"offerCode": "AmazonEC2", "products": []}', "is not an offer file of EC2"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, content: str, rule: str) -> None:

@@ -82,7 +82,7 @@ def _why_not_from(given: str | None) -> str | None:
     try:
         network = ipaddress.ip_network(given, strict=False)
     except ValueError:
-        return "is no address and no range"
+        return "is neither an address nor a range"
     if network.prefixlen < WIDEST_BITS[network.version]:
         return f"is wider than /{WIDEST_BITS[network.version]}: others are in it as well"
     return None

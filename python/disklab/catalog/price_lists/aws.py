@@ -60,7 +60,7 @@ def _of_csv(path: Path) -> tuple[str, Iterator[Attributes]]:
     told = {line[0]: line[1] for line in head if len(line) > 1}
     names = [_plain(name) for name in next(csv.reader([next(lines, "")]), [])]
     if "instancetype" not in names or "priceperunit" not in names:
-        rule = "is no offer file of EC2: it has no column Instance Type or PricePerUnit"
+        rule = "is not an offer file of EC2: it has no column Instance Type or PricePerUnit"
         raise UserError(Problem("FILE", str(path), rule, "name the index.csv of AmazonEC2"))
     table = csv.reader(lines)
     return told.get("Publication Date", "")[:10], (
@@ -79,7 +79,7 @@ def _of_json(path: Path) -> tuple[str, Iterator[Attributes]]:
         whole = from_json(reading.contents(path, reading.PRICES, "FILE"))
         return str(whole["publicationDate"])[:10], _joined(whole["products"], whole["terms"])
     except (ValueError, KeyError, TypeError) as error:
-        rule = f"is no offer file of EC2: {error}"
+        rule = f"is not an offer file of EC2: {error}"
         raise UserError(Problem("FILE", str(path), rule, "save it again")) from None
 
 
