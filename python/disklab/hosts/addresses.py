@@ -11,18 +11,22 @@ from disklab.errors import MachineError
 # Linux answers on all of 127.0.0.0/8 without any set-up. The lower blocks are used by other tools
 # (systemd-resolved on 127.0.0.53, ccm and minikube from 127.0.0.1 on).
 FIRST_BLOCK, LAST_BLOCK = 64, 127
+PARTS = 256
+"""Of a block: what the third number of an address can be."""
 
 
 def free_addresses(count: int, ports: Sequence[int]) -> list[str]:
     """Return so many loopback addresses on which none of the ports is taken.
 
-    Several rehearsals at once start their search at different blocks. Raises MachineError when
-    every block is taken, such as by a program that listens on all addresses.
+    A server listens some time after its address was chosen, so several rehearsals at once search
+    different addresses: no two processes whose numbers are less than 16,384 apart begin at the same
+    one. Raises MachineError when all are taken, such as by a program that listens on every address.
     """
     blocks = LAST_BLOCK - FIRST_BLOCK + 1
+    part = os.getpid() // blocks % PARTS
     for step in range(blocks):
         block = FIRST_BLOCK + (os.getpid() + step) % blocks
-        addresses = [f"127.{block}.0.{number}" for number in range(1, count + 1)]
+        addresses = [f"127.{block}.{part}.{number}" for number in range(1, count + 1)]
         if not any(taken_ports(address, ports) for address in addresses):
             return addresses
     shown = ", ".join(map(str, ports))
