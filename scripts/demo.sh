@@ -55,4 +55,6 @@ if grep -q '"status":"invalid"' "$rehearsed/trials.jsonl"; then
   shown rehearse --resume "$rehearsed" --again invalid
   root_disklab rehearse --resume "$rehearsed" --again invalid --out "$runs"
 fi
+say "If the two factors differ: CPU time weighs most in reads that the host cache serves. The prediction has that of the
+described VMs and their client; the rehearsal, scaled to one node, has this machine's."
 say "The answers and their charts are in the reports named above. Next: disklab serve, disklab advise, docs/tutorial.md"
