@@ -432,7 +432,7 @@ pub struct Workload {
     pub load: Load,
     /// Ends the run.
     pub stop: Stop,
-    /// Operations and time before this are not counted, in nanoseconds.
+    /// Operations before this are not counted, nor do they count towards those that end the run, in nanoseconds.
     #[serde(default)]
     pub warm_up_ns: u64,
 }

@@ -134,12 +134,17 @@ impl PageCache {
 
     /// Puts the pages of `from..to`, of one group, that are there and not marked into the page table of the process;
     /// how many those are, and whether `page` is one of them.
+    ///
+    /// Each of them counts as used. **Source:** mm/memory.c of Linux, `set_pte_range`: entries made around a fault are
+    /// young, except on arm64 with its access flag; mm/vmscan.c, `folio_check_references`: a page with a young entry
+    /// goes round once more. Without it, rehearsals with a read-ahead of 512 KiB had a fifth fewer I/Os than predicted.
     #[inline]
     pub fn map_around(&mut self, page: u64, from: u64, to: u64) -> (u32, bool) {
         let (mut pages, mut found) = (0, false);
         self.each(from, to, |group, mask| {
             let ready = group.present & !group.locked & !group.marked & mask;
             group.mapped |= ready;
+            group.used |= ready;
             pages += ready.count_ones();
             found |= ready & bit(page) != 0;
         });

@@ -384,3 +384,21 @@ fn cells_that_follow_have_the_same_cluster() {
     let refusal = disklab_sim::simulate_all(&job).expect_err("other rows");
     assert!(refusal.to_string().contains("follow"), "{refusal}");
 }
+
+/// A number of operations is one of those that are measured: a warm-up is longer than it, not part of it.
+#[test]
+fn operations_of_a_warm_up_do_not_end_the_run() {
+    let mut job = jobs::reads(8, 500, 1);
+    jobs::database(&mut job).workload.warm_up_ns = 10_000_000_000;
+    let report = simulate(&job).expect("the job is in order");
+    let counted: u64 = report
+        .per_operation
+        .values()
+        .map(|one| one.operations)
+        .sum();
+    // Those under way when the warm-up ends have begun before it.
+    assert!(
+        (500..=508).contains(&counted),
+        "{counted} operations counted"
+    );
+}

@@ -13,11 +13,20 @@ from fractions import Fraction
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
-from disklab.databases.cassandra.sizing import plan_memory
+from disklab.databases.cassandra.sizing import PROGRAM_PAGES, plan_memory
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
 from disklab.prediction.calibration import Calibration
-from disklab.prediction.jobs import Job, Prepared, database_job, host_profile, unmodelled
+from disklab.prediction.jobs import (
+    NS_PER_S,
+    Job,
+    Prepared,
+    database_job,
+    host_profile,
+    unmodelled,
+)
+from disklab.procedures.effort import FULL, Effort
+from disklab.procedures.jobs import stop_of, uses_up, warm_up_of
 from disklab.results import Share
 from disklab.spec import Experiment, Trial, TrialSpec
 
@@ -31,6 +40,21 @@ FLUSHED_SHARE = 3
 """A third of the memtables' space is flushed at a time, as in the simulator's own default.
 
 **Source:** Cassandra's `memtable_cleanup_threshold`, 1 / (1 + two flush writers).
+"""
+
+LOOPBACK_ONE_WAY_NS = 7_000
+"""Of a message between client and node, which a rehearsal without a network of its own sends
+through this machine's loopback.
+
+**Source:** our own measurement: a byte to and fro over TCP between two processes took 14 us
+in the median (Linux 6.18, two cores of an AMD EPYC, 2026-11-24).
+"""
+
+KERNEL_OF_GROUP_BYTES = 11 << 20
+"""What the kernel itself takes of a node's memory group: page tables, sockets, inodes.
+
+**Source:** our own rehearsals of 2026-11-24: groups that were allowed 259 MiB and `PROGRAM_PAGES`
+held 280 MiB of pages when they were full (Cassandra 5.0.6, 800 MiB of tables mapped).
 """
 
 ANY_MEMORY = 1 << 50
@@ -62,9 +86,17 @@ def rehearsed_trials(experiment: Experiment, share: Share) -> list[Trial]:
 
 
 def prepare_rehearsed(
-    trial: Trial, catalog: Catalog, calibration: Calibration, place: str
+    trial: Trial,
+    catalog: Catalog,
+    calibration: Calibration,
+    place: str,
+    effort: Effort = FULL,
 ) -> Prepared:
-    """Return the job of what was rehearsed, or why there is none. `place`: the file."""
+    """Return the job of what was rehearsed, or why there is none.
+
+    `place`: the file; `effort`: how much was measured, which decides how long runs limited by time
+    took.
+    """
     spec = trial.here
     reasons = [*unmodelled(spec, place)]
     if spec.cluster is None or spec.database is None:
@@ -73,13 +105,12 @@ def prepare_rehearsed(
     if reasons:
         return Prepared(None, tuple(reasons))
     return Prepared(
-        {"database": _rehearsed_job(trial, spec, catalog, calibration), "ablate": list(OFF)}
+        {"database": _rehearsed_job(trial, catalog, calibration, effort), "ablate": list(OFF)}
     )
 
 
-def _rehearsed_job(
-    trial: Trial, spec: TrialSpec, catalog: Catalog, calibration: Calibration
-) -> Job:
+def _rehearsed_job(trial: Trial, catalog: Catalog, calibration: Calibration, effort: Effort) -> Job:
+    spec = trial.here
     assert spec.cluster is not None
     share = trial.share
     scale = Fraction(share.scale)
@@ -89,11 +120,35 @@ def _rehearsed_job(
     job = database_job(spec, catalog, calibration)
     job["cluster"] |= {
         "host": host_profile(_with_sizes(trial, spec), scale),
-        "page_cache_bytes": plan.page_cache,
+        "page_cache_bytes": plan.page_cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,
         "kernel": kernel_rules(platform.release()),
     }
     job["database"]["memtable_bytes"] = plan.memtable // FLUSHED_SHARE
+    job["workload"] |= _course(trial, effort.dilated(share.time_dilation))
+    if spec.cluster.network is None:
+        job["network"] = {"one_way_ns": LOOPBACK_ONE_WAY_NS}
     return job
+
+
+def _course(trial: Trial, effort: Effort) -> Job:
+    """Return when a pass of the trial's load begins to be counted, and when it ends.
+
+    Where the page cache is to be warm, the trial's own load has run before, for as long again.
+    """
+    spec, scale = trial.here, float(Fraction(trial.share.scale))
+    stop = stop_of(spec, effort, scale)
+    before = warm_up_of(spec, effort, scale)
+    uncounted_s = before.duration_s or 0.0 if before else 0.0
+    if not uses_up(spec) and spec.before.page_cache == "warm":
+        uncounted_s += stop.duration_s or 0.0
+    whole_s = None if stop.duration_s is None else stop.duration_s + uncounted_s
+    return {
+        "stop": {
+            "operations": stop.operations,
+            "duration_ns": None if whole_s is None else round(whole_s * NS_PER_S),
+        },
+        "warm_up_ns": round(uncounted_s * NS_PER_S),
+    }
 
 
 def _with_sizes(trial: Trial, spec: TrialSpec) -> TrialSpec:

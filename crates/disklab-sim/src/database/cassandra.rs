@@ -103,6 +103,8 @@ pub struct Cassandra {
     /// Open-loop operations that wait because too many are under way: their intended starts.
     unsent: std::collections::VecDeque<u64>,
     issued: u64,
+    /// Operations that are issued in all; while the run warms up there is no such bound.
+    most_issued: u64,
     chances: Stream,
     times: Stream,
     next_offer: u64,
@@ -171,6 +173,11 @@ impl Cassandra {
             chances: Stream::new(seed, "chances"),
             times: Stream::new(seed, "server cpu"),
             next_offer: 0,
+            most_issued: if rules.warm_up_ns > 0 {
+                u64::MAX
+            } else {
+                rules.operations
+            },
             rules,
         })
     }
@@ -194,7 +201,7 @@ impl Cassandra {
                 break;
             }
             self.happen(now, event);
-            if self.issued >= self.rules.operations && self.recorder.under_way() == 0 {
+            if self.issued >= self.most_issued && self.recorder.under_way() == 0 {
                 break;
             }
         }
@@ -228,7 +235,7 @@ impl Cassandra {
 
     /// A thread starts its next operation, unless the run has had all of them.
     fn start(&mut self, now: u64, thread: u32) {
-        if self.issued < self.rules.operations {
+        if self.issued < self.most_issued {
             self.recorder.started(now);
             self.issue(now, thread, now);
         }
@@ -280,7 +287,7 @@ impl Cassandra {
         let Load::Open { max_in_flight, .. } = self.rules.load else {
             return;
         };
-        if self.issued + self.unsent.len() as u64 >= self.rules.operations {
+        if self.issued + self.unsent.len() as u64 >= self.most_issued {
             return;
         }
         self.recorder.started(now);
@@ -767,6 +774,9 @@ impl Cassandra {
     /// Counts anew: the warm-up is over.
     fn measure(&mut self, now: u64) {
         self.recorder.measure(now);
+        // A number of operations is one of those that count.
+        let already = self.issued + self.unsent.len() as u64;
+        self.most_issued = self.rules.operations.saturating_add(already);
         self.clients.reset();
         self.before = self
             .nodes

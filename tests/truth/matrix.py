@@ -1,0 +1,197 @@
+"""The standing matrix: which cells are rehearsed for real and predicted, bed by bed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+SCALE = 40
+"""The described system is so many times larger than what is rehearsed."""
+
+OPERATIONS_HERE = 5_000
+"""Of a pass. The share of reads that find a page in memory is then known to 1.4 % (two sigma)."""
+
+MEMORY_READS = "memory, reads"
+MEMORY_MIXED = "memory, mixed"
+MEMORY_ALONE = "memory, one thread"
+REFERENCES = (MEMORY_READS, MEMORY_MIXED, MEMORY_ALONE)
+"""Cells that never wait for a disk: they tell the CPU times of this machine, and nothing else is
+taken from a rehearsal. They are not counted."""
+
+DATA = "cluster.volumes.data"
+IN_MEMORY = {"before.page_cache": "warm", "workload.working_set": "1%"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a bed: its name there, what it is about, and what it changes."""
+
+    name: str
+    mechanism: str
+    patch: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Bed:
+    """Rows that are filled once, and the cells that are measured on them."""
+
+    name: str
+    row: str
+    rows_here: int
+    cells: tuple[Cell, ...]
+    table: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    def text(self) -> str:
+        """Return the bed as an experiment file."""
+        return yaml.safe_dump(
+            {
+                "title": f"Prediction and rehearsal: {self.name}",
+                "cluster": {
+                    "nodes": 1,
+                    "vm": "azure/Standard_DS3_v2",
+                    # Less than the data: some reads find their blocks in it, others do not.
+                    "host_cache": f"{HOST_CACHE_HERE_MIB * SCALE}MiB",
+                    "volumes": {
+                        "data": {
+                            "disks": "azure/P30",
+                            "caching": "None",
+                            "filesystem": "xfs",
+                            "read_ahead": "64KiB",
+                        },
+                        "commitlog": {"disks": "local"},
+                    },
+                },
+                "database": {
+                    "engine": "cassandra",
+                    "replication_factor": 1,
+                    "consistency": "ONE",
+                    "settings": dict(self.settings),
+                    "table": dict(self.table),
+                },
+                "dataset": {"rows": self.rows_here * SCALE, "row": self.row},
+                "workload": {
+                    "operations": {"read": "100%"},
+                    "keys": "uniform",
+                    "load": {"threads": 16},
+                    "stop": {"operations": OPERATIONS_HERE * SCALE},
+                },
+                "before": {"page_cache": "cold", "host_cache": "written"},
+                "factors": {"cell": {cell.name: dict(cell.patch) for cell in self.cells}},
+                "rehearse": {"nodes": 1, "scale": f"1/{SCALE}"},
+            },
+            sort_keys=False,
+        )
+
+
+HOST_CACHE_HERE_MIB = 384
+"""About half the data of most beds."""
+
+
+def mixture(read: int) -> dict[str, Any]:
+    """Return a mixture by its share of reads in percent."""
+    return {"workload.operations": {"read": f"{read}%", "write": f"{100 - read}%"}}
+
+
+def threads(count: int) -> dict[str, Any]:
+    return {"workload.load": {"threads": count}}
+
+
+def operations(here: int) -> dict[str, Any]:
+    """Return an end after so many operations of a pass."""
+    return {"workload.stop": {"operations": here * SCALE}}
+
+
+def keys(kind: str) -> dict[str, Any]:
+    return {"workload.keys": kind}
+
+
+def read_ahead(size: str) -> dict[str, Any]:
+    return {f"{DATA}.read_ahead": size}
+
+
+MEMORY = (
+    Cell(MEMORY_READS, "reference", IN_MEMORY),
+    Cell(MEMORY_MIXED, "reference", {**IN_MEMORY, **mixture(50)}),
+    Cell(MEMORY_ALONE, "reference", {**IN_MEMORY, **threads(1)}),
+)
+
+READ_ONLY = {f"{DATA}.caching": "ReadOnly"}
+EMPTY_CACHE = {**READ_ONLY, "before.host_cache": "empty"}
+AGAIN = {"workload.warm_up": f"{2 * SCALE}s"}
+"""Two seconds here of the trial's own load, uncounted, before each pass."""
+
+COMMON = (
+    Cell("read-ahead 64 KiB", "read-ahead", {}),
+    Cell("read-ahead 0", "read-ahead", read_ahead("0KiB")),
+    Cell("read-ahead 512 KiB", "read-ahead", read_ahead("512KiB")),
+    Cell("one thread", "threads", threads(1)),
+    Cell("ReadOnly, written", "caching", READ_ONLY),
+    Cell("zipfian", "keys", keys("zipfian")),
+    Cell("sequential", "keys", keys("sequential")),
+    Cell("half writes", "mixture", mixture(50)),
+    Cell("second pass", "second pass", AGAIN),
+)
+"""On every bed of plain tables."""
+
+MORE = (
+    Cell("read-ahead 8 KiB", "read-ahead", read_ahead("8KiB")),
+    Cell("read-ahead 16 KiB", "read-ahead", read_ahead("16KiB")),
+    Cell("read-ahead 128 KiB", "read-ahead", read_ahead("128KiB")),
+    Cell("four threads", "threads", threads(4)),
+    Cell("64 threads", "threads", threads(64)),
+    Cell("ReadOnly, empty", "caching", EMPTY_CACHE),
+    Cell("ReadOnly, zipfian", "caching", {**READ_ONLY, **keys("zipfian")}),
+    Cell("gaussian", "keys", keys("gaussian")),
+    Cell("a tenth writes", "mixture", mixture(90)),
+    Cell("half writes, long", "mixture", {**mixture(50), **operations(60_000)}),
+    Cell("second pass, zipfian", "second pass", {**AGAIN, **keys("zipfian")}),
+)
+"""On the bed of the studies' rows as well."""
+
+FEW = (
+    Cell("read-ahead 64 KiB", "read-ahead", {}),
+    Cell("read-ahead 0", "read-ahead", read_ahead("0KiB")),
+    Cell("zipfian", "keys", keys("zipfian")),
+    Cell("ReadOnly, written", "caching", READ_ONLY),
+    Cell("second pass", "second pass", AGAIN),
+)
+"""Where the table is stored or read in another way."""
+
+PLAIN = {"compression": "none"}
+
+
+def _bed(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
+    return Bed(name, row, rows_here, (*MEMORY, *cells), PLAIN, {})
+
+
+# 200 MiB to 800 MiB of data here beside a page cache of about 260 MiB: with the smallest rows all
+# of it fits, with the others a third does. Fills take half a minute.
+STUDY = _bed("rows of 4,090 B", "5 x 818B", 180_000, (*COMMON, *MORE))
+OTHERWISE = _bed("", "5 x 818B", 180_000, FEW)
+BEDS = (
+    STUDY,
+    _bed("rows of 200 B", "5 x 40B", 500_000, COMMON),
+    _bed("rows of 32 KiB", "5 x 6553B", 24_000, COMMON),
+    _bed("rows of 1 KiB", "5 x 205B", 400_000, COMMON),
+    _bed("rows of 16 KiB", "5 x 3277B", 48_000, COMMON),
+    replace(OTHERWISE, name="rows of 4,090 B, lz4", table={"compression": "lz4"}),
+    replace(
+        OTHERWISE,
+        name="rows of 4,090 B, read by pread",
+        settings={"disk_access_mode": "mmap_index_only"},
+    ),
+)
+
+
+def key_of(bed: Bed, cell: Cell) -> str:
+    """Return what names a cell in the state file and on the page."""
+    return f"{bed.name}: {cell.name}"
+
+
+def size() -> int:
+    """Return how many cells are predicted, references left out."""
+    return sum(cell.name not in REFERENCES for bed in BEDS for cell in bed.cells)

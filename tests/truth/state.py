@@ -1,0 +1,88 @@
+"""What was rehearsed, one JSON line a cell: enough to predict it again and to judge it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from disklab import spec
+from disklab.spec import Experiment, Trial
+
+from tests.truth.matrix import BEDS, Bed, key_of
+
+KEPT = (
+    "status",
+    "invalid_reasons",
+    "ops_per_s",
+    "latency_ms",
+    "host_cache_hit_ratio",
+    "passes",
+    "disk_read_ios",
+    "disk_read_bytes",
+    "disk_write_bytes",
+    "duration_s",
+    "share",
+    "errors",
+    "started",
+)
+"""Of a result, as docs/contracts/4-run-folder.md has it."""
+
+Line = dict[str, Any]
+
+
+def experiment_of(bed: Bed, folder: Path) -> Experiment:
+    """Return a bed's experiment, written below a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{bed.name.replace(' ', '-').replace(',', '')}.yaml"
+    path.write_text(bed.text(), encoding="utf-8")
+    return spec.load(path)
+
+
+def digest(trial: Trial) -> str:
+    """Return what changes when the trial is another one."""
+    text = trial.spec.model_dump_json()
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def line_of(bed: Bed, trial: Trial, result: Mapping[str, Any], load: tuple[float, ...]) -> Line:
+    """Return what is kept of a finished trial. `load`: load averages when it was done."""
+    told, telemetry = {name: result.get(name) for name in KEPT}, result["telemetry"]
+    cpu = telemetry.get("cpu_ratio") or {}
+    return {
+        "cell": f"{bed.name}: {result['factors']['cell']}",
+        "digest": digest(trial),
+        **told,
+        "operations": {
+            name: one["operations"] for name, one in (result.get("per_operation") or {}).items()
+        },
+        "cpu_ratio": cpu,
+        "gc_pause_ms": telemetry.get("gc_pause_ms"),
+        "late_ratio": telemetry.get("late_ratio"),
+        "bottleneck": (result.get("bottleneck") or {}).get("resource"),
+        "reason": (result.get("reason") or {}).get("rule"),
+        "warnings": [text for text in result.get("warnings", ()) if "CPU" in text],
+        "load_average": [round(one, 1) for one in load],
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+    }
+
+
+def stored(state: Path, folder: Path) -> dict[str, Line]:
+    """Return the latest line of each cell that the matrix still has as it was rehearsed."""
+    if not state.exists():
+        return {}
+    lines = [json.loads(text) for text in state.read_text(encoding="utf-8").splitlines()]
+    latest = {line["cell"]: line for line in lines}
+    found = {}
+    for bed in BEDS:
+        trials = experiment_of(bed, folder).trials("rehearse")
+        for cell, trial in zip(bed.cells, trials, strict=True):
+            line = latest.get(key_of(bed, cell))
+            if line is not None and line["digest"] == digest(trial):
+                found[line["cell"]] = line
+    return found

@@ -1,0 +1,93 @@
+"""Prediction and rehearsal agree: in what is stored, and once more on this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from disklab.prediction.rehearsed import rehearsed_trials
+from disklab.results import Share
+
+from tests.hosts.conftest import Lab
+from tests.truth.__main__ import STATE
+from tests.truth.matrix import BEDS, REFERENCES, STUDY, Cell, key_of, keys, read_ahead, size
+from tests.truth.page import pairs_of
+from tests.truth.reasons import REASONS
+from tests.truth.rehearsing import Place, rehearse
+from tests.truth.state import experiment_of, stored
+from tests.truth.twin import job_of, predicted, rehearsed, simulated
+
+# A busy machine takes minutes for what an idle one does in one.
+MOST_SECONDS = 400.0
+STORED_OFF = 0.05
+"""Of stored cells without a known reason: the page's bound and room for a change elsewhere."""
+ROOT = Path(__file__).resolve().parents[2]
+LIVE_OFF = 0.05
+"""Of I/Os for an operation: two draws of 5,000 reads differ by 2 % in one of twenty pairs."""
+
+
+def test_the_matrix_has_what_it_is_to_have() -> None:
+    assert size() >= 60
+    names = [key_of(bed, cell) for bed in BEDS for cell in bed.cells]
+    assert len(names) == len(set(names))
+    assert all({*REFERENCES} <= {cell.name for cell in bed.cells} for bed in BEDS)
+    assert {*REASONS} <= {*names}
+
+
+def test_stored_rehearsals_are_predicted(tmp_path: Path) -> None:
+    """I/Os and bytes of stored cells; those that disagree are known, each with its reason."""
+    pairs = pairs_of(stored(ROOT / STATE, tmp_path), tmp_path)
+    assert len(pairs) >= 20
+    off = {pair.key: round(pair.worst, 3) for pair in pairs if pair.worst > STORED_OFF}
+    assert {*off} <= {*REASONS}, off
+
+
+def test_a_cell_that_has_changed_is_not_taken_from_the_state(tmp_path: Path) -> None:
+    lines = (ROOT / STATE).read_text(encoding="utf-8").splitlines()
+    changed = json.loads(lines[0]) | {"digest": "another"}
+    state = tmp_path / "state.jsonl"
+    state.write_text("\n".join([lines[0], json.dumps(changed)]) + "\n", encoding="utf-8")
+    assert stored(state, tmp_path) == {}
+    state.write_text(json.dumps(changed) + "\n" + lines[0] + "\n", encoding="utf-8")
+    assert [*stored(state, tmp_path)] == [changed["cell"]]
+
+
+def test_every_stored_cell_is_on_the_page(tmp_path: Path) -> None:
+    page = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
+    left = [key for key in stored(ROOT / STATE, tmp_path) if f"| {key} |" not in page]
+    assert not left, "write docs/truth.md again: python -m tests.truth --minutes 0 --resume --page"
+
+
+LIVE = replace(
+    STUDY,
+    name="a small bed",
+    rows_here=30_000,
+    cells=(
+        Cell("read-ahead 64 KiB", "read-ahead", {}),
+        Cell("read-ahead 0", "read-ahead", read_ahead("0KiB")),
+        Cell("gaussian", "keys", keys("gaussian")),
+    ),
+)
+
+
+@pytest.mark.machine
+def test_a_bed_of_this_machine_does_what_is_predicted(lab: Lab, tmp_path: Path) -> None:
+    """A real Cassandra on an emulated disk: I/Os for an operation, whatever else runs here."""
+    names = [cell.name for cell in LIVE.cells]
+    place = Place(tmp_path, variables=lab.environment())
+    lines = [*rehearse(LIVE, names, place, time.monotonic() + MOST_SECONDS)]
+    off, share = {}, Share.model_validate(lines[0]["share"])
+    for trial in rehearsed_trials(experiment_of(LIVE, tmp_path), share):
+        line = next(one for one in lines if one["cell"] == f"{LIVE.name}: {trial.factors['cell']}")
+        told = predicted(simulated({"": job_of(trial, line["cpus"])})[""])
+        seen = rehearsed(line)
+        off[line["cell"]] = (
+            told.read_ios / seen.read_ios - 1,
+            told.read_bytes / seen.read_bytes - 1,
+        )
+    assert len(off) == len(names)
+    assert all(abs(one) <= LIVE_OFF for both in off.values() for one in both), off
+    assert lab.processes() == []

@@ -1,0 +1,207 @@
+"""Predicts what was rehearsed, with the CPU times of this machine and nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from disklab.catalog import load_catalog
+from disklab.engine.simulation import simulate
+from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.cells import with_parameters
+from disklab.prediction.rehearsed import prepare_rehearsed, rehearsed_trials
+from disklab.procedures.effort import QUICK
+from disklab.results import Share
+from disklab.spec import Trial
+
+from tests.truth.matrix import (
+    BEDS,
+    MEMORY_ALONE,
+    MEMORY_MIXED,
+    MEMORY_READS,
+    REFERENCES,
+    Bed,
+    key_of,
+)
+from tests.truth.state import Line, experiment_of
+
+SEEDS = (1, 2, 3, 4)
+"""A rehearsal's pass is one draw; the mean of four is known twice as well."""
+
+NS_PER_S = 10**9
+NS_PER_MS = 10**6
+
+
+class MissingReferenceError(Exception):
+    """The cells that tell the CPU times of a bed were not rehearsed."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is compared of a cell, rehearsed or predicted. None: it is not there."""
+
+    read_ios: float
+    """I/Os of all volumes for each operation; so are the bytes."""
+    read_bytes: float
+    write_bytes: float
+    hit_ratio: float | None
+    ops_per_s: float
+    p50: float
+    p95: float
+    p99: float
+
+
+def rehearsed(line: Line) -> Told:
+    """Return what a rehearsal tells."""
+    count = sum(line["operations"].values())
+    latency = line["latency_ms"]
+    return Told(
+        read_ios=line["disk_read_ios"] / count,
+        read_bytes=line["disk_read_bytes"] / count,
+        write_bytes=line["disk_write_bytes"] / count,
+        hit_ratio=line["host_cache_hit_ratio"],
+        ops_per_s=line["ops_per_s"],
+        p50=latency["p50"],
+        p95=latency["p95"],
+        p99=latency["p99"],
+    )
+
+
+def predicted(answers: Sequence[Mapping[str, Any]]) -> Told:
+    """Return the mean of what the simulator answers with several seeds."""
+    told = [answer["telemetry"] for answer in answers]
+
+    def mean(name: str) -> float:
+        return fmean(float(one[name]) for one in told)
+
+    hits = [one["host_cache_hit_ratio"] for one in told]
+    latency = {
+        name: fmean(answer["latency_ms"][name] for answer in answers)
+        for name in ("p50", "p95", "p99")
+    }
+    return Told(
+        read_ios=mean("read_ios_per_operation"),
+        read_bytes=mean("read_bytes_per_operation"),
+        write_bytes=mean("write_bytes_per_operation"),
+        hit_ratio=None if None in hits else fmean(hits),
+        ops_per_s=fmean(answer["ops_per_s"] for answer in answers),
+        **latency,
+    )
+
+
+def predictions(lines: Mapping[str, Line], folder: Path) -> dict[str, Told]:
+    """Return the prediction of every stored cell that is no reference.
+
+    Raises MissingReferenceError for a bed without its references.
+    """
+    jobs: dict[str, Any] = {}
+    for bed in BEDS:
+        keys = {key_of(bed, cell): cell.name for cell in bed.cells}
+        known = {name: lines[key] for key, name in keys.items() if key in lines}
+        wanted = {key: name for key, name in keys.items() if name in known.keys() - {*REFERENCES}}
+        if wanted:
+            jobs |= _jobs_of(bed, known, wanted, folder)
+    answers = simulated(jobs)
+    return {key: predicted(found) for key, found in answers.items()}
+
+
+def _jobs_of(
+    bed: Bed, known: Mapping[str, Line], wanted: Mapping[str, str], folder: Path
+) -> dict[str, Any]:
+    missing = [name for name in REFERENCES if name not in known]
+    if missing:
+        raise MissingReferenceError(f"{bed.name}: {', '.join(missing)} was not rehearsed")
+    share = Share.model_validate(known[MEMORY_READS]["share"])
+    trials = {
+        str(one.factors["cell"]): one for one in rehearsed_trials(experiment_of(bed, folder), share)
+    }
+    values = machine_times(known, trials)
+    return {
+        key: with_parameters(job_of(trials[name], known[name]["cpus"]), values)
+        for key, name in wanted.items()
+    }
+
+
+def job_of(trial: Trial, cpus: int) -> dict[str, Any]:
+    """Return the job of a trial rehearsed on `cpus`. Raises AssertionError when it has none.
+
+    A calibration is for the described system: as many cores as its node has, as slow as this
+    machine's. What is compared here is this machine: its own cores, faster by the time dilation.
+    """
+    prepared = prepare_rehearsed(trial, load_catalog(), _package(), "tests/truth", QUICK)
+    assert prepared.job is not None, prepared.reasons
+    prepared.job["database"]["cluster"]["cores"] = cpus
+    return prepared.job
+
+
+def _package() -> Calibration:
+    found = calibration_for("cassandra")
+    assert found is not None
+    return found
+
+
+def machine_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dict[str, int]:
+    """Return the simulator's parameters as this machine has them, for rows of this bed.
+
+    CPU of client and server is what the references used; pauses are those that they counted; what
+    one thread's median has beyond that is the overhead. How CPU is shared between coordinator and
+    replica is the package's: on one node their sum alone matters.
+    """
+    package = _package().values()
+    reads, mixed = known[MEMORY_READS], known[MEMORY_MIXED]
+    coordinator = package["coordinator_cpu_ns"]
+    part = coordinator / (coordinator + package["read_cpu_ns"])
+    read, client_read = _cpu_ns(reads, "server"), _cpu_ns(reads, "client")
+    share = float(mixed["operations"]["write"] / sum(mixed["operations"].values()))
+
+    def of_writes(both: float, of_reads: float) -> int:
+        # A mixture of reads that cost what they cost alone, and of writes.
+        return max(1, round((both - of_reads * (1 - share)) / share))
+
+    pause, both_pause = _pause_ns(reads, package), _pause_ns(mixed, package)
+    spec = trials[MEMORY_READS].spec
+    assert spec.dataset is not None
+    values = package | {
+        "at_row_bytes": spec.dataset.columns * spec.dataset.column_bytes,
+        "coordinator_cpu_ns": max(1, round(read * part)),
+        "read_cpu_ns": max(1, round(read * (1 - part))),
+        "write_cpu_ns": max(1, of_writes(_cpu_ns(mixed, "server"), read) - round(read * part)),
+        "client_read_cpu_ns": max(1, round(client_read)),
+        "client_write_cpu_ns": of_writes(_cpu_ns(mixed, "client"), client_read),
+        "read_pause_ns": round(pause),
+        "write_pause_ns": max(0, round((both_pause - pause * (1 - share)) / share)),
+        "overhead_ns": 1,
+    }
+    alone = with_parameters(job_of(trials[MEMORY_ALONE], known[MEMORY_ALONE]["cpus"]), values)
+    without = predicted(simulated({"alone": alone})["alone"]).p50
+    seen = known[MEMORY_ALONE]["latency_ms"]["p50"]
+    return values | {"overhead_ns": max(1, round((seen - without) * NS_PER_MS))}
+
+
+def _cpu_ns(line: Line, role: str) -> float:
+    """Return the CPU time of an operation on this machine's cores, in the described time."""
+    cores = line["cpu_ratio"][role] * line["cpus"]
+    return float(cores * line["duration_s"] * NS_PER_S / sum(line["operations"].values()))
+
+
+def _pause_ns(line: Line, package: Mapping[str, int]) -> float:
+    """Return how long a pause is on average if they are as frequent as in the package."""
+    each_ms = (line["gc_pause_ms"] or 0.0) / sum(line["operations"].values())
+    return float(each_ms * NS_PER_MS * package["pause_every_requests"])
+
+
+def simulated(jobs: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the simulator's answers to each job, one for each seed."""
+    names = list(jobs)
+    asked = [
+        {"cell": number, "seed": seed, "fidelity": "full", **jobs[name]}
+        for number, (name, seed) in enumerate((name, seed) for name in names for seed in SEEDS)
+    ]
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for answer in simulate(asked):
+        assert answer["event"] == "cell", answer
+        found[names[answer["cell"] // len(SEEDS)]].append(answer)
+    return found
