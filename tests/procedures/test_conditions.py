@@ -43,7 +43,12 @@ def trial(**given: str) -> TrialSpec:
 NEW = BedState("empty", settled=True, caching="ReadOnly", read_ahead_bytes=8192, host_cache="empty")
 FILLED = replace(NEW, data="filled", host_cache="written")
 CASES: list[tuple[str, BedState, TrialSpec, list[Step]]] = [
-    ("a new bed is filled", NEW, trial(), ["fill", "settle", "drop page cache"]),
+    (
+        "a new bed is filled, and no block of a table that is gone stays in the host cache",
+        NEW,
+        trial(),
+        ["fill", "settle", "drop host cache", "warm host cache", "drop page cache"],
+    ),
     ("a filled one is not filled again", FILLED, trial(), ["drop page cache"]),
     (
         "reads have changed what the host cache holds: it is brought back",
@@ -52,10 +57,10 @@ CASES: list[tuple[str, BedState, TrialSpec, list[Step]]] = [
         ["drop host cache", "warm host cache", "drop page cache"],
     ),
     (
-        "what was written to is filled anew, and the fill goes through the host cache",
+        "what was written to is filled anew, as a new bed is",
         replace(FILLED, data="changed", settled=False, host_cache="used"),
         trial(),
-        ["empty", "fill", "settle", "drop page cache"],
+        ["empty", "fill", "settle", "drop host cache", "warm host cache", "drop page cache"],
     ),
     (
         "rows that were filled without the cache: the emulator brings them into it",
