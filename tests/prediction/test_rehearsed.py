@@ -14,7 +14,12 @@ from disklab.engine.simulation import simulate
 from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import with_parameters
 from disklab.prediction.jobs import host_profile
-from disklab.prediction.rehearsed import kernel_rules, prepare_rehearsed, rehearsed_trials
+from disklab.prediction.rehearsed import (
+    kernel_rules,
+    own_client,
+    prepare_rehearsed,
+    rehearsed_trials,
+)
 from disklab.results import Run, Share, TrialResult
 from disklab.spec import Trial
 
@@ -88,7 +93,7 @@ def test_what_is_simulated_is_what_was_rehearsed() -> None:
 
 def results(trials: list[Trial]) -> list[TrialResult]:
     """Simulate the trials with a known overhead, and tell the figures as a rehearsal's."""
-    values = cassandra().values() | {"overhead_ns": TRUTH_NS}
+    values = own_client(cassandra().values() | {"overhead_ns": TRUTH_NS})
     asked = (
         {"cell": at, "seed": 7, "fidelity": "full", **with_parameters(job_of(one), values)}
         for at, one in enumerate(trials)

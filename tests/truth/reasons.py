@@ -16,10 +16,30 @@ WRITES = (
     "beside it, is not simulated"
 )
 
+WINDOWS = (
+    "simulator: fewer and larger I/Os for windows of 512 KiB of which a part is in memory; "
+    "several tables have more ends of windows than the one simulated"
+)
+
+THREADS = (
+    "not known: with one thread the bytes agree; threads share each file's state of reading ahead"
+)
+
 REASONS: dict[str, str] = {
+    "rows of 16 KiB: read-ahead 64 KiB": THREADS,
+    "rows of 16 KiB: zipfian": THREADS,
+    "rows of 16 KiB: ReadOnly, written": THREADS,
     "rows of 4,090 B: sequential": TABLES,
+    "rows of 200 B: sequential": TABLES,
+    "rows of 32 KiB: sequential": TABLES,
+    "rows of 1 KiB: sequential": TABLES,
+    "rows of 16 KiB: sequential": TABLES,
     "rows of 4,090 B: ReadOnly, zipfian": FILLED_THROUGH,
     "rows of 4,090 B: half writes": LOG_PHASE,
     "rows of 4,090 B: half writes, long": WRITES,
+    "rows of 32 KiB: half writes": LOG_PHASE,
+    "rows of 16 KiB: half writes": "not known",
+    "rows of 1 KiB: read-ahead 512 KiB": WINDOWS,
+    "rows of 32 KiB: read-ahead 512 KiB": WINDOWS,
 }
 """By the name of the cell, as the page has it."""

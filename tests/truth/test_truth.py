@@ -57,7 +57,8 @@ def test_a_cell_that_has_changed_is_not_taken_from_the_state(tmp_path: Path) -> 
 
 def test_every_stored_cell_is_on_the_page(tmp_path: Path) -> None:
     page = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
-    left = [key for key in stored(ROOT / STATE, tmp_path) if f"| {key} |" not in page]
+    pairs = pairs_of(stored(ROOT / STATE, tmp_path), tmp_path)
+    left = [pair.key for pair in pairs if f"| {pair.key} |" not in page]
     assert not left, "write docs/truth.md again: python -m tests.truth --minutes 0 --resume --page"
 
 

@@ -35,10 +35,6 @@ NS_PER_S = 10**9
 NS_PER_MS = 10**6
 
 
-class MissingReferenceError(Exception):
-    """The cells that tell the CPU times of a bed were not rehearsed."""
-
-
 @dataclass(frozen=True)
 class Told:
     """What is compared of a cell, rehearsed or predicted. None: it is not there."""
@@ -95,14 +91,14 @@ def predicted(answers: Sequence[Mapping[str, Any]]) -> Told:
 def predictions(lines: Mapping[str, Line], folder: Path) -> dict[str, Told]:
     """Return the prediction of every stored cell that is no reference.
 
-    Raises MissingReferenceError for a bed without its references.
+    Cells of a bed wait until all of its references have been rehearsed.
     """
     jobs: dict[str, Any] = {}
     for bed in BEDS:
         keys = {key_of(bed, cell): cell.name for cell in bed.cells}
         known = {name: lines[key] for key, name in keys.items() if key in lines}
         wanted = {key: name for key, name in keys.items() if name in known.keys() - {*REFERENCES}}
-        if wanted:
+        if wanted and known.keys() >= {*REFERENCES}:
             jobs |= _jobs_of(bed, known, wanted, folder)
     answers = simulated(jobs)
     return {key: predicted(found) for key, found in answers.items()}
@@ -111,9 +107,6 @@ def predictions(lines: Mapping[str, Line], folder: Path) -> dict[str, Told]:
 def _jobs_of(
     bed: Bed, known: Mapping[str, Line], wanted: Mapping[str, str], folder: Path
 ) -> dict[str, Any]:
-    missing = [name for name in REFERENCES if name not in known]
-    if missing:
-        raise MissingReferenceError(f"{bed.name}: {', '.join(missing)} was not rehearsed")
     share = Share.model_validate(known[MEMORY_READS]["share"])
     trials = {
         str(one.factors["cell"]): one for one in rehearsed_trials(experiment_of(bed, folder), share)

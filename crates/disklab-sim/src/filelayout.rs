@@ -32,6 +32,7 @@ pub struct FileLayout {
     chunk: Option<(u64, u64)>,
     data_pages: u64,
     index_pages: u64,
+    index_entry_bytes: u64,
 }
 
 impl FileLayout {
@@ -48,6 +49,16 @@ impl FileLayout {
             chunk,
             data_pages: stored.div_ceil(PAGE_BYTES),
             index_pages: (rows * INDEX_ENTRY_BYTES).div_ceil(PAGE_BYTES),
+            index_entry_bytes: INDEX_ENTRY_BYTES,
+        }
+    }
+
+    /// The same table with index entries of another size, of `rows` rows.
+    pub fn with_index_entries(self, rows: u64, bytes: u64) -> FileLayout {
+        FileLayout {
+            index_pages: (rows.max(1) * bytes).div_ceil(PAGE_BYTES),
+            index_entry_bytes: bytes,
+            ..self
         }
     }
 
@@ -58,6 +69,7 @@ impl FileLayout {
             chunk: None,
             data_pages: pages,
             index_pages: 0,
+            index_entry_bytes: INDEX_ENTRY_BYTES,
         }
     }
 
@@ -97,8 +109,8 @@ impl FileLayout {
     /// Pages of the index file that a read of a row touches, from the summary's sample on.
     #[inline]
     pub fn index_of(&self, row: u64) -> Pages {
-        let start = row / INDEX_INTERVAL * INDEX_INTERVAL * INDEX_ENTRY_BYTES;
-        let end = (row + 1) * INDEX_ENTRY_BYTES;
+        let start = row / INDEX_INTERVAL * INDEX_INTERVAL * self.index_entry_bytes;
+        let end = (row + 1) * self.index_entry_bytes;
         Pages {
             first: self.data_pages + start / PAGE_BYTES,
             last: self.data_pages + (end - 1) / PAGE_BYTES,

@@ -399,6 +399,9 @@ pub struct Dataset {
     /// Bytes of a row in a table file; absent: the database's own overhead is added to the values.
     #[serde(default)]
     pub stored_row_bytes: Option<u32>,
+    /// Bytes of a row's entry in the index; absent: as in the table of the 2019 study.
+    #[serde(default)]
+    pub index_entry_bytes: Option<u32>,
 }
 
 /// Which keys are used.

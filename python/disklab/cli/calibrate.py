@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +10,12 @@ import typer
 from rich.table import Table
 
 from disklab import spec
+from disklab.cli.calibrate_here import DEFAULT_DISK, DEFAULT_MINUTES, calibrate_here
 from disklab.cli.experiment import Only, choices, chosen
 from disklab.cli.output import console, notes, print_json
 from disklab.cli.predict import fidelity_of
 from disklab.errors import Problem, UserError
+from disklab.results import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -51,6 +54,15 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
     ] = None,
+    here: Annotated[
+        bool, typer.Option("--here", help="Rehearse a short plan on this machine, and fit on it.")
+    ] = False,
+    disk: Annotated[
+        str, typer.Option(help="With --here: disks that are emulated for it.", metavar="DISKS")
+    ] = DEFAULT_DISK,
+    minutes: Annotated[
+        float, typer.Option(help="With --here: about how long it may take.", min=1)
+    ] = DEFAULT_MINUTES,
     json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="The new calibration file; none by default.", metavar="FILE")
@@ -64,7 +76,8 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     Examples: [bold]disklab calibrate experiments/cassandra-disk-caching-threads.yaml
     --only cluster.volumes.data.caching=None --fit overhead_ns[/bold],
     [bold]disklab calibrate FILE --measured RUN --fit overhead_ns[/bold] (your own run),
-    [bold]disklab calibrate --fidelity quick --out mine.yaml[/bold]
+    [bold]disklab calibrate --fidelity quick --out mine.yaml[/bold],
+    [bold]disklab calibrate --here --out here.yaml[/bold]
     """
     # Loaded here because it brings SciPy and polars: no other command is to wait for them.
     from disklab.prediction import Options, calibration_for, read_calibration  # noqa: PLC0415
@@ -75,6 +88,12 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
         rule = "is there already, and is not overwritten"
         raise UserError(Problem("--out", str(out), rule, "name another file"))
     options = Options(seed=seed, workers=jobs, fidelity=fidelity_of(fidelity))
+    if here:
+        refuse_with_here(experiment, fit, only, measured)
+        # Warm cells are millions of operations, whose rate a part of them tells.
+        quick = replace(options, fidelity="quick")
+        calibrate_here(disk, minutes, start, quick, out=out, runs=DEFAULT_OUT, as_json=json)
+        return
     if experiment is None:
         if fit or only or measured != "reference":
             rule = "needs an experiment: without one the declared rows are fitted"
@@ -93,6 +112,21 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
             print_fit(fitted, start)
     if out is not None and not json:
         console().print(f"\n{out}", markup=False)
+
+
+def refuse_with_here(
+    experiment: Path | None, fit: str | None, only: list[str] | None, measured: str
+) -> None:
+    """Raise UserError for what --here chooses itself."""
+    given = {"EXPERIMENT": experiment, "--fit": fit, "--only": only, "--measured": measured}
+    rule = "--here chooses cells and parameters itself"
+    problems = [
+        Problem(name, str(value), rule, "leave it out")
+        for name, value in given.items()
+        if value and value != "reference"
+    ]
+    if problems:
+        raise UserError(*problems)
 
 
 Made = tuple["Calibration", list["Fit"]]

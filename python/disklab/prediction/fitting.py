@@ -27,8 +27,14 @@ from disklab.prediction.cells import database_of, prepare, with_parameters
 from disklab.prediction.counted import levels
 from disklab.prediction.jobs import Job
 from disklab.prediction.outcome import sql_figures
-from disklab.prediction.rehearsed import CLIENT, prepare_rehearsed, rehearsed_trials
+from disklab.prediction.rehearsed import (
+    CLIENT,
+    own_client,
+    prepare_rehearsed,
+    rehearsed_trials,
+)
 from disklab.prediction.run import Options
+from disklab.procedures.effort import FULL, Effort
 from disklab.results import TrialResult
 from disklab.spec import Experiment, Trial
 
@@ -96,12 +102,16 @@ Watch = Callable[[Evaluation, int], None]
 
 
 def measured_cells(
-    experiment: Experiment, results: Sequence[TrialResult], calibration: Calibration
+    experiment: Experiment,
+    results: Sequence[TrialResult],
+    calibration: Calibration,
+    effort: Effort = FULL,
 ) -> list[MeasuredCell]:
     """Return the cells of an experiment that were measured and can be simulated.
 
     Repeats count once, as their median. What was rehearsed is predicted as it was rehearsed, one
-    node at its scale: see `rehearsed`. Raises UserError when there is no such cell.
+    node at its scale: see `rehearsed`; `effort` is that of the rehearsal. Raises UserError when
+    there is no such cell.
     """
     catalog: Catalog = load_catalog()
     rows: dict[object, list[TrialResult]] = {}
@@ -111,13 +121,16 @@ def measured_cells(
     share = next((one.share for one in results if one.mode == "rehearse" and one.share), None)
     wanted = experiment.trials("predict") if share is None else rehearsed_trials(experiment, share)
     weighed = WEIGHTS.keys() if share is None else REHEARSED
-    prepared_as = prepare if share is None else prepare_rehearsed
+    place = str(experiment.path)
     found, reasons = [], []
     for trial in wanted:
         repeats = rows.get(levels(trial.factors))
         if repeats is None or trial.refused is not None:
             continue
-        prepared = prepared_as(trial, catalog, calibration, str(experiment.path))
+        if share is None:
+            prepared = prepare(trial, catalog, calibration, place)
+        else:
+            prepared = prepare_rehearsed(trial, catalog, calibration, place, effort)
         if prepared.job is None or database_of(prepared.job) is None:
             reasons += [str(reason.rule) for reason in prepared.reasons]
             continue
@@ -226,7 +239,7 @@ def evaluate(
             "cell": number,
             "seed": options.seed,
             "fidelity": options.fidelity,
-            **with_parameters(cell.job, parameters),
+            **with_parameters(cell.job, own_client(parameters) if cell.rehearsed else parameters),
         }
         for number, cell in enumerate(cells)
     )

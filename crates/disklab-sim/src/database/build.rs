@@ -93,7 +93,11 @@ pub fn layout(job: &DatabaseJob, rows: u64, stored_row_bytes: u64) -> FileLayout
         let stored = u64::from(plain) * u64::from(job.database.compressed_permille) / 1000;
         (u64::from(plain), stored.max(1))
     });
-    FileLayout::new(rows, stored_row_bytes, chunk)
+    let layout = FileLayout::new(rows, stored_row_bytes, chunk);
+    match job.dataset.index_entry_bytes {
+        Some(bytes) => layout.with_index_entries(rows, u64::from(bytes)),
+        None => layout,
+    }
 }
 
 fn rules(job: &DatabaseJob, off: &[Mechanism], scale: u64) -> ReadingRules {

@@ -103,6 +103,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             columns: 1,
             column_bytes: 4000,
             stored_row_bytes: Some(4096),
+            index_entry_bytes: None,
         },
         workload: reading(threads, operations),
         before: Before::default(),
