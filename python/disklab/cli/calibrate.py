@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from disklab.results import TrialResult
 
 
+Here = Annotated[
+    bool, typer.Option("--here", help="Rehearse a short plan on this machine, and fit on it.")
+]
+DisksHere = Annotated[
+    str, typer.Option(help="With --here: disks that are emulated for it.", metavar="DISKS")
+]
+MinutesHere = Annotated[float, typer.Option(help="With --here: about how long it may take.", min=1)]
+
+
 def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: Annotated[
         Path | None,
@@ -54,15 +63,9 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
     ] = None,
-    here: Annotated[
-        bool, typer.Option("--here", help="Rehearse a short plan on this machine, and fit on it.")
-    ] = False,
-    disk: Annotated[
-        str, typer.Option(help="With --here: disks that are emulated for it.", metavar="DISKS")
-    ] = DEFAULT_DISK,
-    minutes: Annotated[
-        float, typer.Option(help="With --here: about how long it may take.", min=1)
-    ] = DEFAULT_MINUTES,
+    here: Here = False,
+    disk: DisksHere = DEFAULT_DISK,
+    minutes: MinutesHere = DEFAULT_MINUTES,
     json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="The new calibration file; none by default.", metavar="FILE")
@@ -79,7 +82,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab calibrate --fidelity quick --out mine.yaml[/bold],
     [bold]disklab calibrate --here --out here.yaml[/bold]
     """
-    # Loaded here because it brings SciPy and polars: no other command is to wait for them.
+    # Loaded here because it brings SciPy and polars.
     from disklab.prediction import Options, calibration_for, read_calibration  # noqa: PLC0415
 
     start = read_calibration(calibration) if calibration else calibration_for("cassandra")
@@ -98,20 +101,10 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
         if fit or only or measured != "reference":
             rule = "needs an experiment: without one the declared rows are fitted"
             raise UserError(Problem("--fit, --only, --measured", "", rule, "name an experiment"))
-        made, fits = declared(start, options)
+        tell(declared(start, options), start, out, printed=not json)
     else:
-        made, fits = chosen_cells(experiment, only, measured, fit, start, options)
-    if out is not None:
-        from disklab.prediction.fitting import calibration_text  # noqa: PLC0415 - see above
-
-        out.write_text(calibration_text(made), encoding="utf-8")
-    for fitted in fits:
-        if json:
-            print_json(as_json(fitted, made, out))
-        else:
-            print_fit(fitted, start)
-    if out is not None and not json:
-        console().print(f"\n{out}", markup=False)
+        made = chosen_cells(experiment, only, measured, fit, start, options)
+        tell(made, start, out, printed=not json)
 
 
 def refuse_with_here(
@@ -130,6 +123,22 @@ def refuse_with_here(
 
 
 Made = tuple["Calibration", list["Fit"]]
+
+
+def tell(both: Made, start: Calibration, out: Path | None, *, printed: bool) -> None:
+    """Write the new calibration's file, if one is named, and print what was fitted."""
+    made, fits = both
+    if out is not None:
+        from disklab.prediction.fitting import calibration_text  # noqa: PLC0415 - see `calibrate`
+
+        out.write_text(calibration_text(made), encoding="utf-8")
+    for fitted in fits:
+        if printed:
+            print_fit(fitted, start)
+        else:
+            print_json(as_json(fitted, made, out))
+    if out is not None and printed:
+        console().print(f"\n{out}", markup=False)
 
 
 def declared(start: Calibration, options: Options) -> Made:
