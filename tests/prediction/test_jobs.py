@@ -381,7 +381,28 @@ def test_the_network_that_an_experiment_names_is_the_jobs() -> None:
     assert trip.within_zone.at_us(95) == pytest.approx((1080 * 4 + 1500 * 5) / 9)
 
 
-def test_faults_that_are_not_simulated_are_told() -> None:
-    broken = SMALL + "events: [{at: 20s, kill: n2}, {at: 40s, start: n2}]\n"
-    assert any("`events` are left out" in line for line in prepared(broken).warnings)
-    assert not any("`events`" in line for line in prepared(SMALL).warnings)
+def test_a_timetable_is_part_of_the_job_and_absent_without_one() -> None:
+    found = job(SMALL + "events: [{at: 40s, start: n2}, {at: 20s, kill: n2}]\n")["faults"]
+    assert [(one["at_ns"] // 10**9, one["node"], one["what"]) for one in found["events"]] == [
+        (20, 1, "kill"),
+        (40, 1, "start"),
+    ]
+    # Phi of 8 is 18.4 s of one round of gossip a second.
+    assert found["detect_ns"] == pytest.approx(18.4e9, rel=0.01)
+    assert found["stream_bytes_per_s"] == 24 << 20
+    assert "faults" not in job(SMALL)
+
+
+@pytest.mark.parametrize(
+    ("database", "bytes_per_s"),
+    [
+        ('version: "3.11.4"', 25 << 20),
+        ("settings: {stream_throughput_outbound_megabits_per_sec: 800}", 100 << 20),
+        ("settings: {stream_throughput_outbound: 64MiB/s}", 64 << 20),
+        ("settings: {stream_throughput_outbound: 400Mbps}", 50_000_000),
+    ],
+)
+def test_the_throttle_of_streams_is_read_in_every_version(database: str, bytes_per_s: int) -> None:
+    text = SMALL.replace("{engine: cassandra}", f"{{engine: cassandra, {database}}}")
+    found = job(text + "events: [{at: 20s, kill: n2}]\n")["faults"]
+    assert found["stream_bytes_per_s"] == bytes_per_s

@@ -19,6 +19,9 @@ const WRITE_BYTES: u32 = 256 << 10;
 /// Writes of a sync under way. **Source:** `nr_requests` of a block device of Linux: 128.
 const DEPTH: u32 = 128;
 
+/// The size class of what came by streams: beyond those that flushes of a run reach.
+const TIER_OF_STREAMS: usize = 16;
+
 /// Tables of about one size that are compacted into one. **Source:** `min_threshold` of size-tiered
 /// compaction.
 const TABLES_OF_A_TIER: u32 = 4;
@@ -401,6 +404,51 @@ impl Background {
         if *tables == TABLES_OF_A_TIER {
             self.compactions.push_back((*all, tier + 1));
             self.tiers[tier] = (0, 0);
+        }
+    }
+
+    /// Flushes what the memtable holds, as before an end in order.
+    pub fn flush(&mut self) {
+        let bytes = std::mem::take(&mut self.memtable);
+        if bytes > 0 {
+            self.flushes.push_back(bytes);
+        }
+    }
+
+    /// Whether no memtable holds anything.
+    pub fn is_flushed(&self) -> bool {
+        self.memtable == 0 && self.full_memtables() == 0
+    }
+
+    /// Bytes that are in the commit log and in no table.
+    pub fn unflushed_bytes(&self) -> u64 {
+        let flushing = self.writers[..FLUSH_WRITERS].iter();
+        let under_way = flushing.filter(|one| !one.is_idle());
+        let waiting: u64 = self.flushes.iter().sum();
+        self.memtable + waiting + under_way.map(|one| one.table_bytes).sum::<u64>()
+    }
+
+    /// The process is gone, with its memtables and what it meant to do. A table that it was writing is written on, which
+    /// nobody waits for.
+    pub fn forget(&mut self) {
+        self.memtable = 0;
+        self.unsynced = 0;
+        self.flushes.clear();
+        self.compactions.clear();
+    }
+
+    /// Takes what a node has replayed, and flushes it. **Source:** `CommitLogReplayer.blockForWrites` of Cassandra 3.11
+    /// flushes every table that it has replayed.
+    pub fn replayed(&mut self, bytes: u64) {
+        self.memtable += if self.off { 0 } else { bytes };
+        self.flush();
+    }
+
+    /// Takes tables that were streamed, which are compacted once. **Divergence:** whether and how often depends on how many
+    /// tables their sources had.
+    pub fn receive(&mut self, bytes: u64) {
+        if bytes > 0 && !self.off {
+            self.compactions.push_back((bytes, TIER_OF_STREAMS));
         }
     }
 

@@ -110,6 +110,7 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
         "use 0 for NONE",
     );
     check_ownership(rules, job);
+    check_faults(rules, job);
     check_load(rules, job);
     let positive = [
         ("cluster.cores", u64::from(job.cluster.cores)),
@@ -142,6 +143,38 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     }
     if rules.hold() {
         check_room(rules, job, seed);
+    }
+}
+
+fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
+    let Some(faults) = &job.faults else {
+        return;
+    };
+    rules.must(
+        job.workload.stop.duration_ns.is_some() && job.workload.stop.operations.is_none(),
+        "workload.stop",
+        "operations",
+        "a run with faults ends after a time alone",
+        "give duration_ns and no operations",
+    );
+    rules.must(
+        (1_000_000..=3_600_000_000_000).contains(&faults.interval_ns),
+        "faults.interval_ns",
+        faults.interval_ns,
+        "an interval of the course takes 1 ms to 1 h",
+        "use 1000000000",
+    );
+    for event in &faults.events {
+        rules.must(
+            event.node < job.cluster.nodes,
+            "faults.events.node",
+            event.node,
+            &format!(
+                "the cluster has nodes 0 to {}",
+                job.cluster.nodes.max(1) - 1
+            ),
+            "choose one of them",
+        );
     }
 }
 

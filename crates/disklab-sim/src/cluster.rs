@@ -113,6 +113,28 @@ impl Ring {
         self.before[usize::from(place.slot) * self.replicas + at.unwrap_or(0)] + place.row
     }
 
+    /// Rows that each node would send to rebuild one, and those of which no other has a copy. Each token's are sent by the
+    /// copy that has the least to send. **Source:** `RangeFetchMapCalculator` of Cassandra spreads them likewise.
+    pub fn rows_from(&self, node: usize, may_send: impl Fn(usize) -> bool) -> (Vec<u64>, u64) {
+        let rows = self.positions.count();
+        let mut from = vec![0_u64; usize::from(u8::MAX)];
+        let mut lost = 0;
+        for (number, slot) in self.slots.iter().enumerate() {
+            let copies = &slot[..self.replicas];
+            if !copies.iter().any(|&one| usize::from(one) == node) {
+                continue;
+            }
+            let count = start(number + 1, rows) - start(number, rows);
+            let others = copies.iter().map(|&one| usize::from(one));
+            let able = others.filter(|&one| one != node && may_send(one));
+            match able.min_by_key(|&one| from[one]) {
+                Some(source) => from[source] += count,
+                None => lost += count,
+            }
+        }
+        (from, lost)
+    }
+
     /// Copies of each row.
     pub fn count(&self) -> usize {
         self.replicas

@@ -1,7 +1,7 @@
 //! A host of the disk model in virtual time: what it decides becomes events.
 
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Completion, Host, Io, Refusal};
+use disklab_disk::{Completion, Fault, Host, Io, Refusal, VolumeId};
 use disklab_units::Instant;
 
 use crate::engine::{Code, Queue};
@@ -36,6 +36,13 @@ impl Disks {
     /// The I/Os that the disk model has let pass all limits just now, by their tags.
     pub fn passed(&self) -> impl Iterator<Item = u32> {
         self.decided.iter().map(|completion| completion.tag as u32)
+    }
+
+    /// Breaks a volume or mends it.
+    pub fn inject(&mut self, now: u64, volume: VolumeId, fault: &Fault) {
+        self.host
+            .inject(Instant::from_nanos(now), volume, fault, &mut self.decided)
+            .expect("a volume of its own, and a fault within the rules");
     }
 
     /// Schedules the ends of I/Os that are decided, and the disk model's next step as `due`.

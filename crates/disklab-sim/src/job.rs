@@ -6,8 +6,10 @@
 use disklab_disk::profile::HostProfile;
 use serde::{Deserialize, Serialize};
 
+pub mod faults;
 mod sql;
 
+pub use faults::Faults;
 pub use sql::{
     AccessKind, RowAccess, RowDraw, SqlDatabase, SqlEngine, SqlJob, SqlParameters, SqlWorkload,
     Statement, Table, Transaction,
@@ -132,6 +134,9 @@ pub struct DatabaseJob {
     pub before: Before,
     /// What cannot be looked up and is fitted to measurements.
     pub parameters: Parameters,
+    /// What breaks during the run; absent: nothing.
+    #[serde(default)]
+    pub faults: Option<Faults>,
 }
 
 /// The nodes, all alike.

@@ -12,6 +12,7 @@ mod database;
 mod device;
 mod disks;
 pub mod engine;
+mod faults;
 mod filelayout;
 mod filereads;
 mod groups;
@@ -31,5 +32,6 @@ mod tail;
 mod tests;
 
 pub use check::{MECHANISMS, check};
+pub use faults::{CourseReport, FaultReport, RebuildReport, StepReport};
 pub use report::{CreditReport, Latencies, OperationReport, Report, Resource, Telemetry};
 pub use simulate::{simulate, simulate_all};

@@ -90,6 +90,15 @@ impl Recorder {
         self.last_end = now;
     }
 
+    /// An operation that started at `start` ends without an answer that counts.
+    pub fn failed(&mut self, now: u64, start: u64) {
+        self.integrate(now);
+        self.under_way -= 1;
+        self.starts -= u128::from(start);
+        self.times += u128::from(now - start);
+        self.last_end = now;
+    }
+
     /// Notes a latency: of an operation, or of a part of one.
     #[inline]
     pub fn note(&mut self, kind: impl Into<usize>, time: u64) {

@@ -9,6 +9,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+use crate::faults::FaultReport;
 use crate::tail::TailReport;
 
 /// The answer to one job.
@@ -49,6 +50,9 @@ pub struct Report {
     pub disk_ios: u64,
     /// Time that the simulation took on this machine, in seconds.
     pub wall_s: f64,
+    /// What the faults of a timetable did; absent: there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultReport>,
 }
 
 /// Latencies in milliseconds.

@@ -36,6 +36,8 @@ pub enum Purpose {
     Stream(u8),
     /// It syncs the log of this tablet.
     Log(u32),
+    /// It reads or writes this piece of a rebuild.
+    Piece(u32),
 }
 
 /// An I/O under way.
@@ -255,6 +257,27 @@ impl Storage {
         if left.capacity() == self.cache.capacity() {
             self.cache = left;
         }
+    }
+
+    /// Empties the page cache, unless pages are on their way; whether it is empty.
+    pub fn drop_page_cache(&mut self) -> bool {
+        let is_quiet = self.on_the_way.is_empty();
+        if is_quiet {
+            let pages = self.layout.all_pages();
+            self.cache = PageCache::new(pages, self.cache.capacity());
+        }
+        is_quiet
+    }
+
+    /// The runs of so many pages from one on that the page cache does not have.
+    pub fn absent_runs(&self, from: u64, pages: u64) -> Vec<(u64, u64)> {
+        let (mut at, end) = (from, (from + pages).min(self.layout.all_pages()));
+        let mut found = Vec::new();
+        while let Some((first, last)) = self.cache.absent_run(at, end) {
+            found.push((first, last));
+            at = last;
+        }
+        found
     }
 
     /// Takes the host cache of the same node over.

@@ -57,7 +57,16 @@ SYNC_PERIOD = Amount("commitlog_sync_period", "commitlog_sync_period_in_ms", 10*
 SEGMENT = Amount("commitlog_segment_size", "commitlog_segment_size_in_mb", MIB, _BYTES)
 COMPACTION = Amount("compaction_throughput", "compaction_throughput_mb_per_sec", MIB, _RATES)
 TRICKLE = Amount("trickle_fsync_interval", "trickle_fsync_interval_in_kb", KIB, _BYTES)
-AMOUNTS = (SYNC_PERIOD, SEGMENT, COMPACTION, TRICKLE)
+STREAMS = Amount(
+    "stream_throughput_outbound",
+    "stream_throughput_outbound_megabits_per_sec",
+    MIB // 8,
+    {**_RATES, "Mbps": 10**6 // 8},
+)
+"""**Source:** a megabit is 2^20 bits before 4.1 (StreamManager.StreamRateLimiter)."""
+READ_TIMEOUT = Amount("read_request_timeout", "read_request_timeout_in_ms", 10**6, _TIMES)
+WRITE_TIMEOUT = Amount("write_request_timeout", "write_request_timeout_in_ms", 10**6, _TIMES)
+AMOUNTS = (SYNC_PERIOD, SEGMENT, COMPACTION, TRICKLE, STREAMS, READ_TIMEOUT, WRITE_TIMEOUT)
 
 COUNTS = ("concurrent_reads", "concurrent_writes")
 
@@ -94,6 +103,12 @@ USUAL_ACCESS = {"5": "mmap_index_only"}
 # Source: cassandra.yaml and Config of 3.11, and of 4.0, 4.1 and 5.0.
 USUAL_COMPACTION_MIB_PER_S = {"3": 16}
 NEWER_COMPACTION_MIB_PER_S = 64
+# Source: cassandra.yaml of 3.11 and 4.0 (200 megabits a second), of 4.1 and 5.0 (24MiB/s).
+USUAL_STREAMS_BYTES_PER_S = {"3": 25 * MIB}
+NEWER_STREAMS_BYTES_PER_S = 24 * MIB
+# Source: cassandra.yaml, all versions.
+USUAL_READ_TIMEOUT_NS = 5 * 10**9
+USUAL_WRITE_TIMEOUT_NS = 2 * 10**9
 # Source: org.apache.cassandra.schema.CompressionParams of the same, DEFAULT_CHUNK_LENGTH.
 USUAL_CHUNK_BYTES = {"3": 64 * KIB}
 NEWER_CHUNK_BYTES = 16 * KIB
@@ -190,6 +205,16 @@ def chunk_bytes(table: Table, version: str | None) -> int | None:
 
 def _usual_compaction(version: str | None) -> int:
     return USUAL_COMPACTION_MIB_PER_S.get(_major(version), NEWER_COMPACTION_MIB_PER_S) * MIB
+
+
+def fault_settings(settings: Mapping[str, Setting], version: str | None) -> dict[str, int]:
+    """Return what a job of the simulator says of time-outs and streams."""
+    streams = USUAL_STREAMS_BYTES_PER_S.get(_major(version), NEWER_STREAMS_BYTES_PER_S)
+    return {
+        "read_timeout_ns": _or(READ_TIMEOUT.read(settings), USUAL_READ_TIMEOUT_NS),
+        "write_timeout_ns": _or(WRITE_TIMEOUT.read(settings), USUAL_WRITE_TIMEOUT_NS),
+        "stream_bytes_per_s": _or(STREAMS.read(settings), streams),
+    }
 
 
 def _major(version: str | None) -> str:

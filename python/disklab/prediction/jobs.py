@@ -18,6 +18,7 @@ from disklab.database_facts import facts_of, simulated
 from disklab.errors import Problem
 from disklab.prediction import cassandra_yaml
 from disklab.prediction.calibration import Calibration, page_cache_bytes
+from disklab.prediction.faults import Delays, faults_job
 from disklab.spec import Trial, TrialSpec, resolve_volumes
 from disklab.spec.model import Database
 from disklab.spec.share import threads_of
@@ -82,9 +83,16 @@ def prepare(
         return Prepared({"device": device_job(trial.spec)})
     assert calibration is not None
     warnings = [*_warnings(trial, catalog, calibration)]
-    return Prepared(
-        {"database": database_job(trial.spec, catalog, calibration)}, (), tuple(warnings)
-    )
+    job = database_job(trial.spec, catalog, calibration)
+    return Prepared({"database": job | timetable(trial.spec, Delays())}, (), tuple(warnings))
+
+
+def timetable(spec: TrialSpec, delays: Delays) -> Job:
+    """Return what breaks in a trial, as a part of its database's job; empty: nothing."""
+    database = spec.database
+    if not spec.events or database is None:
+        return {}
+    return {"faults": faults_job(spec.events, database.settings, database.version, delays)}
 
 
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
@@ -116,11 +124,6 @@ def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
 
 
 def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
-    if trial.spec.events:
-        yield (
-            "no prediction breaks anything yet: `events` are left out, and these figures are of a "
-            "cluster without faults; `disklab rehearse` does them"
-        )
     spec = trial.spec
     vm = catalog.vms[spec.cluster.vm] if spec.cluster else None
     outside = calibration.outside(trial, vm.series_name if vm else None)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from disklab.errors import Problem
+from disklab.prediction.faults import recovery_from
 from disklab.results import (
     Bottleneck,
     Operation,
     Reason,
+    Recovery,
     Share,
     Telemetry,
     TrialResult,
@@ -86,8 +88,17 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         price_usd_per_month=price_usd_per_month,
         duration_s=answer["elapsed_s"],
         **_of_disks(answer, trial),
+        recovery=_recovery(answer, trial),
         share=Share.model_validate(trial.share.model_dump(mode="json")),
     )
+
+
+def _recovery(answer: Answer, trial: Trial) -> Recovery | None:
+    """Return what the trial's timetable did; None: it has none."""
+    dataset = trial.spec.dataset
+    if "faults" not in answer or dataset is None:
+        return None
+    return recovery_from(answer["faults"], trial.spec.events, rows=dataset.rows or 0)
 
 
 def _of_disks(answer: Answer, trial: Trial) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from disklab.databases.cassandra.sizing import PROGRAM_PAGES, plan_memory
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
 from disklab.prediction.calibration import Calibration
+from disklab.prediction.faults import REHEARSED
 from disklab.prediction.jobs import (
     NS_PER_S,
     Job,
     Prepared,
     database_job,
     host_profile,
+    timetable,
     unmodelled,
 )
 from disklab.procedures.effort import FULL, Effort
@@ -163,6 +165,7 @@ def _rehearsed_job(trial: Trial, catalog: Catalog, calibration: Calibration, eff
     if "chunk_bytes" in job["database"]:
         job["database"]["compressed_permille"] = STORED_PERMILLE
     job["workload"] |= _course(trial, effort.dilated(share.time_dilation))
+    job |= timetable(spec, REHEARSED)
     if spec.cluster.network is None:
         job["network"] = {"one_way_ns": LOOPBACK_ONE_WAY_NS}
     return job

@@ -171,7 +171,7 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
     """Return the bands of each trial that has them.
 
     Searches have none: they choose their load; nor have trials that take over caches, which would
-    need the whole sequence for each.
+    need the whole sequence for each, nor those with a timetable, whose delays have no ranges.
     """
     ranged = options.ranged if options.ranged and options.ranged.ranges else None
     found = {
@@ -179,7 +179,10 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
             cell.trial, calibration_of(cell.trial, options), cell.prepared.job, place, ranged
         )
         for cell in cells
-        if cell.prepared.job is not None and not _is_search(cell) and not takes_over(cell.trial)
+        if cell.prepared.job is not None
+        and not _is_search(cell)
+        and not takes_over(cell.trial)
+        and not cell.trial.spec.events
     }
     if options.bands is False or not found:
         return {}

@@ -21,7 +21,9 @@ def joined(cells: Sequence[Numbered]) -> list[Job]:
     """
     beds: dict[str, list[Numbered]] = {}
     for number, (trial, job) in enumerate(cells):
-        name = bed_of(trial.spec) if "database" in job else f"cell {number}"
+        # A timetable leaves nothing behind that the next trial could begin with.
+        alone = "database" not in job or bool(trial.spec.events)
+        name = f"cell {number}" if alone else bed_of(trial.spec)
         beds.setdefault(name, []).append((trial, job))
     found: list[Job] = []
     for members in beds.values():

@@ -271,6 +271,26 @@ class StepTaken(Record):
     its data."""
 
 
+class Rebuild(Record):
+    """Data that come back to a node. Only of mode `predict`: a rehearsal's are in its steps."""
+
+    kind: str
+    """`stream` from other nodes, or `replay` of its own log."""
+    node: str
+    size_bytes: Count
+    seen_bytes: Count
+    """Of these, what came back before the load ended; the rest goes on at the same rate."""
+    bytes_per_s: Amount
+    seconds: Amount
+    """For all of them, without the start of the node."""
+    sources: Count
+    """Nodes that sent them."""
+    bound: Bottleneck
+    """The limit that bound it: a disk's, a VM's, the throttle of streams, ..."""
+    lever: str = ""
+    """What would make it faster."""
+
+
 class Recovery(Record):
     """What a load saw of the faults of a timetable."""
 
@@ -295,6 +315,13 @@ class Recovery(Record):
     """Rows that were not what was acknowledged last."""
     rows_unread: Count | None = None
     """Rows that could not be read: nothing is known of them."""
+    rebuilds: list[Rebuild] = Field(default_factory=list)
+    """Only of mode `predict`."""
+    degraded_ms: dict[str, Amount] = Field(default_factory=dict)
+    """Only of mode `predict`: latencies of what succeeded while a node was away."""
+    extrapolated: bool = False
+    """Whether the load ended before the last node was back, so that `whole_s` goes on with the
+    rate that was seen."""
 
 
 class Phase(Record):

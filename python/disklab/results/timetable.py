@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from disklab.results.records import Recovery, StepTaken
+from disklab.results.records import Rebuild, Recovery, StepTaken
 
 BACK_RATIO = 0.95
 """Back is who does so much of the rate before, on the mean of `BACK_INTERVALS` intervals: one alone
@@ -81,6 +81,29 @@ def _back_s(
     return round(behind[next_][0] - first_s, 3)
 
 
+LONG_S = 600
+"""Longer times are told in minutes."""
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= LONG_S else f"{seconds:.0f} s"
+
+
+def _onward(found: Recovery) -> str:
+    return " (beyond the load, at the rate seen in it)" if found.extrapolated else ""
+
+
+def _rebuild_in_words(one: Rebuild) -> str:
+    """Return what came back how fast, what bound it and what would make it faster."""
+    bound = one.bound.resource
+    used = "" if one.bound.utilisation is None else f" ({one.bound.utilisation:.0%} used)"
+    limit = f"bound by {bound}{used}" if bound != "latency" else "bound by no limit"
+    return (
+        f"{one.size_bytes / 1e9:.3g} GB come back at {one.bytes_per_s / 1e6:.0f} MB/s in "
+        f"{_time(one.seconds)}, {limit}: {one.lever}"
+    )
+
+
 def in_words(found: Recovery) -> str:
     """Return what the faults cost, as one sentence without its end."""
     done = ", ".join(f"{step.kind} {step.node} at {step.begun_s:.0f} s" for step in found.steps)
@@ -93,7 +116,8 @@ def in_words(found: Recovery) -> str:
             back = f"back at 95 % after {found.back_s:.0f} s"
         parts.append(back)
     if found.whole_s is not None:
-        parts.append(f"whole again after {found.whole_s:.0f} s")
+        parts.append(f"whole again after {_time(found.whole_s)}{_onward(found)}")
+        parts += [_rebuild_in_words(one) for one in found.rebuilds if one.kind == "stream"]
     parts.append(f"{found.failed_operations} operations failed")
     if found.rows_lost is not None:
         parts.append(f"{found.rows_lost} of {found.rows_checked} acknowledged rows lost")

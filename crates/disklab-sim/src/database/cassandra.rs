@@ -24,9 +24,13 @@ use crate::record::Recorder;
 use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 
 mod after;
+mod faults;
+mod load;
+mod rebuild;
 mod rules;
 mod way;
 
+use faults::Broken;
 use rules::Rules;
 use way::{Ends, Way};
 
@@ -110,6 +114,8 @@ pub struct Cassandra {
     next_offer: u64,
     /// Counters of each node's volumes when measuring began.
     before: Vec<Vec<VolumeCounters>>,
+    /// None: nothing breaks.
+    broken: Option<Box<Broken>>,
 }
 
 impl Cassandra {
@@ -163,6 +169,10 @@ impl Cassandra {
             ring,
             held_writes: vec![Vec::new(); nodes.len()],
             before: nodes.iter().map(|node| node.storage.volumes(0)).collect(),
+            broken: job.faults.as_ref().map(|faults| {
+                let from = job.workload.warm_up_ns;
+                Box::new(Broken::new(faults, &job.cluster.host, nodes.len(), from))
+            }),
             nodes,
             operations: Slab::default(),
             requests: Slab::default(),
@@ -187,6 +197,7 @@ impl Cassandra {
         if self.rules.warm_up_ns > 0 {
             self.queue.push(self.rules.warm_up_ns, Event::Measure);
         }
+        self.begin_faults();
         match self.rules.load {
             Load::Closed { threads } => {
                 for thread in 0..threads {
@@ -230,86 +241,28 @@ impl Cassandra {
             Event::Pump(node) => self.pump(now, node as usize),
             Event::Late(node) => self.ask_again(now, node),
             Event::Measure => self.measure(now),
+            Event::Faults => self.look_at_faults(now),
+            Event::Piece(piece) => self.piece_goes_on(now, piece),
         }
-    }
-
-    /// A thread starts its next operation, unless the run has had all of them.
-    fn start(&mut self, now: u64, thread: u32) {
-        if self.issued < self.most_issued {
-            self.recorder.started(now);
-            self.issue(now, thread, now);
-        }
-    }
-
-    /// Sends an operation that counts since `intended`.
-    fn issue(&mut self, now: u64, thread: u32, intended: u64) {
-        self.issued += 1;
-        let (kind, key) = self.clients.next();
-        let bytes = MESSAGE_BYTES
-            + if kind == Kind::Write {
-                self.rules.row_bytes
-            } else {
-                0
-            };
-        let left = self.clients.send(now, thread, kind, bytes);
-        let place = self.ring.place(key);
-        let replicas = self.ring.replicas(place);
-        let coordinator = if self.rules.token_aware {
-            // Any of the replicas, in turn.
-            replicas[self.issued as usize % replicas.len()]
-        } else {
-            (self.issued % self.nodes.len() as u64) as u8
-        };
-        let operation = self.operations.add(Operation {
-            kind,
-            coordinator: u16::from(coordinator),
-            thread,
-            intended,
-            key,
-            place,
-            needed: 0,
-            holds: 1,
-            spare: None,
-            serial: self.issued as u32,
-            issued: now,
-            left,
-            begun: 0,
-        });
-        let at = left
-            + self
-                .paths
-                .delay(self.clients.machine_of(thread), usize::from(coordinator));
-        self.queue.push(at, Event::Arrive(operation));
-    }
-
-    /// An open loop's operation is due.
-    fn offer(&mut self, now: u64) {
-        let Load::Open { max_in_flight, .. } = self.rules.load else {
-            return;
-        };
-        if self.issued + self.unsent.len() as u64 >= self.most_issued {
-            return;
-        }
-        self.recorder.started(now);
-        if self.operations.in_use() < max_in_flight as usize {
-            let thread = self.issued as u32;
-            self.issue(now, thread, now);
-        } else {
-            self.unsent.push_back(now);
-        }
-        self.next_offer += self.clients.next_distance(&self.rules.load);
-        self.queue.push(self.next_offer, Event::Offer);
     }
 
     /// The coordinator sends requests to the replicas.
     fn coordinate(&mut self, now: u64, number: u32) {
         let operation = self.operations[number];
         let at = usize::from(operation.coordinator);
+        if self.is_untaken(now, number, at) {
+            return;
+        }
         self.nodes[at].take_request(now, operation.kind);
         let mut replicas = [0_u8; MOST_REPLICAS];
         let all = self.ring.replicas(operation.place);
         let count = all.len();
         replicas[..count].copy_from_slice(all);
+        let alive = self.keep_alive(now, &mut replicas[..count]);
+        if !self.is_served(now, number, alive, count) {
+            return;
+        }
+        let count = alive;
         let replicas = &mut replicas[..count];
         if self.rules.near_first {
             // Its own copy, then those of its zone; the ring's order among equals.
@@ -469,6 +422,9 @@ impl Cassandra {
     /// A request comes to its replica and wants a slot.
     fn enter(&mut self, now: u64, number: u32) {
         let request = self.requests[number];
+        if self.is_away(usize::from(request.node)) {
+            return self.lose(number);
+        }
         let node = &mut self.nodes[usize::from(request.node)];
         if !request.local {
             node.take_request(now, request.kind);
@@ -620,6 +576,7 @@ impl Cassandra {
                 self.pump(now, index);
             }
             Purpose::Log(_) => unreachable!("its commit log is a stream"),
+            Purpose::Piece(piece) => self.piece_io_ended(now, piece),
             Purpose::Pages { waiter, .. } => {
                 let storage = &mut self.nodes[index].storage;
                 storage.arrived(io.purpose, &mut self.ios);
@@ -644,6 +601,7 @@ impl Cassandra {
     fn finish(&mut self, now: u64, number: u32) {
         self.requests[number].way.finished = now;
         let request = self.requests[number];
+        let away = self.is_away(usize::from(request.node));
         let node = &mut self.nodes[usize::from(request.node)];
         let slots = match request.kind {
             Kind::Read => &mut node.read_slots,
@@ -652,7 +610,9 @@ impl Cassandra {
         let next = slots.leave(now);
         // What becomes ready in a pause goes on after it.
         let ready = now.max(node.pauses.until());
-        if request.local {
+        if away {
+            self.lose(number);
+        } else if request.local {
             self.requests.release(number);
             self.count_answer(now, ready, &request);
         } else {
@@ -674,8 +634,11 @@ impl Cassandra {
 
     fn answered(&mut self, now: u64, number: u32) {
         let request = self.requests[number];
-        self.requests.release(number);
         let at = usize::from(self.operations[request.operation].coordinator);
+        if self.is_away(at) {
+            return self.lose(number);
+        }
+        self.requests.release(number);
         let span = if request.carries_row {
             self.rules.message_ns[Kind::Write as usize]
         } else {
@@ -749,25 +712,6 @@ impl Cassandra {
         operation.holds -= 1;
         if operation.holds == 0 {
             self.operations.release(number);
-        }
-    }
-
-    fn done(&mut self, now: u64, number: u32) {
-        let Operation {
-            kind,
-            thread,
-            intended,
-            ..
-        } = self.operations[number];
-        self.recorder.ended(now, kind, intended);
-        self.let_go(number);
-        match self.rules.load {
-            Load::Closed { .. } => self.start(now, thread),
-            Load::Open { .. } => {
-                if let Some(intended) = self.unsent.pop_front() {
-                    self.issue(now, thread, intended);
-                }
-            }
         }
     }
 

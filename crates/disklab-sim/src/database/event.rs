@@ -29,6 +29,10 @@ pub enum Event {
     Late(u32),
     /// The warm-up is over.
     Measure,
+    /// A look at the timetable of faults: what is due, what has expired.
+    Faults,
+    /// A piece of a rebuild has come to its next place.
+    Piece(u32),
 }
 
 impl Code for Event {
@@ -47,6 +51,8 @@ impl Code for Event {
             Event::Pump(n) => (9, n),
             Event::Late(n) => (11, n),
             Event::Measure => (10, 0),
+            Event::Faults => (12, 0),
+            Event::Piece(n) => (13, n),
         };
         debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
         kind << 28 | number
@@ -67,6 +73,8 @@ impl Code for Event {
             8 => Event::Tick(number),
             9 => Event::Pump(number),
             11 => Event::Late(number),
+            12 => Event::Faults,
+            13 => Event::Piece(number),
             _ => Event::Measure,
         }
     }

@@ -686,6 +686,7 @@ impl Yugabytedb {
                 self.compaction_cpu(now, index, bytes);
                 self.pump(now, index);
             }
+            Purpose::Piece(_) => unreachable!("nobody rebuilds it"),
             Purpose::Log(tablet) => {
                 let mut next = self.servers[index].synced(tablet);
                 while next != NOBODY {

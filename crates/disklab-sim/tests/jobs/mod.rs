@@ -108,6 +108,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
         workload: reading(threads, operations),
         before: Before::default(),
         parameters: no_cost(),
+        faults: None,
     };
     Job {
         ablate: vec![Mechanism::IndexPages],

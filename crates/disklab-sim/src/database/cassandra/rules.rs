@@ -1,5 +1,7 @@
 //! What of a job does not change during its run.
 
+use disklab_disk::{Host, VolumeId};
+
 use crate::cluster::answers_needed;
 use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
 
@@ -25,6 +27,12 @@ pub struct Rules {
     pub operations: u64,
     pub duration_ns: u64,
     pub warm_up_ns: u64,
+    pub page_cache_bytes: u64,
+    /// What a thread that writes a table writes before it waits for the disk; none: all of it.
+    pub unsynced_bytes: Option<u64>,
+    /// Rate at which a thread writes a table into the page cache; zero: it takes no time.
+    pub table_write_bytes_per_s: u64,
+    commitlog_volume: String,
 }
 
 impl Rules {
@@ -74,6 +82,20 @@ impl Rules {
             operations: job.workload.stop.operations.unwrap_or(u64::MAX),
             duration_ns: job.workload.stop.duration_ns.unwrap_or(u64::MAX),
             warm_up_ns: job.workload.warm_up_ns,
+            page_cache_bytes: job.cluster.page_cache_bytes,
+            unsynced_bytes: job.database.trickle_fsync_bytes,
+            table_write_bytes_per_s: job.database.table_write_bytes_per_s,
+            commitlog_volume: {
+                let cluster = &job.cluster;
+                let own = cluster.commitlog_volume.as_ref();
+                own.unwrap_or(&cluster.data_volume).clone()
+            },
         }
+    }
+
+    /// The volume with the commit log.
+    pub fn commitlog(&self, host: &Host) -> VolumeId {
+        let found = host.volume_named(&self.commitlog_volume);
+        found.expect("the job was checked: the volume exists")
     }
 }

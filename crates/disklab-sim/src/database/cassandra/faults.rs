@@ -1,0 +1,489 @@
+//! Nodes that go away and come back: who notices when, what fails, and how a node starts again.
+//!
+//! A node that is away ends what it has begun, but nothing that it says arrives any more. The others send it
+//! requests until they have convicted it; clients take it for a coordinator until they notice.
+
+use std::collections::VecDeque;
+
+use disklab_disk::Fault;
+use disklab_disk::profile::HostProfile;
+
+use super::Cassandra;
+use super::rebuild::Rebuilds;
+use crate::client::Kind;
+use crate::database::event::Event;
+use crate::faults::{Course, FaultReport, StepReport};
+use crate::filelayout::PAGE_BYTES;
+use crate::job::Load;
+use crate::job::faults::{Faults, What};
+
+/// How often the timetable is looked at: events, time-outs and phases are as exact as that.
+const LOOK_NS: u64 = 10_000_000;
+
+/// `slow` makes I/Os take ten times as long, as a rehearsal's does.
+const SLOW_PERMILLE: u32 = 10_000;
+
+/// What a node that is away does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It serves.
+    Up,
+    /// Nothing.
+    Away,
+    /// It writes its memtables before it ends.
+    Draining,
+    /// Its process starts.
+    Starting(u64),
+    /// It reads its commit log.
+    Replaying,
+    /// It writes what it has replayed.
+    Flushing,
+    /// Its process starts empty, and listens to the others.
+    Joining(u64),
+    /// It streams its data.
+    Streaming,
+}
+
+/// A node as the others see it.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    phase: Phase,
+    /// When the other nodes know that it is away.
+    convicted_at: u64,
+    /// When clients know.
+    noticed_at: u64,
+    /// Bytes of its commit log that are in no table.
+    to_replay: u64,
+    /// The step that brings it back.
+    step: usize,
+    lost_memory: bool,
+}
+
+/// A step under way or over.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    what: What,
+    node: u32,
+    begun: u64,
+    ended: Option<u64>,
+}
+
+/// What a run with faults knows.
+pub struct Broken {
+    job: Faults,
+    next: usize,
+    seen: Vec<Seen>,
+    steps: Vec<Step>,
+    /// When operations expire: reads, writes, those sent to a machine that had vanished.
+    due: [VecDeque<(u64, u32, u32)>; 3],
+    pub course: Course,
+    pub rebuilds: Rebuilds,
+    unavailable: u64,
+    hint_bytes: u64,
+    /// When measuring began.
+    from: u64,
+}
+
+/// Deadlines of operations that no coordinator took.
+const UNTAKEN: usize = 2;
+
+impl Broken {
+    /// A cluster of so many nodes whose run begins to be measured at `from`.
+    pub fn new(job: &Faults, host: &HostProfile, nodes: usize, from: u64) -> Broken {
+        let up = Seen {
+            phase: Phase::Up,
+            convicted_at: u64::MAX,
+            noticed_at: u64::MAX,
+            to_replay: 0,
+            step: 0,
+            lost_memory: false,
+        };
+        let mut job = job.clone();
+        job.events.sort_by_key(|event| event.at_ns);
+        Broken {
+            course: Course::new(job.interval_ns),
+            rebuilds: Rebuilds::new(host, nodes, job.stream_bytes_per_s),
+            next: 0,
+            seen: vec![up; nodes],
+            steps: Vec::new(),
+            due: Default::default(),
+            unavailable: 0,
+            hint_bytes: 0,
+            from,
+            job,
+        }
+    }
+
+    fn is_up(&self, node: usize) -> bool {
+        self.seen[node].phase == Phase::Up
+    }
+
+    fn any_away(&self) -> bool {
+        self.seen.iter().any(|seen| seen.phase != Phase::Up)
+    }
+
+    fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
+        self.steps.push(Step {
+            what,
+            node: node as u32,
+            begun: now,
+            ended,
+        });
+        self.steps.len() - 1
+    }
+
+    /// A node goes away; the others and the clients know at these times.
+    fn leaves(&mut self, node: usize, phase: Phase, convicted_at: u64, noticed_at: u64) {
+        let seen = &mut self.seen[node];
+        (seen.phase, seen.convicted_at, seen.noticed_at) = (phase, convicted_at, noticed_at);
+    }
+
+    fn returns(&mut self, now: u64, node: usize) {
+        let seen = &mut self.seen[node];
+        (seen.phase, seen.convicted_at, seen.noticed_at) = (Phase::Up, u64::MAX, u64::MAX);
+        let step = seen.step;
+        self.steps[step].ended = Some(now);
+    }
+
+    /// How long the present phase of an unfinished step still takes, at the rate that was seen.
+    fn left_ns(&self, now: u64, node: usize) -> u64 {
+        let job = &self.job;
+        match self.seen[node].phase {
+            Phase::Starting(until) => until.saturating_sub(now),
+            // Nothing was streamed yet: what it takes without any limit but the throttle is no answer.
+            Phase::Joining(until) => until.saturating_sub(now),
+            Phase::Replaying | Phase::Streaming => self.rebuilds.left_ns(now, node),
+            _ => job.start_ns,
+        }
+    }
+}
+
+impl Cassandra {
+    /// Begins to look at the timetable.
+    pub(super) fn begin_faults(&mut self) {
+        if let Some(broken) = &self.broken {
+            let first = broken.job.events.first().map_or(u64::MAX, |one| one.at_ns);
+            let at = broken.from.saturating_add(first);
+            if at < u64::MAX {
+                self.queue.push(at, Event::Faults);
+            }
+        }
+    }
+
+    /// Whether a node serves nobody.
+    #[inline]
+    pub(super) fn is_away(&self, node: usize) -> bool {
+        self.broken.as_ref().is_some_and(|one| !one.is_up(node))
+    }
+
+    /// Leaves those of `replicas` that the others take for alive, in their order; returns how many.
+    pub(super) fn keep_alive(&self, now: u64, replicas: &mut [u8]) -> usize {
+        let Some(broken) = &self.broken else {
+            return replicas.len();
+        };
+        let mut count = 0;
+        for at in 0..replicas.len() {
+            if broken.seen[usize::from(replicas[at])].convicted_at > now {
+                replicas[count] = replicas[at];
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// The coordinator that a client takes instead of `wished`, if it knows that it is away: another replica, or else any
+    /// node.
+    pub(super) fn coordinator_of(&self, now: u64, wished: u8, replicas: &[u8]) -> u8 {
+        let Some(broken) = &self.broken else {
+            return wished;
+        };
+        let is_known = |node: u8| broken.seen[usize::from(node)].noticed_at > now;
+        if is_known(wished) {
+            return wished;
+        }
+        let nodes = self.nodes.len() as u8;
+        let turn = (self.issued % self.nodes.len() as u64) as u8;
+        let others = (0..nodes).map(|step| (turn + step) % nodes);
+        let count = replicas.len();
+        let start = self.issued as usize % count;
+        let near = (0..count).map(|step| replicas[(start + step) % count]);
+        near.chain(others).find(|&n| is_known(n)).unwrap_or(wished)
+    }
+
+    /// An operation comes to a coordinator that is away: nobody answers it.
+    pub(super) fn is_untaken(&mut self, now: u64, number: u32, coordinator: usize) -> bool {
+        if !self.is_away(coordinator) {
+            return false;
+        }
+        let serial = self.operations[number].serial;
+        self.operations[number].needed = u8::MAX;
+        if let Some(broken) = &mut self.broken {
+            // A killed process closes its connections, and its clients know; a machine that vanishes does not.
+            let seen = broken.seen[coordinator];
+            let at = if seen.noticed_at <= now {
+                now
+            } else {
+                now + broken.job.notice_ns
+            };
+            broken.due[UNTAKEN].push_back((at, number, serial));
+        }
+        true
+    }
+
+    /// A coordinator begins with an operation that needs so many of the replicas it takes for alive. False: there are too
+    /// few, and it says so.
+    pub(super) fn is_served(&mut self, now: u64, number: u32, alive: usize, copies: usize) -> bool {
+        let needed = usize::from(self.rules.needed);
+        let (kind, serial) = {
+            let operation = &self.operations[number];
+            (operation.kind, operation.serial)
+        };
+        let row_bytes = self.rules.row_bytes;
+        let Some(broken) = &mut self.broken else {
+            return true;
+        };
+        if alive < needed {
+            broken.unavailable += 1;
+            self.fail(now, number);
+            return false;
+        }
+        if kind == Kind::Write {
+            broken.hint_bytes += (copies - alive) as u64 * row_bytes;
+        }
+        let limit = match kind {
+            Kind::Read => broken.job.read_timeout_ns,
+            Kind::Write => broken.job.write_timeout_ns,
+        };
+        broken.due[kind as usize].push_back((now + limit, number, serial));
+        true
+    }
+
+    /// A request, or an answer to it, gets lost with the node that it is for.
+    pub(super) fn lose(&mut self, number: u32) {
+        let operation = self.requests[number].operation;
+        self.requests.release(number);
+        self.let_go(operation);
+    }
+
+    /// An operation fails.
+    fn fail(&mut self, now: u64, number: u32) {
+        let entry = &mut self.operations[number];
+        (entry.needed, entry.spare) = (0, None);
+        let (intended, thread) = (entry.intended, entry.thread);
+        self.recorder.failed(now, intended);
+        if let Some(broken) = &mut self.broken
+            && now >= broken.from
+        {
+            broken.course.failed(now - broken.from);
+        }
+        self.let_go(number);
+        match self.rules.load {
+            Load::Closed { .. } => self.start(now, thread),
+            Load::Open { .. } => self.send_next(now, thread),
+        }
+    }
+
+    /// An operation has succeeded.
+    #[inline]
+    pub(super) fn note_success(&mut self, now: u64, intended: u64) {
+        if let Some(broken) = &mut self.broken
+            && now >= broken.from
+        {
+            broken.course.ended(now - broken.from);
+            if broken.any_away() {
+                broken.course.degraded(now - intended);
+            }
+        }
+    }
+
+    /// Looks at the timetable.
+    pub(super) fn look_at_faults(&mut self, now: u64) {
+        while let Some(event) = self.next_fault(now) {
+            self.take_fault(now, event.node as usize, event.what);
+        }
+        self.expire(now);
+        self.tell_rebuilds(now, false);
+        for node in 0..self.nodes.len() {
+            self.advance_node(now, node);
+        }
+        self.queue.push(now + LOOK_NS, Event::Faults);
+    }
+
+    fn next_fault(&mut self, now: u64) -> Option<crate::job::faults::Event> {
+        let broken = self.broken.as_mut()?;
+        let event = *broken.job.events.get(broken.next)?;
+        (broken.from + event.at_ns <= now).then(|| {
+            broken.next += 1;
+            event
+        })
+    }
+
+    /// Ends the operations whose time is over.
+    fn expire(&mut self, now: u64) {
+        for line in 0..3 {
+            while let Some(broken) = &mut self.broken
+                && let Some(&(at, number, serial)) = broken.due[line].front()
+                && at <= now
+            {
+                broken.due[line].pop_front();
+                let operation = self.operations[number];
+                if operation.serial == serial && operation.needed > 0 && operation.holds > 0 {
+                    self.fail(now, number);
+                }
+            }
+        }
+    }
+
+    fn take_fault(&mut self, now: u64, node: usize, what: What) {
+        let unflushed = self.nodes[node].background.unflushed_bytes();
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        let (detect_ns, notice_ns) = (broken.job.detect_ns, broken.job.notice_ns);
+        let started = now + broken.job.start_ns;
+        let joined = started + broken.job.join_ns;
+        match what {
+            What::Kill | What::Lose => {
+                let lost = what == What::Lose;
+                if broken.is_up(node) {
+                    let noticed = if lost { now + notice_ns } else { now };
+                    broken.leaves(node, Phase::Away, now + detect_ns, noticed);
+                    broken.seen[node].to_replay = unflushed;
+                    self.nodes[node].background.forget();
+                }
+                let broken = self.broken.as_mut().expect("there is a timetable");
+                broken.seen[node].lost_memory |= lost;
+                broken.step(now, what, node, Some(now));
+                if lost {
+                    self.drop_host_cache(node);
+                }
+            }
+            What::Restart => {
+                // It says so before it ends.
+                broken.leaves(node, Phase::Draining, now, now);
+                broken.seen[node].step = broken.step(now, what, node, None);
+                broken.seen[node].lost_memory = true;
+                self.nodes[node].background.flush();
+                self.queue.push(now, Event::Pump(node as u32));
+            }
+            What::Start => {
+                broken.seen[node].phase = Phase::Starting(started);
+                broken.seen[node].step = broken.step(now, what, node, None);
+            }
+            What::Replace => {
+                broken.seen[node].phase = Phase::Joining(joined);
+                broken.seen[node].step = broken.step(now, what, node, None);
+                broken.seen[node].lost_memory = true;
+            }
+            What::Slow | What::Stall | What::Mend => {
+                broken.step(now, what, node, Some(now));
+                self.break_disk(now, node, what);
+            }
+        }
+    }
+
+    fn drop_host_cache(&mut self, node: usize) {
+        let host = &mut self.nodes[node].storage.disks.host;
+        let volumes: Vec<_> = host.volumes().map(|(id, _)| id).collect();
+        for volume in volumes {
+            host.drop_cache(volume);
+        }
+    }
+
+    fn break_disk(&mut self, now: u64, node: usize, what: What) {
+        let fault = match what {
+            What::Slow => Fault::Slow {
+                permille: SLOW_PERMILLE,
+                disk: None,
+            },
+            What::Stall => Fault::Stall { for_ns: None },
+            _ => Fault::Recover,
+        };
+        let storage = &mut self.nodes[node].storage;
+        let volume = storage.data_volume();
+        storage.disks.inject(now, volume, &fault);
+        self.take_decisions(now, node);
+    }
+
+    /// Lets a node that is away go on with coming back.
+    fn advance_node(&mut self, now: u64, node: usize) {
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let seen = broken.seen[node];
+        match seen.phase {
+            Phase::Draining if self.nodes[node].background.is_flushed() => {
+                broken.seen[node].phase = Phase::Starting(now + broken.job.start_ns);
+            }
+            Phase::Starting(until) if until <= now => {
+                if seen.lost_memory && !self.nodes[node].storage.drop_page_cache() {
+                    return;
+                }
+                broken.seen[node].lost_memory = false;
+                broken.seen[node].phase = Phase::Replaying;
+                self.begin_replay(now, node, seen.to_replay);
+            }
+            Phase::Replaying if broken.rebuilds.is_done(node) => {
+                broken.seen[node].phase = Phase::Flushing;
+                self.nodes[node].background.replayed(seen.to_replay);
+                self.queue.push(now, Event::Pump(node as u32));
+            }
+            Phase::Flushing if self.nodes[node].background.is_flushed() => {
+                broken.seen[node].to_replay = 0;
+                broken.returns(now, node);
+            }
+            Phase::Joining(until) if until <= now => {
+                broken.seen[node].phase = Phase::Streaming;
+                self.begin_streams(now, node);
+            }
+            Phase::Streaming if broken.rebuilds.is_done(node) => {
+                let storage = &mut self.nodes[node].storage;
+                if !storage.drop_page_cache() {
+                    return;
+                }
+                // What was streamed was written through the page cache.
+                storage.warm_page_cache(self.rules.page_cache_bytes / PAGE_BYTES, false);
+                let received = broken.rebuilds.received(node);
+                broken.seen[node].lost_memory = false;
+                broken.seen[node].to_replay = 0;
+                broken.returns(now, node);
+                self.nodes[node].background.receive(received);
+                self.queue.push(now, Event::Pump(node as u32));
+            }
+            _ => {}
+        }
+    }
+
+    /// Which nodes have their data and could send them.
+    pub(super) fn may_send(&self, node: usize) -> bool {
+        !self.is_away(node)
+    }
+
+    /// What the faults did; None: there were none.
+    pub fn fault_report(&mut self) -> Option<FaultReport> {
+        let now = self.recorder.measured_to();
+        self.tell_rebuilds(now, true);
+        let broken = self.broken.as_ref()?;
+        let from = broken.from;
+        let seconds = |at: u64| at.saturating_sub(from) as f64 / 1e9;
+        let steps = broken.steps.iter().map(|step| {
+            let node = step.node as usize;
+            let left = || now + broken.left_ns(now, node);
+            StepReport {
+                what: step.what,
+                node: step.node,
+                begun_s: seconds(step.begun),
+                ended_s: seconds(step.ended.unwrap_or_else(left)),
+                extrapolated: step.ended.is_none(),
+            }
+        });
+        Some(FaultReport {
+            course: broken.course.report(now.saturating_sub(from)),
+            failed_operations: broken.course.failures(),
+            unavailable: broken.unavailable,
+            degraded_latency_ms: broken.course.degraded_latencies(),
+            steps: steps.collect(),
+            rebuilds: broken.rebuilds.reports().to_vec(),
+            hint_bytes: broken.hint_bytes,
+            lost_rows: broken.rebuilds.lost_rows(),
+        })
+    }
+}

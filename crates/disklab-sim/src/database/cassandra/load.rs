@@ -1,0 +1,101 @@
+//! What clients do: operations begin, are sent to a coordinator, and end.
+
+use super::{Cassandra, MESSAGE_BYTES, Operation};
+use crate::client::Kind;
+use crate::database::event::Event;
+use crate::job::Load;
+
+impl Cassandra {
+    /// A thread starts its next operation, unless the run has had all of them.
+    pub(super) fn start(&mut self, now: u64, thread: u32) {
+        if self.issued < self.most_issued {
+            self.recorder.started(now);
+            self.issue(now, thread, now);
+        }
+    }
+
+    /// Sends an operation that counts since `intended`.
+    fn issue(&mut self, now: u64, thread: u32, intended: u64) {
+        self.issued += 1;
+        let (kind, key) = self.clients.next();
+        let bytes = MESSAGE_BYTES
+            + if kind == Kind::Write {
+                self.rules.row_bytes
+            } else {
+                0
+            };
+        let left = self.clients.send(now, thread, kind, bytes);
+        let place = self.ring.place(key);
+        let replicas = self.ring.replicas(place);
+        let coordinator = if self.rules.token_aware {
+            // Any of the replicas, in turn.
+            replicas[self.issued as usize % replicas.len()]
+        } else {
+            (self.issued % self.nodes.len() as u64) as u8
+        };
+        let coordinator = self.coordinator_of(now, coordinator, replicas);
+        let operation = self.operations.add(Operation {
+            kind,
+            coordinator: u16::from(coordinator),
+            thread,
+            intended,
+            key,
+            place,
+            needed: 0,
+            holds: 1,
+            spare: None,
+            serial: self.issued as u32,
+            issued: now,
+            left,
+            begun: 0,
+        });
+        let at = left
+            + self
+                .paths
+                .delay(self.clients.machine_of(thread), usize::from(coordinator));
+        self.queue.push(at, Event::Arrive(operation));
+    }
+
+    /// An open loop's operation is due.
+    pub(super) fn offer(&mut self, now: u64) {
+        let Load::Open { max_in_flight, .. } = self.rules.load else {
+            return;
+        };
+        if self.issued + self.unsent.len() as u64 >= self.most_issued {
+            return;
+        }
+        self.recorder.started(now);
+        if self.operations.in_use() < max_in_flight as usize {
+            let thread = self.issued as u32;
+            self.issue(now, thread, now);
+        } else {
+            self.unsent.push_back(now);
+        }
+        self.next_offer += self.clients.next_distance(&self.rules.load);
+        self.queue.push(self.next_offer, Event::Offer);
+    }
+
+    /// A client has its answer.
+    pub(super) fn done(&mut self, now: u64, number: u32) {
+        let Operation {
+            kind,
+            thread,
+            intended,
+            ..
+        } = self.operations[number];
+        self.recorder.ended(now, kind, intended);
+        self.note_success(now, intended);
+        self.let_go(number);
+        match self.rules.load {
+            Load::Closed { .. } => self.start(now, thread),
+            Load::Open { .. } => self.send_next(now, thread),
+        }
+    }
+
+    /// Sends the operation that has waited longest because too many were under way.
+    pub(super) fn send_next(&mut self, now: u64, thread: u32) {
+        if let Some(intended) = self.unsent.pop_front() {
+            self.issue(now, thread, intended);
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! Data that come back to a node: streamed from other nodes, or replayed from its own commit log.
+//!
+//! A piece is read at its source (what the page cache has needs no I/O), passes the source's throttle and link, costs
+//! the receiver the time that one thread takes to write it into the page cache, and is written by the receiver's disk.
+//! All of it goes through the same disks, links and cores as the load.
+
+use disklab_disk::profile::HostProfile;
+use disklab_disk::{Op, VolumeCounters};
+
+use super::Cassandra;
+use crate::database::event::Event;
+use crate::engine::Slab;
+use crate::faults::RebuildReport;
+use crate::filelayout::PAGE_BYTES;
+use crate::report::{Resource, Uses};
+use crate::storage::{PendingIo, Purpose};
+
+/// Bytes of a piece. **Source:** as of a background write: Premium SSD counts I/Os in units of 256 KiB.
+const PIECE_BYTES: u64 = 256 << 10;
+const PIECE_PAGES: u64 = PIECE_BYTES / PAGE_BYTES;
+
+/// Pieces that a stream reads at a time: one is on its way out while the kernel reads the next one ahead.
+const READ_AT_A_TIME: u32 = 2;
+
+/// What a receiver writes before it waits for its disk, without `trickle_fsync`. **Source:** the interval that
+/// `trickle_fsync` has by default, 10 MiB, which is what streams of ours were measured with.
+const UNSYNCED_BYTES: u64 = 10 << 20;
+
+/// Where nothing is used more than this, what bounds a stream is how long a piece takes on its way.
+const BOUND: f64 = 0.85;
+
+/// Where a piece is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// So many I/Os still read it.
+    Reading(u32),
+    /// It waits for the throttle of its source.
+    Throttled,
+    /// It is on the network.
+    Sent,
+    /// The receiver's thread writes it into the page cache.
+    Taken,
+    /// It is being written.
+    Written,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    stream: u32,
+    bytes: u64,
+    stage: Stage,
+}
+
+/// Data on their way from one node to another, or from its log to a node.
+#[derive(Clone, Debug)]
+struct Stream {
+    source: u16,
+    target: u16,
+    replays: bool,
+    /// Pieces in all, those that were begun, those at the source, and all under way.
+    pieces: u64,
+    begun: u64,
+    at_source: u32,
+    under_way: u64,
+    bytes: u64,
+    /// When the receiver's thread is free.
+    free_at: u64,
+    /// Pages from one piece to the next in the source's table.
+    stride: u64,
+}
+
+/// What comes back to one node.
+#[derive(Clone, Debug)]
+struct Rebuild {
+    kind: &'static str,
+    node: usize,
+    begun: u64,
+    ended: Option<u64>,
+    bytes: u64,
+    done: u64,
+    /// Where the next piece is written.
+    cursor: u64,
+    sources: u32,
+    /// Counters when it began: of volumes and of bytes sent, by node.
+    volumes: Vec<Vec<VolumeCounters>>,
+    links: Vec<u64>,
+    busy: Vec<u64>,
+    told: bool,
+}
+
+/// All of them.
+pub struct Rebuilds {
+    host: HostProfile,
+    streams: Vec<Stream>,
+    pieces: Slab<Piece>,
+    all: Vec<Rebuild>,
+    /// The rebuild of each node that was begun last.
+    last: Vec<Option<usize>>,
+    /// When the throttle of each node lets the next piece pass.
+    allowed_at: Vec<u64>,
+    bytes_per_s: u64,
+    reports: Vec<RebuildReport>,
+    lost_rows: u64,
+}
+
+impl Rebuilds {
+    /// None yet, of so many nodes whose streams may send so many bytes a second; zero: as many as they like.
+    pub fn new(host: &HostProfile, nodes: usize, bytes_per_s: u64) -> Rebuilds {
+        Rebuilds {
+            host: host.clone(),
+            streams: Vec::new(),
+            pieces: Slab::default(),
+            all: Vec::new(),
+            last: vec![None; nodes],
+            allowed_at: vec![0; nodes],
+            bytes_per_s,
+            reports: Vec::new(),
+            lost_rows: 0,
+        }
+    }
+
+    /// Whether the last rebuild of a node has ended.
+    pub fn is_done(&self, node: usize) -> bool {
+        self.last[node].is_none_or(|at| self.all[at].ended.is_some())
+    }
+
+    /// Bytes that came back to a node.
+    pub fn received(&self, node: usize) -> u64 {
+        self.last[node].map_or(0, |at| self.all[at].done)
+    }
+
+    /// How long a node's rebuild goes on at the rate that it had.
+    pub fn left_ns(&self, now: u64, node: usize) -> u64 {
+        let Some(at) = self.last[node] else { return 0 };
+        let rebuild = &self.all[at];
+        let (left, done) = (rebuild.bytes - rebuild.done, rebuild.done.max(1));
+        let spent = now.saturating_sub(rebuild.begun);
+        (u128::from(left) * u128::from(spent) / u128::from(done)) as u64
+    }
+
+    /// What is told of them.
+    pub fn reports(&self) -> &[RebuildReport] {
+        &self.reports
+    }
+
+    /// Rows of which no copy was left when they should have been streamed.
+    pub fn lost_rows(&self) -> u64 {
+        self.lost_rows
+    }
+
+    fn add(&mut self, stream: Stream) {
+        if stream.pieces > 0 {
+            self.streams.push(stream);
+        }
+    }
+}
+
+impl Cassandra {
+    /// Streams a node's data from the copies that are there.
+    pub(super) fn begin_streams(&mut self, now: u64, node: usize) {
+        let (rows_from, lost) = self.ring.rows_from(node, |other| self.may_send(other));
+        let table_bytes = self.nodes[node].storage.layout().data_pages() * PAGE_BYTES;
+        let all_rows = rows_from.iter().sum::<u64>() + lost;
+        let bytes_of = |rows: u64| {
+            (u128::from(table_bytes) * u128::from(rows) / u128::from(all_rows.max(1))) as u64
+        };
+        let streams: Vec<Stream> = (0..self.nodes.len())
+            .filter(|&source| rows_from[source] > 0)
+            .map(|source| {
+                let bytes = bytes_of(rows_from[source]);
+                let pieces = bytes.div_ceil(PIECE_BYTES);
+                let pages = self.nodes[source].storage.layout().data_pages();
+                Stream {
+                    source: source as u16,
+                    target: node as u16,
+                    replays: false,
+                    pieces,
+                    begun: 0,
+                    at_source: 0,
+                    under_way: 0,
+                    bytes,
+                    free_at: 0,
+                    stride: (pages / pieces.max(1)).max(1),
+                }
+            })
+            .collect();
+        self.begin_rebuild(now, node, "stream", streams);
+        if let Some(broken) = &mut self.broken {
+            broken.rebuilds.lost_rows += lost;
+        }
+    }
+
+    /// Replays so many bytes of a node's own commit log.
+    pub(super) fn begin_replay(&mut self, now: u64, node: usize, bytes: u64) {
+        let stream = Stream {
+            source: node as u16,
+            target: node as u16,
+            replays: true,
+            pieces: bytes.div_ceil(PIECE_BYTES),
+            begun: 0,
+            at_source: 0,
+            under_way: 0,
+            bytes,
+            free_at: 0,
+            stride: PIECE_PAGES,
+        };
+        self.begin_rebuild(now, node, "replay", vec![stream]);
+    }
+
+    fn begin_rebuild(&mut self, now: u64, node: usize, kind: &'static str, new: Vec<Stream>) {
+        let bytes = new.iter().map(|stream| stream.bytes).sum();
+        let rebuild = Rebuild {
+            kind,
+            node,
+            begun: now,
+            ended: (bytes == 0).then_some(now),
+            bytes,
+            done: 0,
+            cursor: 0,
+            sources: new.len() as u32,
+            volumes: self.nodes.iter().map(|n| n.storage.volumes(now)).collect(),
+            links: self.nodes.iter().map(|n| n.link.sent_bytes()).collect(),
+            busy: self.nodes.iter().map(|n| n.cores.usage().busy_ns).collect(),
+            told: false,
+        };
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let rebuilds = &mut broken.rebuilds;
+        rebuilds.last[node] = Some(rebuilds.all.len());
+        rebuilds.all.push(rebuild);
+        let first = rebuilds.streams.len();
+        for stream in new {
+            rebuilds.add(stream);
+        }
+        for number in first..rebuilds.streams.len() {
+            self.pump_stream(now, number);
+        }
+    }
+
+    /// Reads as many pieces as a stream may have at its source and under way.
+    fn pump_stream(&mut self, now: u64, number: usize) {
+        let window = self.rules.unsynced_bytes.unwrap_or(UNSYNCED_BYTES);
+        let most = (window / PIECE_BYTES).max(u64::from(READ_AT_A_TIME));
+        loop {
+            let broken = self.broken.as_mut().expect("it has streams");
+            let stream = &mut broken.rebuilds.streams[number];
+            if stream.begun == stream.pieces
+                || stream.at_source >= READ_AT_A_TIME
+                || stream.under_way >= most
+            {
+                return;
+            }
+            let index = stream.begun;
+            stream.begun += 1;
+            stream.at_source += 1;
+            stream.under_way += 1;
+            let (source, replays) = (usize::from(stream.source), stream.replays);
+            let first = index * stream.stride;
+            let piece = broken.rebuilds.pieces.add(Piece {
+                stream: number as u32,
+                bytes: PIECE_BYTES.min(stream.bytes - index * PIECE_BYTES),
+                stage: Stage::Reading(0),
+            });
+            self.read_piece(now, piece, source, first, replays);
+        }
+    }
+
+    fn read_piece(&mut self, now: u64, piece: u32, source: usize, first: u64, replays: bool) {
+        let storage = &mut self.nodes[source].storage;
+        let runs = if replays {
+            // The log is read where it was written; a machine that was lost has none of it in memory.
+            vec![(first, first + PIECE_PAGES)]
+        } else {
+            storage.absent_runs(first, PIECE_PAGES)
+        };
+        let volume = if replays {
+            self.rules.commitlog(storage.host())
+        } else {
+            storage.data_volume()
+        };
+        let count = runs.len() as u32;
+        for (from, to) in runs {
+            let io = PendingIo::new(source as u16, Purpose::Piece(piece));
+            let io = self.ios.add(io);
+            let len = ((to - from) * PAGE_BYTES) as u32;
+            storage.submit(now, volume, Op::Read, from * PAGE_BYTES, len, io);
+        }
+        let broken = self.broken.as_mut().expect("it has streams");
+        broken.rebuilds.pieces[piece].stage = Stage::Reading(count);
+        if count == 0 {
+            self.queue.push(now, Event::Piece(piece));
+        } else {
+            self.take_decisions(now, source);
+        }
+    }
+
+    /// An I/O of a piece has ended.
+    pub(super) fn piece_io_ended(&mut self, now: u64, number: u32) {
+        let broken = self.broken.as_mut().expect("it has streams");
+        match &mut broken.rebuilds.pieces[number].stage {
+            Stage::Reading(left) => {
+                *left -= 1;
+                if *left == 0 {
+                    self.piece_goes_on(now, number);
+                }
+            }
+            _ => self.piece_is_there(now, number),
+        }
+    }
+
+    /// A piece goes to its next place.
+    pub(super) fn piece_goes_on(&mut self, now: u64, number: u32) {
+        let broken = self.broken.as_mut().expect("it has streams");
+        let rebuilds = &mut broken.rebuilds;
+        let piece = rebuilds.pieces[number];
+        let stream = rebuilds.streams[piece.stream as usize].clone();
+        let (source, target) = (usize::from(stream.source), usize::from(stream.target));
+        match piece.stage {
+            Stage::Reading(_) if stream.replays => {
+                rebuilds.pieces[number].stage = Stage::Taken;
+                let rows = piece.bytes / self.rules.stored_row_bytes.max(1) + 1;
+                let span = rows * self.rules.parameters.write_cpu_ns;
+                let at = self.nodes[target].cores.serve(now, span);
+                self.queue.push(at, Event::Piece(number));
+                self.leaves_source(now, piece.stream);
+            }
+            Stage::Reading(_) => {
+                rebuilds.pieces[number].stage = Stage::Throttled;
+                let at = rebuilds.allowed_at[source].max(now);
+                rebuilds.allowed_at[source] = at + time_of(piece.bytes, rebuilds.bytes_per_s);
+                self.queue.push(at, Event::Piece(number));
+            }
+            Stage::Throttled => {
+                rebuilds.pieces[number].stage = Stage::Sent;
+                let left = self.nodes[source].link.send(now, now, piece.bytes);
+                let at = left + self.paths.delay(source, target);
+                self.queue.push(at, Event::Piece(number));
+                // The next piece has the throttle and the link to itself when this one has left.
+                self.leaves_source(now, piece.stream);
+            }
+            Stage::Sent => {
+                rebuilds.pieces[number].stage = Stage::Taken;
+                let span = time_of(piece.bytes, self.rules.table_write_bytes_per_s);
+                let begins = stream.free_at.max(now);
+                rebuilds.streams[piece.stream as usize].free_at = begins + span;
+                self.nodes[target].cores.serve(now, span);
+                self.queue.push(begins + span, Event::Piece(number));
+            }
+            Stage::Taken if stream.replays => self.piece_is_there(now, number),
+            Stage::Taken => {
+                rebuilds.pieces[number].stage = Stage::Written;
+                let all = &mut rebuilds.all[rebuilds.last[target].expect("it has streams")];
+                let at = all.cursor;
+                all.cursor += PIECE_BYTES;
+                let io = PendingIo::new(stream.target, Purpose::Piece(number));
+                let io = self.ios.add(io);
+                let storage = &mut self.nodes[target].storage;
+                let volume = storage.data_volume();
+                storage.submit(now, volume, Op::Write, at, PIECE_BYTES as u32, io);
+                self.take_decisions(now, target);
+            }
+            Stage::Written => unreachable!("its I/O ends it"),
+        }
+    }
+
+    fn leaves_source(&mut self, now: u64, stream: u32) {
+        let broken = self.broken.as_mut().expect("it has streams");
+        broken.rebuilds.streams[stream as usize].at_source -= 1;
+        self.pump_stream(now, stream as usize);
+    }
+
+    fn piece_is_there(&mut self, now: u64, number: u32) {
+        let broken = self.broken.as_mut().expect("it has streams");
+        let rebuilds = &mut broken.rebuilds;
+        let piece = rebuilds.pieces[number];
+        rebuilds.pieces.release(number);
+        let stream = &mut rebuilds.streams[piece.stream as usize];
+        stream.under_way -= 1;
+        let last = rebuilds.last[usize::from(stream.target)];
+        let rebuild = &mut rebuilds.all[last.expect("it has streams")];
+        rebuild.done += piece.bytes;
+        if rebuild.done == rebuild.bytes {
+            rebuild.ended = Some(now);
+        }
+        self.pump_stream(now, piece.stream as usize);
+    }
+
+    /// Notes what bound each rebuild that has ended; at the `last` look those that go on, too.
+    pub(super) fn tell_rebuilds(&mut self, now: u64, last: bool) {
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let rebuilds = &mut broken.rebuilds;
+        for rebuild in &mut rebuilds.all {
+            let ended = rebuild.ended.unwrap_or(now);
+            let goes_on = rebuild.ended.is_none() && !last;
+            if rebuild.told || goes_on || rebuild.bytes == 0 || ended <= rebuild.begun {
+                continue;
+            }
+            rebuild.told = true;
+            let elapsed_ns = now - rebuild.begun;
+            let mut uses = Uses::new(&rebuilds.host);
+            for (number, node) in self.nodes.iter().enumerate() {
+                let place = format!("node {number}");
+                let at = node.storage.volumes(now);
+                let volumes = node.storage.host().volumes();
+                for (((_, volume), now), before) in volumes.zip(&at).zip(&rebuild.volumes[number]) {
+                    uses.add_limits(&place, &volume.name, now, before, elapsed_ns);
+                }
+                let seconds = elapsed_ns as f64 / 1e9;
+                // Counters that began anew with the measurement are less than before.
+                let busy = node
+                    .cores
+                    .usage()
+                    .busy_ns
+                    .saturating_sub(rebuild.busy[number]);
+                let share = busy as f64 / elapsed_ns as f64 / node.cores.count() as f64;
+                uses.add("node CPU", place.clone(), share, 0);
+                if let Some(rate) = node.link.bytes_per_s() {
+                    let sent = node.link.sent_bytes().saturating_sub(rebuild.links[number]);
+                    uses.add(
+                        "node network",
+                        place,
+                        sent as f64 / seconds / rate as f64,
+                        0,
+                    );
+                }
+            }
+            let spent_s = (ended - rebuild.begun) as f64 / 1e9;
+            let rate = rebuild.done as f64 / spent_s;
+            if rebuild.kind == "stream" {
+                let each = rate / f64::from(rebuild.sources.max(1));
+                if rebuilds.bytes_per_s > 0 {
+                    let share = each / rebuilds.bytes_per_s as f64;
+                    uses.add("stream throughput", String::new(), share, 0);
+                }
+                let pace = self.rules.table_write_bytes_per_s;
+                if pace > 0 {
+                    uses.add("stream writer", String::new(), each / pace as f64, 0);
+                }
+            }
+            let bound = bound_of(uses);
+            rebuilds.reports.push(RebuildReport {
+                node: rebuild.node as u32,
+                kind: rebuild.kind,
+                bytes: rebuild.bytes,
+                done_bytes: rebuild.done,
+                bytes_per_s: rate,
+                seconds: rebuild.bytes as f64 / rate.max(1.0),
+                sources: rebuild.sources,
+                bound,
+            });
+        }
+    }
+}
+
+/// What bounds a rebuild: what was used most, if it was full.
+fn bound_of(uses: Uses) -> Resource {
+    match uses.resources(1).into_iter().next() {
+        Some(found) if found.utilisation >= BOUND => found,
+        Some(found) => Resource {
+            utilisation: found.utilisation,
+            ..Resource::none()
+        },
+        None => Resource::none(),
+    }
+}
+
+/// Nanoseconds that so many bytes take; none at a rate of zero.
+fn time_of(bytes: u64, bytes_per_s: u64) -> u64 {
+    if bytes_per_s == 0 {
+        return 0;
+    }
+    (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s)) as u64
+}

@@ -1,0 +1,61 @@
+//! Faults of a timetable, as a job of a cluster has them.
+
+use serde::{Deserialize, Serialize};
+
+/// What breaks when, and the times that a cluster takes to notice and to come back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Faults {
+    /// In the order of time.
+    pub events: Vec<Event>,
+    /// Length of an interval of the course that is told.
+    pub interval_ns: u64,
+    /// Until the other nodes have convicted one that ended without a word.
+    pub detect_ns: u64,
+    /// Until clients notice that a node's machine has vanished, which closes no connection.
+    pub notice_ns: u64,
+    /// `read_request_timeout`.
+    pub read_timeout_ns: u64,
+    /// `write_request_timeout`.
+    pub write_timeout_ns: u64,
+    /// From the start of a node's process until it answers, without what it replays.
+    pub start_ns: u64,
+    /// How long a replacement listens to the others before it streams (`ring_delay`).
+    pub join_ns: u64,
+    /// `stream_throughput_outbound` of each node, in bytes per second; zero: no limit.
+    pub stream_bytes_per_s: u64,
+}
+
+/// Something that happens to a node.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// When, from the beginning of what is measured.
+    pub at_ns: u64,
+    /// Which node, from zero.
+    pub node: u32,
+    /// What happens to it.
+    pub what: What,
+}
+
+/// What happens to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// Its process is killed; machine, page cache and disks stay.
+    Kill,
+    /// Its machine is lost, with page cache and host cache.
+    Lose,
+    /// Its process starts on what its disks hold.
+    Start,
+    /// It ends in order and starts again with an empty page cache.
+    Restart,
+    /// An empty node takes its place and streams its data from the others.
+    Replace,
+    /// Its data volume takes ten times as long.
+    Slow,
+    /// Its data volume serves nothing.
+    Stall,
+    /// Its data volume is well again.
+    Mend,
+}

@@ -1,0 +1,307 @@
+//! Nodes that go away: known answers of rebuilds, and what each consistency level still does.
+
+mod jobs;
+
+use disklab_disk::profile::{Limit, Scope, Unit};
+use disklab_sim::job::faults::{Event, Faults, What};
+use disklab_sim::job::*;
+use disklab_sim::{FaultReport, RebuildReport, Report, simulate};
+use jobs::{database, disk, reads};
+
+const SECOND: u64 = 1_000_000_000;
+const MB: u64 = 1_000_000;
+
+/// `nodes` nodes with all rows on each `copies` of them, 1 GB of rows in all, under 100 operations a second for
+/// `seconds`; node 1 is lost after a second and replaced after two. Nothing but disks and links takes any time.
+fn job(nodes: u32, copies: u32, seconds: u64) -> Job {
+    let mut job = reads(1, 1, 1);
+    let database = database(&mut job);
+    database.cluster.nodes = nodes;
+    database.cluster.ownership_ppm = Some(vec![1; nodes as usize]);
+    database.cluster.page_cache_bytes = 4 << 20;
+    database.database.replication_factor = copies;
+    database.database.consistency = Consistency::One;
+    database.database.table_write_bytes_per_s = 0;
+    database.dataset.rows = 1_000 * MB / 4096;
+    database.workload.load = Load::Open {
+        rate_per_ks: 100_000,
+        arrivals: Arrivals::Even,
+        max_in_flight: 4096,
+    };
+    database.workload.stop = Stop {
+        operations: None,
+        duration_ns: Some(seconds * SECOND),
+    };
+    database.faults = Some(Faults {
+        events: vec![at(1, What::Lose), at(2, What::Replace)],
+        interval_ns: SECOND,
+        detect_ns: 0,
+        notice_ns: 0,
+        read_timeout_ns: 5 * SECOND,
+        write_timeout_ns: 2 * SECOND,
+        start_ns: 0,
+        join_ns: 0,
+        stream_bytes_per_s: 0,
+    });
+    job
+}
+
+fn at(second: u64, what: What) -> Event {
+    Event {
+        at_ns: second * SECOND,
+        node: 1,
+        what,
+    }
+}
+
+fn run(job: &Job) -> FaultReport {
+    let report = simulate(job).expect("the job is valid");
+    report.faults.expect("it has a timetable")
+}
+
+/// The only rebuild; `bytes` came back in about so many seconds, bound by what is named.
+fn comes_back(job: &Job, seconds: f64, bound: &str) -> RebuildReport {
+    let mut rebuilds = run(job).rebuilds;
+    assert_eq!(rebuilds.len(), 1);
+    let found = rebuilds.remove(0);
+    let ratio = found.seconds / seconds;
+    assert!(
+        (ratio - 1.0).abs() < 0.02,
+        "{} s, not {seconds}: {found:?}",
+        found.seconds
+    );
+    assert_eq!(found.bound.resource, bound, "{found:?}");
+    found
+}
+
+fn limit(scope: Scope, bytes_per_s: u64) -> Limit {
+    Limit {
+        scope,
+        unit: Unit::Bytes,
+        per_s: bytes_per_s,
+        io_unit_bytes: None,
+        window_ns: 0,
+        burst: None,
+    }
+}
+
+#[test]
+fn one_stream_takes_its_bytes_over_the_rate_of_the_disk() {
+    for (scope, name) in [
+        (Scope::Read, "read "),
+        (Scope::Write, "write "),
+        (Scope::All, ""),
+    ] {
+        let mut job = job(2, 2, 30);
+        disk(database(&mut job)).limits = vec![limit(scope, 100 * MB)];
+        let found = comes_back(&job, 10.0, &format!("data disk {name}MB/s"));
+        assert_eq!(found.done_bytes, found.bytes);
+        assert_eq!(found.sources, 1);
+    }
+}
+
+#[test]
+fn two_streams_share_the_disk_that_they_are_written_to() {
+    let mut job = job(3, 3, 30);
+    disk(database(&mut job)).limits = vec![limit(Scope::Write, 100 * MB)];
+    let found = comes_back(&job, 10.0, "data disk write MB/s");
+    assert_eq!(found.sources, 2);
+}
+
+#[test]
+fn two_streams_read_from_two_disks() {
+    let mut job = job(3, 3, 30);
+    disk(database(&mut job)).limits = vec![limit(Scope::Read, 50 * MB)];
+    comes_back(&job, 10.0, "data disk read MB/s");
+}
+
+#[test]
+fn a_link_bounds_what_one_node_sends() {
+    for (nodes, seconds) in [(2, 20.0), (3, 10.0)] {
+        let mut job = job(nodes, nodes, 30);
+        database(&mut job).cluster.network_bytes_per_s = Some(50 * MB);
+        comes_back(&job, seconds, "node network");
+    }
+}
+
+#[test]
+fn the_throttle_of_streams_bounds_what_one_node_sends() {
+    for (nodes, seconds) in [(2, 40.0), (3, 20.0), (5, 10.0)] {
+        let mut job = job(nodes, nodes, 60);
+        let faults = database(&mut job).faults.as_mut().expect("there are some");
+        faults.stream_bytes_per_s = 25 * MB;
+        comes_back(&job, seconds, "stream throughput");
+    }
+}
+
+#[test]
+fn one_thread_writes_what_one_node_sends() {
+    let mut job = job(2, 2, 30);
+    database(&mut job).database.table_write_bytes_per_s = 80 * MB;
+    comes_back(&job, 12.5, "stream writer");
+}
+
+#[test]
+fn without_a_limit_two_pieces_at_a_time_wait_for_their_disk() {
+    // A read takes 1 ms, and two of 256 KiB are under way.
+    let seconds = 1_000.0 * 1e6 / (2.0 * 262_144.0 * 1_000.0);
+    comes_back(&job(2, 2, 30), seconds, "latency");
+}
+
+#[test]
+fn what_the_run_does_not_reach_goes_on_at_the_same_rate() {
+    let rate = |seconds| {
+        let mut job = job(2, 2, seconds);
+        disk(database(&mut job)).limits = vec![limit(Scope::Write, 20 * MB)];
+        job
+    };
+    let (short, long) = (run(&rate(12)), run(&rate(70)));
+    let step = &short.steps[1];
+    assert!(step.extrapolated && !long.steps[1].extrapolated);
+    assert!(
+        (step.ended_s / long.steps[1].ended_s - 1.0).abs() < 0.02,
+        "{step:?}"
+    );
+    let rebuild = &short.rebuilds[0];
+    assert!(rebuild.done_bytes < rebuild.bytes / 4, "{rebuild:?}");
+}
+
+#[test]
+fn a_log_is_replayed_from_its_disk_and_its_rows_cost_cpu() {
+    // 1,000 writes a second of 4096 B for ten seconds, none of them flushed.
+    let replay = |kind: What| {
+        let mut job = job(2, 2, 30);
+        let database = database(&mut job);
+        database.workload.read_ppm = 0;
+        database.workload.load = Load::Open {
+            rate_per_ks: 1_000_000,
+            arrivals: Arrivals::Even,
+            max_in_flight: 4096,
+        };
+        database.database.memtable_bytes = 1 << 40;
+        disk(database).limits = vec![limit(Scope::Read, 10 * MB)];
+        let faults = database.faults.as_mut().expect("there are some");
+        faults.events = vec![at(10, kind), at(12, What::Start)];
+        run(&job)
+    };
+    let found = replay(What::Kill);
+    let log = &found.rebuilds[0];
+    assert_eq!(log.kind, "replay");
+    assert!(
+        (log.bytes as f64 / (10_000.0 * 4096.0) - 1.0).abs() < 0.01,
+        "{log:?}"
+    );
+    assert!((log.seconds - 4.096).abs() < 0.1, "{log:?}");
+    // What was replayed is flushed before the node serves.
+    assert!(
+        found.steps[1].ended_s > 12.0 + log.seconds,
+        "{:?}",
+        found.steps
+    );
+}
+
+/// Operations that fail at a level when one of three nodes is killed for 15 seconds.
+fn failures(level: Consistency, copies: u32, read_ppm: u32) -> (u64, Report) {
+    let mut job = job(3, copies, 20);
+    let database = database(&mut job);
+    database.database.consistency = level;
+    database.workload.read_ppm = read_ppm;
+    let faults = database.faults.as_mut().expect("there are some");
+    faults.events = vec![at(5, What::Kill)];
+    let report = simulate(&job).expect("the job is valid");
+    let found = report.faults.clone().expect("it has a timetable");
+    (found.failed_operations, report)
+}
+
+#[test]
+fn a_level_that_needs_the_lost_copy_fails_and_no_other() {
+    let all = 100.0 * 15.0;
+    for read_ppm in [0, 1_000_000] {
+        for (level, copies, share) in [
+            (Consistency::One, 3, 0.0),
+            (Consistency::Quorum, 3, 0.0),
+            (Consistency::All, 3, 1.0),
+            (Consistency::One, 1, 1.0 / 3.0),
+            // Of two copies on three nodes, two thirds of the rows have one on the lost node.
+            (Consistency::Quorum, 2, 2.0 / 3.0),
+            (Consistency::One, 2, 0.0),
+        ] {
+            let (failed, _) = failures(level, copies, read_ppm);
+            let off = (failed as f64 - share * all).abs();
+            assert!(
+                off < 0.06 * all,
+                "{level:?} of {copies}: {failed} of {all}, not {share}"
+            );
+        }
+    }
+}
+
+#[test]
+fn before_a_node_is_convicted_operations_that_ask_it_expire() {
+    let mut job = job(3, 3, 20);
+    let database = database(&mut job);
+    database.database.consistency = Consistency::Quorum;
+    let faults = database.faults.as_mut().expect("there are some");
+    faults.events = vec![at(5, What::Kill)];
+    faults.detect_ns = 4 * SECOND;
+    let found = run(&job);
+    // A third of the reads would have asked it beside the coordinator, which is one of the others: half of those that
+    // two of three copies answer ask the lost one, for four seconds.
+    let asked = 100.0 * 4.0 / 2.0;
+    assert!(
+        (found.failed_operations as f64 / asked - 1.0).abs() < 0.2,
+        "{found:?}"
+    );
+    assert_eq!(found.unavailable, 0);
+    // They fail when their time is over.
+    assert_eq!(found.course.failed[..10].iter().sum::<u64>(), 0);
+}
+
+#[test]
+fn a_machine_that_vanishes_holds_its_clients_up_until_they_notice() {
+    let mut job = job(3, 3, 30);
+    let faults = database(&mut job).faults.as_mut().expect("there are some");
+    faults.events = vec![at(5, What::Lose)];
+    faults.notice_ns = 4 * SECOND;
+    let found = run(&job);
+    // A third of the operations goes to it.
+    // 133, and by chance 9 more or fewer.
+    let sent = 100.0 * 4.0 / 3.0;
+    let off = (found.failed_operations as f64 - sent).abs();
+    assert!(off < 30.0, "{found:?}");
+}
+
+#[test]
+fn rows_without_another_copy_are_lost() {
+    let found = run(&job(3, 1, 10));
+    let rows = 1_000.0 * 1e6 / 4096.0;
+    assert!(
+        (found.lost_rows as f64 / (rows / 3.0) - 1.0).abs() < 0.01,
+        "{found:?}"
+    );
+    assert_eq!(run(&job(3, 2, 10)).lost_rows, 0);
+}
+
+#[test]
+fn a_slow_disk_is_slow_until_it_is_mended() {
+    let mut job = job(1, 1, 40);
+    let faults = database(&mut job).faults.as_mut().expect("there are some");
+    faults.events = [(10, What::Slow), (20, What::Mend)]
+        .map(|(second, what)| Event {
+            node: 0,
+            ..at(second, what)
+        })
+        .to_vec();
+    let report = simulate(&job).expect("the job is valid");
+    // A quarter of the reads takes 10 ms, the others 1.
+    let latency = &report.latency_ms;
+    assert!((latency.p50 - 1.0).abs() < 0.05, "{latency:?}");
+    assert!((latency.p95 - 10.0).abs() < 0.5, "{latency:?}");
+    assert!((latency.mean - 3.25).abs() < 0.1, "{latency:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_course() {
+    let told = || serde_json::to_string(&run(&job(3, 3, 10))).expect("it is JSON");
+    assert_eq!(told(), told());
+}
