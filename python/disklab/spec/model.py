@@ -561,7 +561,7 @@ class TrialSpec(Part):
     before: Before = Field(default=Before())
     """In which condition the measurement begins."""
     events: list[TimedEvent] = Field(default=[], examples=[[{"at": "60s", "kill": "n2"}]])
-    """What happens to which node while the measured load runs (rehearsed; of Cassandra also predicted)."""
+    """What happens to which node while the measured load runs; predicted of Cassandra alone."""
     require: Require | None = None
     """What the system must do. Every cell is judged by it, and `disklab advise` looks for the
     cheapest that does it."""
