@@ -9,6 +9,7 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.errors import UserError
+from disklab.prediction import cassandra_yaml
 from disklab.prediction.calibration import (
     Calibration,
     calibration_for,
@@ -406,3 +407,20 @@ def test_the_throttle_of_streams_is_read_in_every_version(database: str, bytes_p
     text = SMALL.replace("{engine: cassandra}", f"{{engine: cassandra, {database}}}")
     found = job(text + "events: [{at: 20s, kill: n2}]\n")["faults"]
     assert found["stream_bytes_per_s"] == bytes_per_s
+
+
+@pytest.mark.parametrize(
+    ("row", "buffer"), [(246, 4096), (1071, 8192), (4135, 8192), (16431, 16384), (10**6, 65536)]
+)
+def test_a_table_that_is_not_mapped_is_read_by_buffers(row: int, buffer: int) -> None:
+    assert cassandra_yaml.buffer_bytes(row) == buffer
+
+
+def test_mapped_tables_are_read_by_pages() -> None:
+    mapped, read = (
+        job(SMALL.replace("engine: cassandra", f"engine: cassandra, {asked}"))["database"]
+        for asked in ('version: "4.1"', 'version: "5.0"')
+    )
+    assert "chunk_bytes" not in mapped
+    assert (read["chunk_bytes"], read["compressed_permille"]) == (8192, 1000)
+    assert "decompress_byte_ps" not in read

@@ -25,7 +25,16 @@ THREADS = (
     "not known: with one thread the bytes agree; threads share each file's state of reading ahead"
 )
 
+BUFFERS = (
+    "simulator: a row in two buffers of 8 KiB is read in two calls, the second of which reads "
+    "ahead; simulated they are one"
+)
+
 REASONS: dict[str, str] = {
+    "rows of 4,090 B, read by pread: zipfian": BUFFERS,
+    "rows of 4,090 B, read by pread: read-ahead 64 KiB": BUFFERS,
+    "rows of 4,090 B, read by pread: ReadOnly, written": BUFFERS,
+    "rows of 4,090 B, read by pread: second pass": BUFFERS,
     "rows of 4,090 B, lz4: second pass": "not known: what is read again was predicted to hit more",
     "rows of 16 KiB: read-ahead 64 KiB": THREADS,
     "rows of 16 KiB: zipfian": THREADS,

@@ -78,10 +78,10 @@ def rehearse(bed: Bed, names: Sequence[str], place: Place, deadline: float) -> I
                 if time.monotonic() > deadline:
                     return
         finally:
-            _end(process)
+            end(process)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGINT)
     try:

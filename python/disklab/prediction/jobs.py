@@ -20,6 +20,7 @@ from disklab.prediction import cassandra_yaml
 from disklab.prediction.calibration import Calibration, page_cache_bytes
 from disklab.prediction.faults import Delays, faults_job
 from disklab.spec import Trial, TrialSpec, resolve_volumes
+from disklab.spec.feasible import stored_row_bytes
 from disklab.spec.model import Database
 from disklab.spec.share import threads_of
 
@@ -58,6 +59,9 @@ random rows, which are stored as they are, open faster.
 
 COMPACTION = {"size-tiered": "size-tiered", "leveled": "leveled", "unified": "size-tiered"}
 """**Source:** unified compaction's default, `T4`, is tiered by four tables (Cassandra 5.0)."""
+
+WHOLE_PERMILLE = 1000
+"""Of a chunk that is stored as it is."""
 
 COPIES = {"EACH_QUORUM": "QUORUM"}
 """The cluster has one data centre."""
@@ -290,6 +294,11 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
         job["compressed_permille"] = calibration.fact("compressed_permille")
         # 10^12 ps a second, 10^6 bytes a MB.
         job["decompress_byte_ps"] = 10**6 // DECOMPRESS_MB_PER_S[database.table.compression]
+    elif job["access"] != "mmap":
+        # Whole buffers are read, as compressed chunks are, and nothing is opened.
+        assert spec.dataset is not None
+        job["chunk_bytes"] = cassandra_yaml.buffer_bytes(stored_row_bytes(spec.dataset))
+        job["compressed_permille"] = WHOLE_PERMILLE
     return job
 
 

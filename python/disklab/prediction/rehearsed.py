@@ -162,7 +162,8 @@ def _rehearsed_job(trial: Trial, catalog: Catalog, calibration: Calibration, eff
         "stored_row_bytes": _values_bytes(spec) + ROW_OVERHEAD_BYTES,
         "index_entry_bytes": INDEX_ENTRY_BYTES,
     }
-    if "chunk_bytes" in job["database"]:
+    assert spec.database is not None
+    if spec.database.table.compression != "none":
         job["database"]["compressed_permille"] = STORED_PERMILLE
     job["workload"] |= _course(trial, effort.dilated(share.time_dilation))
     job |= timetable(spec, REHEARSED)
