@@ -29,6 +29,7 @@ from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import study_of, why_not_counted
 from disklab.prediction.jobs import PPM, Job, Prepared
+from disklab.prediction.outages import yearly_costs
 from disklab.prediction.outcome import refused_result, result_of
 from disklab.prediction.ranges import Ranged
 from disklab.prediction.search import Search, run_searches
@@ -39,11 +40,13 @@ from disklab.results import (
     Bands,
     ExperimentNote,
     Reason,
+    Recovery,
     ReferenceRun,
     Run,
     RunInfo,
     Share,
     TrialResult,
+    Yearly,
     new_run_id,
     utc_now,
 )
@@ -117,9 +120,11 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
                 )
         try:
             banded = _bands(cells, options, str(experiment.path))
+            yearly = _yearly(cells, options)
             for result, answer in _simulated(experiment, options, cells):
                 bands = banded.get(result.trial) if result.status == "ok" else None
                 result = result.model_copy(update={"bands": bands})  # noqa: PLW2901
+                result = _with_costs(result, yearly)  # noqa: PLW2901
                 _keep_histograms(run, result, answer)
                 finished += _finish(run, result, emit)
         except KeyboardInterrupt:
@@ -195,6 +200,25 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
     ):
         return {}
     return simulated_bands(found, design, options.seed, options.ablate, options.workers)
+
+
+def _yearly(cells: list[_Cell], options: Options) -> dict[int, Yearly]:
+    """Return what failures cost each trial that states how often there are any."""
+    runnable = {
+        cell.trial.index: (cell.trial, {"ablate": list(options.ablate), **cell.prepared.job})
+        for cell in cells
+        if cell.prepared.job is not None
+    }
+    return yearly_costs(runnable, options.seed, options.workers)
+
+
+def _with_costs(result: TrialResult, yearly: dict[int, Yearly]) -> TrialResult:
+    """Return the result with what failures cost it, where that is known."""
+    found = yearly.get(result.trial) if result.status == "ok" else None
+    if found is None:
+        return result
+    recovery = (result.recovery or Recovery()).model_copy(update={"yearly": found})
+    return result.model_copy(update={"recovery": recovery})
 
 
 Outcome = tuple[TrialResult, dict[str, Any] | None]

@@ -14,7 +14,7 @@ from disklab.report.charts_of_course import cells_by_panel
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
 from disklab.results import Recovery
-from disklab.results.timetable import in_words
+from disklab.results.timetable import how_in_words, in_words, year_in_words
 
 HEIGHT = 200
 SHOWN = 4
@@ -26,7 +26,7 @@ def broken(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery]]:
     """Yield each cell that had a timetable, its name, and what it came to over its repeats."""
     for cell in matrix.cells.values():
         found = [one.recovery for one in cell.usable if one.recovery is not None]
-        if found:
+        if found and found[0].steps:
             yield matrix.phrase(cell.factors), cell, together(found)
 
 
@@ -54,12 +54,27 @@ def together(found: list[Recovery]) -> Recovery:
 
 def sentences(matrix: Matrix) -> list[tuple[str, str]]:
     """Return what the faults cost in each cell, and what was done to it."""
-    found = []
+    found = list(_yearly(matrix))
     for name, _, seen in broken(matrix):
         done, _, cost = in_words(seen).partition(": ")
         head = f"{name}: " if name else ""
         found.append((f"{head}{cost}", done))
     return found
+
+
+def _yearly(matrix: Matrix) -> Iterator[tuple[str, str]]:
+    """Yield what failures cost each cell in a year, and how that is known."""
+    for cell in matrix.cells.values():
+        told = [one.recovery.yearly for one in cell.usable if one.recovery and one.recovery.yearly]
+        if not told:
+            continue
+        name = matrix.phrase(cell.factors)
+        price = cell.usable[0].price_usd_per_month
+        costs = "" if price is None else f", for {price:,.0f} USD a month"
+        yield (
+            f"{name + ': ' if name else ''}{year_in_words(told[0])}{costs}",
+            how_in_words(told[0]),
+        )
 
 
 def fault_section(subject: Subject) -> Section | None:

@@ -35,6 +35,7 @@ from disklab.results.records import (
     StepTaken,
     Telemetry,
     TrialResult,
+    Yearly,
 )
 from disklab.results.reference import ReferenceRun, reference_runs
 from disklab.results.run import DEFAULT_OUT, Run, find_run, new_run_id, utc_now
@@ -80,6 +81,7 @@ __all__ = [
     "TelemetryWriter",
     "TrialResult",
     "Whole",
+    "Yearly",
     "decode",
     "encode",
     "find_run",

@@ -291,6 +291,33 @@ class Rebuild(Record):
     """What would make it faster."""
 
 
+class Yearly(Record):
+    """What failures cost in a year, at the rates that the experiment states."""
+
+    lost_s: Amount | None = None
+    """From the loss of a VM until its node serves again; None: no VM is lost."""
+    disk_lost_s: Amount | None = None
+    """The same from the loss of an attached disk."""
+    restarted_s: Amount | None = None
+    """How long a restart takes a node away; None: there are none."""
+    bound: str = ""
+    """What bounds the rebuild of a lost node: a limit, or `latency`; empty: nothing comes back."""
+    lever: str = ""
+    unavailable_min: Number
+    """Minutes a year in which some row cannot be served at its consistency level."""
+    row_unavailable_min: Number
+    """The same of a given row, so also the share of operations that fail."""
+    loss_probability: Number
+    """In a year, that some row is lost with all its copies."""
+    drawn_years: Number
+    """Years that were drawn, beside the closed form that the figures above are from."""
+    drawn_unavailable_min: Number
+    drawn_outages: Count
+    """Times that some row could not be served, in all of the drawn years: few tell little."""
+    drawn_losses: Count
+    """In all of the drawn years."""
+
+
 class Recovery(Record):
     """What a load saw of the faults of a timetable."""
 
@@ -315,6 +342,8 @@ class Recovery(Record):
     """Rows that were not what was acknowledged last."""
     rows_unread: Count | None = None
     """Rows that could not be read: nothing is known of them."""
+    yearly: Yearly | None = None
+    """Only of mode `predict`, and of experiments that state `failures`."""
     rebuilds: list[Rebuild] = Field(default_factory=list)
     """Only of mode `predict`."""
     degraded_ms: dict[str, Amount] = Field(default_factory=dict)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from disklab.results.records import Rebuild, Recovery, StepTaken
+from disklab.results.records import Rebuild, Recovery, StepTaken, Yearly
 
 BACK_RATIO = 0.95
 """Back is who does so much of the rate before, on the mean of `BACK_INTERVALS` intervals: one alone
@@ -82,11 +82,41 @@ def _back_s(
 
 
 LONG_S = 600
-"""Longer times are told in minutes."""
+HOURS_S = 5400
+"""From these on times are told in minutes, and in hours."""
 
 
 def _time(seconds: float) -> str:
+    if seconds >= HOURS_S:
+        return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.0f} min" if seconds >= LONG_S else f"{seconds:.0f} s"
+
+
+def year_in_words(found: Yearly) -> str:
+    """Return what failures cost in a year, without the sentence's end."""
+    parts = []
+    if found.lost_s is not None:
+        parts.append(f"a lost VM is away for {_time(found.lost_s)}")
+    if found.disk_lost_s is not None:
+        parts.append(f"the node of a lost disk for {_time(found.disk_lost_s)}")
+    if found.restarted_s is not None:
+        parts.append(f"one that restarts for {_time(found.restarted_s)}")
+    parts.append(f"some row cannot be served for {found.unavailable_min:.3g} min a year")
+    parts.append(f"a given row for {found.row_unavailable_min:.3g}")
+    parts.append(f"data are lost with a probability of {found.loss_probability:.2g} a year")
+    return "; ".join(parts)
+
+
+def how_in_words(found: Yearly) -> str:
+    """Return how what a year costs is known, and what would make a rebuild shorter."""
+    drawn = (
+        f"closed form; {found.drawn_years:,.0f} drawn years had {found.drawn_unavailable_min:.3g} "
+        f"min a year in {found.drawn_outages} outages, and {found.drawn_losses} losses of data"
+    )
+    if not found.bound:
+        return drawn
+    bound = "no limit" if found.bound == "latency" else found.bound
+    return f"{drawn}; the rebuild is bound by {bound}: {found.lever}"
 
 
 def _onward(found: Recovery) -> str:

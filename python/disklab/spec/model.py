@@ -35,6 +35,7 @@ from disklab.spec.amounts import (
     TimeDilation,
     Unreadable,
 )
+from disklab.spec.failures import Failures
 from disklab.spec.part import Part
 from disklab.spec.payloads import RowText, row_shape
 from disklab.spec.require import Require
@@ -562,6 +563,8 @@ class TrialSpec(Part):
     """In which condition the measurement begins."""
     events: list[TimedEvent] = Field(default=[], examples=[[{"at": "60s", "kill": "n2"}]])
     """What happens to which node while the measured load runs; predicted of Cassandra alone."""
+    failures: Failures | None = None
+    """How often VMs and disks fail; predictions of Cassandra tell what that costs in a year."""
     require: Require | None = None
     """What the system must do. Every cell is judged by it, and `disklab advise` looks for the
     cheapest that does it."""

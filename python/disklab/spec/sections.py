@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from disklab.errors import Problem
 from disklab.spec import feasible
+from disklab.spec.failures import failure_problems
 from disklab.spec.located import Key, Site
 from disklab.spec.model import Load, Procedure, Stop, TrialSpec
 from disklab.spec.timetable import timetable_problems
@@ -56,6 +57,7 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
     assert spec.cluster is not None
     found += feasible.contradictory_volumes(spec.cluster, site)
     found += timetable_problems(spec, site)
+    found += failure_problems(spec, site)
     return found
 
 

@@ -187,7 +187,7 @@ def _order_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
             rule = f"at {event.at_s:g} s {node} is {found}, which {kind} is not for"
             yield Problem(place, node, rule, "look at the order of the events")
             continue
-        if kind == "start" and state[node] == "lost" and _lost_with_vm(spec):
+        if kind == "start" and state[node] == "lost" and lost_with_vm(spec):
             rule = f"the data of {node} were on a disk of its VM and are lost with it"
             yield Problem(place, node, rule, "write replace")
         state[node] = AFTER.get(kind, state[node])
@@ -200,7 +200,7 @@ def _order_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         yield Problem(site.place(("events",)), "events", rule, "start or replace one")
 
 
-def _lost_with_vm(spec: TrialSpec) -> bool:
+def lost_with_vm(spec: TrialSpec) -> bool:
     """Return whether the tables lie on a disk of the VM's own."""
     assert spec.cluster is not None
     disks = spec.cluster.volumes["data"].disks.strip().split("x")[-1].strip()

@@ -1,0 +1,195 @@
+"""How long a lost, and a restarted, node of a trial is away: short simulations of its own load.
+
+A node is lost beside the trial's load with no delay but those of the disks; what it needs on top
+(`prediction.faults`, and what the experiment states) is added. A rebuild that outlasts the window
+goes on at the rate that was seen in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from disklab.engine.simulation import simulate
+from disklab.prediction.faults import NS_PER_S, Delays, faults_job, lever_of
+from disklab.prediction.yearly import Outage, System, drawn_years, expected
+from disklab.results import Yearly
+from disklab.spec import TimedEvent, Trial
+from disklab.spec.timetable import lost_with_vm
+
+Job = dict[str, Any]
+
+BROKEN_S = 2
+"""When the node is lost: connections and caches are as they are under the load by then."""
+WINDOW_S = 20
+"""What of a rebuild is simulated: four hundred refill windows of 50 ms."""
+WRITTEN_S = 12
+"""Writes before a node is killed, which it replays."""
+NO_DELAYS = Delays(start_s=0.0, join_s=0.0, notice_s=0.0)
+AT_ONCE_S = 0.001
+"""From the loss to the next step: the timetable is looked at every 10 ms."""
+
+REPLACED, STARTED = "replace", "start"
+
+
+@dataclass(frozen=True)
+class _Times:
+    """What simulations tell of a trial."""
+
+    rebuilt_s: float = 0.0
+    bound: str = ""
+    replayed_s: float = 0.0
+
+
+def yearly_costs(
+    runnable: Mapping[int, tuple[Trial, Job]], seed: int, workers: int | None
+) -> dict[int, Yearly]:
+    """Return what failures cost each trial that states how often there are any.
+
+    `runnable`: jobs of Cassandra by the number of their trial. Raises EngineError when the engine
+    dies.
+    """
+    stating = {
+        index: (trial, job)
+        for index, (trial, job) in runnable.items()
+        if trial.spec.failures is not None and "database" in job
+    }
+    asked = [
+        {**job, "cell": 2 * index + number, "seed": seed, "fidelity": "full"}
+        for index, (trial, given) in stating.items()
+        for number, job in _experiments(trial, given)
+    ]
+    found = {index: _Times() for index in stating}
+    for answer in simulate(asked, workers=workers) if asked else ():
+        if answer["event"] == "refused":
+            continue
+        index, number = divmod(answer["cell"], 2)
+        told = answer["faults"]
+        known = found[index]
+        if number == 0:
+            found[index] = _rebuilt(known, told)
+        else:
+            found[index] = _replayed(known, told, stating[index][1])
+    return {
+        index: _yearly(trial, job, found[index], seed) for index, (trial, job) in stating.items()
+    }
+
+
+def _experiments(trial: Trial, job: Job) -> Iterator[tuple[int, Job]]:
+    """Yield the simulations that a trial needs: of a replaced node (0) and of a started one (1)."""
+    failures = trial.spec.failures
+    assert failures is not None
+    own = lost_with_vm(trial.spec)
+    if (own and failures.vm_lost_per_year) or failures.disk_lost_per_year:
+        yield 0, _broken(trial, job, REPLACED, BROKEN_S)
+    if failures.vm_restarts_per_year or (not own and failures.vm_lost_per_year):
+        yield 1, _broken(trial, job, STARTED, WRITTEN_S)
+
+
+def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
+    """Return the job with a node that is lost at a time and comes back at once."""
+    database = trial.spec.database
+    assert database is not None
+    gone = "lose" if back == REPLACED else "kill"
+    events = [
+        TimedEvent.model_validate({"at": f"{at_s}s", gone: "n1"}),
+        TimedEvent.model_validate({"at": f"{at_s + AT_ONCE_S}s", back: "n1"}),
+    ]
+    given = job["database"]
+    whole_s = at_s + WINDOW_S
+    load = {"stop": {"operations": None, "duration_ns": whole_s * NS_PER_S}, "warm_up_ns": 0}
+    return {
+        **job,
+        "database": {
+            **given,
+            "workload": given["workload"] | load,
+            "faults": faults_job(events, database.settings, database.version, NO_DELAYS),
+        },
+    }
+
+
+def _rebuilt(known: _Times, told: Mapping[str, Any]) -> _Times:
+    """Return the times with what a replaced node took."""
+    streams = [one for one in told["rebuilds"] if one["kind"] == "stream"]
+    if not streams:
+        return known
+    bound = streams[0]["bound"]["resource"]
+    return _Times(streams[0]["seconds"], bound, known.replayed_s)
+
+
+def _replayed(known: _Times, told: Mapping[str, Any], job: Job) -> _Times:
+    """Return the times with what a started node takes to replay half a memtable.
+
+    On average a node fails when its memtable is half full.
+    """
+    replays = [one for one in told["rebuilds"] if one["kind"] == "replay"]
+    if not replays or not replays[0]["bytes"]:
+        return known
+    took = told["steps"][-1]["ended_s"] - told["steps"][-1]["begun_s"]
+    half = job["database"]["database"].get("memtable_bytes", USUAL_MEMTABLE_BYTES) / 2
+    return _Times(known.rebuilt_s, known.bound, took * half / replays[0]["bytes"])
+
+
+USUAL_MEMTABLE_BYTES = (2 << 30) / 3
+"""As `crates/disklab-sim/src/job.rs` has it: a third of a quarter of a heap of 8 GiB."""
+
+
+def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
+    spec = trial.spec
+    cluster, database, failures = spec.cluster, spec.database, spec.failures
+    assert cluster is not None
+    assert database is not None
+    assert failures is not None
+    delays = Delays()
+    replaced_s = delays.start_s + delays.join_s + times.rebuilt_s
+    started_s = delays.start_s + times.replayed_s
+    own = lost_with_vm(spec)
+    lost_s = failures.replaced_after_s + (replaced_s if own else started_s)
+    disk_s = failures.replaced_after_s + replaced_s
+    restarted_s = failures.restarted_after_s + started_s
+    disks = 0 if own else _disks(job)
+    outages = [
+        Outage(failures.vm_lost_per_year, lost_s, loses_data=own),
+        Outage(failures.vm_restarts_per_year, restarted_s, loses_data=False),
+        Outage(failures.disk_lost_per_year * disks, disk_s, loses_data=True),
+    ]
+    system = System(
+        cluster.nodes,
+        cluster.zones,
+        database.replication_factor,
+        needed_of(database.consistency, database.replication_factor),
+        tuple(one for one in outages if one.per_year),
+    )
+    exact, drawn = expected(system), drawn_years(system, seed)
+    return Yearly(
+        lost_s=lost_s if outages[0].per_year else None,
+        disk_lost_s=disk_s if outages[2].per_year else None,
+        restarted_s=restarted_s if outages[1].per_year else None,
+        bound=times.bound,
+        lever=lever_of(times.bound) if times.bound else "",
+        unavailable_min=exact.unavailable_min,
+        row_unavailable_min=exact.row_unavailable_min,
+        loss_probability=exact.loss_probability,
+        drawn_years=drawn.years,
+        drawn_unavailable_min=drawn.unavailable_min,
+        drawn_outages=drawn.outages,
+        drawn_losses=drawn.losses,
+    )
+
+
+def _disks(job: Job) -> int:
+    """Return how many disks the data of a node lie on: a stripe is lost with any of them."""
+    cluster = job["database"]["cluster"]
+    volumes = {volume["name"]: volume for volume in cluster["host"]["volumes"]}
+    return len(volumes[cluster["data_volume"]]["disks"])
+
+
+COUNTED = {"ONE": 1, "LOCAL_ONE": 1, "ANY": 1, "TWO": 2, "THREE": 3}
+
+
+def needed_of(consistency: str, copies: int) -> int:
+    """Return how many of so many copies an operation at a level needs."""
+    if consistency == "ALL":
+        return copies
+    return min(COUNTED.get(consistency, copies // 2 + 1), copies)
