@@ -13,7 +13,7 @@ import yaml
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import field_of
 from disklab.advice.levers import levers, singly
-from disklab.advice.options import Option, levers_of, recovery_s
+from disklab.advice.options import Option, levers_of
 from disklab.advice.question import FACTOR, Question
 from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
 from disklab.catalog import load_catalog
@@ -22,8 +22,11 @@ from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.prediction import Options, predict
 from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.cells import prepare
+from disklab.prediction.outages import Rebuilt, rebuild_times
 from disklab.results import Run
 from disklab.results.required import Outcome, kept, required_of
+from disklab.spec import Experiment
 
 FINALISTS = 5
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
@@ -142,7 +145,9 @@ def finals(
         out=how.out,
         command=how.command,
     )
-    run = predict(question.experiment(levels), options, emit)
+    experiment = question.experiment(levels)
+    run = predict(experiment, options, emit)
+    rebuilt = _rebuilt(experiment, options, how.calibration or calibration_of(question))
     nodes = question.spec.cluster.nodes if question.spec.cluster else 1
     found = {}
     for trial in run.planned():
@@ -151,9 +156,23 @@ def finals(
         told = kept(required, results) if required is not None else None
         candidate = by_name[str(trial.factors[FACTOR])]
         if told is not None:
-            seconds = recovery_s(question, candidate)
-            found[candidate.name] = Option(candidate, results, told, nodes, seconds)
+            again = rebuilt.get(trial.trial)
+            found[candidate.name] = Option(candidate, results, told, nodes, again)
     return run, found
+
+
+def _rebuilt(
+    experiment: Experiment, options: Options, calibration: Calibration
+) -> dict[int, Rebuilt]:
+    """Return what a lost node of each option needs until it has its data again."""
+    catalog = load_catalog()
+    runnable = {}
+    for trial in experiment.trials("predict"):
+        if trial.refused is None:
+            prepared = prepare(trial, catalog, calibration, str(experiment.path))
+            if prepared.job is not None:
+                runnable[trial.index] = (trial, prepared.job)
+    return rebuild_times(runnable, options.seed, options.workers)
 
 
 def explain(advice: Advice, simulator: Simulator) -> None:
@@ -194,7 +213,11 @@ def flips(advice: Advice, simulator: Simulator) -> list[str]:
         )
     for words, question in grown(advice.question):
         grown_simulator = replace(simulator, question=question, cells=0)
-        quick = grown_simulator.quick([one.candidate for one in able])
+        try:
+            quick = grown_simulator.quick([one.candidate for one in able])
+        except UserError:
+            # None of them can be: so much data fits on no option's disks.
+            quick = {}
         simulator.cells += grown_simulator.cells
         left = [one for one in able if (t := quick.get(one.candidate.name)) and t.promising]
         if not left:

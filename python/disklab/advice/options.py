@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from disklab.advice.candidates import Candidate
-from disklab.advice.question import Question
+from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio, is_overloaded
 from disklab.results.required import Kept, fullest
 from disklab.results.tails import largest, stretches
-from disklab.spec import feasible
 
 SECONDS_IN_MINUTE = 60
 MINUTES_IN_HOUR = 60
@@ -40,9 +39,9 @@ class Option:
     results: tuple[TrialResult, ...]
     kept: Kept
     nodes: int
-    recovery_s: float
-    """Least time until a lost node has its data again: bytes over the slowest of network and
-    disks, both at their limits. A bound, not a forecast: streaming and compaction take longer."""
+    rebuilt: Rebuilt | None
+    """What a lost node needs to stream its data again, simulated beside the load; None: there is
+    no other copy."""
     levers: tuple[Lever, ...] = field(default=())
 
     @property
@@ -113,10 +112,16 @@ class Option:
     @property
     def lost(self) -> str:
         """What is lost when a VM is stopped, moved or lost."""
-        time = about(self.recovery_s)
+        if self.rebuilt is None:
+            if self.local:
+                return "that node's data, of which there is no other copy"
+            return "nothing: the disks move to another VM"
+        time = about(self.rebuilt.seconds)
+        if self.rebuilt.bound != "latency":
+            time += f", bound by {self.rebuilt.bound}"
         if self.local:
-            return f"that node's data; at least {time} to stream them again"
-        return f"nothing: the disks move to another VM; replacing a node takes at least {time}"
+            return f"that node's data; streaming them again takes {time}"
+        return f"nothing: the disks move to another VM; a replaced node takes {time}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the option as JSON."""
@@ -139,20 +144,11 @@ class Option:
             "tail_ms": stretches(self.results, "p99"),
             "levers": [str(lever) for lever in self.levers],
             "local_data": self.local,
-            "recovery_at_least_s": round(self.recovery_s),
+            "recovery_s": None if self.rebuilt is None else round(self.rebuilt.seconds),
+            "recovery_bound": None if self.rebuilt is None else self.rebuilt.bound,
+            "recovery_lever": None if self.rebuilt is None else self.rebuilt.lever,
             "warnings": result.warnings,
         }
-
-
-def recovery_s(question: Question, candidate: Candidate) -> float:
-    """Return the least time in which a lost node's data can be written again."""
-    spec = question.spec
-    assert spec.dataset is not None
-    assert spec.cluster is not None
-    assert spec.database is not None
-    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
-    data = feasible.node_bytes(spec.dataset.rows or 0, spec.dataset, copies, nodes)
-    return data / candidate.strength.refill_bytes_per_s()
 
 
 def levers_of(bare: TrialResult, others: Sequence[tuple[str, TrialResult]]) -> tuple[Lever, ...]:

@@ -22,9 +22,6 @@ class Strength:
     uncached budgets, and all disks together; host cache and volume in bytes."""
     kinds: tuple[str, ...]
     """Latency profiles of disks and host cache: options of different kinds are not compared."""
-    write_bytes_per_s: float
-    """What can be written to the volume."""
-    network_bytes_per_s: float
 
     @property
     def memory_gib(self) -> float:
@@ -43,10 +40,6 @@ class Strength:
         reads = min(disks[0], max(uncached[0], cached[0] if self.amounts[-2] else 0.0))
         return (min(reads, MOST_READS), cores, memory, *disks)
 
-    def refill_bytes_per_s(self) -> float:
-        """Return how fast a node's data can come back at most."""
-        return max(1.0, min(self.write_bytes_per_s, self.network_bytes_per_s))
-
 
 MOST_READS = 100_000.0
 """Disks beyond this many reads a second and node are equally strong: their processors are not."""
@@ -60,7 +53,6 @@ def strength_of(made: Resolution, seconds: float, net_mbit_per_s: int | None) ->
     disks = tuple(amount * count for amount in four(disk.limits, seconds))
     cached, uncached = four(host.cached, seconds), four(host.uncached, seconds)
     network = UNLIMITED if net_mbit_per_s is None else net_mbit_per_s * MBIT_BYTES
-    vm_side = {"remote": uncached, "temp": cached}.get(disk.medium, four([], seconds))
     through_cache = host.cache is not None and volume.caching != "None"
     cache_bytes = host.cache.capacity_bytes if host.cache and through_cache else 0
     amounts = (
@@ -79,7 +71,7 @@ def strength_of(made: Resolution, seconds: float, net_mbit_per_s: int | None) ->
         str(disk.latency.model_dump() if disk.medium != "remote" else ""),
         str(host.cache.latency.model_dump() if host.cache and through_cache else ""),
     )
-    return Strength(amounts, kinds, min(disks[3], vm_side[3]), network)
+    return Strength(amounts, kinds)
 
 
 def four(limits: Sequence[Limit], seconds: float) -> tuple[float, float, float, float]:

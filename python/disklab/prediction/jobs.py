@@ -150,10 +150,10 @@ def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
     volumes = [_dumped(made.volume) for made in resolved]
     host = {**_dumped(next(iter(resolved)).host), "volumes": volumes}
     share = spec.before.credits_ratio
-    return host if share == 1 else _with_credits(host, share)
+    return host if share == 1 else with_credits(host, share)
 
 
-def _with_credits(host: Job, share: float) -> Job:
+def with_credits(host: Job, share: float) -> Job:
     """Return a host that begins with so much of its burst credits."""
     found: Job = copy.deepcopy(host)
     disks = (disk for volume in found["volumes"] for disk in volume["disks"])

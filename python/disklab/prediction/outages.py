@@ -13,6 +13,7 @@ from typing import Any
 
 from disklab.engine.simulation import simulate
 from disklab.prediction.faults import NS_PER_S, Delays, faults_job, lever_of
+from disklab.prediction.jobs import with_credits
 from disklab.prediction.yearly import Outage, System, drawn_years, expected
 from disklab.results import Yearly
 from disklab.spec import TimedEvent, Trial
@@ -76,6 +77,41 @@ def yearly_costs(
     }
 
 
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a lost node needs until it has its data again, beside the load of its trial."""
+
+    seconds: float
+    """From its start: its process, what it waits for, and the stream of its share."""
+    bound: str
+    """A limit of the simulator, or `latency`."""
+    lever: str
+
+
+def rebuild_times(
+    runnable: Mapping[int, tuple[Trial, Job]], seed: int, workers: int | None
+) -> dict[int, Rebuilt]:
+    """Return how long a lost node of each trial takes to stream its share from the others.
+
+    Trials without other copies are left out. Raises EngineError when the engine dies.
+    """
+    asked = [
+        {**_broken(trial, job, REPLACED, BROKEN_S), "cell": index, "seed": seed, "fidelity": "full"}
+        for index, (trial, job) in runnable.items()
+        if "database" in job
+    ]
+    delays = Delays()
+    found = {}
+    for answer in simulate(asked, workers=workers) if asked else ():
+        if answer["event"] == "refused":
+            continue
+        times = _rebuilt(_Times(), answer["faults"])
+        if times.bound:
+            seconds = delays.start_s + delays.join_s + times.rebuilt_s
+            found[answer["cell"]] = Rebuilt(seconds, times.bound, lever_of(times.bound))
+    return found
+
+
 def _experiments(trial: Trial, job: Job) -> Iterator[tuple[int, Job]]:
     """Yield the simulations that a trial needs: of a replaced node (0) and of a started one (1)."""
     failures = trial.spec.failures
@@ -97,12 +133,16 @@ def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
         TimedEvent.model_validate({"at": f"{at_s + AT_ONCE_S}s", back: "n1"}),
     ]
     given = job["database"]
+    cluster = given["cluster"]
+    # Credits last for minutes, a rebuild for hours: it is what the disks do all the time.
+    spent = cluster | {"host": with_credits(cluster["host"], 0.0)}
     whole_s = at_s + WINDOW_S
     load = {"stop": {"operations": None, "duration_ns": whole_s * NS_PER_S}, "warm_up_ns": 0}
     return {
         **job,
         "database": {
             **given,
+            "cluster": spent,
             "workload": given["workload"] | load,
             "faults": faults_job(events, database.settings, database.version, NO_DELAYS),
         },

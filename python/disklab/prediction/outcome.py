@@ -58,6 +58,9 @@ def result_of(  # noqa: PLR0913 - a result has these parts
     notes = [*warnings, *([answer["error_note"]] if answer.get("error_note") else [])]
     if answer.get("unsent"):
         notes.append(f"{answer['unsent']} operations were never sent: the offered rate is too high")
+    recovery = _recovery(answer, trial)
+    if recovery is not None and recovery.extrapolated:
+        notes += _credits_run_out(answer)
     return TrialResult(
         experiment=title,
         mode="predict",
@@ -88,9 +91,20 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         price_usd_per_month=price_usd_per_month,
         duration_s=answer["elapsed_s"],
         **_of_disks(answer, trial),
-        recovery=_recovery(answer, trial),
+        recovery=recovery,
         share=Share.model_validate(trial.share.model_dump(mode="json")),
     )
+
+
+def _credits_run_out(answer: Answer) -> list[str]:
+    """Return what is to be said of a rebuild that would outlast burst credits."""
+    lasting = [one["lasts_s"] for one in answer["credits"] if one.get("lasts_s") is not None]
+    if not lasting:
+        return []
+    return [
+        f"burst credits last {min(lasting):.0f} s more at this load, and the rebuild goes on "
+        "beyond what was simulated: before: {credits: 0%} tells how long it takes without them"
+    ]
 
 
 def _recovery(answer: Answer, trial: Trial) -> Recovery | None:

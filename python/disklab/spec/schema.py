@@ -115,6 +115,7 @@ UNITS = {
     "scale": "scale: `1/100`",
     "block": "`8k`, `1M`",
     "money": "money: `5000 USD/month`",
+    "a year": "number a year: `8%`, `2`",
     "row": "`COLUMNS x BYTES`, small or medium",
 }
 """An amount's title in the schema, and how it is written."""
