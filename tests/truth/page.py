@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,7 @@ The page cache's own hits are not counted by the kernel for a memory group: what
 I/Os. The I/Os of writes are not compared, their bytes are.
 """
 
+ALIKE = Path(__file__).with_name("alike.jsonl")
 FEW_BYTES = 16.0
 """An operation that reads or writes less is one in hundreds: its error would be that of chance."""
 FEW_IOS = 0.004
@@ -107,8 +110,38 @@ def page_of(lines: Mapping[str, Line], folder: Path, reasons: Mapping[str, str])
         "\n## The ten cells that are furthest off\n\n" + worst(pairs, reasons),
         "\n## Cells\n\n" + cells(pairs),
         "\n## What this machine's CPU took\n\n" + references(lines),
+        "\n## One disk against itself\n\n" + alike(ALIKE),
     ]
     return "\n".join(parts) + "\n"
+
+
+def alike(state: Path) -> str:
+    """Return how often a disk was found better than itself, and what became of late replies."""
+    lines = state.read_text(encoding="utf-8").splitlines() if state.exists() else []
+    found = [json.loads(line) for line in lines]
+    pairs, late = ([one for one in found if name in one] for name in ("pair", "late_us"))
+    told = ["`python -m tests.truth.alike` rehearses one condition as if it were two, on one bed."]
+    if pairs:
+        whole = sum(min(one["repeats"]) >= 3 for one in pairs)
+        kinds = Counter(one["kind"] for one in pairs)
+        named = ", ".join(f"{count} x {kind}" for kind, count in kinds.most_common())
+        ratios = sorted(one["ratio"] for one in pairs)
+        loads = sorted(one["load_average"] for one in pairs)
+        told.append(
+            f"Of {len(pairs)} pairs (three repeats of each side, quick), {whole} of which had all "
+            "of their repeats valid, "
+            f"{sum(one['wrong'] for one in pairs)} got a wrong verdict: {named}. Their ratios lay "
+            f"between {ratios[0]:.3f} and {ratios[-1]:.3f}; load average {loads[0]:g} to "
+            f"{loads[-1]:g}."
+        )
+    for one in late:
+        hits = f"{one['hits']:.0%}" if one["hits"] is not None else "none"
+        told.append(
+            f"With replies held back by {one['late_us'] / one['time_dilation']:.0f} us of the "
+            f"described system's time, a trial whose reads were hits of the host cache ({hits}) "
+            f"was {one['status']}{': ' + one['reasons'][0] if one['reasons'] else ''}."
+        )
+    return "\n".join(told if found else [*told, "None has been rehearsed yet."])
 
 
 def headline(pairs: Sequence[Pair], failed: Sequence[str]) -> str:
