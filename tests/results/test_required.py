@@ -74,6 +74,45 @@ def test_an_overloaded_cell_has_no_latency() -> None:
     assert str(told) == ("cannot sustain: carries 730/s, 73 % of what is offered (offered 1,000/s)")
 
 
+STATED = "{recovery: 1h}\nfailures: {vm_lost_per_year: 8%, replaced_after: 15min}"
+
+
+def recovered(*times_s: float | None) -> Any:
+    found = [result(recovery=None if s is None else {"whole_s": s}) for s in times_s]
+    return kept(required(STATED), found)
+
+
+def test_a_lost_node_is_back_in_time_in_every_repeat() -> None:
+    assert recovered(3_600).outcome is Outcome.MET
+    assert recovered(900, 7_200).outcome is Outcome.CANNOT_TELL
+    late = recovered(7_200)
+    assert late.outcome is Outcome.MISSED
+    assert str(late) == "missed: recovery 2.0 h (within 60 min)"
+    assert recovered(900, None).outcome is Outcome.CANNOT_TELL
+
+
+def test_a_year_counts_its_longest_recovery() -> None:
+    year = {
+        "lost_s": 900,
+        "disk_lost_s": 5_000,
+        "unavailable_min": 0,
+        "row_unavailable_min": 0,
+        "loss_probability": 0,
+        "drawn_years": 1,
+        "drawn_unavailable_min": 0,
+        "drawn_outages": 0,
+        "drawn_losses": 0,
+    }
+    told = kept(required(STATED), [result(recovery={"yearly": year})])
+    assert told is not None
+    assert told.outcome is Outcome.MISSED
+
+
+def test_a_recovery_without_a_loss_is_an_error_of_the_file() -> None:
+    with pytest.raises(UserError, match="nothing is lost that could recover"):
+        required("{recovery: 1h}")
+
+
 def test_local_disks_and_readwrite_caches_do_not_survive_deallocation() -> None:
     asked = "{durability: survives deallocation}"
     for disks, caching, outcome in (

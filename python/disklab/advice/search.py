@@ -161,6 +161,8 @@ class Simulator:
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
         required = required_of(spec)
         assert required is not None
+        # A lost node is simulated for the finalists alone.
+        required = required.model_copy(update={"recovery_s": None})
         told, loose = kept(required, [result]), kept(loosened(required), [result])
         assert told is not None
         assert loose is not None

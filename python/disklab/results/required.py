@@ -13,6 +13,7 @@ from disklab.catalog.expression import parse_disks
 from disklab.results import rates
 from disklab.results.carried import carried_ratio, is_overloaded, least_ratio
 from disklab.results.records import PlannedTrial, Record, TrialResult
+from disklab.results.timetable import in_time, recovery_time_s
 
 
 class Outcome(str, Enum):
@@ -50,6 +51,7 @@ class Required(Record):
     rate_per_s: float | None = None
     head_room_ratio: float = 0.0
     durability: str = "none"
+    recovery_s: float | None = None
     budget_usd_per_month: float | None = None
     volumes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The cluster's volumes, for durability."""
@@ -114,7 +116,11 @@ def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
     usable = [result for result in results if result.usable]
     if not usable:
         return None
-    points = [*_durable(required), *_affordable(required, usable)]
+    points = [
+        *_durable(required),
+        *_recovered(required, usable),
+        *_affordable(required, usable),
+    ]
     ratio = carried_ratio(usable)
     if ratio is not None and is_overloaded(usable):
         points.append(_overloaded(usable, ratio))
@@ -239,6 +245,25 @@ def _affordable(required: Required, results: Sequence[TrialResult]) -> Iterator[
         return
     outcome = Outcome.MET if price <= budget else Outcome.MISSED
     yield Point("price", outcome, asked, f"{price:,.0f} USD a month")
+
+
+def _recovered(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:
+    """Yield whether a lost node is back in time, in every repeat."""
+    bound = required.recovery_s
+    if bound is None:
+        return
+    asked = f"within {in_time(bound)}"
+    times = [recovery_time_s(one.recovery) for one in results]
+    known = [seconds for seconds in times if seconds is not None]
+    if len(known) < len(times):
+        yield Point("recovery", Outcome.CANNOT_TELL, asked, "not known")
+        return
+    least, most = min(known), max(known)
+    outcome = Outcome.CANNOT_TELL if least <= bound < most else Outcome.MISSED
+    if most <= bound:
+        outcome = Outcome.MET
+    shown = in_time(most) if least == most else f"{in_time(least)} to {in_time(most)}"
+    yield Point("recovery", outcome, asked, shown, most / bound)
 
 
 def _durable(required: Required) -> Iterator[Point]:

@@ -86,21 +86,31 @@ HOURS_S = 5400
 """From these on times are told in minutes, and in hours."""
 
 
-def _time(seconds: float) -> str:
+def in_time(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours."""
     if seconds >= HOURS_S:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.0f} min" if seconds >= LONG_S else f"{seconds:.0f} s"
+
+
+def recovery_time_s(found: Recovery | None) -> float | None:
+    """Return the longest time until a lost node served again with all its data; None: unknown."""
+    if found is None:
+        return None
+    year = found.yearly
+    times = [found.whole_s, *((year.lost_s, year.disk_lost_s) if year else ())]
+    return max((seconds for seconds in times if seconds is not None), default=None)
 
 
 def year_in_words(found: Yearly) -> str:
     """Return what failures cost in a year, without the sentence's end."""
     parts = []
     if found.lost_s is not None:
-        parts.append(f"a lost VM is away for {_time(found.lost_s)}")
+        parts.append(f"a lost VM is away for {in_time(found.lost_s)}")
     if found.disk_lost_s is not None:
-        parts.append(f"the node of a lost disk for {_time(found.disk_lost_s)}")
+        parts.append(f"the node of a lost disk for {in_time(found.disk_lost_s)}")
     if found.restarted_s is not None:
-        parts.append(f"one that restarts for {_time(found.restarted_s)}")
+        parts.append(f"one that restarts for {in_time(found.restarted_s)}")
     parts.append(f"some row cannot be served for {found.unavailable_min:.3g} min a year")
     parts.append(f"a given row for {found.row_unavailable_min:.3g}")
     parts.append(f"data are lost with a probability of {found.loss_probability:.2g} a year")
@@ -130,7 +140,7 @@ def _rebuild_in_words(one: Rebuild) -> str:
     limit = f"bound by {bound}{used}" if bound != "latency" else "bound by no limit"
     return (
         f"{one.size_bytes / 1e9:.3g} GB come back at {one.bytes_per_s / 1e6:.0f} MB/s in "
-        f"{_time(one.seconds)}, {limit}: {one.lever}"
+        f"{in_time(one.seconds)}, {limit}: {one.lever}"
     )
 
 
@@ -146,7 +156,7 @@ def in_words(found: Recovery) -> str:
             back = f"back at 95 % after {found.back_s:.0f} s"
         parts.append(back)
     if found.whole_s is not None:
-        parts.append(f"whole again after {_time(found.whole_s)}{_onward(found)}")
+        parts.append(f"whole again after {in_time(found.whole_s)}{_onward(found)}")
         parts += [_rebuild_in_words(one) for one in found.rebuilds if one.kind == "stream"]
     parts.append(f"{found.failed_operations} operations failed")
     if found.rows_lost is not None:

@@ -65,6 +65,13 @@ class Failures(Part):
 
 def failure_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     """Yield what is wrong with the stated failures of a trial."""
+    asked = spec.require is not None and spec.require.recovery_s is not None
+    if asked and spec.failures is None and not spec.events:
+        place = site.place(("require", "recovery"))
+        shown = site.text(("require", "recovery"))
+        rule = "nothing is lost that could recover"
+        way_out = "state failures: {vm_lost_per_year: 8%, replaced_after: 15min}, or events"
+        yield Problem(place, shown, rule, way_out)
     if spec.failures is None:
         return
     if spec.cluster is None or spec.database is None or spec.workload.kind != "rows":

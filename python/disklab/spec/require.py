@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from disklab.spec.amounts import Milliseconds, Rate, Ratio, Unreadable
+from disklab.spec.amounts import Milliseconds, Rate, Ratio, Seconds, Unreadable
 from disklab.spec.part import Part
 
 _BUDGET = re.compile(r"(\d{1,12}(?:\.\d{1,2})?)\s*USD\s*/\s*month", re.ASCII)
@@ -83,6 +83,9 @@ class Require(Part):
     )
     """survives deallocation: a VM that is stopped, moved or lost keeps its data, so they lie on
     attached disks, and no write waits in a ReadWrite cache."""
+    recovery_s: Seconds | None = Field(default=None, alias="recovery", examples=["4h"])
+    """A lost node serves again with all its data within this time: of the timetable's nodes from
+    its first event, of `failures` from the loss of a VM or disk."""
     budget_usd_per_month: Budget | None = Field(
         default=None, alias="budget", examples=["5000 USD/month"]
     )
