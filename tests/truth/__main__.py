@@ -43,14 +43,14 @@ def main() -> int:
     deadline = time.monotonic() + given.minutes * 60
     place = Place(given.place, tuple(shlex.split(given.through)))
     beds = [bed for bed in BEDS if given.bed is None or bed.name in given.bed]
-    done = stored(given.state, place.folder) if given.resume else {}
+    done = stored(given.state) if given.resume else {}
     print(f"{size()} cells in {len(BEDS)} beds; {len(done)} are stored, references too", flush=True)
     for bed in beds:
         left = [cell.name for cell in bed.cells if key_of(bed, cell) not in done]
         if left and time.monotonic() < deadline:
             add(bed, left, place, given.state, deadline)
     if given.page:
-        lines = stored(given.state, place.folder)
+        lines = stored(given.state)
         given.page.write_text(page_of(lines, place.folder, REASONS), encoding="utf-8")
     return 0
 

@@ -49,7 +49,6 @@ def rehearse(bed: Bed, names: Sequence[str], place: Place, deadline: float) -> I
     At the deadline the run is interrupted as by Ctrl-C, and takes its hosts away.
     """
     experiment = experiment_of(bed, place.folder)
-    trials = {str(one.factors["cell"]): one for one in experiment.trials("rehearse")}
     words = [word for name in names for word in ("--only", f"cell={name}")]
     command = place.command(
         "rehearse",
@@ -74,7 +73,7 @@ def rehearse(bed: Bed, names: Sequence[str], place: Place, deadline: float) -> I
         try:
             for text in process.stdout:
                 result = json.loads(text)
-                yield line_of(bed, trials[result["factors"]["cell"]], result, os.getloadavg())
+                yield line_of(bed, result, os.getloadavg())
                 if time.monotonic() > deadline:
                     return
         finally:

@@ -39,7 +39,7 @@ def test_the_matrix_has_what_it_is_to_have() -> None:
 
 def test_stored_rehearsals_are_predicted(tmp_path: Path) -> None:
     """I/Os and bytes of stored cells; those that disagree are known, each with its reason."""
-    pairs = pairs_of(stored(ROOT / STATE, tmp_path), tmp_path)
+    pairs = pairs_of(stored(ROOT / STATE), tmp_path)
     assert len(pairs) >= 20
     off = {pair.key: round(pair.worst, 3) for pair in pairs if pair.worst > STORED_OFF}
     assert {*off} <= {*REASONS}, off
@@ -50,14 +50,14 @@ def test_a_cell_that_has_changed_is_not_taken_from_the_state(tmp_path: Path) -> 
     changed = json.loads(lines[0]) | {"digest": "another"}
     state = tmp_path / "state.jsonl"
     state.write_text("\n".join([lines[0], json.dumps(changed)]) + "\n", encoding="utf-8")
-    assert stored(state, tmp_path) == {}
+    assert stored(state) == {}
     state.write_text(json.dumps(changed) + "\n" + lines[0] + "\n", encoding="utf-8")
-    assert [*stored(state, tmp_path)] == [changed["cell"]]
+    assert [*stored(state)] == [changed["cell"]]
 
 
 def test_every_stored_cell_is_on_the_page(tmp_path: Path) -> None:
     page = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
-    pairs = pairs_of(stored(ROOT / STATE, tmp_path), tmp_path)
+    pairs = pairs_of(stored(ROOT / STATE), tmp_path)
     left = [pair.key for pair in pairs if f"| {pair.key} |" not in page]
     assert not left, "write docs/truth.md again: python -m tests.truth --minutes 0 --resume --page"
 
