@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from disklab import spec
 from disklab.errors import UserError
@@ -95,3 +97,16 @@ def test_levels_need_as_many_copies_as_cassandra_asks() -> None:
     needed = [needed_of(level, 3) for level in ("ONE", "TWO", "LOCAL_QUORUM", "ALL")]
     assert needed == [1, 2, 2, 3]
     assert needed_of("THREE", 2) == 2
+
+
+def test_one_copy_of_local_data_never_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    one = TEXT.replace("replication_factor: 3", "replication_factor: 1").replace("2M", "200k")
+    path.write_text(one.replace("disk_lost_per_year: 0.2%,", ""))
+    found = predict(spec.load(path), Options(out=tmp_path / "runs"), lambda _: None).results()
+    back = {
+        one.factors["data disks"]: one.recovery.yearly.comes_back
+        for one in found
+        if one.recovery and one.recovery.yearly
+    }
+    assert back == {"attached": True, "local": False}

@@ -91,6 +91,13 @@ def test_a_lost_node_is_back_in_time_in_every_repeat() -> None:
     assert recovered(900, None).outcome is Outcome.CANNOT_TELL
 
 
+def test_rows_without_another_copy_never_come_back() -> None:
+    lost = result(recovery={"whole_s": 60, "rows_lost": 3})
+    assert str(kept(required(STATED), [lost])) == (
+        "missed: recovery never: there is no other copy (within 60 min)"
+    )
+
+
 def test_a_year_counts_its_longest_recovery() -> None:
     year = {
         "lost_s": 900,

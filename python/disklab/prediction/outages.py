@@ -206,6 +206,7 @@ def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
         lost_s=lost_s if outages[0].per_year else None,
         disk_lost_s=disk_s if outages[2].per_year else None,
         restarted_s=restarted_s if outages[1].per_year else None,
+        comes_back=system.copies > 1 or not any(one.loses_data for one in system.outages),
         bound=times.bound,
         lever=lever_of(times.bound) if times.bound else "",
         unavailable_min=exact.unavailable_min,

@@ -300,6 +300,8 @@ class Yearly(Record):
     """The same from the loss of an attached disk."""
     restarted_s: Amount | None = None
     """How long a restart takes a node away; None: there are none."""
+    comes_back: bool = True
+    """Whether data that are lost with a node come back from other copies."""
     bound: str = ""
     """What bounds the rebuild of a lost node: a limit, or `latency`; empty: nothing comes back."""
     lever: str = ""

@@ -88,16 +88,23 @@ HOURS_S = 5400
 
 def in_time(seconds: float) -> str:
     """Return a time in seconds, minutes or hours."""
+    if math.isinf(seconds):
+        return "never: there is no other copy"
     if seconds >= HOURS_S:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.0f} min" if seconds >= LONG_S else f"{seconds:.0f} s"
 
 
 def recovery_time_s(found: Recovery | None) -> float | None:
-    """Return the longest time until a lost node served again with all its data; None: unknown."""
+    """Return the longest time until a lost node served again with all its data.
+
+    Infinite: some rows had no other copy. None: nothing is known.
+    """
     if found is None:
         return None
     year = found.yearly
+    if found.rows_lost or (year is not None and not year.comes_back):
+        return math.inf
     times = [found.whole_s, *((year.lost_s, year.disk_lost_s) if year else ())]
     return max((seconds for seconds in times if seconds is not None), default=None)
 
