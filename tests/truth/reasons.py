@@ -4,10 +4,6 @@ TABLES = (
     "simulator: a fill in the order of keys leaves several tables, each with keys that were "
     "written together; keys read in that order lie closer together than in the one table simulated"
 )
-FILLED_THROUGH = (
-    "rehearsal: after a fill the host cache also holds blocks of tables that compaction has "
-    "removed since; brought about otherwise, it holds the youngest blocks of what is left"
-)
 LOG_PHASE = (
     "rehearsal: a pass of half a second sees a part of the commit log's period of 10 s, or none"
 )
@@ -44,7 +40,6 @@ REASONS: dict[str, str] = {
     "rows of 32 KiB: sequential": TABLES,
     "rows of 1 KiB: sequential": TABLES,
     "rows of 16 KiB: sequential": TABLES,
-    "rows of 4,090 B: ReadOnly, zipfian": FILLED_THROUGH,
     "rows of 4,090 B: half writes": LOG_PHASE,
     "rows of 4,090 B: half writes, long": WRITES,
     "rows of 32 KiB: half writes": LOG_PHASE,
