@@ -194,7 +194,7 @@ class FakeLoad:
     """See `Load`. Two progress lines and an end, in no time."""
 
     pid = 1 << 30
-    """No process has this number: a signal to it is lost."""
+    """No process has this number."""
 
     def __init__(self, world: World, kind: str, lasts_s: float = 0.0) -> None:
         self._world = world
@@ -210,6 +210,9 @@ class FakeLoad:
             self._world.step(f"load: {self._kind} second {second}")
             yield _progress(second)
         yield _done(self._kind)
+
+    def end(self) -> None:
+        """Do nothing: it ends in no time by itself."""
 
     def __enter__(self) -> Self:
         self._world.standing.add("load")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Any, Literal
 
@@ -249,6 +250,28 @@ EVENTS: dict[str, type[LoadReady | LoadProgress | LoadDone]] = {
 }
 
 
+def event_of(line: bytes) -> LoadEvent:
+    """Return what a line of the engine says.
+
+    Raises UserError when it refuses the job or gives up, EngineError for what it cannot have said.
+    """
+    try:
+        said: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise EngineError(f"the load engine said {line!r}: {error}") from error
+    if not isinstance(said, dict):
+        raise EngineError(f"the load engine said {line!r}, which is no event")
+    if said.get("event") == "failed":
+        raise refusal(said.get("error"))
+    known = EVENTS.get(str(said.get("event")))
+    if known is None:
+        raise EngineError(f"the load engine said {line!r}, which this release does not know")
+    try:
+        return known.model_validate(said)
+    except ValidationError as error:
+        raise EngineError(f"the load engine is of another release: {error}") from error
+
+
 class LoadRun:
     """A running load: iterate over it for its events, the last of which is LoadDone.
 
@@ -271,29 +294,18 @@ class LoadRun:
         """Ask the run to end; it says what it has, with `interrupted` set."""
         self._child.signal(signal.SIGINT)
 
+    def end(self) -> None:
+        """End the run, from any thread; nothing when it has ended."""
+        self._child.signal(signal.SIGTERM)
+
     def __iter__(self) -> Iterator[LoadEvent]:
         """Yield events as they come."""
         for line in self._child.lines():
-            event = self._event(line)
+            event = event_of(line)
             yield event
             if isinstance(event, LoadDone):
                 return
         raise EngineError(f"the load engine ended without a result; it said: {self._said()}")
-
-    def _event(self, line: bytes) -> LoadEvent:
-        try:
-            said: dict[str, Any] = json.loads(line)
-        except ValueError as error:
-            raise EngineError(f"the load engine said {line!r}: {error}") from error
-        if said.get("event") == "failed":
-            raise refusal(said.get("error"))
-        known = EVENTS.get(str(said.get("event")))
-        if known is None:
-            raise EngineError(f"the load engine said {line!r}, which this release does not know")
-        try:
-            return known.model_validate(said)
-        except ValidationError as error:
-            raise EngineError(f"the load engine is of another release: {error}") from error
 
     def _said(self) -> str:
         ended = self._child.wait(END_SECONDS)
@@ -314,6 +326,17 @@ class LoadRun:
     ) -> None:
         """End the process if it still runs."""
         self._child.end()
+
+
+@dataclass(frozen=True)
+class EngineLoad:
+    """A load that our engine makes: called, it starts here; client hosts take its job instead."""
+
+    job: LoadJob
+
+    def __call__(self) -> LoadRun:
+        """Start it on this machine."""
+        return LoadRun(self.job)
 
 
 def run_load(job: LoadJob) -> Iterator[LoadEvent]:

@@ -18,13 +18,15 @@ from disklab.databases import NodePlace, Request, Sizes
 from disklab.databases.postgresql.configuration import check_settings
 from disklab.databases.postgresql.provider import check as check_request
 from disklab.databases.postgresql.sizing import plan_memory
-from disklab.engine.load import LoadDone
+from disklab.engine.load import EngineLoad, LoadDone
 from disklab.errors import MachineError, UserError
 from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
 from disklab.machines.protocol import Machine
+from disklab.measurement import clients as client_hosts
 from disklab.measurement import far_postgresql, folders, settings
+from disklab.measurement.far_load import Client, FarLoad
 from disklab.measurement.far_postgresql import FarPostgreSQL
 from disklab.measurement.hosts_file import Host, Hosts
 from disklab.measurement.journal import Change, Journal, undo_all
@@ -39,10 +41,12 @@ from disklab.procedures.timetable import Conductor
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, TrialResult
 from disklab.spec import Experiment, Refusal, Trial, TrialSpec
-from disklab.workloads.protocol import Begin, Workload
+from disklab.workloads.protocol import Begin, Load, Workload
 from disklab.workloads.rows import WARM_UP_TABLE
 
 ENGINES = ("postgresql",)
+SENT = ("rows", "tpcc")
+"""The loads that our own engine makes, which is on every host."""
 FILLED = ".disklab-filled"
 """In a database's folder: which data set it has, and what has become of it."""
 KEPT_SECRET = ".disklab-secret"  # noqa: S105 - the name of a file
@@ -53,7 +57,7 @@ def place_cluster(experiment: Experiment, trials: Sequence[Trial], hosts: Hosts)
     """Return where trials are measured, each on one host; what cannot be is refused."""
     told = []
     for trial in trials:
-        why = None if trial.refused is not None else _why_not(experiment, trial)
+        why = None if trial.refused is not None else _why_not(experiment, trial, hosts)
         told.append(trial if why is None else replace(trial, refused=why))
     placed = place_trials(experiment, told, hosts)
     as_left = {"host_cache": "as-left"}
@@ -70,7 +74,7 @@ def place_cluster(experiment: Experiment, trials: Sequence[Trial], hosts: Hosts)
     return Placed(changed, placed.spots)
 
 
-def _why_not(experiment: Experiment, trial: Trial) -> Refusal | None:
+def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | None:
     spec = trial.spec
     assert spec.cluster is not None, "a cluster experiment"
     assert spec.database is not None, "a cluster has a database"
@@ -83,6 +87,10 @@ def _why_not(experiment: Experiment, trial: Trial) -> Refusal | None:
         rule = "on hosts disklab builds a server on one host"
         value = str(spec.cluster.nodes)
         return Refusal(place(("cluster", "nodes")), value, rule, "write nodes: 1, or rehearse it")
+    if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
+        rule = f"client hosts make loads of {' and '.join(SENT)} only: they have no other program"
+        way_out = "take the hosts of role client out of the hosts file; the load comes from here"
+        return Refusal(place(("workload",)), spec.workload.kind, rule, way_out)
     if spec.events:
         rule = "on hosts disklab breaks nothing while a load runs"
         value = f"{len(spec.events)} steps"
@@ -124,6 +132,20 @@ class BuiltBed(Bed):
     host: str = ""
     only_reads: Callable[[], bool] = lambda: False
     """Whether the turn that runs leaves the data as they are."""
+    clients: Sequence[Client] = ()
+    """Who makes the load; none: this machine."""
+    ends: dict[str, LoadDone] = field(default_factory=dict)
+    """By client: its part of the last run."""
+
+    def start_load(self, begin: Begin) -> Load:
+        """Start a load on the client hosts, where there are some."""
+        if not self.clients or not isinstance(begin, EngineLoad):
+            return begin()
+        # TPC-C is made by one generator: the engine refuses more.
+        several = begin.job.workload.kind == "rows"
+        load = FarLoad(begin.job, self.clients if several else self.clients[:1])
+        self.ends = load.ends
+        return load
 
     def take(
         self, step: Step, spec: TrialSpec, workload: Workload, on_progress: OnProgress
@@ -184,6 +206,7 @@ class BuiltStage:
     """What could not be undone, for whoever closes."""
     _beds: dict[str, Beds] = field(default_factory=dict)
     _only_reads: bool = False
+    _clients: list[Client] = field(default_factory=list)
 
     def begin(self, emit: Emit) -> None:
         """Undo what a killed start of this run has left, but for full data; then change."""
@@ -194,6 +217,7 @@ class BuiltStage:
             for change in settings.wanted(name, self.hosts.file.hosts[name], machine):
                 emit(PhaseStarted("build", f"{name}: {change}"))
                 settings.apply(change, machine, self.journal)
+        self._clients = client_hosts.make(self.hosts, self.machines, self.journal)
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
         """Run one turn. A failure of the turn is its result."""
@@ -215,12 +239,28 @@ class BuiltStage:
             seen["page_cache"] = bed.coldness
         # A host that is gone is named by the failure already.
         with suppress(MachineError):
-            clock = machine.clock()
-            seen["clock"] = {
-                "ahead_ms": round(clock.ahead_s * 1e3, 3),
-                "error_ms": round(clock.error_s * 1e3, 3),
-            }
+            seen["clock"] = client_hosts.in_ms(machine.clock())
+        if self._clients:
+            seen |= self._of_clients(turn, result, bed)
         return result.model_copy(update=seen)
+
+    def _of_clients(self, turn: Turn, result: TrialResult, bed: Bed | None) -> dict[str, Any]:
+        """Return what the clients add to a result, their faults included."""
+        ends = bed.ends if isinstance(bed, BuiltBed) else {}
+        told = client_hosts.seen(self._clients, ends)
+        if result.status not in {"ok", "invalid"}:
+            return {"clients": told}
+        load = turn.spec.workload.load
+        is_open = load is not None and load.rate_per_s is not None
+        invalid, doubts = client_hosts.judged(told, is_open=is_open)
+        reasons = [*result.invalid_reasons, *invalid]
+        return {
+            "clients": told,
+            "status": "invalid" if reasons else "ok",
+            "valid": not reasons,
+            "invalid_reasons": reasons,
+            "warnings": [*result.warnings, *doubts],
+        }
 
     def spot_of(self, turn: Turn) -> Spot:
         """Return where a turn is measured: repeats take the hosts in turn."""
@@ -288,6 +328,9 @@ class BuiltStage:
             undo.callback(lambda: self._remove(made, machine))
             database = self._database(installation, request, folder, site, is_kept=bool(state))
             undo.callback(database.stop)
+            if self._clients:
+                names = [one.name for one in self._clients]
+                database.let_in(names, [*client_hosts.addresses(self._clients, machine)])
             say(f"starting PostgreSQL {installation.major} on {spot.host}")
             database.start()
             bed = self._bed(turn, database, host, site, state, undo)
@@ -298,6 +341,7 @@ class BuiltStage:
                 spot.host,
             )
             bed.only_reads = lambda: self._only_reads
+            bed.clients = self._clients
             bed.undo = undo.pop_all()
             return bed
 

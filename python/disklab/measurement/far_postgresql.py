@@ -78,21 +78,21 @@ def find(machine: Machine) -> FarInstallation | None:
     return FarInstallation(Path(folder), major, account(machine), machine)
 
 
-def account(machine: Machine) -> Account | None:
-    """Return who runs a server for root on a host; None: we are not root there.
+def account(machine: Machine, users: Sequence[str] = USERS) -> Account | None:
+    """Return who runs a program of ours for root on a host; None: we are not root there.
 
-    Raises MachineError when there is no such user: a server is never run by root.
+    Raises MachineError when there is no such user: root never runs one.
     """
     if ran(machine, "id", "-u").strip() != "0":
         return None
-    for name in USERS:
+    for name in users:
         ended = machine.run(Command(["getent", "passwd", name]))
         entry = _USER.match(ended.stdout.decode(errors="replace"))
         if ended.code == 0 and entry is not None and int(entry[2]) and int(entry[3]):
             return Account(name, int(entry[2]), int(entry[3]))
     raise MachineError(
-        f"{machine.name}: we are root there, and it has no user {' or '.join(USERS)} to run a "
-        "server: log in as another user, or make one by `useradd --system disklab`"
+        f"{machine.name}: we are root there, and it has no user {' or '.join(users)} to run "
+        "anything of ours: log in as another user, or make one by `useradd --system disklab`"
     )
 
 
@@ -194,7 +194,12 @@ class FarServer(Server):
     ) -> None:
         super().__init__(request, place, installation, plan, password)
         self._machine = machine
+        self._clients: Sequence[str] = ()
         self.process = FarProcess(machine, place)
+
+    def let_in(self, clients: Sequence[str]) -> None:
+        """Let in these IP addresses too, from the next start on."""
+        self._clients = clients
 
     def adopt(self) -> None:
         """Use the data directory that a killed run has left, made for the same password."""
@@ -261,23 +266,29 @@ class FarServer(Server):
         return []
 
     def _access(self) -> str:
-        """Let in the host's own network, and where we come from."""
+        """Let in the host's own network, the clients, and where we come from."""
         text = access(tls=self.request.tls)
         near = text.replace("127.0.0.0/8", "samenet")
+        kind = "hostssl" if self.request.tls else "hostnossl"
+        near += "".join(_entry(kind, one) for one in self._clients)
         ended = self._machine.run(Command(["printenv", "SSH_CONNECTION"]))
         words = ended.stdout.decode(errors="replace").split()
         if not words or _ADDRESS.fullmatch(words[0]) is None:
             return near
-        kind = "hostssl" if self.request.tls else "hostnossl"
-        bits = 128 if ":" in words[0] else 32
-        return f"{near}{kind} all {USER} {words[0]}/{bits} scram-sha-256\n"
+        return near + _entry(kind, words[0])
 
     def _psql(self) -> str:
         return requirements.required_program("psql", "this machine")
 
 
+def _entry(kind: str, address: str) -> str:
+    """Return the line of pg_hba.conf that lets our user in from an address."""
+    bits = 128 if ":" in address else 32
+    return f"{kind} all {USER} {address}/{bits} scram-sha-256\n"
+
+
 class FarPostgreSQL(PostgreSQL):
-    """PostgreSQL on a host, filled and loaded from here."""
+    """PostgreSQL on a host, filled and loaded from here or from client hosts."""
 
     def __init__(
         self,
@@ -298,10 +309,18 @@ class FarPostgreSQL(PostgreSQL):
 
         super().__init__(request, [place], installation, plan, make)
         self._password = told
+        self._loaded_from: Sequence[str] = ()
         if password is not None:
             server = self.primary
             assert isinstance(server, FarServer)
             server.adopt()
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts, at these IP addresses."""
+        self._loaded_from = clients
+        server = self.primary
+        assert isinstance(server, FarServer)
+        server.let_in(addresses)
 
     @property
     def password(self) -> str:
@@ -313,8 +332,9 @@ class FarPostgreSQL(PostgreSQL):
         """What a reader of its figures should know."""
         place = self.primary.place
         where = f"on {self.machine.name} ({place.address})"
+        source = ", ".join(self._loaded_from) or "the machine that disklab runs on"
         return (
-            f"PostgreSQL ({DATABASE}) was built {where}; the load came from the machine that "
-            "disklab runs on, so the way between them is in every latency",
+            f"PostgreSQL ({DATABASE}) was built {where}; the load came from {source}, so the way "
+            "between them is in every latency",
             *self.plan.reasons,
         )

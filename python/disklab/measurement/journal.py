@@ -31,7 +31,14 @@ OURS = ".disklab-"
 """What the names of our files and folders on a host begin with."""
 
 UndoKind = Literal[
-    "remove_file", "remove_folder", "write", "swapon", "unmount", "drop", "remove_database"
+    "remove_file",
+    "remove_folder",
+    "write",
+    "swapon",
+    "unmount",
+    "drop",
+    "remove_database",
+    "end_load",
 ]
 
 
@@ -234,6 +241,8 @@ _UNDO = {
     "swapon": _swapon,
     "unmount": _unmount,
     "remove_database": _remove_database,
+    # Of a folder that a load works in: the same.
+    "end_load": _remove_database,
 }
 
 

@@ -86,6 +86,7 @@ def in_words(change: Change) -> str:
     what = {
         "drop": f"the schema or keyspace {change.path}",
         "remove_database": f"the database in {change.path}",
+        "end_load": f"the load that works in {change.path}",
         "remove_file": f"the file {change.path}",
         "remove_folder": f"the folder {change.path}",
         "unmount": f"the mount at {change.path}",

@@ -9,7 +9,7 @@ from disklab.engine import Account
 from disklab.errors import MachineError, Problem
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import far_postgresql
+from disklab.measurement import clients, far_postgresql
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.site import Placed, volume_of
 
@@ -64,6 +64,15 @@ def look(hosts: Hosts, placed: Placed, name: str, machine: Machine) -> DatabaseP
             )
             missing += _closed(key, directory, user, machine)
     return DatabasePlan(makes, directories, missing)
+
+
+def missing_user(hosts: Hosts, name: str, machine: Machine) -> Iterator[Problem]:
+    """Yield that a client host has no user for the load."""
+    try:
+        far_postgresql.account(machine, clients.USERS)
+    except MachineError as error:
+        way_out = "see docs/measure.md, Hosts that make the load"
+        yield Problem(hosts.place("hosts", name), name, str(error), way_out)
 
 
 def _closed(

@@ -15,7 +15,7 @@ from disklab.catalog.quantity import about_bytes
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import built, cluster, hosts_file, planned_database, settings
+from disklab.measurement import built, clients, cluster, hosts_file, planned_database, settings
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Disk, Host, Hosts
@@ -92,6 +92,8 @@ class Wanted:
     def names(self) -> list[str]:
         """The hosts that are needed, in the order of the file."""
         used = {spot.host for spot in self.placed.used}
+        if used and self.experiment.kind == "cluster":
+            used.update(clients.names_of(self.hosts))
         return [name for name in self.hosts.file.hosts if name in used]
 
 
@@ -171,6 +173,7 @@ class HostPlan:
     """Settings; changed back at the end."""
     missing: list[Problem]
     """What stands in the way."""
+    role: str = "node"
 
 
 def look(wanted: Wanted, machines: Mapping[str, Machine]) -> list[HostPlan]:
@@ -212,6 +215,11 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
 
 def _look_for_database(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
     host = wanted.hosts.file.hosts[name]
+    if host.role == "client":
+        changes = [str(change) for change in settings.wanted(name, host, machine)]
+        makes = [f"a folder in {clients.PARENT} for the load"]
+        lacks = [*planned_database.missing_user(wanted.hosts, name, machine)]
+        return HostPlan(name, facts(machine), makes, [], changes, lacks, host.role)
     found = planned_database.look(wanted.hosts, wanted.placed, name, machine)
     missing = [*found.missing]
     for volume, directory in found.directories.items():
@@ -395,6 +403,8 @@ def in_words(wanted: Wanted, plans: list[HostPlan]) -> Iterator[str]:
     for plan in plans:
         known = [str(plan.facts[key]) for key in ("vm_size", "cpu", "kernel") if key in plan.facts]
         yield f"{plan.name}: {', '.join(known)}"
+        if plan.role == "client":
+            yield "  load    comes from here"
         for text in plan.formats:
             yield f"  format  {text}"
         for text in plan.makes:
@@ -405,4 +415,6 @@ def in_words(wanted: Wanted, plans: list[HostPlan]) -> Iterator[str]:
             yield f"  missing {problem.value}: {problem.rule}; {problem.way_out}"
         if not (plan.formats or plan.makes or plan.changes or plan.missing):
             yield "  nothing is changed"
+    if wanted.experiment.kind == "cluster" and all(plan.role != "client" for plan in plans):
+        yield "The load comes from this machine: no host has `role: client`."
     yield "Nothing else of a host is changed."

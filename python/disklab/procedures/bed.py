@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -59,8 +57,8 @@ class Bed:
     """Whether the database compiles itself while it runs, and begins anew at each start."""
     wear: float = 0.0
     """By which share the data set has changed since its fill."""
-    client_pid: int | None = None
-    """Who makes the load, while it runs."""
+    load: Load | None = None
+    """The load, while it runs."""
     failure: DisklabError | None = None
     """Why the load was ended before its time."""
     coldness: str = ""
@@ -213,10 +211,15 @@ class Bed:
     def give_up(self, error: DisklabError) -> None:
         """End the load that runs, because of this error. Called from the thread that noticed it."""
         self.failure = self.failure or error
-        pid = self.client_pid
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        load = self.load
+        if load is not None:
+            with suppress(DisklabError):
+                load.end()
+
+    @property
+    def client_pid(self) -> int | None:
+        """The process here that makes the load; None: no load runs, or other machines make it."""
+        return None if self.load is None else self.load.pid
 
     def pending_compactions(self) -> int:
         """Return how many compactions the database has pending."""
@@ -264,8 +267,8 @@ class Bed:
         """Run a load to its end. A database that has died is told of before its client's errors."""
         self.failure = None
         try:
-            with begin() as load:
-                self.client_pid = load.pid
+            with self.start_load(begin) as load:
+                self.load = load
                 return self._done(load, on_progress, conductor)
         except DisklabError:
             if self.failure is not None:
@@ -273,7 +276,11 @@ class Bed:
             self.database.observe()
             raise
         finally:
-            self.client_pid = None
+            self.load = None
+
+    def start_load(self, begin: Begin) -> Load:
+        """Start a load, on this machine; other beds have other machines for it."""
+        return begin()
 
     def _done(self, load: Load, on_progress: OnProgress, conductor: Conductor | None) -> LoadDone:
         for event in load:

@@ -23,6 +23,10 @@ from disklab.telemetry import (
 from disklab.telemetry.sources import node_suffix
 
 
+def _alone(pid: int | None) -> list[int]:
+    return [] if pid is None else [pid]
+
+
 @contextmanager
 def watched(bed: Bed, notes: Notes) -> Iterator[None]:
     """Watch processes, disks, emulator, page cache and database inside the block."""
@@ -30,7 +34,7 @@ def watched(bed: Bed, notes: Notes) -> Iterator[None]:
         database = DatabaseWatch(bed.database)
         sources: list[Source] = [
             Machine(),
-            ProcessCpu("client", lambda: [] if bed.client_pid is None else [bed.client_pid]),
+            ProcessCpu("client", lambda: _alone(bed.client_pid)),
             ProcessCpu("server", lambda: database.pids),
             ProcessCpu("emulator", lambda: [node.pid for node in bed.nodes]),
             database,

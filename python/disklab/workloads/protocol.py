@@ -21,8 +21,15 @@ class Load(Protocol):
     """
 
     @property
-    def pid(self) -> int:
-        """The process that makes the load."""
+    def pid(self) -> int | None:
+        """The process on this machine that makes the load; None: other machines make it."""
+        ...
+
+    def end(self) -> None:
+        """End the load, called from any thread; nothing when it has ended.
+
+        Whoever iterates over it gets its last event or an error.
+        """
         ...
 
     def __iter__(self) -> Iterator[LoadEvent]:

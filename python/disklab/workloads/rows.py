@@ -12,10 +12,10 @@ from disklab.database_facts import RowsLoad, facts_of
 from disklab.engine.load import (
     ClosedLoop,
     DatabaseTarget,
+    EngineLoad,
     Generator,
     LoadDone,
     LoadJob,
-    LoadRun,
     OpenLoop,
     RowsWorkload,
     Stop,
@@ -55,7 +55,7 @@ class Rows:
     def fill(self, target: Target) -> Sequence[Begin]:
         """Return the job that writes every row once, in the order of the keys."""
         job = fill_job(self._spec, target, self._rows, self._seed)
-        return [lambda: LoadRun(job)]
+        return [EngineLoad(job)]
 
     def warm_up(self, target: Target, operations: int, stream: int) -> Sequence[Begin]:
         """Return two jobs on the table beside: its rows, then reads and writes of them."""
@@ -68,7 +68,7 @@ class Rows:
         changed = {"keys": "uniform", "operations": WARM_UP_SHARES}
         work = job.workload.model_copy(update=changed)
         seen = job.model_copy(update={"workload": work, "stop": Stop(operations=operations)})
-        return [lambda: LoadRun(rows), lambda: LoadRun(seen)]
+        return [EngineLoad(rows), EngineLoad(seen)]
 
     def run(self, target: Target, asked: Asked) -> Begin:
         """Return the job of the trial's own load."""
@@ -81,7 +81,7 @@ class Rows:
             threads=asked.threads,
         ).model_copy(update={"stop": asked.stop})
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
-        return lambda: LoadRun(slowed)
+        return EngineLoad(slowed)
 
     def check(self, target: Target) -> Begin | None:
         """Return the job that reads every row once, where a timetable may have lost some.
@@ -98,7 +98,7 @@ class Rows:
             load=ClosedLoop(threads=how.fill_in_flight),
             stop=Stop(operations=self._rows, give_up_s=READ_BACK_GIVE_UP_S),
         )
-        return lambda: LoadRun(job)
+        return EngineLoad(job)
 
     def wear(self, done: LoadDone) -> float:
         """Return the share of rows that were written anew: they lie in other files than the fill's.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from disklab.engine.load import ClosedLoop, LoadDone, LoadJob, LoadRun, Stop, load_target
+from disklab.engine.load import ClosedLoop, EngineLoad, LoadDone, LoadJob, Stop, load_target
 from disklab.engine.tpcc import TpccWorkload
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
@@ -99,7 +99,7 @@ class Tpcc:
     def fill(self, target: Target) -> Sequence[Begin]:
         """Return the job that makes the tables anew and fills them."""
         job = load_job(target, self._work.warehouses, self._seed)
-        return [lambda: LoadRun(job)]
+        return [EngineLoad(job)]
 
     def warm_up(self, target: Target, operations: int, stream: int) -> Sequence[Begin]:  # noqa: ARG002
         """Return nothing: there is no table beside."""
@@ -116,12 +116,12 @@ class Tpcc:
             repeat=asked.stream,
         )
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
-        return lambda: LoadRun(slowed)
+        return EngineLoad(slowed)
 
     def check(self, target: Target) -> Begin:
         """Return the job that asks the standard's consistency conditions."""
         job = check_job(target, self._work.warehouses)
-        return lambda: LoadRun(job)
+        return EngineLoad(job)
 
     def wear(self, done: LoadDone) -> float:
         """Return how many orders were added, of those that were there."""

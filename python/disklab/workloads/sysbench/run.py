@@ -60,6 +60,11 @@ class Process:
         """The process."""
         return self._process.pid
 
+    def end(self) -> None:
+        """End it, from any thread; nothing when it has ended."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
     def lines(self) -> Iterator[str]:
         """Yield what it says. Raises MachineError when it ends with an error, or not in time."""
         assert self._process.stdout is not None

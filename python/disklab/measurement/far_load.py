@@ -1,0 +1,174 @@
+"""A load that client hosts make: a generator on each of them, read over its link, added up.
+
+What a generator says is spooled on its host, so that a link that is lost for a while loses none of
+its seconds.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from signal import SIGTERM
+from types import TracebackType
+
+from disklab.engine import Account
+from disklab.engine.binary import find_engine
+from disklab.engine.load import (
+    END_SECONDS,
+    Generator,
+    LoadDone,
+    LoadEvent,
+    LoadJob,
+    LoadProgress,
+    LoadReady,
+    event_of,
+)
+from disklab.errors import DisklabError, EngineError, MachineError
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Child, Command, Machine
+from disklab.measurement import merged_load
+
+# The parent of an agent's job is its keeper, a process of the engine that was sent there.
+SENT_ENGINE = ("sh", "-c", 'exec "/proc/$PPID/exe" "$@"', "disklab-engine")
+
+
+@dataclass(frozen=True)
+class Client:
+    """A host that makes load."""
+
+    name: str
+    machine: Machine
+    account: Account | None
+    """Who its generator runs as; None: who is logged in, who is not root."""
+    folder: PurePosixPath
+    """Its generator's working directory, by which it is found and ended."""
+
+    def command(self, job: LoadJob) -> Command:
+        """Return the program that runs a job there."""
+        engine: Sequence[str] = SENT_ENGINE
+        if isinstance(self.machine, LocalMachine):
+            engine = (str(find_engine()),)
+        rights = [] if self.account is None else self.account.arguments()
+        text = job.model_dump_json(exclude_none=True).encode()
+        return Command([*engine, "load", *rights], stdin=text, folder=self.folder)
+
+
+Said = LoadEvent | BaseException
+
+
+@dataclass
+class _Course:
+    """What a generator has said that was not passed on yet."""
+
+    ready: LoadReady | None = None
+    lines: deque[LoadProgress] = field(default_factory=deque)
+    last: LoadProgress | None = None
+    done: LoadDone | None = None
+
+
+class FarLoad:
+    """A load of several hosts as one `Load`. Raises MachineError when one of them is gone."""
+
+    pid = None
+    """Its processes are of other machines."""
+
+    def __init__(self, job: LoadJob, clients: Sequence[Client]) -> None:
+        """Start a generator on each client; the job is that of the whole load."""
+        assert clients, "somebody makes the load"
+        self._clients = list(clients)
+        self._said: queue.SimpleQueue[tuple[int, Said]] = queue.SimpleQueue()
+        self._children: list[Child] = []
+        self.ends: dict[str, LoadDone] = {}
+        """By client: its own part of the whole run, once that is over."""
+        with ExitStack() as undo:
+            for index, client in enumerate(self._clients):
+                part = Generator(index=index, count=len(self._clients))
+                own = job.model_copy(update={"generator": part})
+                child = client.machine.start(client.command(own))
+                self._children.append(undo.enter_context(child))
+            self._undo = undo.pop_all()
+
+    def end(self) -> None:
+        """End all generators, from any thread. A host that is gone holds up no other."""
+        for child in self._children:
+            with suppress(MachineError):
+                child.signal(SIGTERM)
+
+    def __iter__(self) -> Iterator[LoadEvent]:
+        """Yield what all say together: a second once each of them has said it."""
+        for index in range(len(self._children)):
+            name = f"load of {self._clients[index].name}"
+            threading.Thread(target=self._read, args=(index,), name=name, daemon=True).start()
+        courses = [_Course() for _ in self._children]
+        is_ready = False
+        while any(one.done is None for one in courses):
+            index, said = self._said.get()
+            course = courses[index]
+            match said:
+                case LoadReady():
+                    course.ready = said
+                case LoadProgress():
+                    course.lines.append(said)
+                case LoadDone():
+                    course.done = said
+                    self.ends[self._clients[index].name] = said
+                case _:
+                    raise said
+            found = [one.ready for one in courses if one.ready is not None]
+            if not is_ready and len(found) == len(courses):
+                is_ready = True
+                yield merged_load.ready(found)
+            if is_ready:
+                yield from _whole_seconds(courses)
+        yield merged_load.done([one.done for one in courses if one.done is not None])
+
+    def _read(self, index: int) -> None:
+        """Pass on what a generator says, and at last its end or an error."""
+        child, name = self._children[index], self._clients[index].name
+        try:
+            for line in child.lines():
+                event = event_of(line)
+                self._said.put((index, event))
+                if isinstance(event, LoadDone):
+                    return
+            ended = child.wait(END_SECONDS)
+            told = "it still runs"
+            if ended is not None:
+                told = ended.stderr.decode(errors="replace").strip() or f"exit code {ended.code}"
+            raise EngineError(f"{name}: the load engine ended without a result: {told}")
+        except DisklabError as error:
+            self._said.put((index, error))
+        except BaseException as error:
+            self._said.put((index, error))
+
+    def __enter__(self) -> FarLoad:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End all generators."""
+        self._undo.__exit__(kind, error, trace)
+
+
+def _whole_seconds(courses: Sequence[_Course]) -> Iterator[LoadProgress]:
+    """Yield the intervals that every generator that still runs has told of."""
+    while any(one.lines for one in courses) and all(
+        one.lines or one.done is not None for one in courses
+    ):
+        ended = [one.last for one in courses if not one.lines and one.last is not None]
+        parts = []
+        for one in courses:
+            if one.lines:
+                one.last = one.lines.popleft()
+                parts.append(one.last)
+        yield merged_load.progress(parts, ended)

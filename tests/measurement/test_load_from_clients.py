@@ -1,0 +1,144 @@
+"""A load that client hosts make: over SSH, added up, ended with what a killed run has left."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from disklab.databases.postgresql.configuration import PORT
+from disklab.hosts.addresses import free_addresses
+
+from tests.machines.ssh_server import SshServer
+
+from .bench import Bench
+from .test_built_postgresql import (
+    EXPERIMENT,
+    MEASURE,
+    server,
+    volume,
+)
+
+__all__ = ["server", "volume"]
+CLIENT_FOLDERS = ".disklab-load-*"
+
+
+def client_folders() -> set[Path]:
+    return set(Path("/tmp").glob(CLIENT_FOLDERS))
+
+
+def works_in(folder: Path) -> list[str]:
+    """Return the programs whose working directory is a folder, or was when it was removed."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if os.readlink(process).removesuffix(" (deleted)") == str(folder):
+                found.append(process.parent.name)
+    return found
+
+
+def is_full(volume: Path) -> bool:
+    return any('"filled"' in file.read_text() for file in volume.glob("*/.disklab-filled"))
+
+
+def prepared(bench: Bench, server: SshServer, volume: Path, text: str = EXPERIMENT) -> None:
+    """Write the files: one server and two clients, all of them this machine by other names."""
+    address = free_addresses(1, (PORT,))[0]
+    bench.write("e.yaml", text)
+    node = f"{{address: box, private_address: {address}, volumes: {{data: {volume}}}}}"
+    far = f"{{address: {getpass.getuser()}@box, private_address: 127.0.0.1, role: client}}"
+    near = "{local: true, role: client}"
+    hosts = f"{{n1: {node}, c1: {far}, c2: {near}}}"
+    bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {hosts}\n")
+
+
+def test_two_clients_share_a_load_and_nothing_of_them_is_left(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    prepared(bench, server, volume)
+    before = client_folders()
+    code, out, err = bench.run(*MEASURE, "--plan")
+    assert code == 0, err
+    assert out.count("load    comes from here") == 2
+    assert client_folders() == before
+    code, _, err = bench.run(*MEASURE, "--yes", "--quick")
+    assert code == 0, err
+    bench.nothing_is_left()
+    assert client_folders() == before
+    (run,) = bench.runs()
+    results = run.results()
+    assert len(results) == 2
+    for one in results:
+        assert one.status in ("ok", "invalid"), one
+        assert one.errors == {}
+        assert any("the load came from c1, c2" in text for text in one.warnings)
+        told = (one.model_extra or {})["clients"]
+        assert [each["host"] for each in told] == ["c1", "c2"]
+        # Each has half of the threads of a closed loop on one server.
+        first, second = (each["operations"] for each in told)
+        assert first > 0
+        assert second > 0
+        for each in told:
+            assert 0 < each["cores"] < 1.5
+            assert abs(each["clock"]["ahead_ms"]) <= 1 + each["clock"]["error_ms"]
+        # Both parts are in the rate.
+        assert one.ops_per_s is not None
+        assert one.duration_s is not None
+        assert one.ops_per_s * one.duration_s >= 0.9 * (first + second)
+
+
+@pytest.mark.long
+def test_the_load_that_a_killed_run_has_left_is_ended_before_it_goes_on(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    before = client_folders()
+    text = EXPERIMENT.replace("duration: 2s", "duration: 8s").replace("[2, 4]", "[2]")
+    prepared(bench, server, volume, text)
+    with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
+
+        def loads_full_data() -> bool:
+            assert process.poll() is None
+            return is_full(volume) and any(map(works_in, client_folders() - before))
+
+        bench.wait_until(loads_full_data)
+        process.kill()
+        process.communicate(timeout=60)
+    left = client_folders() - before
+    # The one over SSH outlives its conductor; the one of this machine does not.
+    assert len(left) == 2
+    assert any(works_in(folder) for folder in left)
+    (first,) = bench.runs()
+    code, _, err = bench.run("measure", "--resume", first.folder.name, "--yes")
+    assert code == 0, err
+    assert client_folders() == before
+    assert not any(works_in(folder) for folder in left)
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    assert result.errors == {}
+    assert [phase for phase in result.phases if phase.name == "fill"] == []
+
+
+@pytest.mark.long
+def test_a_link_that_is_lost_in_the_middle_loses_no_second(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    text = EXPERIMENT.replace("duration: 2s", "duration: 15s").replace("[2, 4]", "[2]")
+    prepared(bench, server, volume, text)
+    with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
+        bench.wait_until(lambda: is_full(volume))
+        time.sleep(3)
+        server.cut()
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "the link is lost" in err
+    assert "connected again" in err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    assert result.errors == {}
