@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -124,21 +126,37 @@ def test_the_load_that_a_killed_run_has_left_is_ended_before_it_goes_on(
 
 
 @pytest.mark.long
-def test_a_link_that_is_lost_in_the_middle_loses_no_second(
+def test_hosts_that_are_silent_for_30_s_are_named_and_lose_no_second(
     bench: Bench, server: SshServer, volume: Path
 ) -> None:
-    text = EXPERIMENT.replace("duration: 2s", "duration: 15s").replace("[2, 4]", "[2]")
+    text = EXPERIMENT.replace("duration: 2s", "duration: 35s").replace("[2, 4]", "[2]")
     prepared(bench, server, volume, text)
     with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
         bench.wait_until(lambda: is_full(volume))
         time.sleep(3)
-        server.cut()
+        # The server too: nobody can connect again meanwhile.
+        stopped = [server.process.pid, *server.connections()]
+        try:
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(30)
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "the link is lost" in err
-    assert "connected again" in err
+    told = " ".join(err.split())
+    for name in ("n1", "c1"):
+        assert f"{name} (" in told
+        assert f"{name}: connected again" in told
+    assert "silent" in told
     bench.nothing_is_left()
     (run,) = bench.runs()
     (result,) = run.results()
     assert result.status in ("ok", "invalid"), result
     assert result.errors == {}
+    ends = [one.t_s for one in run.seconds(0, 0) if one.phase == "measure"]
+    assert len(ends) >= 33
+    # Each interval has a second; a lost one would leave a hole.
+    assert all(later - earlier < 1.5 for earlier, later in pairwise(ends))
