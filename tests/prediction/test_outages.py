@@ -110,3 +110,14 @@ def test_one_copy_of_local_data_never_comes_back(tmp_path: Path) -> None:
         if one.recovery and one.recovery.yearly
     }
     assert back == {"attached": True, "local": False}
+
+
+def test_a_trial_to_which_no_stated_failure_can_happen_has_no_costs(tmp_path: Path) -> None:
+    """Disks of the VM do not fail by themselves; this once ended the prediction of all cells."""
+    path = tmp_path / "x.yaml"
+    path.write_text(TEXT.replace("vm_lost_per_year: 8%, vm_restarts_per_year: 2, ", ""))
+    run = predict(spec.load(path), Options(out=tmp_path / "runs"), lambda _: None)
+    assert yearly(run, "attached").disk_lost_s is not None
+    (local,) = [one for one in run.results() if one.factors["data disks"] == "local"]
+    assert local.usable
+    assert local.recovery is None

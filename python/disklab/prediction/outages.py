@@ -7,7 +7,7 @@ goes on at the rate that was seen in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +48,16 @@ def yearly_costs(
 ) -> dict[int, Yearly]:
     """Return what failures cost each trial that states how often there are any.
 
+    Left out are trials to which none of the stated failures can happen (disks that are lost by
+    themselves, where all data lie on the VM's own), and those whose loss the simulator refuses.
+
     `runnable`: jobs of Cassandra by the number of their trial. Raises EngineError when the engine
     dies.
     """
     stating = {
         index: (trial, job)
         for index, (trial, job) in runnable.items()
-        if trial.spec.failures is not None and "database" in job
+        if trial.spec.failures is not None and "database" in job and _experiments(trial, job)
     }
     asked = [
         {**job, "cell": 2 * index + number, "seed": seed, "fidelity": "full"}
@@ -63,9 +66,11 @@ def yearly_costs(
     ]
     found = {index: _Times() for index in stating}
     for answer in simulate(asked, workers=workers) if asked else ():
-        if answer["event"] == "refused":
-            continue
         index, number = divmod(answer["cell"], 2)
+        if answer["event"] == "refused":
+            stating.pop(index, None)
+        if index not in stating:
+            continue
         told = answer["faults"]
         known = found[index]
         if number == 0:
@@ -112,15 +117,20 @@ def rebuild_times(
     return found
 
 
-def _experiments(trial: Trial, job: Job) -> Iterator[tuple[int, Job]]:
-    """Yield the simulations that a trial needs: of a replaced node (0) and of a started one (1)."""
+def _experiments(trial: Trial, job: Job) -> list[tuple[int, Job]]:
+    """Return the simulations that a trial needs: of a replaced node (0) and of a started one (1).
+
+    None: no stated failure can happen to it.
+    """
     failures = trial.spec.failures
     assert failures is not None
     own = lost_with_vm(trial.spec)
-    if (own and failures.vm_lost_per_year) or failures.disk_lost_per_year:
-        yield 0, _broken(trial, job, REPLACED, BROKEN_S)
+    found = []
+    if failures.vm_lost_per_year if own else failures.disk_lost_per_year:
+        found.append((0, _broken(trial, job, REPLACED, BROKEN_S)))
     if failures.vm_restarts_per_year or (not own and failures.vm_lost_per_year):
-        yield 1, _broken(trial, job, STARTED, WRITTEN_S)
+        found.append((1, _broken(trial, job, STARTED, WRITTEN_S)))
+    return found
 
 
 def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
