@@ -19,14 +19,13 @@ from disklab.measurement import far_postgresql, folders
 from disklab.measurement.far_load import Client
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal
+from disklab.telemetry.judgement import MOST_CLIENT_THREAD
 
 PARENT = PurePosixPath("/tmp")  # noqa: S108 - a new name in it, made by mkdir alone
 USERS = (*far_postgresql.USERS, "nobody")
 """Who a generator runs as for root: it reads and writes no file."""
 MOST_AHEAD_MS = 5.0
 """An open loop's arrivals are merged by the clocks of those that make them."""
-MOST_CORES = 0.9
-"""Of the one thread of a generator; see telemetry/judgement.py, MOST_CLIENT_THREAD."""
 
 
 def names_of(hosts: Hosts) -> list[str]:
@@ -94,11 +93,11 @@ def judged(told: Sequence[Mapping[str, Any]], *, is_open: bool) -> tuple[list[st
     invalid, doubts = [], []
     for one in told:
         cores = one.get("cores", 0.0)
-        if cores > MOST_CORES:
+        if cores > MOST_CLIENT_THREAD:
             invalid.append(
                 f"the client was the limit: {one['host']} used {cores:.2f} cores of its one thread "
-                f"(more than {MOST_CORES:.0%} means that operations wait for the client); add "
-                "client hosts"
+                f"(more than {MOST_CLIENT_THREAD:.0%} means that operations wait for the client); "
+                "add client hosts"
             )
         clock = one.get("clock")
         if clock is None or not is_open:

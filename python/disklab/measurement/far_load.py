@@ -28,7 +28,7 @@ from disklab.engine.load import (
     LoadReady,
     event_of,
 )
-from disklab.errors import DisklabError, EngineError, MachineError
+from disklab.errors import EngineError, MachineError
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Child, Command, Machine
 from disklab.measurement import merged_load
@@ -141,9 +141,8 @@ class FarLoad:
             if ended is not None:
                 told = ended.stderr.decode(errors="replace").strip() or f"exit code {ended.code}"
             raise EngineError(f"{name}: the load engine ended without a result: {told}")
-        except DisklabError as error:
-            self._said.put((index, error))
         except BaseException as error:
+            # Raised again where the load is read.
             self._said.put((index, error))
 
     def __enter__(self) -> FarLoad:

@@ -28,7 +28,7 @@ class Load(Protocol):
     def end(self) -> None:
         """End the load, called from any thread; nothing when it has ended.
 
-        Whoever iterates over it gets its last event or an error.
+        Its iteration then ends with its last event or an error.
         """
         ...
 

@@ -150,7 +150,7 @@ impl Broken {
         let job = &self.job;
         match self.seen[node].phase {
             Phase::Starting(until) => until.saturating_sub(now),
-            // Nothing was streamed yet: what it takes without any limit but the throttle is no answer.
+            // Nothing was streamed yet: a time in which only the throttle counts would mislead.
             Phase::Joining(until) => until.saturating_sub(now),
             Phase::Replaying | Phase::Streaming => self.rebuilds.left_ns(now, node),
             _ => job.start_ns,

@@ -409,7 +409,7 @@ impl Cassandra {
                     uses.add_limits(&place, &volume.name, now, before, elapsed_ns);
                 }
                 let seconds = elapsed_ns as f64 / 1e9;
-                // Counters that began anew with the measurement are less than before.
+                // The measurement set its counters back: they are less than before.
                 let busy = node
                     .cores
                     .usage()
