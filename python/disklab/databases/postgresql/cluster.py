@@ -278,6 +278,9 @@ class PostgreSQL:
         limit_s = QUORUM_SECONDS * self._slow
         if now - self._alone_since < limit_s:
             return
+        # A death that the check before just missed is the reason; the quorum is its consequence.
+        for one in self.standbys:
+            one.process.await_death()
         silent = "\n".join(str(one.process.failure("does not follow")) for one in self.standbys)
         raise MachineError(
             f"no commit was confirmed for {limit_s:.0f} s: {streaming} of the "
