@@ -33,8 +33,8 @@ test-rust: setup
 
 # Most tests wait for devices and servers, so three run at a time; what measures follows by itself.
 test-python: setup
-	$(BIN)/pytest -m "not alone and not long" --numprocesses 3 --dist loadgroup
-	$(BIN)/pytest -m "alone and not long"
+	scripts/pytest.sh -m "not alone and not long" --numprocesses 3 --dist loadgroup
+	scripts/pytest.sh -m "alone and not long"
 
 # What CI leaves out: whole rehearsals and many seeds.
 test-long: setup
