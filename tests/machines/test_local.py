@@ -86,7 +86,7 @@ class TestRun:
 
 class TestStart:
     def test_lines_come_in_order_while_it_runs(self, tmp_path: Path) -> None:
-        # The last line has no end, so no reader is told of it before the program's end: a file says when it is written.
+        # A line without an end is told at the end: a file says when it is written.
         script = f"echo a; echo; printf b; touch {tmp_path}/written; exec sleep 1000"
         with MACHINE.start(sh(script)) as child:
             lines = child.lines()
