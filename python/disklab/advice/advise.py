@@ -18,6 +18,7 @@ from disklab.advice.question import FACTOR, Question
 from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
 from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of, names
+from disklab.engine.simulation import Workers
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.prediction import Options, predict
@@ -47,7 +48,7 @@ class How:
     """How advice is worked out."""
 
     seed: int = 1
-    workers: int | None = None
+    workers: Workers = None
     bands: bool | None = None
     """Whether finalists get 80 % bands; None: where that is quick."""
     calibration: Calibration | None = None

@@ -17,7 +17,7 @@ from disklab.advice.candidates import Candidate, Field, too_weak
 from disklab.advice.levers import tuned
 from disklab.advice.question import FACTOR, Question
 from disklab.catalog import Catalog
-from disklab.engine.simulation import simulate
+from disklab.engine.simulation import Workers, simulate
 from disklab.prediction.calibration import Calibration
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
@@ -117,7 +117,7 @@ class Simulator:
     question: Question
     catalog: Catalog
     calibration: Calibration
-    workers: int | None = None
+    workers: Workers = None
     cells: int = 0
     """How many were simulated."""
 

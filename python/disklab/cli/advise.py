@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,7 @@ from disklab.cli.advise_asked import (
     Reads,
     Writes,
 )
+from disklab.cli.cluster import Cluster, workers_of
 from disklab.cli.experiment_new import P99, Copies, Nodes, Row
 from disklab.cli.output import Json, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
@@ -88,6 +90,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
     ] = None,
+    cluster: Cluster = None,
     json: Json = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
 ) -> None:
@@ -114,14 +117,13 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         warn(text)
     how = How(
         seed=seed,
-        workers=jobs,
         bands=bands,
         out=out,
         command=("disklab", *sys.argv[1:]),
         beside=write or beside(experiment),
     )
-    with progress() as tell:
-        found = advise(question, how, quiet, tell)
+    with progress() as tell, workers_of(cluster, jobs, quiet) as workers:
+        found = advise(question, replace(how, workers=workers), quiet, tell)
     if json:
         print_json(found.as_json())
     else:

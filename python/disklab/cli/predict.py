@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from rich.text import Text
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.caller import given
+from disklab.cli.cluster import Cluster, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
 from disklab.cli.output import console, notes, print_json, warn
 from disklab.errors import Problem, UserError
@@ -61,6 +63,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
     ] = None,
+    cluster: Cluster = None,
     only: Only = None,
     fidelity: Annotated[
         str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
@@ -85,7 +88,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab predict experiments/cassandra-disk-caching-threads.yaml[/bold],
     [bold]disklab predict FILE --against reference[/bold],
-    [bold]disklab predict FILE --only 'data disks=local' --repeat 5[/bold]
+    [bold]disklab predict FILE --only 'data disks=local' --repeat 5[/bold],
+    [bold]disklab predict FILE --cluster ray://head.example.com[/bold]
     """
     # Loaded here because it brings polars: no other command is to wait for that.
     from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
@@ -93,14 +97,12 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.prediction.ranges import read_ranged  # noqa: PLC0415
     from disklab.prediction.register import read_register  # noqa: PLC0415
 
-    if against not in (None, "reference"):
-        raise UserError(Problem("--against", str(against), "is not known", "write reference"))
+    check_against(against)
     known = read_register(check_register) if check_register else None
     ranged = read_ranged(experiment, choices(only))
     options = Options(
         seed=seed,
         repeats=repeat,
-        workers=jobs,
         fidelity=fidelity_of(fidelity),
         bands=bands,
         ranged=ranged,
@@ -109,8 +111,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         out=out,
         command=("disklab", *sys.argv[1:]),
     )
-    with progress(as_json=json) as emit, given(out) as made:
-        run = predict(ranged.middle, options, emit)
+    with progress(as_json=json) as emit, workers_of(cluster, jobs, emit) as who, given(out) as made:
+        run = predict(ranged.middle, replace(options, workers=who), emit)
         made.append(run.folder)
     results = run.results()
     if not json:
@@ -120,6 +122,12 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if not json:
         print_answer(run, experiment)
     tell_register(register, known, (ranged.middle, options, results))
+
+
+def check_against(against: str | None) -> None:
+    """Raise UserError for what predictions cannot be held against."""
+    if against not in {None, "reference"}:
+        raise UserError(Problem("--against", str(against), "is not known", "write reference"))
 
 
 def tell_register(

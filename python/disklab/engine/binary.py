@@ -13,6 +13,9 @@ from disklab.machines.ssh import AgentFile
 NAME = "disklab-engine"
 STATIC_NAME = "disklab-engine-static"
 
+# The parent of an agent's job is its keeper, a process of the engine that was sent there.
+SENT_ENGINE = ("sh", "-c", 'exec "/proc/$PPID/exe" "$@"', NAME)
+
 
 def find_engine() -> Path:
     """Return the engine that was installed with this package, else the one on PATH.

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from disklab.engine.binary import find_engine
 from disklab.errors import EngineError, MachineError
@@ -22,12 +22,29 @@ END_SECONDS = 5.0
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
-def simulate(jobs: Iterable[dict[str, Any]], *, workers: int | None = None) -> Iterator[Any]:
+class Cluster(Protocol):
+    """Other machines that simulate. The same job has the same answer there, byte for byte."""
+
+    def simulate(self, jobs: Iterable[dict[str, Any]]) -> Iterator[Any]:
+        """Yield the answer to each job, in the order of completion.
+
+        What a lost machine had is asked again of another one. Raises EngineError when none is left,
+        or when a job ends the engine wherever it runs.
+        """
+
+
+Workers = int | Cluster | None
+"""How many jobs run at a time on this machine; None: one a core; or the machines that run them."""
+
+
+def simulate(jobs: Iterable[dict[str, Any]], *, workers: Workers = None) -> Iterator[Any]:
     """Yield the answer to each job, in the order of completion: `event` is `cell` or `refused`.
 
-    `workers` is how many jobs run at a time; None: one a core. Closing the iterator ends the
-    engine. Raises EngineError when it dies.
+    Closing the iterator ends the engine. Raises EngineError when it dies.
     """
+    if workers is not None and not isinstance(workers, int):
+        yield from workers.simulate(jobs)
+        return
     command = [str(find_engine()), "simulate"]
     if workers is not None:
         command += ["--jobs", str(workers)]

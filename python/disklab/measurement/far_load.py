@@ -17,7 +17,7 @@ from signal import SIGTERM
 from types import TracebackType
 
 from disklab.engine import Account
-from disklab.engine.binary import find_engine
+from disklab.engine.binary import SENT_ENGINE, find_engine
 from disklab.engine.load import (
     END_SECONDS,
     Generator,
@@ -32,9 +32,6 @@ from disklab.errors import EngineError, MachineError
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Child, Command, Machine
 from disklab.measurement import merged_load
-
-# The parent of an agent's job is its keeper, a process of the engine that was sent there.
-SENT_ENGINE = ("sh", "-c", 'exec "/proc/$PPID/exe" "$@"', "disklab-engine")
 
 
 @dataclass(frozen=True)

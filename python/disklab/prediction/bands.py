@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from disklab.engine.simulation import simulate
+from disklab.engine.simulation import Workers, simulate
 from disklab.prediction.calibration import Residual
 from disklab.prediction.jobs import Job
 from disklab.prediction.outcome import sql_figures
@@ -178,7 +178,7 @@ def simulated_bands(
     design: Design,
     seed: int,
     ablate: Sequence[str],
-    workers: int | None,
+    workers: Workers,
 ) -> dict[int, Bands]:
     """Return the bands of each cell, by its number, from one list of jobs at quick fidelity.
 

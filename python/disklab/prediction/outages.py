@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.engine.simulation import simulate
+from disklab.engine.simulation import Workers, simulate
 from disklab.prediction.faults import NS_PER_S, Delays, faults_job, lever_of
 from disklab.prediction.jobs import with_credits
 from disklab.prediction.yearly import Outage, System, drawn_years, expected
@@ -44,7 +44,7 @@ class _Times:
 
 
 def yearly_costs(
-    runnable: Mapping[int, tuple[Trial, Job]], seed: int, workers: int | None
+    runnable: Mapping[int, tuple[Trial, Job]], seed: int, workers: Workers
 ) -> dict[int, Yearly]:
     """Return what failures cost each trial that states how often there are any.
 
@@ -94,7 +94,7 @@ class Rebuilt:
 
 
 def rebuild_times(
-    runnable: Mapping[int, tuple[Trial, Job]], seed: int, workers: int | None
+    runnable: Mapping[int, tuple[Trial, Job]], seed: int, workers: Workers
 ) -> dict[int, Rebuilt]:
     """Return how long a lost node of each trial takes to stream its share from the others.
 

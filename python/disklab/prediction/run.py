@@ -13,7 +13,7 @@ from typing import Any, Literal
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
-from disklab.engine.simulation import simulate
+from disklab.engine.simulation import Workers, simulate
 from disklab.errors import Problem
 from disklab.events import (
     Emit,
@@ -63,7 +63,7 @@ class Options:
     seed: int = 1
     repeats: int = 1
     """Each with a seed of its own: seed, seed + 1, ..."""
-    workers: int | None = None
+    workers: Workers = None
     """Cells at a time; None: one a core."""
     fidelity: Literal["full", "quick"] = "full"
     bands: bool | None = False

@@ -1,0 +1,74 @@
+"""Jobs in batches: each is sent once, and again when it was lost; sizes follow the time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from disklab.errors import EngineError
+from disklab.sweeps.batches import AIMED_SECONDS, MOST_BYTES, MOST_JOBS, MOST_TRIES, Batch, Batches
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def cells(batch: Batch) -> list[int]:
+    return [json.loads(line)["cell"] for line in batch.lines.splitlines()]
+
+
+@given(
+    sizes=st.lists(st.integers(0, MOST_BYTES), max_size=30),
+    fates=st.lists(st.tuples(st.booleans(), st.floats(1e-6, 100)), min_size=200, max_size=200),
+)
+def test_each_job_is_answered_once_whatever_is_lost(
+    sizes: list[int], fates: list[tuple[bool, float]]
+) -> None:
+    batches = Batches({"cell": cell, "text": "x" * size} for cell, size in enumerate(sizes))
+    answered: list[int] = []
+    for lost, seconds in fates:
+        batch = batches.take()
+        if batch is None:
+            break
+        assert len(batch.lines) <= MOST_BYTES or batch.jobs == 1
+        assert batch.jobs <= MOST_JOBS
+        batch.starts()
+        if lost and batch.tries < MOST_TRIES:
+            batches.again(batch, "a test")
+        else:
+            answered += cells(batch)
+            batches.took(batch, seconds)
+    assert answered == sorted(answered) or len(set(answered)) == len(answered)
+    assert sorted(answered) == list(range(len(sizes)))
+
+
+def test_batches_grow_to_the_time_that_they_should_take() -> None:
+    batches = Batches({"cell": cell} for cell in range(10_000))
+    each_s = AIMED_SECONDS / 40
+    sizes = []
+    for _ in range(12):
+        batch = batches.take()
+        assert batch is not None
+        sizes.append(batch.jobs)
+        batches.took(batch, each_s * batch.jobs)
+    assert sizes == [1, 2, 4, 8, 16, 32, 40, 40, 40, 40, 40, 40]
+
+
+def test_what_kills_every_worker_is_given_up_by_name() -> None:
+    batches = Batches([{"cell": 1}])
+    batch = batches.take()
+    assert batch is not None
+    for _ in range(MOST_TRIES - 1):
+        batch.starts()
+        batches.again(batch, "killed by signal 9 on n1")
+        assert batches.take() is batch
+    batch.starts()
+    with pytest.raises(EngineError, match=r"1 cells were sent 5 times.*killed by signal 9 on n1"):
+        batches.again(batch, "killed by signal 9 on n1")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [b"", b'{"event":"done"}\n', b'{"event":"cell"}\n', b'{"event":"cell"}\n{"event":"cell"}\n'],
+)
+def test_an_output_that_is_not_whole_is_refused(output: bytes) -> None:
+    with pytest.raises(EngineError, match="of 1 cells and ended"):
+        Batch(b"{}\n", 1).answers(output)
