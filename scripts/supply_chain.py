@@ -68,6 +68,8 @@ KNOWN = {
     "azure-mgmt-network": "MIT",
     "cffi": "MIT-0",
     "cryptography": "Apache-2.0 OR BSD-3-Clause",
+    "kubernetes-validate": "Apache-2.0",
+    "python-dateutil": "Apache-2.0 OR BSD-3-Clause",
     "isodate": "BSD-3-Clause",
     "msal": "MIT",
     "msal-extensions": "MIT",

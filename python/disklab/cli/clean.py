@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -89,7 +90,7 @@ def clean_measurements(*, dry_run: bool, quiet: bool) -> list[str]:
 
 def clean_clouds(*, everything: bool, dry_run: bool, quiet: bool) -> None:
     """Remove the groups that runs have left. Raises MachineError when something is left."""
-    from disklab.cli.measuring_in_cloud import DEFAULT_REGION, site_at, site_of  # noqa: PLC0415
+    from disklab.cli.cloud_sites import region_of, site_at, site_of  # noqa: PLC0415
     from disklab.cloud import guard, record  # noqa: PLC0415
     from disklab.cloud.protocol import SystemClock  # noqa: PLC0415
 
@@ -100,16 +101,20 @@ def clean_clouds(*, everything: bool, dry_run: bool, quiet: bool) -> None:
     )
     for line, _ in lines:
         to.print(line, markup=False)
-    # What no record of this machine has, in the subscription of the login.
-    try:
-        site = site_of(DEFAULT_REGION, None)
-    except UserError as error:
-        to.print(f"not looked for by tag: {error.problems[0]}", markup=False)
-    else:
-        tagged = list(guard.clean_tagged(site, record.owner(), known, dry_run=dry_run))
-        for line, _ in tagged:
-            to.print(line, markup=False)
-        lines += tagged
+    # What no record of this machine has, in the subscription or account of the login.
+    clouds = {"azure": region_of("azure")}
+    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        clouds["aws"] = region
+    for cloud, region in clouds.items():
+        try:
+            site = site_of(region, None, cloud)
+        except UserError as error:  # noqa: PERF203 - each cloud for itself
+            to.print(f"not looked for by tag: {error.problems[0]}", markup=False)
+        else:
+            tagged = list(guard.clean_tagged(site, record.owner(), known, dry_run=dry_run))
+            for line, _ in tagged:
+                to.print(line, markup=False)
+            lines += tagged
     if not lines:
         to.print("nothing to remove", markup=False)
     if not all(fine for _, fine in lines):

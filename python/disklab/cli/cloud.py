@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -32,14 +32,22 @@ def template(
             show_default=False,
         ),
     ] = None,
+    cloud: Annotated[
+        Literal["azure", "aws"],
+        typer.Option(help="azure: an ARM template. aws: the parameters of EC2's calls."),
+    ] = "azure",
 ) -> None:
-    """Print the ARM template of the hosts that an experiment needs. Nothing is made.
+    """Print what a cloud is asked for to make the hosts of an experiment. Nothing is made.
 
     Example: [bold]disklab cloud template azure-local-disks --only profile=sync[/bold]
     """
+    from disklab.cloud.aws import template as ec2  # noqa: PLC0415
     from disklab.cloud.azure import template as arm  # noqa: PLC0415
     from disklab.cloud.layout import layout_of  # noqa: PLC0415
 
     wanted = chosen(spec.load(experiment), only)
-    layout = layout_of(wanted, wanted.trials("measure"), load_catalog())
+    layout = layout_of(wanted, wanted.trials("measure"), load_catalog(), cloud=cloud)
+    if cloud == "aws":
+        print_json(ec2.template(layout, {}, zones[0] if zones else None))
+        return
     print_json(arm.template(layout, {}, zones or ()))

@@ -12,11 +12,14 @@ import typer
 from disklab.errors import Problem, UserError
 
 Cloud = Annotated[
-    Literal["azure"] | None,
+    Literal["azure", "aws"] | None,
     typer.Option("--cloud", help="Make the hosts there, and remove them at the end."),
 ]
 Region = Annotated[
-    str | None, typer.Option(help="Azure: where they are made; eastus by default.", metavar="NAME")
+    str | None,
+    typer.Option(
+        help="Where they are made; eastus in Azure and us-east-1 in AWS by default.", metavar="NAME"
+    ),
 ]
 MaxUsd = Annotated[
     float | None,
@@ -34,7 +37,10 @@ KeepUntil = Annotated[
 ]
 Subscription = Annotated[
     str | None,
-    typer.Option(help="Azure: whose; that of `az account show` by default.", metavar="ID"),
+    typer.Option(
+        help="Whose; Azure: that of `az account show` by default. AWS: the login must be its.",
+        metavar="ID",
+    ),
 ]
 WIDEST_BITS = {4: 16, 6: 32}
 """A provider's own block; more addresses are not yours."""
@@ -69,9 +75,15 @@ class CloudOptions:
             way_out = "give your public address: --ssh-from $(curl -s https://ifconfig.me)"
             problems.append(Problem("--ssh-from", self.ssh_from or "(nothing)", why, way_out))
         region = self.region or ""
-        if not (region.isascii() and region.isalnum()) and self.region is not None:
-            rule = "a region is letters and digits"
-            problems.append(Problem("--region", region, rule, "write for example eastus"))
+        plain = region.replace("-", "") if self.cloud == "aws" else region
+        if not (plain.isascii() and plain.isalnum()) and self.region is not None:
+            rule, such = "a region is letters and digits", "eastus"
+            if self.cloud == "aws":
+                rule, such = "a region is letters, digits and hyphens", "us-east-1"
+            problems.append(Problem("--region", region, rule, f"write for example {such}"))
+        if self.cloud == "aws" and self.ssh_from and ":" in self.ssh_from:
+            rule = "hosts in AWS have IPv4 addresses only"
+            problems.append(Problem("--ssh-from", self.ssh_from, rule, "give an IPv4 address"))
         if problems:
             raise UserError(*problems)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,15 +14,14 @@ from rich.text import Text
 
 from disklab.catalog import load_catalog
 from disklab.cli.cloud_options import CloudOptions, until_of
+from disklab.cli.cloud_sites import TITLES, region_of, site_of
 from disklab.cli.measuring import ask, open_all
 from disklab.cli.output import console
 from disklab.cli.rehearsing import follow
-from disklab.cloud.azure.arm import ENDPOINT, Arm, connected, subscription_of
-from disklab.cloud.azure.site import AzureSite
 from disklab.cloud.bill import Tariff, check_known, tariff_of
 from disklab.cloud.guard import LONGEST_S, Budget, Held, Making, budget_of, held
 from disklab.cloud.layout import Layout, layout_of
-from disklab.cloud.protocol import Clock, CloudError, Fit, SystemClock
+from disklab.cloud.protocol import Clock, CloudError, CloudSite, Fit, SystemClock
 from disklab.cloud.ready import wait_until_ready
 from disklab.cloud.record import Notebook, Record, owner
 from disklab.errors import Problem, UserError
@@ -37,10 +35,7 @@ from disklab.results import Mode, Run, Status, TrialResult, new_run_id
 from disklab.results.wishes import Wish, wish
 from disklab.spec import Experiment
 
-DEFAULT_REGION = "eastus"
 MADE = "the hosts to be made"
-ENDPOINT_VARIABLE = "DISKLAB_ARM_ENDPOINT"
-"""Azure's other clouds (China, US Government) have another resource manager."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ def run_in_cloud(  # noqa: PLR0913 - the options of the command
 ) -> int:
     """Show the plan with its price, make the hosts, measure, remove them; return the exit code."""
     _show(planned, cloud, console() if plan and not as_json else notes)
-    site = site_of(planned.region, cloud.subscription)
+    site = site_of(planned.region, cloud.subscription, cloud.cloud)
     fit = site.fit(planned.layout)
     if fit.problems:
         raise UserError(*fit.problems)
@@ -118,31 +113,17 @@ def run_in_cloud(  # noqa: PLR0913 - the options of the command
     return _make_and_measure(planned, making, run, notes, as_json=as_json, on_end=on_end)
 
 
-def site_of(region: str, subscription: str | None) -> AzureSite:
-    """Return a region of Azure with the user's own login."""
-    endpoint = os.environ.get(ENDPOINT_VARIABLE) or ENDPOINT
-    if not endpoint.startswith("https://"):
-        rule = "a token is sent over TLS only"
-        raise UserError(Problem(ENDPOINT_VARIABLE, endpoint, rule, "write https://..."))
-    found = subscription_of(subscription)
-    return AzureSite(Arm(found, connected(endpoint), endpoint), region)
-
-
-def site_at(record: Record) -> AzureSite:
-    """Return the site at which a group was made."""
-    arm = Arm(record.subscription, connected(record.endpoint), record.endpoint)
-    return AzureSite(arm, record.region)
-
-
 def planned_new(experiment: Experiment, options: Options, cloud: CloudOptions) -> Planned:
     """Return what a new run needs. Raises UserError; reaches no cloud."""
     cloud.check()
     chosen = experiment.only(options.only) if options.only else experiment
     run_id = new_run_id(str(experiment.path), "measure")
-    layout = layout_of(chosen, chosen.trials("measure"), load_catalog())
+    layout = layout_of(
+        chosen, chosen.trials("measure"), load_catalog(), cloud=cloud.cloud or "azure"
+    )
     hosts = hosts_file.parse(layout.hosts_text(str(Notebook.of(run_id).ssh_config)), MADE)
     wanted = preparation.wanted(experiment, hosts, options)
-    return _priced(wanted, run_id, layout, cloud.region or DEFAULT_REGION, cloud)
+    return _priced(wanted, run_id, layout, cloud.region or region_of(cloud.cloud), cloud)
 
 
 def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptions) -> Planned:
@@ -155,7 +136,9 @@ def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptio
     told = (run.info.model_extra or {}).get("cloud")
     only = wanted.options.only
     chosen = wanted.experiment.only(only) if only else wanted.experiment
-    layout = layout_of(chosen, chosen.trials("measure"), load_catalog())
+    layout = layout_of(
+        chosen, chosen.trials("measure"), load_catalog(), cloud=cloud.cloud or "azure"
+    )
     text = layout.hosts_text(str(Notebook.of(run.info.id).ssh_config))
     if not isinstance(told, dict) or wanted.hosts.document.text != text:
         rule = "was not begun on hosts like those that would be made now, from this state folder"
@@ -163,7 +146,7 @@ def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptio
     if not wanted.turns:
         rule = "every trial has its result"
         raise UserError(Problem("--resume", place, rule, "`--again invalid` measures those again"))
-    region = str(told.get("region", DEFAULT_REGION))
+    region = str(told.get("region", region_of(cloud.cloud)))
     if cloud.region not in {None, region}:
         rule = f"the run was begun in {region}, and one run is measured in one region"
         raise UserError(Problem("--region", str(cloud.region), rule, "leave it out"))
@@ -207,7 +190,8 @@ def _check_kept(
 
 def _show(planned: Planned, cloud: CloudOptions, to: Console) -> None:
     budget, tariff, layout = planned.budget, planned.tariff, planned.layout
-    to.print(Text(f"{len(planned.wanted.turns)} measurements in Azure, {planned.region}:"))
+    where = f"{TITLES[cloud.cloud or 'azure']}, {planned.region}"
+    to.print(Text(f"{len(planned.wanted.turns)} measurements in {where}:"))
     for host in layout.hosts:
         disks = ", ".join(f"{one.disks} as {one.name}" for one in host.volumes)
         to.print(
@@ -226,25 +210,27 @@ def _show(planned: Planned, cloud: CloudOptions, to: Console) -> None:
             + (" (kept until then)" if cloud.keep_until else f": {budget.most_usd:.2f} USD")
         )
     )
-    to.print(
-        Text(
-            "If this machine dies, the VMs are deallocated then; disks and addresses go on at "
+    if cloud.cloud == "aws":
+        dead = "the instances terminate themselves then, and their volumes and addresses with them."
+    else:
+        dead = (
+            "the VMs are deallocated then; disks and addresses go on at "
             f"{tariff.idle_usd_per_hour * 24:.2f} USD a day until `disklab clean --cloud`."
         )
-    )
-    to.print(
-        Text(f"SSH is open to {cloud.ssh_from} only. Nothing else in the subscription changes.")
-    )
+    to.print(Text(f"If this machine dies, {dead}"))
+    whose = "account" if cloud.cloud == "aws" else "subscription"
+    to.print(Text(f"SSH is open to {cloud.ssh_from} only. Nothing else in the {whose} changes."))
 
 
-def _making(planned: Planned, site: AzureSite, fit: Fit, cloud: CloudOptions, run: Run) -> Making:
+def _making(planned: Planned, site: CloudSite, fit: Fit, cloud: CloudOptions, run: Run) -> Making:
     record = Record(
+        cloud="aws" if cloud.cloud == "aws" else "azure",
         run=planned.run_id,
         run_folder=str(run.folder.absolute()),
         # Azure's groups have names of up to 90 characters.
         group=f"disklab-{planned.run_id}"[-90:],
-        subscription=site.arm.subscription,
-        endpoint=site.arm.endpoint,
+        subscription=site.account,
+        endpoint=site.endpoint,
         region=planned.region,
         owner=owner(),
         until=planned.until,
@@ -260,7 +246,14 @@ def _making(planned: Planned, site: AzureSite, fit: Fit, cloud: CloudOptions, ru
 
 def _note_command(planned: Planned, cloud: CloudOptions, run: Run) -> None:
     command = [word for word in run.info.command if word not in {"--hosts", MADE}]
-    command += ["--cloud", "azure", "--region", planned.region, "--ssh-from", "ADDRESS"]
+    command += [
+        "--cloud",
+        cloud.cloud or "azure",
+        "--region",
+        planned.region,
+        "--ssh-from",
+        "ADDRESS",
+    ]
     command += [] if cloud.max_usd is None else ["--max-usd", f"{cloud.max_usd:g}"]
     run.plan_again({"command": command})
 
@@ -283,7 +276,7 @@ def _make_and_measure(  # noqa: PLR0913 - as above
         # A killed start's hosts have other keys; what was measured on them is stored.
         told(f"removing what an earlier start may have left of {group}")
         making.site.remove(group, making.record.run)
-    told(f"making the resource group {group}")
+    told(f"making the group {group}")
     begun = clock.now()
     try:
         with held(making, told) as there, ExitStack() as undo:

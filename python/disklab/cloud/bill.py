@@ -21,6 +21,9 @@ from disklab.errors import Problem, UserError
 ADDRESS_USD_PER_HOUR = 0.005
 OS_DISK = "azure/E4"
 """The OS disk of a VM without an ephemeral one: 30 GiB of an image on the tier of 32 GiB."""
+AWS_OS_DISK = "aws/gp3(8GiB)"
+"""The root volume of Canonical's images. AWS asks 0.005 USD an hour for a public address as well
+(page "Amazon VPC pricing", since February 2024)."""
 # An OS disk is small beside the rest; where it has no price of its own, that of E4 in East US.
 UNKNOWN_WAY_OUT = (
     "add its price to a catalogue file of yours (`disklab prices` takes Azure's list), or choose "
@@ -113,8 +116,10 @@ def tariff_of(layout: Layout, catalog: Catalog, region: str) -> Tariff:
         add(f"({disks})" if " x " in disks else disks, count, price, compute=False)
     managed = sum(not host.ephemeral_os for host in layout.hosts)
     if managed:
-        price = volume_price(catalog, OS_DISK, region=region)
-        add(f"OS disk ({OS_DISK})", managed, price, compute=False)
+        in_aws = any(host.vm.name.startswith("aws/") for host in layout.hosts)
+        os_disk = AWS_OS_DISK if in_aws else OS_DISK
+        price = volume_price(catalog, os_disk, region=region)
+        add(f"OS disk ({os_disk})", managed, price, compute=False)
     address = ADDRESS_USD_PER_HOUR * len(layout.hosts)
     items.append(Item("public address", len(layout.hosts), address, False, "assumed"))
     return Tariff(tuple(items), tuple(unknown))

@@ -17,6 +17,8 @@ STATE = "/var/lib/disklab"
 READY = f"{STATE}/ready"
 FAILED = f"{STATE}/failed"
 PACKAGES = ("fio", "mdadm", "xfsprogs")
+AWS_PACKAGES = ("nvme-cli",)
+"""It asks a controller which of EC2's volumes it is."""
 # blockdev's sectors, whatever the disk's own are.
 SECTOR_BYTES = 512
 
@@ -44,9 +46,26 @@ by_lun() {
 local_nvme() {
   local controller number=0
   for controller in $(ls -d /sys/class/nvme/nvme* 2>/dev/null | sort -V); do
-    grep -q "Microsoft NVMe Direct Disk" "$controller/model" || continue
+    grep -q -e "Microsoft NVMe Direct Disk" -e "Amazon EC2 NVMe Instance Storage" \
+      "$controller/model" || continue
     if [ "$number" = "$1" ]; then echo "/dev/$(basename "$controller")n1"; return 0; fi
     number=$((number + 1))
+  done
+  return 1
+}
+# A volume of EC2 by its name: as a link, or as what the NVMe controller says of itself (bytes 3072
+# to 3103 of its answer to Identify, as Amazon's own ebsnvme-id reads them).
+by_name() {
+  local path said
+  for _ in $(seq 1200); do
+    if [ -e "/dev/$1" ]; then readlink -f "/dev/$1"; return 0; fi
+    for path in /sys/class/nvme/nvme*; do
+      grep -qs "Amazon Elastic Block Store" "$path/model" || continue
+      said=$(nvme id-ctrl --raw-binary "/dev/$(basename "$path")" 2>/dev/null \
+        | dd bs=1 skip=3072 count=32 status=none | tr -d '\0 ')
+      if [ "${said#/dev/}" = "$1" ]; then echo "/dev/$(basename "$path")n1"; return 0; fi
+    done
+    sleep 0.1
   done
   return 1
 }
@@ -93,12 +112,21 @@ def prepare_script(host: CloudHost, run: str) -> str:
     """Return the script that makes a host's volumes; its last act is to say that it is ready."""
     lines = [PREPARE]
     for volume in host.volumes:
-        lines += _volume_lines(volume)
+        lines += _volume_lines(volume, in_aws=_in_aws(host))
     lines.append(f"echo {shlex.quote(run)} > {READY}.new && mv {READY}.new {READY}\n")
     return "\n".join(lines)
 
 
-def _volume_lines(volume: CloudVolume) -> list[str]:
+def ec2_name(lun: int) -> str:
+    """Return EC2's name of a host's volume by its number: sdf to sdp."""
+    return f"sd{chr(ord('f') + lun)}"
+
+
+def _in_aws(host: CloudHost) -> bool:
+    return host.vm.name.startswith("aws/")
+
+
+def _volume_lines(volume: CloudVolume, *, in_aws: bool) -> list[str]:
     name = shlex.quote(volume.name)
     numbers = range(volume.first, volume.first + volume.count)
     if volume.kind == "ephemeral-os":
@@ -108,10 +136,13 @@ def _volume_lines(volume: CloudVolume) -> list[str]:
         assert volume.bought is not None, "a managed disk is bought"
         for lun in numbers:
             size = volume.bought.size_bytes
+            what, find = f"LUN {lun}", f"by_lun {lun}"
+            if in_aws:
+                what, find = f"volume {ec2_name(lun)}", f"by_name {ec2_name(lun)}"
             lines += [
-                f'device=$(by_lun {lun}) || fail "LUN {lun}: no disk after two minutes"',
+                f'device=$({find}) || fail "{what}: no disk after two minutes"',
                 f'[ "$(blockdev --getsize64 "$device")" = {size} ] || '
-                f'fail "LUN {lun}: $device has not the {size // GIB} GiB that were bought"',
+                f'fail "{what}: $device has not the {size // GIB} GiB that were bought"',
                 'empty "$device"',
                 'devices+=("$device")',
             ]
@@ -139,15 +170,16 @@ def _volume_lines(volume: CloudVolume) -> list[str]:
 def user_data(host: CloudHost, run: str, key: HostKey, alive_minutes: int) -> str:
     """Return what cloud-init is given, in base64 as ARM wants it.
 
-    `alive_minutes`: after so many the VM shuts itself down. It is then still paid for: only what
-    deallocates it, the schedule beside it or its removal, ends that.
+    `alive_minutes`: after so many the VM shuts itself down. In Azure it is then still paid for:
+    only what deallocates it, the schedule beside it or its removal, ends that. In AWS it is
+    terminated by that, and its volumes go with it.
     """
     config = {
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": key.private, "ed25519_public": key.public},
         "disable_root": False,
         "package_update": True,
-        "packages": list(PACKAGES),
+        "packages": [*PACKAGES, *(AWS_PACKAGES if _in_aws(host) else ())],
         "write_files": [
             {
                 "path": f"{STATE}/prepare",

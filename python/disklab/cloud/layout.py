@@ -31,6 +31,9 @@ OS_FILESYSTEM = "ext4"
 # network FAQ, five reserved addresses), and 10.77.0.10 and on are easy to tell from them.
 FIRST_ADDRESS = 10
 STANDARD_NETWORK = "azure/standard"
+CLOUDS = {"azure": "Azure", "aws": "AWS"}
+# EC2's names for data volumes: /dev/sdf to /dev/sdp (user guide, "Device names for volumes").
+AWS_VOLUMES = 11
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class _Packing:
             used[_kind(one)] += parse_disks(one.disks).count
         facts = self.vm.facts
         return (
-            used["disk"] <= (facts.max_data_disks or 0)
+            used["disk"] <= (facts.max_data_disks or _most_disks(self.vm))
             and used["local"] <= 1
             and used["nvme"] <= (facts.nvme.count if facts.nvme else 0)
             and used["ephemeral-os"] <= 1
@@ -128,14 +131,20 @@ class _Packing:
 
 
 def layout_of(
-    experiment: Experiment, trials: Sequence[Trial], catalog: Catalog, copies: int = 1
+    experiment: Experiment,
+    trials: Sequence[Trial],
+    catalog: Catalog,
+    copies: int = 1,
+    cloud: str = "azure",
 ) -> Layout:
     """Return the hosts that the trials need; `copies` of each, for the spread between VMs.
+
+    `cloud`: azure or aws; all VM sizes must be of it.
 
     Raises UserError with every reason why they cannot be made.
     """
     able = [trial for trial in trials if trial.refused is None]
-    problems = [*_problems(experiment, able)]
+    problems = [*_problems(experiment, able, cloud)]
     if problems:
         raise UserError(*problems)
     if experiment.kind == "device":
@@ -154,9 +163,12 @@ def layout_of(
     return layout
 
 
-def _problems(experiment: Experiment, able: Sequence[Trial]) -> Iterator[Problem]:
+def _problems(experiment: Experiment, able: Sequence[Trial], cloud: str) -> Iterator[Problem]:
     """Yield what a cloud cannot make of the trials, once."""
     place = str(experiment.path)
+    if cloud == "aws" and experiment.kind != "device":
+        rule = "in AWS hosts are made for experiments of devices only"
+        yield Problem(place, f"kind {experiment.kind}", rule, "choose --cloud azure, or --hosts")
     if not able:
         yield Problem(place, "every trial", "is refused", "`disklab experiment check` says why")
     seen = set()
@@ -168,10 +180,15 @@ def _problems(experiment: Experiment, able: Sequence[Trial]) -> Iterator[Problem
             if told in seen:
                 continue
             seen.add(told)
-            if not vm.startswith("azure/"):
+            if not vm.startswith(f"{cloud}/"):
                 at = experiment.document.place((key[0], "vm"))
-                rule = "is not one of Azure's, and only Azure's are made"
-                yield Problem(at, vm, rule, "choose a VM size azure/...")
+                title = CLOUDS[cloud]
+                rule = f"is not one of {title}'s, and only {title}'s are made"
+                yield Problem(at, vm, rule, f"choose a VM size {cloud}/...")
+            used = 0 if expression.is_local else expression.count
+            if cloud == "aws" and used > AWS_VOLUMES:
+                rule = f"an instance is given at most {AWS_VOLUMES} volumes"
+                yield Problem(at, volume.disks, rule, "choose a stripe of fewer disks")
             if expression.name == "ephemeral-os" and volume.filesystem != OS_FILESYSTEM:
                 rule = f"the OS disk of the image has {OS_FILESYSTEM}, and keeps it"
                 at = experiment.document.place((*key, "filesystem"))
@@ -180,6 +197,10 @@ def _problems(experiment: Experiment, able: Sequence[Trial]) -> Iterator[Problem
                 at = experiment.document.place((*key, "size"))
                 rule = "a cloud's disk has the size that is bought, and no other"
                 yield Problem(at, str(volume.size_bytes), rule, "leave size out")
+
+
+def _most_disks(vm: VmEntry) -> int:
+    return AWS_VOLUMES if vm.name.startswith("aws/") else 0
 
 
 def _kind(volume: Volume) -> str:

@@ -77,6 +77,14 @@ class Found:
 class CloudSite(Protocol):
     """One cloud, region and account."""
 
+    @property
+    def account(self) -> str:
+        """Whose it is: a subscription or an account."""
+
+    @property
+    def endpoint(self) -> str:
+        """Where it is asked."""
+
     def fit(self, layout: Layout) -> Fit:
         """Look at sizes, zones and quota. Raises CloudError when the cloud does not answer."""
 

@@ -25,7 +25,9 @@ from disklab.cloud.first_boot import HostKey
 from disklab.errors import MachineError, UserError
 from disklab.results import durable
 
-KIND = reading.Kind("a record of a cloud's group", 1 << 20, "look at the group in the portal")
+KIND = reading.Kind(
+    "a record of a cloud's group", 1 << 20, "look at the group in the cloud's portal"
+)
 NAME = "record.json"
 
 
@@ -34,11 +36,12 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    cloud: Literal["azure"] = "azure"
+    cloud: Literal["azure", "aws"] = "azure"
     run: str
     run_folder: str
     group: str
     subscription: str
+    """Azure's subscription, or AWS's account."""
     endpoint: str
     region: str
     owner: str

@@ -30,6 +30,16 @@ class AzureSite:
     arm: Arm
     region: str
 
+    @property
+    def account(self) -> str:
+        """The subscription."""
+        return self.arm.subscription
+
+    @property
+    def endpoint(self) -> str:
+        """The resource manager."""
+        return self.arm.endpoint
+
     def fit(self, layout: Layout) -> Fit:
         """Look at sizes, zones and cores. Two lists are read, and nothing is made."""
         wanted = Counter(host.vm.name.partition("/")[2] for host in layout.hosts)

@@ -1,0 +1,1 @@
+"""Hosts made in AWS: template, calls of EC2, site."""
