@@ -24,6 +24,7 @@ ROOMS = {
     "rehearse": "rehearse",
     "measure": "measure",
     "cloud": "cloud",
+    "kubernetes": "kubernetes",
     "reproduce": "reproduce",
     "report": "report",
     "serve": "serve",
