@@ -21,7 +21,8 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from disklab import spec
 from disklab.catalog import load_catalog
-from disklab.cloud import guard
+from disklab.cli.app import app
+from disklab.cloud import guard, ready
 from disklab.cloud.aws.ec2 import Ec2, connected
 from disklab.cloud.aws.site import GROUP, AwsSite
 from disklab.cloud.aws.template import CANONICAL
@@ -30,7 +31,9 @@ from disklab.cloud.layout import Layout, layout_of
 from disklab.cloud.protocol import OWNER, RUN, UNTIL, CloudError, CloudSite
 from disklab.cloud.record import Notebook, Record, records
 from disklab.errors import UserError
+from disklab.results import Run
 from moto import mock_aws
+from typer.testing import CliRunner
 
 REGION = "us-east-1"
 EXPERIMENT = """
@@ -306,3 +309,39 @@ def test_the_price_has_every_resource(tmp_path: Path) -> None:
             "public address",
         ]
     )
+
+
+def test_the_command_plans_makes_removes_and_tells_the_bill(
+    client: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No instance answers here, so that the run ends at its first boot: with removal and bill."""
+    layout(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ready, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(ready, "ASK_S", 1.0)
+    words = ["measure", "e.yaml", "--cloud", "aws", "--max-usd", "5", "--quick"]
+    words += ["--ssh-from", "203.0.113.7"]
+    said = CliRunner().invoke(app, [*words, "--plan"])
+    assert said.exit_code == 0, said.output
+    assert "3 measurements in AWS, us-east-1" in said.output
+    assert "the instances terminate themselves" in said.output
+    nothing(client)
+    monkeypatch.setattr("disklab.cloud.aws.ec2.connected", partial(_connected, client))
+    said = CliRunner().invoke(app, words)
+    assert isinstance(said.exception, CloudError), said.output
+    assert "it is not ready" in str(said.exception)
+    assert "bill: 1 x aws/m5d.2xlarge" in said.output
+    assert "run_instances" in {name for name, _ in client.calls}
+    nothing(client)
+    (folder,) = (tmp_path / "disklab-runs").iterdir()
+    told = (Run.open(folder).info.model_extra or {})["cloud"]
+    assert (told["cloud"], told["region"], len(told["bill"])) == ("aws", REGION, 5)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    said = CliRunner().invoke(app, ["clean", "--cloud"])
+    assert said.exit_code == 0, said.output
+    assert "removed" not in said.output
+
+
+def _connected(client: Faulty, region: str, endpoint: str | None, account: str | None) -> Ec2:
+    real = connected(region, endpoint, account)
+    return replace(real, client=client)
