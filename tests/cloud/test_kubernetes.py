@@ -34,7 +34,7 @@ def run(folder: Path, *words: str, **told: str) -> subprocess.CompletedProcess[s
     path = f"{program.parent}:{DISKLAB.parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "FAKE_CLUSTER": str(folder), **told}
     return subprocess.run(
-        [str(DISKLAB), "kubernetes", *words],
+        [str(DISKLAB), *words],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -46,7 +46,9 @@ def run(folder: Path, *words: str, **told: str) -> subprocess.CompletedProcess[s
 
 def manifest(folder: Path) -> dict[str, Any]:
     (folder / "e.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    said = run(folder, "manifest", "e.yaml", "--class", "gp3", "--size", "20Gi", *IMAGE)
+    said = run(
+        folder, "kubernetes", "manifest", "e.yaml", "--class", "gp3", "--size", "20Gi", *IMAGE
+    )
     assert said.returncode == 0, said.stderr
     made: dict[str, Any] = json.loads(said.stdout)
     return made
@@ -109,7 +111,7 @@ def test_a_job_that_cannot_be_removed_is_named(tmp_path: Path) -> None:
 
 
 def test_without_kubectl_it_is_named(tmp_path: Path) -> None:
-    words = [str(DISKLAB), "kubernetes", "probe", "--pvc", "gp3", *IMAGE]
+    words = [str(DISKLAB), "probe", "--pvc", "gp3", *IMAGE]
     environment = {**os.environ, "PATH": str(tmp_path)}
     said = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert said.returncode == 2

@@ -10,8 +10,10 @@ import typer
 from disklab import spec
 from disklab.cli.experiment import ExperimentFile, Only, chosen
 from disklab.cli.output import notes, print_json
+from disklab.errors import Problem, UserError
+from disklab.probe.request import Request, plan_of
 
-app = typer.Typer(no_args_is_help=True, help="Volumes of a storage class: manifest, probe.")
+app = typer.Typer(no_args_is_help=True, help="Volumes of a storage class: manifest.")
 
 StorageClass = Annotated[
     str, typer.Option("--class", help="The storage class of the volume.", metavar="NAME")
@@ -26,7 +28,7 @@ Image = Annotated[
 
 @app.callback()
 def _kubernetes() -> None:
-    """Volumes of a storage class: manifest, probe."""
+    """Volumes of a storage class: manifest."""
 
 
 @app.command()
@@ -50,31 +52,35 @@ def manifest(
     print_json(made.job(new_name(), claim, probes, seconds))
 
 
-@app.command()
-def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
-    storage_class: Annotated[
-        str, typer.Option("--pvc", help="The storage class of the volume.", metavar="CLASS")
-    ],
-    image: Image,
-    size: Size = "100Gi",
-    namespace: Annotated[
-        str | None, typer.Option(help="kubectl's own by default.", metavar="NAME")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="2s a cell, 4k and 1M, 256MiB.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
+def probe_claim(
+    claim: tuple[str, str | None, str], namespace: str | None, request: Request, *, as_json: bool
 ) -> None:
-    """Probe a new volume of a class through kubectl, and remove it.
+    """Probe a new volume through kubectl, its log to standard output, and remove it.
 
-    Example: [bold]disklab kubernetes probe --pvc gp3 --size 100Gi --image IMAGE --quick[/bold]
+    `claim`: storage class, image and size. Raises UserError, or CloudError when it fails.
     """
     from disklab.cloud.kubernetes import manifest as made  # noqa: PLC0415
     from disklab.cloud.kubernetes.kubectl import Kubectl  # noqa: PLC0415
 
-    claim = made.Claim(storage_class, size, image)
-    claim.check()
-    words = [*(["--quick"] if quick else []), *(["--json"] if json else [])]
-    # Cells of the whole probe are measured within some minutes; the rest is in the Job's slack.
-    job = made.job(new_name(), claim, [words], 600.0)
+    storage_class, image, size = claim
+    if image is None:
+        rule = "the pod needs an image with disklab and fio"
+        raise UserError(Problem("--image", "(nothing)", rule, "see docs/kubernetes.md"))
+    wanted = made.Claim(storage_class, size, image)
+    wanted.check()
+    plan = plan_of(request)
+    given = {
+        "--profile": request.profile,
+        "--rw": request.directions,
+        "--bs": request.blocks,
+        "--duration": request.duration,
+        "--size": request.size,
+        "--engine": request.engine,
+    }
+    words = [word for name, value in given.items() if value for word in (name, value)]
+    words += [*(["--quick"] if request.quick else []), *(["--json"] if as_json else [])]
+    seconds = len(plan.cells) * plan.duration_s
+    job = made.job(new_name(), wanted, [words], seconds)
     Kubectl(namespace).run(job, lambda text: notes().print(text, markup=False))
 
 

@@ -52,25 +52,47 @@ DestroyData = Annotated[
     bool, typer.Option("--destroy-data", help="Overwrite what lies on a device made by disklab.")
 ]
 
+Profile = Annotated[
+    str, typer.Option(help="sync (latency), async (IOPS and MB/s) or both.", metavar="PROFILE")
+]
+Directions = Annotated[
+    str | None,
+    typer.Option(help="randread, randwrite, read, write; several with commas.", metavar="LIST"),
+]
+Blocks = Annotated[str | None, typer.Option(help="Block sizes, such as 4k,8k,1M.", metavar="LIST")]
+Duration = Annotated[
+    str | None, typer.Option(help="Time of each cell, such as 60s; 5s by default.", metavar="T")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder that keeps the results; never overwrites.", metavar="DIR"),
+]
+Pvc = Annotated[
+    str | None,
+    typer.Option("--pvc", help="Kubernetes: a new volume of this storage class.", metavar="CLASS"),
+]
+Image = Annotated[
+    str | None,
+    typer.Option("--image", help="With --pvc: an image with disklab and fio.", metavar="IMAGE"),
+]
+VolumeSize = Annotated[
+    str, typer.Option("--volume-size", help="With --pvc: of the volume.", metavar="SIZE")
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", help="With --pvc: kubectl's own by default.", metavar="NAME"),
+]
+
 
 def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     path: Target = None,
     disk: Disks = None,
     vm: Vm = None,
     caching: Caching = None,
-    profile: Annotated[
-        str, typer.Option(help="sync (latency), async (IOPS and MB/s) or both.", metavar="PROFILE")
-    ] = "both",
-    rw: Annotated[
-        str | None,
-        typer.Option(help="randread, randwrite, read, write; several with commas.", metavar="LIST"),
-    ] = None,
-    bs: Annotated[
-        str | None, typer.Option(help="Block sizes, such as 4k,8k,1M.", metavar="LIST")
-    ] = None,
-    duration: Annotated[
-        str | None, typer.Option(help="Time of each cell, such as 60s; 5s by default.", metavar="T")
-    ] = None,
+    profile: Profile = "both",
+    rw: Directions = None,
+    bs: Blocks = None,
+    duration: Duration = None,
     size: Annotated[
         str | None, typer.Option(help="Probed region; 1GiB by default.", metavar="SIZE")
     ] = None,
@@ -79,16 +101,17 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
         str, typer.Option(help="fio's engine: libaio or io_uring.", metavar="NAME")
     ] = "libaio",
     json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder that keeps the results; never overwrites.", metavar="DIR"),
-    ] = None,
+    out: Out = None,
     chart: Annotated[
         Path | None, typer.Option(help="Write a chart: .html, .svg or .png.", metavar="FILE")
     ] = None,
     hosts: HostsFile = None,
     yes: Yes = False,
     destroy_data: DestroyData = False,
+    pvc: Pvc = None,
+    image: Image = None,
+    volume_size: VolumeSize = "100Gi",
+    namespace: Namespace = None,
 ) -> None:
     """Measure a disk with fio and hold it against its promise."""
     # Loaded here because it brings the chart library: no other command is to wait for that.
@@ -96,6 +119,14 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     request = Request(profile, rw, bs, duration, size, engine, quick)
     output = Output(json, out, chart)
+    if pvc is not None:
+        refuse_with_pvc(
+            {"PATH": path, "--disk": disk, "--hosts": hosts, "--out": out, "--chart": chart}
+        )
+        from disklab.cli.kubernetes import probe_claim  # noqa: PLC0415 - see above
+
+        probe_claim((pvc, image, volume_size), namespace, request, as_json=json)
+        return
     disks = named_disks(disk, vm, caching or [])
     if hosts is not None:
         refuse_with_hosts({"PATH": path, "--disk": disk, "--destroy-data": destroy_data or None})
@@ -119,6 +150,18 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
     command.probe_path(path, plan_of(request), output, disk=promised, destroy_data=destroy_data)
+
+
+def refuse_with_pvc(given: dict[str, object]) -> None:
+    """Refuse what says what to probe in another way than --pvc does, or needs the results here."""
+    rule, way_out = "a new volume is probed in its pod", "leave it out, or keep the lines of --json"
+    problems = [
+        Problem(name, str(value), rule, way_out)
+        for name, value in given.items()
+        if value is not None
+    ]
+    if problems:
+        raise UserError(*problems)
 
 
 def refuse_with_hosts(given: dict[str, object]) -> None:
