@@ -1,0 +1,66 @@
+"""The page of left-out studies: every study is there, and its summary is that of its cells."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import statistics
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from disklab.prediction import calibration_for
+from disklab.results.deviation import off_by, told
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "left-out.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """Return scripts/left_out.py, which imports its neighbour."""
+    path = ROOT / "scripts" / "left_out.py"
+    sys.path.insert(0, str(path.parent))
+    try:
+        found = importlib.util.spec_from_file_location("left_out", path)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules["left_out"] = module
+        found.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(path.parent))
+
+
+def test_every_fitted_parameter_has_a_value_that_no_study_has_touched(script: ModuleType) -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    blank = script.untouched(calibration)
+    for name, one in blank.parameters.items():
+        if one.status == "fitted":
+            assert one.value == script.UNTOUCHED[name][0]
+        else:
+            assert one.value == calibration.parameters[name].value
+
+
+def test_no_fold_is_fitted_on_what_it_leaves_out(script: ModuleType) -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    fitted_on = {row.experiment for row in calibration.calibration_rows}
+    assert {name for fold in script.FOLDS for name in fold.left_out} == fitted_on
+    for fold in script.FOLDS:
+        assert fitted_on - set(fold.left_out)
+        assert set(fold.told) <= set(script.UNTOUCHED)
+
+
+def test_the_summary_follows_from_the_cells(script: ModuleType) -> None:
+    summaries = dict(re.findall(r"^\| (cassandra-\S+) \| \d+ \| ([^|]+) \|", PAGE, re.MULTILINE))
+    for name in (name for fold in script.FOLDS for name in fold.left_out):
+        block = PAGE.partition(f"### {name}\n")[2].partition("\n#")[0]
+        pairs = re.findall(r"^\| [^|]+ \| ([\d,]+) -> ([\d,]+) \(", block, re.MULTILINE)
+        ratios = [float(b.replace(",", "")) / float(a.replace(",", "")) for a, b in pairs]
+        assert len(ratios) == len(script.published_part(script.load(name)).trials("predict"))
+        middle = told(statistics.median(off_by(one) for one in ratios))
+        assert summaries[name].startswith(f"{middle},")
