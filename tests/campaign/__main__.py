@@ -55,12 +55,12 @@ def in_turn(streams: list[Iterator[Point]]) -> Iterator[Point]:
                 yield one
 
 
-def done_before(state: Path) -> set[Point]:
-    """Return the points that a state file has an outcome of."""
+def done_before(state: Path, seed: int) -> set[Point]:
+    """Return the points that a state file has an outcome of with this seed."""
     if not state.exists():
         return set()
-    lines = state.read_text(encoding="utf-8").splitlines()
-    return {Point(**json.loads(line)["point"]) for line in lines}
+    lines = map(json.loads, state.read_text(encoding="utf-8").splitlines())
+    return {Point(**line["point"]) for line in lines if line["seed"] == seed}
 
 
 def main() -> int:
@@ -73,7 +73,7 @@ def main() -> int:
         return 0
     clear_left()
     deadline = time.monotonic() + given.minutes * 60
-    done = done_before(given.state) if given.resume else set()
+    done = done_before(given.state, given.seed) if given.resume else set()
     given.state.parent.mkdir(parents=True, exist_ok=True)
     chosen = [one for one in SCENARIOS if given.scenario is None or one.name in given.scenario]
     streams = [points_of(one, given.mode or list(MODES), given.seed) for one in chosen]

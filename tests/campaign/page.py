@@ -36,7 +36,7 @@ def page_of(state: Path) -> str:
     lines = [json.loads(line) for line in state.read_text(encoding="utf-8").splitlines()]
     seeds = sorted({line["seed"] for line in lines})
     # A point that was tried again counts as it ended then.
-    latest = {json.dumps(line["point"]): line for line in lines}
+    latest = {json.dumps([line["seed"], line["point"]]): line for line in lines}
     failed = [line for line in latest.values() if line["found"]]
     reached = [line for line in latest.values() if line["step"] and not line["found"]]
     blocks = sum(line["acknowledged"] for line in latest.values())

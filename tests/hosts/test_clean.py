@@ -159,3 +159,22 @@ def test_what_an_engine_of_another_release_says(lab: Lab) -> None:
     assert "disklab did not make it" in lab.refused(
         *("disk", "attach", "azure/P30", "--host", "old", "--no-calibrate")
     )
+
+
+def test_what_a_killed_engine_was_writing_in_the_run_directory(lab: Lab) -> None:
+    """The engine writes what this machine can do under the name of its process, then renames it."""
+    lab.run_dir.mkdir(mode=0o755)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = lab.run_dir / f"envelope.json.{ended.pid}.new"
+    left.write_text('{"half": ')
+    under_way = lab.run_dir / f"envelope.json.{os.getpid()}.new"
+    under_way.write_text("{")
+    strange = lab.run_dir / f"envelope.json.0{ended.pid}.new"
+    strange.symlink_to(under_way)
+    lab.run("clean")
+    assert not left.exists()
+    assert under_way.read_text() == "{"
+    assert strange.is_symlink()
+    for file in (under_way, strange):
+        file.unlink()

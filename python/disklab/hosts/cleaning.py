@@ -90,6 +90,7 @@ def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
             for folder in ("hosts", "databases", "networks"):
                 remove_unfinished(places.run, folder)
             remove_unfinished(places.data)
+            places.remove_half_written()
         gone = {one.what for one in removed if one.done}
         data = [str(path) for path in places.data_files() if str(path) not in gone]
         return removed, Kept(plan.healthy, data, plan.foreign)

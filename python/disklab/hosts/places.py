@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -45,6 +46,9 @@ KNOWN = re.compile(
     r"(pid|control\.sock|profile\.json|lock|log|host\.json)(\.new)?|(pid|profile\.json)\.\d+\.new",
     re.ASCII,
 )
+
+# What an engine is writing in the run directory itself: the number is its process.
+HALF_WRITTEN = re.compile(r"envelope\.json\.([0-9]{1,10})\.new", re.ASCII)
 
 # Another disklab attaches for as long as mkfs takes on a slow disk.
 LOCK_SECONDS = 120.0
@@ -339,6 +343,18 @@ class Places:
         """Return every file that looks like a disk image, proved to be ours or not."""
         folders = [self.data / name for name in _names(self.data)]
         return sorted(path for folder in folders for path in folder.glob("*.img"))
+
+    def remove_half_written(self) -> None:
+        """Remove what engines were writing in the run directory when they were killed."""
+        with suppress(FileNotFoundError, ForeignError), folder(self.run) as at:
+            for name in os.listdir(at):
+                written = HALF_WRITTEN.fullmatch(name)
+                # One that was started by hand may be at it: it holds no lock of ours.
+                if written is None or start_time_of(int(written[1])) is not None:
+                    continue
+                found = os.stat(name, dir_fd=at, follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                    os.unlink(name, dir_fd=at)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
