@@ -103,11 +103,21 @@ def user_files() -> list[Path]:
     return [usual] if usual.is_file() else []
 
 
+_settled: list[Catalog] = []
+
+
+def settle_on(catalog: Catalog) -> None:
+    """Let `load_catalog` return this one from now on: root's part reads no user's files."""
+    _settled[:] = [catalog]
+
+
 def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
     """Return the package's catalogue with the user's files added.
 
     `files` default to `user_files()`. Raises UserError with every problem of every file.
     """
+    if _settled:
+        return _settled[0]
     base = _builtin()
     catalog = Catalog(
         dict(base.sources),

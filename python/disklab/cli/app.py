@@ -10,6 +10,7 @@ import typer
 
 from disklab.cli.output import report as tell
 from disklab.cli.rooms import Commands
+from disklab.cli.root_part import divide
 from disklab.errors import DisklabError
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
@@ -43,6 +44,7 @@ def root(
 def main() -> None:
     """Run the command line. Exit code 0: done, 1: an operating fault, 2: the user's mistake."""
     try:
+        divide(sys.argv[1:])
         app()
     except DisklabError as error:
         tell(error, as_json="--json" in sys.argv)

@@ -14,7 +14,6 @@ import typer
 from disklab import spec
 from disklab.catalog import Caching, find_vm, load_catalog, parse_bytes, parse_disks
 from disklab.catalog.resolve import Places
-from disklab.cli.caller import given
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
@@ -101,7 +100,7 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     Examples: [bold]disklab experiment new mine.yaml[/bold],
     [bold]disklab experiment new mine.yaml --disks local --disks '4 x azure/P30' --data 2TB[/bold]
     """
-    if file.exists():
+    if os.path.lexists(file):
         rule = "is there already, and nothing is written over"
         raise UserError(Problem("FILE", str(file), rule, "choose another name"))
     ask = Answers(asks=sys.stdin.isatty() and sys.stdout.isatty() and not json)
@@ -217,6 +216,5 @@ def write_new(file: Path, text: str) -> None:
     except OSError as error:
         reason = (error.strerror or "cannot be written").lower()
         raise UserError(Problem("FILE", str(file), reason, "choose another place")) from None
-    with open(handle, "w", encoding="utf-8") as stream, given() as written:
+    with open(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
-        written.append(file)

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
-from disklab.cli.caller import given
 from disklab.cli.cluster import Cluster, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
 from disklab.cli.output import console, notes, print_json, warn
@@ -111,9 +110,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         out=out,
         command=("disklab", *sys.argv[1:]),
     )
-    with progress(as_json=json) as emit, workers_of(cluster, jobs, emit) as who, given(out) as made:
+    with progress(as_json=json) as emit, workers_of(cluster, jobs, emit) as who:
         run = predict(ranged.middle, replace(options, workers=who), emit)
-        made.append(run.folder)
     results = run.results()
     if not json:
         print_results(ranged.middle, results, judged(results, run.planned()))

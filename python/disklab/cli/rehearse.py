@@ -18,6 +18,7 @@ from disklab.cli.completion import bundled_names
 from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.on_end import check_on_end
 from disklab.cli.output import notes
+from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT
 from disklab.spec import bundled
@@ -93,9 +94,10 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab rehearse --resume RUN --again failed[/bold]
     """
     # Loaded here because it brings NumPy and polars: no other command is to wait for them.
-    from disklab.cli.rehearsing import run_it  # noqa: PLC0415
+    from disklab.cli.rehearsing import root_of, run_it  # noqa: PLC0415
     from disklab.procedures import preparation  # noqa: PLC0415
 
+    root, look = root_of(root_part())
     check_on_end(on_end)
     console = notes()
     say = partial(console.print, style="dim", markup=False)
@@ -112,7 +114,9 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     }
     if resume is not None:
         _refuse_with_resume({name: value for name, value in given.items() if value is not None})
-        prepared = preparation.resume(resume, out, say, [one.value for one in again or []], repeat)
+        prepared = preparation.resume(
+            resume, out, say, [one.value for one in again or []], repeat, look
+        )
     else:
         described = spec.load(_experiment_of_new_run(experiment, again))
         options = preparation.Options(
@@ -124,8 +128,8 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
             quick=quick,
             only=choices(only),
         )
-        prepared = preparation.prepare(described, options, out, say)
-    sys.exit(run_it(prepared, console, as_json=json, on_end=on_end))
+        prepared = preparation.prepare(described, options, out, say, look)
+    sys.exit(run_it(prepared, console, as_json=json, on_end=on_end, root=root))
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -13,7 +13,9 @@ from disklab.cli.output import console, print_json
 from disklab.cli.run_progress import RunView
 from disklab.errors import UserError
 from disklab.events import Emit, Event, TrialFinished, fan_out
-from disklab.procedures.preparation import Prepared
+from disklab.privilege.stage import Divided, Root
+from disklab.privilege.wire import Link
+from disklab.procedures.preparation import Check, Prepared
 from disklab.procedures.rehearsal import rehearse
 from disklab.report import files
 from disklab.report.report import Report
@@ -23,9 +25,35 @@ from disklab.results import Run
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
-def run_it(prepared: Prepared, notes: Console, *, as_json: bool, on_end: str | None = None) -> int:
-    """Rehearse, show it, report it; return the exit code. 1: no trial has usable figures."""
-    return follow(partial(rehearse, prepared), notes, as_json=as_json, on_end=on_end)
+def run_it(
+    prepared: Prepared,
+    notes: Console,
+    *,
+    as_json: bool,
+    on_end: str | None = None,
+    root: Root | None = None,
+) -> int:
+    """Rehearse, show it, report it; return the exit code. 1: no trial has usable figures.
+
+    `root`: the process that makes the beds; None: this one does.
+    """
+    stage = None if root is None else divided(root, prepared)
+    work = partial(rehearse, prepared, stage=stage)
+    return follow(work, notes, as_json=as_json, on_end=on_end)
+
+
+def root_of(link: Link | None) -> tuple[Root | None, Check | None]:
+    """Return root's part of this command, and how it looks at this machine; None: there is none."""
+    if link is None:
+        return None, None
+    root = Root(link)
+    return root, root.check
+
+
+def divided(root: Root, prepared: Prepared) -> Divided:
+    """Return the stage of a rehearsal whose beds root's part makes."""
+    title = prepared.experiment.title
+    return Divided(root, prepared.run, prepared.catalog, prepared.seed, title)
 
 
 def follow(

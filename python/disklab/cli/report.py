@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from disklab.cli.caller import given
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT, Run
@@ -56,12 +55,11 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     opened = [Run.open(name, out) for name in runs]
     made = Report.of([*opened, *files.references(opened, checked(against))])
     page = html or opened[0].folder / "report.html"
-    with given(page.parent, *(place for place in (png, svg) if place)) as written:
-        written += [
-            files.write_page(made, page),
-            *files.write_tables(made, page),
-            *files.write_pictures(made, png=png, svg=svg),
-        ]
+    written = [
+        files.write_page(made, page),
+        *files.write_tables(made, page),
+        *files.write_pictures(made, png=png, svg=svg),
+    ]
     if json:
         print_json(content(made))
     else:

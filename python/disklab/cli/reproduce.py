@@ -14,9 +14,9 @@ from rich.text import Text
 
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
-from disklab.cli.caller import given
 from disklab.cli.experiment import Only, choices
 from disklab.cli.output import Json, console, notes, print_json
+from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT, Run
 from disklab.spec import bundled
@@ -88,17 +88,15 @@ def reproduce(  # noqa: PLR0913, PLR0917 - each option is a parameter
         way_out = did_you_mean(study, STUDIES, f"choose {', '.join(STUDIES)}")
         raise UserError(Problem("STUDY", study, "is no study that disklab knows", way_out))
     pages = []
-    with given(out) as made:
-        for name in STUDIES[study].experiments:
-            runs = [predicted(name, fidelity, only, out)]
-            if rehearse:
-                runs.append(rehearsed(name, only, out))
-            made += [run.folder for run in runs]
-            report, page = together(runs)
-            pages.append({"experiment": name, "runs": [str(r.folder) for r in runs], "page": page})
-            if not json:
-                show(report)
-                notes().print(Text(f"report: {page}"))
+    for name in STUDIES[study].experiments:
+        runs = [predicted(name, fidelity, only, out)]
+        if rehearse:
+            runs.append(rehearsed(name, only, out))
+        report, page = together(runs)
+        pages.append({"experiment": name, "runs": [str(r.folder) for r in runs], "page": page})
+        if not json:
+            show(report)
+            notes().print(Text(f"report: {page}"))
     if json:
         print_json({"ok": True, "study": study, "reports": pages})
 
@@ -129,6 +127,7 @@ def predicted(name: str, fidelity: str, only: list[str] | None, out: Path) -> Ru
 
 def rehearsed(name: str, only: list[str] | None, out: Path) -> Run:
     """Rehearse an experiment at the scale of its file, a quick repeat of each cell."""
+    from disklab.cli.rehearsing import divided, root_of  # noqa: PLC0415
     from disklab.cli.run_progress import RunView  # noqa: PLC0415 - they bring NumPy and polars
     from disklab.procedures import preparation  # noqa: PLC0415
     from disklab.procedures.rehearsal import rehearse  # noqa: PLC0415
@@ -137,8 +136,10 @@ def rehearsed(name: str, only: list[str] | None, out: Path) -> Run:
     say: Callable[[str], Any] = lambda text: tell.print(text, style="dim", markup=False)  # noqa: E731
     asked = preparation.Options(repeats=1, quick=True, only=choices(only))
     described = spec.load(bundled.found(Path(name)))
+    root, look = root_of(root_part())
     with RunView(tell) as view:
-        run = rehearse(preparation.prepare(described, asked, out, say), view)
+        prepared = preparation.prepare(described, asked, out, say, look)
+        run = rehearse(prepared, view, None if root is None else divided(root, prepared))
     if view.interrupted:
         raise KeyboardInterrupt
     return run

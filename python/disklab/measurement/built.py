@@ -365,7 +365,7 @@ class BuiltStage:
             address=machine.address,
             volumes={DATA: Path(folder)},
             run_dir=Path(folder) / "run",
-            log_dir=site.log_folder.absolute(),
+            log_dir=site.logs(machine.name),
         )
         problems = [*check_request(request, [place])]
         known = installation.known_settings()

@@ -48,7 +48,7 @@ class Bed:
     data_device: str
     """The device that holds the tables."""
     state: BedState
-    log_folder: Path
+    log_folder: Path | None
     undo: ExitStack
     is_warm: bool = False
     """Whether the database's compiler has seen reads and writes since the last start; always, for

@@ -39,11 +39,18 @@ class Site:
 
     catalog: Catalog
     places: Places
-    log_folder: Path
-    """Inside the run's folder: what stays of a database."""
+    log_folder: Path | None
+    """Inside the run's folder: what stays of a database. None: that folder is another user's, and
+    `take_logs` takes it from each node's own."""
     seed: int
     make_node: Callable[[Catalog, NodeWish, Places, Progress], Node] = EmulatedNode.build
     provision: Callable[[Request, list[NodePlace], Progress], Database] = provision
+    take_logs: Callable[[Path], None] | None = None
+
+    def logs(self, node: str) -> Path:
+        """Return where the database on a host logs; it runs in another working directory."""
+        own = self.places.database(node) / "logs"
+        return own if self.log_folder is None else self.log_folder.absolute()
 
 
 def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
@@ -66,6 +73,8 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             # After the database has stopped: its configuration, its group, and what did not stop.
             undo.callback(remove_database, site.places.database(node.name))
             make_run_dir(site.places.database(node.name))
+            if site.take_logs is not None:
+                undo.callback(site.take_logs, site.logs(node.name))
             nodes.append(node)
             groups.append(_group(node.name, site.places.database(node.name)))
         request = request_of(turn, site.catalog)
@@ -87,8 +96,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
                     address=address,
                     volumes=node_folders(spec, node),
                     run_dir=site.places.database(node.name),
-                    # A database runs in another working directory.
-                    log_dir=site.log_folder.absolute(),
+                    log_dir=site.logs(node.name),
                     group=group,
                     machine=None if network is None else network[f"n{number}"],
                 )
@@ -110,9 +118,9 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             network=network,
             data_device=spec.cluster.device_of("data"),
             state=first_state(spec, nodes),
+            log_folder=site.log_folder,
             compiles=facts_of(request.engine).compiles,
             is_warm=not facts_of(request.engine).compiles,
-            log_folder=site.log_folder,
             undo=undo.pop_all(),
         )
 
@@ -130,15 +138,15 @@ def network_of(cluster: Cluster, name: str, nodes: Sequence[Node], site: Site) -
     def link(number: int) -> Link:
         return Link(zone=str(number % cluster.zones + 1), bytes_per_s=bytes_per_s)
 
-    log_folder = site.log_folder.absolute()
-    log_folder.mkdir(parents=True, exist_ok=True)
+    for node in nodes:
+        site.logs(node.name).mkdir(parents=True, exist_ok=True)
     wishes = [
         HostWish(
             f"n{number + 1}",
             # The database has a group of its own, whose limit its provider sets.
             grouped=False,
             link=link(number),
-            shared=(*node.volumes.values(), site.places.database(node.name), log_folder),
+            shared=(*node.volumes.values(), site.places.database(node.name), site.logs(node.name)),
         )
         for number, node in enumerate(nodes)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib.metadata import version
@@ -50,6 +50,10 @@ DEFAULT_REPEATS = 3
 # Beside the rows: journals, commit log segments, and a compaction's second copy.
 SPARE_RATIO = 2.5
 SPARE_BYTES = 2 << 30
+
+
+Check = Callable[[Sequence[Trial], Sequence[Turn], Catalog, Progress], dict[str, str]]
+"""Raises everything that stands in the way on this machine; returns the versions used."""
 
 
 @dataclass(frozen=True)
@@ -109,24 +113,34 @@ class Prepared(Planned):
         return f"rehearsal-{os.getpid()}"
 
 
-def prepare(experiment: Experiment, options: Options, out: Path, say: Progress) -> Prepared:
-    """Check everything and make the run's folder. Raises UserError with all problems."""
+def prepare(
+    experiment: Experiment,
+    options: Options,
+    out: Path,
+    say: Progress,
+    look: Check | None = None,
+) -> Prepared:
+    """Check everything and make the run's folder. Raises UserError with all problems.
+
+    `look`: what looks at this machine; `check` by default.
+    """
     problems = list(_option_problems(options))
     if problems:
         raise UserError(*problems)
     trials, turns = _plan(experiment, options, frozenset())
     catalog = load_catalog()
-    versions = _check(trials, turns, catalog, say)
+    versions = (look or check)(trials, turns, catalog, say)
     run = _create(experiment, trials, turns, options, out, catalog, versions)
     return _prepared(experiment, trials, turns, options, run, catalog)
 
 
-def resume(
+def resume(  # noqa: PLR0913, PLR0917 - what the options of the command say
     name: str,
     out: Path,
     say: Progress,
     again: Collection[Status] = (),
     repeats: int | None = None,
+    look: Check | None = None,
 ) -> Prepared:
     """Return a run that was stopped, with what is left of it; with more `repeats`, also those.
 
@@ -146,7 +160,7 @@ def resume(
     trials, turns = _plan(experiment, options, stays)
     catalog = load_catalog()
     if turns:
-        _check(trials, turns, catalog, say)
+        (look or check)(trials, turns, catalog, say)
     return _prepared(experiment, trials, turns, options, run, catalog)
 
 
@@ -201,7 +215,7 @@ def _prepared(  # noqa: PLR0913, PLR0917 - the parts of what it returns
     )
 
 
-def _check(
+def check(
     trials: Sequence[Trial],
     turns: Sequence[Turn],
     catalog: Catalog,

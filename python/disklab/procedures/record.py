@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from disklab.engine.load import LoadProgress
 from disklab.events import Emit, PhaseStarted, Progress, Warned
 from disklab.hosts.protocol import Node
 from disklab.procedures.account import Account
 from disklab.procedures.burst import CreditsCourse
-from disklab.results import Phase, Recovery, Second, SecondsWriter, TelemetryWriter
+from disklab.results import Phase, Recovery, Second, Whole
 from disklab.telemetry import Sampler
 
 MEASURED = "measure"
@@ -21,13 +21,30 @@ BETWEEN = "between"
 """Phases of the telemetry: what is measured, and what lies between passes."""
 
 
+class SecondsSink(Protocol):
+    """Takes the seconds of a trial, and the whole of it: `SecondsWriter`, or another process."""
+
+    def second(self, told: Second) -> None:
+        """Take an interval."""
+
+    def whole(self, told: Whole | dict[str, Any]) -> None:
+        """Take the whole phase."""
+
+
+class TelemetrySink(Protocol):
+    """Takes the telemetry of a trial: `TelemetryWriter`, or another process."""
+
+    def add(self, phase: str, t_s: float, source: str, metric: str, value: float) -> None:
+        """Take one figure."""
+
+
 @dataclass
 class Notes:
     """The notes of one trial or repeat, from its first phase to its last."""
 
     emit: Emit
-    seconds: SecondsWriter
-    telemetry: TelemetryWriter
+    seconds: SecondsSink
+    telemetry: TelemetrySink
     trial: int
     repeat: int
     sampler: Sampler | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted, Warned
@@ -14,10 +15,10 @@ from disklab.hosts.node import Progress
 from disklab.procedures import closed_loop, device, fixed, outcome, variable
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, build
-from disklab.procedures.life import live, uninterrupted
+from disklab.procedures.life import Stage, live, uninterrupted
 from disklab.procedures.outcome import Frame
 from disklab.procedures.preparation import Prepared
-from disklab.procedures.record import Notes
+from disklab.procedures.record import Notes, SecondsSink, TelemetrySink
 from disklab.procedures.series import Series
 from disklab.procedures.turn import Turn
 from disklab.procedures.watch import watched
@@ -103,12 +104,26 @@ class Emulation:
         self.beds.close()
 
 
-def rehearse(prepared: Prepared, emit: Emit) -> Run:
-    """Run what is left of a rehearsal; returns its run. See `life.live`."""
-    return live(prepared, Emulation(Beds(prepared.site, prepared.host_prefix)), emit)
+def rehearse(prepared: Prepared, emit: Emit, stage: Stage | None = None) -> Run:
+    """Run what is left of a rehearsal; returns its run. See `life.live`.
+
+    `stage`: whoever makes the beds; this process by default.
+    """
+    here = Emulation(Beds(prepared.site, prepared.host_prefix))
+    return live(prepared, here if stage is None else stage, emit)
 
 
-def run_turn(turn: Turn, beds: Beds, run: Run, frame: Frame, emit: Emit) -> TrialResult:
+class Records(Protocol):
+    """Where the course of a turn is written down."""
+
+    def record_seconds(self, trial: int, repeat: int) -> AbstractContextManager[SecondsSink]:
+        """Return what takes the seconds and histograms."""
+
+    def record_telemetry(self, trial: int, repeat: int) -> AbstractContextManager[TelemetrySink]:
+        """Return what takes the telemetry."""
+
+
+def run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) -> TrialResult:
     """Run one turn. A failure of the turn is its result; the bed it broke is taken away."""
     started = utc_now()
     if turn.trial.spec.device is not None:

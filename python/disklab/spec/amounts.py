@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
 from disklab.catalog.quantity import BYTE_UNITS, BYTES_RULE, parse_bytes
 
@@ -41,6 +41,25 @@ _RATE = re.compile(rf"{_NUMBER}\s*([kMG])?\s*/\s*s", re.ASCII)
 _TIME = re.compile(rf"{_NUMBER}\s*(us|ms|s|min|h)", re.ASCII)
 _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
 _SCALE = re.compile(r"(\d{1,9})\s*(?:/\s*(\d{1,9}))?", re.ASCII)
+
+
+RESOLVED = {"resolved": True}
+"""Context in which a spec is validated that was read before and comes from another process of ours:
+its rates and times are numbers by now, and the parts of a short form are all there."""
+
+
+def or_resolved(
+    read: Callable[[Any], float], most: float
+) -> Callable[[Any, ValidationInfo], float]:
+    """Return a reader that takes a plain number up to `most` where the context is `RESOLVED`."""
+
+    def either(value: Any, info: ValidationInfo) -> float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if info.context == RESOLVED and number and 0 <= value <= most:
+            return float(value)
+        return read(value)
+
+    return either
 
 
 def counted(least: int = 1, most: int = MOST_COUNT, example: str = "10M") -> Callable[[Any], int]:
@@ -143,12 +162,15 @@ _COUNT_PATTERN = r"\d+(\.\d+)?\s*[kMG]?"
 Bytes = Annotated[int, BeforeValidator(byte_count), _schema(_BYTES_PATTERN, "bytes", number=True)]
 Count = Annotated[int, BeforeValidator(counted()), _schema(_COUNT_PATTERN, "count", number=True)]
 Rate = Annotated[
-    float, BeforeValidator(rate), _schema(r"\d+(\.\d+)?\s*[kMG]?\s*/\s*s", "rate", number=False)
+    float,
+    BeforeValidator(or_resolved(rate, MOST_COUNT)),
+    _schema(r"\d+(\.\d+)?\s*[kMG]?\s*/\s*s", "rate", number=False),
 ]
 _TIME_PATTERN = r"\d+(\.\d+)?\s*(us|ms|s|min|h)"
-Seconds = Annotated[float, BeforeValidator(seconds), _schema(_TIME_PATTERN, "time", number=False)]
+_TIME_SCHEMA = _schema(_TIME_PATTERN, "time", number=False)
+Seconds = Annotated[float, BeforeValidator(or_resolved(seconds, LONGEST_S)), _TIME_SCHEMA]
 Milliseconds = Annotated[
-    float, BeforeValidator(milliseconds), _schema(_TIME_PATTERN, "time", number=False)
+    float, BeforeValidator(or_resolved(milliseconds, LONGEST_S * 1000)), _TIME_SCHEMA
 ]
 Ratio = Annotated[float, BeforeValidator(ratio), _schema(r"\d+(\.\d+)?\s*%", "share", number=True)]
 Scale = Annotated[

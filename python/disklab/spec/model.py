@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
+    ValidationInfo,
     WithJsonSchema,
     computed_field,
     field_validator,
@@ -22,6 +23,7 @@ from disklab.catalog import Caching, parse_disks
 from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
 from disklab.database_facts import names
 from disklab.spec.amounts import (
+    RESOLVED,
     Bytes,
     Count,
     Milliseconds,
@@ -193,7 +195,10 @@ class Dataset(Part):
     """Columns and bytes of each, or a payload of the workload catalogue: small, medium."""
 
     @model_validator(mode="after")
-    def _rows_or_fill(self) -> Dataset:
+    def _rows_or_fill(self, info: ValidationInfo) -> Dataset:
+        # By and by the rows that fill it are known.
+        if info.context == RESOLVED and self.rows is not None:
+            return self
         if (self.rows is None) == (self.fill_ratio is None):
             raise Unreadable("a data set has either rows or fill", "write one of them")
         return self
@@ -372,9 +377,10 @@ class Workload(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _named(cls, given: Any, info: ValidationInfo) -> Any:
         """Put mixture and keys in the place of the name of a YCSB workload."""
-        if not isinstance(given, Mapping) or given.get("ycsb") is None:
+        done = not isinstance(given, Mapping) or given.get("ycsb") is None
+        if done or info.context == RESOLVED:
             return given
         name = str(given["ycsb"])
         if name in MISSING_YCSB:

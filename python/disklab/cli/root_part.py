@@ -1,0 +1,75 @@
+"""Under sudo: which commands give root up, and which leave it to a process that does little.
+
+As root without sudo nobody's rights can be had instead, and everything stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from disklab.privilege.identity import Caller, open_way
+from disklab.privilege.wire import Link
+
+UNPRIVILEGED = frozenset(
+    {"advise", "catalog", "experiment", "import", "predict", "prices", "report", "serve"}
+)
+"""Commands that need no root at all."""
+DIVIDED = frozenset({"rehearse", "reproduce"})
+"""Commands whose root's part is a process of its own."""
+
+_link: list[Link] = []
+
+
+def root_part() -> Link | None:
+    """Return the socket to root's part of this command; None: this process does everything."""
+    return _link[0] if _link else None
+
+
+def divide(words: Sequence[str]) -> None:
+    """Give root up for good where a command needs none, or leave it to another process.
+
+    Returns in the process that goes on with the command. Raises UserError when the caller may not
+    read the program.
+    """
+    caller = Caller.of(os.environ)
+    command = next((word for word in words if not word.startswith("-")), None)
+    if caller is None or command not in UNPRIVILEGED | DIVIDED:
+        return
+    if command in UNPRIVILEGED or (command == "reproduce" and "--rehearse" not in words):
+        open_way(caller)
+        caller.become()
+        return
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    child = os.fork()
+    if child == 0:
+        ours.close()
+        open_way(caller)
+        caller.become()
+        _link[:] = [Link(theirs)]
+        return
+    theirs.close()
+    _serve(Link(ours), child)
+
+
+def _serve(link: Link, child: int) -> None:
+    """Be root's part until the caller's has ended; end with its exit code."""
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        # It decides, as the one who knows what is under way.
+        os.kill(child, number)
+
+    signal.signal(signal.SIGTERM, forward)
+    # Loaded here, after the fork: the caller's part has no use for it before.
+    from disklab.privilege.root import RootPart  # noqa: PLC0415
+
+    RootPart(link).serve()
+    # Both ends of the terminal's Ctrl-C: the other part ends by it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    sys.exit(128 - code if code < 0 else code)

@@ -1,0 +1,157 @@
+"""What the caller's part may ask of root's: a closed list, each with its types.
+
+Nothing else is answered. No request names a path: what is made lies in the run and data directories
+of root's environment, under names that root's part chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+from disklab.catalog import Catalog
+from disklab.errors import MachineError
+from disklab.events import PhaseStarted, Progress, TimedStep, Warned
+from disklab.hosts.places import check_name
+from disklab.procedures.turn import Turn
+from disklab.results import Second, TrialResult, Whole
+from disklab.spec import Trial
+from disklab.spec.amounts import RESOLVED
+
+_STRICT = ConfigDict(extra="forbid", frozen=True)
+MOST_TURNS = 100_000
+"""Of one rehearsal: at a second each, more than a day of them."""
+
+
+@checked(config=_STRICT)
+class Check:
+    """Look whether this machine can rehearse these turns; fetch what is to be fetched for it."""
+
+    trials: list[Trial]
+    turns: list[Turn]
+    catalog: Catalog
+
+
+@checked(config=_STRICT)
+class Begin:
+    """Take away what a killed rehearsal left, and keep what all turns have in common."""
+
+    catalog: Catalog
+    title: str
+    run_id: str
+    seed: int
+
+
+@checked(config=_STRICT)
+class TakeTurn:
+    """Run one turn on a bed of emulated hosts; it is built when another one stands, or none."""
+
+    turn: Turn
+
+
+@checked(config=_STRICT)
+class Close:
+    """Take the standing bed away."""
+
+
+Request = Check | Begin | TakeTurn | Close
+REQUESTS: dict[str, TypeAdapter[Any]] = {
+    "check": TypeAdapter(Check),
+    "begin": TypeAdapter(Begin),
+    "turn": TypeAdapter(TakeTurn),
+    "close": TypeAdapter(Close),
+}
+"""The whole list."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of the telemetry."""
+
+    phase: str
+    t_s: float
+    source: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """A part of a log of a database, in its order."""
+
+    name: str
+    data: str
+    """Base64."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A bed stands, and its trial is about to be written down."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A line for the user."""
+
+    text: str
+
+
+Told = PhaseStarted | Progress | TimedStep | Warned | Second | Whole | Row | LogPart | Opened | Said
+TOLD: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind)
+    for kind in (
+        *(PhaseStarted, Progress, TimedStep, Warned),
+        *(Second, Whole, Row, LogPart, Opened, Said),
+    )
+}
+"""What root's part tells while it works."""
+
+ANSWERS: dict[str, TypeAdapter[Any]] = {
+    "check": TypeAdapter(dict[str, str]),
+    "begin": TypeAdapter(Literal[None]),
+    "turn": TypeAdapter(TrialResult),
+    "close": TypeAdapter(Literal[None]),
+}
+
+_NAME_OF: dict[type, str] = {Check: "check", Begin: "begin", TakeTurn: "turn", Close: "close"}
+
+
+def asked(request: Request) -> dict[str, Any]:
+    """Return a request as a message has it."""
+    name = _NAME_OF[type(request)]
+    words = REQUESTS[name].dump_python(request, mode="json", round_trip=True, by_alias=True)
+    return {"ask": name, "with": words}
+
+
+def request_of(message: dict[str, Any]) -> tuple[str, Request]:
+    """Return what a message asks. Raises MachineError for what is not in the list, or not so."""
+    name = message.get("ask")
+    if not isinstance(name, str) or name not in REQUESTS:
+        raise MachineError(f"refused: {str(name)[:80]!r} is no request; there are {[*REQUESTS]}")
+    try:
+        request: Request = REQUESTS[name].validate_python(message.get("with"), context=RESOLVED)
+    except (ValidationError, RecursionError) as error:
+        raise MachineError(f"refused: this is no request {name!r}: {str(error)[:500]}") from None
+    turns = request.turns if isinstance(request, Check) else []
+    turns = [request.turn] if isinstance(request, TakeTurn) else turns
+    if len(turns) > MOST_TURNS:
+        raise MachineError(f"refused: {len(turns)} turns are more than {MOST_TURNS}")
+    for turn in turns:
+        _check_names(turn)
+    return name, request
+
+
+def _check_names(turn: Turn) -> None:
+    """Raise UserError for names that would become paths elsewhere."""
+    cluster = turn.trial.spec.cluster
+    for volume in () if cluster is None else cluster.volumes:
+        check_name(volume, "cluster.volumes")
+
+
+def without_wishes(turn: Turn) -> Turn:
+    """Return a turn without what its run is judged by: that is nothing of root's."""
+    spec = turn.trial.spec.model_copy(update={"require": None, "failures": None})
+    return replace(turn, trial=replace(turn.trial, spec=spec))

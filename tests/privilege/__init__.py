@@ -1,0 +1,1 @@
+"""Tests of what disklab does under sudo."""

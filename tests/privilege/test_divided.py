@@ -1,0 +1,161 @@
+"""A rehearsal under sudo: the caller's part plans and writes, root's part makes the bed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab.databases.postgresql.installation import find_postgresql
+from disklab.errors import UserError
+from disklab.results import Run
+
+from tests.hosts.conftest import Lab
+
+from .conftest import CALLER
+from .test_caller import DISKLAB, SUDO, check_unprivileged, facts, owners
+
+pytestmark = pytest.mark.machine
+
+EXPERIMENT = """
+title: Whose are the results?
+cluster:
+  nodes: 1
+  vm: azure/Standard_D2s_v5
+  volumes: {data: {disks: azure/P15, size: 50GiB, filesystem: ext4}}
+database: {engine: postgresql}
+workload:
+  sysbench: {script: oltp_read, tables: 1, rows_per_table: 5M, threads: 2}
+  stop: {duration: 500s}
+rehearse: {scale: 1/500, time_dilation: 1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def has_postgresql() -> None:
+    try:
+        find_postgresql()
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@contextmanager
+def rehearsal(lab: Lab, mine: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a rehearsal as sudo would; it is ended with the block."""
+    file = mine / "experiment.yaml"
+    file.write_text(EXPERIMENT)
+    # Closed to everybody else: root's part gets by without it.
+    file.chmod(0o600)
+    os.chown(file, CALLER, CALLER)
+    started = subprocess.Popen(
+        [str(DISKLAB), "rehearse", str(file), "--quick", "--out", str(mine / "runs")],
+        env={**lab.environment(), **SUDO},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        cwd=mine,
+    )
+    try:
+        yield started
+    finally:
+        if started.poll() is None:
+            started.terminate()
+            started.wait(60)
+        assert started.stdout is not None
+        started.stdout.close()
+
+
+def read_until(started: subprocess.Popen[str], text: str) -> str:
+    """Return what it has said when it says this."""
+    assert started.stdout is not None
+    said = ""
+    while text not in said:
+        line = started.stdout.readline()
+        assert line, f"it ended without {text!r}:\n{said}"
+        said += line
+    return said
+
+
+def caller_of(started: subprocess.Popen[str]) -> int:
+    """Return the process of the caller's part: the child of root's."""
+    children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+    found = [int(pid) for pid in children if facts(int(pid))["Uid"][0] == str(CALLER)]
+    assert len(found) == 1
+    return found[0]
+
+
+def nothing_left(lab: Lab) -> Any:
+    databases = lab.run_dir / "databases"
+    left = list(databases.iterdir()) if databases.exists() else []
+    return lab.devices(), lab.mounts(), lab.processes(), left
+
+
+NOTHING: Any = ({}, [], [], [])
+
+
+def test_results_are_the_callers_and_root_makes_the_bed(lab: Lab, mine: Path) -> None:
+    with rehearsal(lab, mine) as started:
+        read_until(started, "fill")
+        told = facts(caller_of(started))
+        assert facts(started.pid)["Uid"] == ["0"] * 4
+        said, _ = started.communicate(timeout=180)
+        assert started.returncode in (0, 1), said
+    check_unprivileged(told)
+    assert set(owners(mine).values()) == {CALLER}
+    (folder,) = (mine / "runs").iterdir()
+    run = Run.open(folder)
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    assert list(run.seconds(*result.key))
+    assert run.telemetry(*result.key).collect().height > 0
+    assert (folder / "report.html").exists()
+    assert "database system is ready" in (folder / "logs/n1-output.log").read_text()
+    assert nothing_left(lab) == NOTHING
+
+
+def test_root_takes_its_bed_away_when_the_caller_is_killed(lab: Lab, mine: Path) -> None:
+    """A conductor that was killed used to leave everything to `disklab clean`."""
+    with rehearsal(lab, mine) as started:
+        read_until(started, "fill")
+        os.kill(caller_of(started), signal.SIGKILL)
+        assert started.wait(60) == 128 + signal.SIGKILL
+    assert nothing_left(lab) == NOTHING
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_either_part_ends_both_in_order(
+    lab: Lab, mine: Path, number: signal.Signals
+) -> None:
+    with rehearsal(lab, mine) as started:
+        read_until(started, "fill")
+        # Ctrl-C goes to both; `kill` to the one that the shell knows.
+        os.killpg(started.pid, number) if number == signal.SIGINT else started.send_signal(number)
+        said, _ = started.communicate(timeout=60)
+        assert started.returncode == 130, said
+    assert "--resume" in said or "left" in said
+    assert nothing_left(lab) == NOTHING
+    assert set(owners(mine).values()) == {CALLER}
+
+
+@pytest.mark.long
+def test_the_caller_is_told_when_root_is_killed(lab: Lab, mine: Path) -> None:
+    with rehearsal(lab, mine) as started:
+        read_until(started, "fill")
+        caller = caller_of(started)
+        started.kill()
+        said, _ = started.communicate(timeout=60)
+    assert "root's part of disklab has ended; run `disklab clean`" in said
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{caller}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    lab.run("clean")
+    assert nothing_left(lab) == NOTHING

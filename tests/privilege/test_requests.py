@@ -1,0 +1,152 @@
+"""What root's part answers, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.privilege.requests import (
+    REQUESTS,
+    Begin,
+    Check,
+    Close,
+    TakeTurn,
+    asked,
+    request_of,
+    without_wishes,
+)
+from disklab.privilege.root import RootPart
+from disklab.privilege.stage import Root
+from disklab.privilege.wire import Link, error_of, told
+from disklab.procedures.effort import QUICK
+from disklab.procedures.plan import order
+from disklab.procedures.turn import Turn
+
+EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
+
+
+@contextmanager
+def root_part() -> Iterator[Link]:
+    """Yield the caller's end of a socket to a process that is root's part."""
+    theirs, ours = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            ours.close()
+            RootPart(Link(theirs)).serve()
+            code = 0
+        finally:
+            os._exit(code)
+    theirs.close()
+    link = Link(ours)
+    try:
+        yield link
+    finally:
+        link.close()
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def turns_of(file: Path) -> list[Turn]:
+    turns = order(spec.load(file).trials("rehearse"), 2, 1, QUICK, frozenset())
+    return [without_wishes(one) for one in turns]
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+def test_a_turn_arrives_as_it_was_sent(file: Path) -> None:
+    turns = turns_of(file)
+    for turn in turns:
+        _, there = request_of(asked(TakeTurn(turn)))
+        assert isinstance(there, TakeTurn)
+        assert there.turn == turn
+
+
+def test_the_catalogue_arrives_as_it_was_sent() -> None:
+    catalog = load_catalog()
+    _, there = request_of(asked(Begin(catalog, "title", "run", 1)))
+    assert isinstance(there, Begin)
+    assert there.catalog == catalog
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"ask": "run", "with": {"command": ["id"]}}, "'run' is no request"),
+        ({"ask": ["check"]}, "is no request"),
+        ({"ask": "close", "with": {"path": "/etc"}}, "Unexpected keyword argument"),
+        ({"ask": "close"}, "no request 'close'"),
+        ({"ask": "turn", "with": {"turn": {"bed": "x"}}}, "no request 'turn'"),
+        ({"ask": "begin", "with": {"title": 1}}, "no request 'begin'"),
+        ({"ask": None}, "is no request"),
+    ],
+)
+def test_what_is_not_in_the_list_is_refused(message: dict[str, Any], said: str) -> None:
+    with root_part() as link:
+        link.send(message)
+        answer = link.receive()
+        assert answer is not None
+        assert answer["error"]["kind"] == "MachineError"
+        assert answer["error"]["text"].startswith("refused: ")
+        assert said in answer["error"]["text"]
+        # It goes on with what is in the list.
+        assert Root(link).ask(Close(), lambda _: None) is None
+
+
+def test_a_turn_before_the_beginning_is_refused() -> None:
+    turn = turns_of(EXPERIMENTS[0])[0]
+    with (
+        root_part() as link,
+        pytest.raises(MachineError, match="refused: a rehearsal has to begin"),
+    ):
+        Root(link).ask(TakeTurn(turn), lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["../../etc", "/etc/cron.d", "data/../..", "", "a" * 65])
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    file = next(one for one in EXPERIMENTS if one.stem == "cassandra-disk-caching-threads")
+    turn = turns_of(file)[0]
+    cluster = turn.trial.spec.cluster
+    assert cluster is not None
+    volumes = {**cluster.volumes, name: cluster.volumes["data"]}
+    update = {"cluster": cluster.model_copy(update={"volumes": volumes})}
+    changed = turn.trial.spec.model_copy(update=update)
+    moved = replace(turn, trial=replace(turn.trial, spec=changed))
+    request = Check([], [moved], load_catalog())
+    with root_part() as link, pytest.raises(UserError, match=r"cluster\.volumes"):
+        Root(link).ask(request, lambda _: None)
+
+
+def test_what_is_no_message_ends_nothing_but_the_talk() -> None:
+    with root_part() as link:
+        link._end.sendall(b"\xff\xff\xff\xff")
+        answer = link.receive()
+        assert answer is not None
+        assert "larger than any of ours" in answer["error"]["text"]
+        assert link.receive() is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UserError(Problem("a", "b", "c", "d"), Problem("e", "f", "g", "h")), MachineError("x")],
+)
+def test_an_error_arrives_as_it_was_raised(error: DisklabError) -> None:
+    there = error_of(told(error))
+    assert type(there) is type(error)
+    assert str(there) == str(error)
+
+
+def test_no_request_has_a_path() -> None:
+    """Where root works is root's own to say."""
+    for name, form in REQUESTS.items():
+        words = str(form.json_schema(mode="serialization"))
+        assert "'format': 'path'" not in words, name
