@@ -100,7 +100,7 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     Examples: [bold]disklab experiment new mine.yaml[/bold],
     [bold]disklab experiment new mine.yaml --disks local --disks '4 x azure/P30' --data 2TB[/bold]
     """
-    if os.path.lexists(file):
+    if os.path.exists(file):
         rule = "is there already, and nothing is written over"
         raise UserError(Problem("FILE", str(file), rule, "choose another name"))
     ask = Answers(asks=sys.stdin.isatty() and sys.stdout.isatty() and not json)

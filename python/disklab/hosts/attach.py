@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from disklab.catalog import AttachedDisks, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.quantity import about_bytes, format_bytes
 from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
+from disklab.engine.own_folder import UNFINISHED
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.hosts.envelope import shortfalls
 from disklab.hosts.filesystem import (
@@ -396,12 +398,22 @@ class _Step:
         point = self.request.mount_point
         if point is not None:
             if not point.exists():
-                point.mkdir()
-                made = os.lstat(point)
-                update = {"made_device": made.st_dev, "made_inode": made.st_ino}
-                record = record.model_copy(update={"made_mount_point": True, **update})
-                self.host.record_volume(name, record)
+                record = self._make_mount_point(point, record)
             mount_device(prove(path, self.host, name), point, self.kind)
+        return record
+
+    def _make_mount_point(self, point: Path, record: VolumeRecord) -> VolumeRecord:
+        """Make the directory; at each moment the record proves what is there of it."""
+        name, key = self.request.volume.name, secrets.token_hex(16)
+        unfinished = point.with_name(UNFINISHED + key)
+        record = record.model_copy(update={"unfinished_mount_point": str(unfinished)})
+        self.host.record_volume(name, record)
+        unfinished.mkdir()
+        made = os.lstat(unfinished)
+        update = {"made_device": made.st_dev, "made_inode": made.st_ino}
+        record = record.model_copy(update={"made_mount_point": True, **update})
+        self.host.record_volume(name, record)
+        unfinished.rename(point)
         return record
 
     def _undo(

@@ -84,6 +84,8 @@ class VolumeRecord(BaseModel):
     made_device: int | None = None
     """Device and inode of the mount point that we made: another directory there is not ours."""
     made_inode: int | None = None
+    unfinished_mount_point: str | None = None
+    """What it was called before it was recorded; the name is random, and nobody else's."""
     inode: int | None = None
     """Of the file that a loop device shows."""
     diskseq: int | None = None
@@ -400,6 +402,10 @@ def _try_lock(lock: int) -> bool:
 
 def remove_mount_point(record: VolumeRecord) -> bool:
     """Remove the mount point if it is the directory that we made, and nothing is in it."""
+    if record.unfinished_mount_point is not None:
+        # A kill came before it had its name.
+        with suppress(OSError):
+            Path(record.unfinished_mount_point).rmdir()
     if not has_mount_point(record):
         return False
     with suppress(OSError):
