@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from disklab.report import theme
 from disklab.report.files import write_page
 from disklab.report.report import Report
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -95,6 +99,242 @@ def test_the_page_draws_everything_and_asks_for_nothing(
     tab.close()
 
 
+CUT = """
+() => [...document.querySelectorAll('.chart svg')].flatMap((svg) => {
+  const whole = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter((text) => text.textContent).flatMap((text) => {
+    const box = text.getBoundingClientRect();
+    const out = Math.max(whole.left - box.left, box.right - whole.right,
+                         whole.top - box.top, box.bottom - whole.bottom);
+    const cut = text.textContent.includes('\u2026');
+    return out > 1 || cut ? [`${text.textContent}: ${Math.round(out)} px`] : [];
+  });
+})
+"""
+"""Words of charts that reach beyond their picture, or end in an ellipsis."""
+
+FITTED = """
+() => [...document.querySelectorAll('.chart')].every((place) =>
+  Math.abs(place.querySelector('svg').width.baseVal.value - place.clientWidth) < 2)
+"""
+"""Whether every chart is as wide as its place."""
+
+CROSSED = """
+() => [...document.querySelectorAll('.chart svg')].flatMap((svg) => {
+  // Vega keeps labels that have no room, at opacity 0.
+  const seen = (text) => text.textContent && text.getAttribute('opacity') !== '0';
+  const texts = [...svg.querySelectorAll('text')].filter(seen)
+    .map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return texts.flatMap(([one, a], n) => texts.slice(n + 1).flatMap(([other, b]) => {
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    // Boxes of text are higher than its letters.
+    return wide > 1 && high > 4 ? [`${one} / ${other}`] : [];
+  }));
+})
+"""
+"""Pairs of words of one chart that lie on each other."""
+
+
+@pytest.fixture(scope="module")
+def bars_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows instead of lines, with long names, two runs, and latencies over four decades."""
+    folder = tmp_path_factory.mktemp("bars")
+    trials = [
+        synthetic.Made({"data disks": name, "workload": kind}, ops, p50, tail=tail, price=900.0)
+        for name, ops, p50, tail in (
+            ("4 x azure/P30, ReadOnly caching, read-ahead of 64 KiB", 1_234_567.0, 0.08, 0.5),
+            ("azure/PremiumV2(1024GiB, 20000 IOPS, 750 MB/s)", 98_765.0, 12.0, 2.0),
+            ("local", 4_321.0, 2_345.0, 1.5),
+        )
+        for kind in ("read", "write")
+    ]
+    runs = [
+        synthetic.make_run(
+            folder, trials, title="Rows", repeats=2, seconds=2, run_id=f"bars{n}", seed=n
+        )
+        for n in (1, 2)
+    ]
+    return write_page(Report.of(runs), folder / "report.html")
+
+
+@pytest.mark.parametrize("kind", ["short_page", "bars_page"])
+def test_no_word_of_a_chart_is_cut_or_lies_on_another(
+    browser: Browser, request: pytest.FixtureRequest, kind: str
+) -> None:
+    tab, noted = opened(browser, request.getfixturevalue(kind), 390, "light")
+    for more in tab.locator("details.more > summary").all():
+        more.click()
+    tab.wait_for_function("[...document.querySelectorAll('.chart')].every(c => c.dataset.drawn)")
+    assert tab.locator(".chart svg text").count() > 60
+    for width in (390, 768, 1440):
+        tab.set_viewport_size({"width": width, "height": 844})
+        # A chart follows its place's width in a turn of its own.
+        tab.wait_for_function(FITTED)
+        assert tab.evaluate(CUT) == [], width
+        assert tab.evaluate(CROSSED) == [], width
+    assert noted == []
+    tab.close()
+
+
+def test_latencies_stand_on_one_kind_of_axis(tmp_path: Path) -> None:
+    run = synthetic.caching_threads(tmp_path, seconds=4, repeats=2)
+    sections = {one.name: one for one in Report.of([run]).sections}
+    kinds = {
+        json.dumps(layer["encoding"]["y"]["scale"]["type"])
+        for panel in (*sections["latency"].panels, *sections["course"].panels)
+        for layer in panel.spec()["layer"]
+        if "scale" in layer.get("encoding", {}).get("y", {})
+    }
+    assert kinds == {'"log"'}
+
+
+CONTRAST = """
+() => {
+  const parsed = (colour) => {
+    const found = colour.match(/[\\d.]+/g).map(Number);
+    return found.length === 4 ? found : [...found, 1];
+  };
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((v) => v / 255)
+      .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const found = parsed(getComputedStyle(one).backgroundColor);
+      if (found[3] === 1) return found;
+    }
+    return [255, 255, 255, 1];
+  };
+  const faded = (element) => {
+    let opacity = 1;
+    for (let one = element; one; one = one.parentElement) {
+      const style = getComputedStyle(one);
+      opacity *= Number(style.opacity) * Number(one.getAttribute('fill-opacity') ?? 1);
+    }
+    return opacity;
+  };
+  const told = new Set();
+  let seen = 0;
+  for (const element of document.querySelectorAll('body *')) {
+    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || ['SCRIPT', 'STYLE'].includes(element.tagName)) continue;
+    if (!element.getClientRects().length || element.getAttribute('opacity') === '0') continue;
+    const style = getComputedStyle(element), paper = behind(element);
+    const inside = element instanceof SVGElement;
+    const colour = parsed(inside ? style.fill : style.color), opacity = colour[3] * faded(element);
+    const mixed = [0, 1, 2].map((n) => colour[n] * opacity + paper[n] * (1 - opacity));
+    const [a, b] = [light(mixed), light(paper)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const large = parseFloat(style.fontSize) >= 24;
+    seen += 1;
+    if (ratio < (large ? 3 : 4.5)) told.add(`${element.textContent}: ${ratio.toFixed(2)}`);
+  }
+  return { seen, low: [...told] };
+}
+"""
+"""Texts whose contrast with what is behind them is below level AA of WCAG 2.1."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["short_page", "bars_page"])
+def test_every_text_has_contrast_of_level_aa(
+    browser: Browser, request: pytest.FixtureRequest, kind: str, scheme: str
+) -> None:
+    tab, _ = opened(browser, request.getfixturevalue(kind), 1440, scheme)
+    found = tab.evaluate(CONTRAST)
+    assert found["seen"] > 200
+    assert found["low"] == []
+    tab.close()
+
+
+def test_a_keyboard_reaches_links_tables_sorting_and_saving(
+    browser: Browser, short_page: Path
+) -> None:
+    tab, _ = opened(browser, short_page, 1440, "light")
+    reached = set()
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        found = tab.evaluate(
+            "(() => { const e = document.activeElement; const s = getComputedStyle(e);"
+            " return [e.tagName, s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) > 0]; })()"
+        )
+        reached.add(found[0])
+        assert found[1], f"nothing shows that {found[0]} has the focus"
+    assert {"A", "SUMMARY", "DIV", "BUTTON"} <= reached
+    head = tab.locator("#cells thead th:has-text('ops/s')").first
+    head.locator("button").focus()
+    tab.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    column = head.evaluate("head => head.cellIndex")
+    rows = tab.locator("#cells table").first.locator("tbody tr:not(.note)")
+    told = [rows.nth(n).locator("th, td").nth(column).inner_text() for n in range(rows.count())]
+    rates = [float(one.replace(",", "")) for one in told]
+    assert rates == sorted(rates, reverse=True)
+    tab.close()
+
+
+def test_a_chart_is_saved_as_svg_png_and_csv(browser: Browser, short_page: Path) -> None:
+    tab, _ = opened(browser, short_page, 1440, "dark")
+    saved = {}
+    for kind in ("svg", "png", "csv"):
+        with tab.expect_download() as coming:
+            tab.locator(f"#rate button[data-save={kind}]").first.click()
+        assert coming.value.suggested_filename == f"rate.{kind}"
+        saved[kind] = Path(coming.value.path()).read_bytes()
+    drawing = saved["svg"].decode()
+    assert "var(--" not in drawing
+    assert "Operations per second" in drawing
+    assert "seed 1" in drawing
+    assert theme.LIGHT["series"][1] in drawing
+    assert saved["png"].startswith(b"\x89PNG")
+    lines = list(csv.DictReader(io.StringIO(saved["csv"].decode())))
+    # Two runs of eight cells and three repeats; one cell of each has no figures that count.
+    assert len(lines) == 2 * 7 * 3
+    assert {line["workload.load.threads"] for line in lines} == {"64", "128", "256", "512"}
+    assert all(
+        float(line["low"]) <= float(line["ops_per_s"]) <= float(line["high"]) for line in lines
+    )
+    tab.close()
+
+
+def test_a_tip_is_lower_than_its_chart(browser: Browser, bars_page: Path) -> None:
+    tab, _ = opened(browser, bars_page, 390, "light")
+    chart = tab.locator("#rate .chart").first
+    # The tick of a repeat lies on the median's mark and tells the same.
+    chart.locator(".mark-symbol path, .mark-rect path").first.hover(force=True)
+    tip = tab.locator("#vg-tooltip-element.visible")
+    tip.wait_for(timeout=5_000)
+    box, whole = tip.bounding_box(), chart.bounding_box()
+    assert box is not None
+    assert whole is not None
+    assert box["height"] < whole["height"]
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert "a second" in tip.inner_text()
+    tab.close()
+
+
+def test_notes_stand_under_their_rows_and_names_stay_in_sight(
+    browser: Browser, short_page: Path
+) -> None:
+    tab, _ = opened(browser, short_page, 390, "light")
+    table = tab.locator("#cells .wide").first
+    high = table.locator("tbody tr:not(.note)").evaluate_all(
+        "rows => rows.map(r => r.clientHeight)"
+    )
+    assert max(high) < 60
+    table.evaluate("wide => { wide.scrollLeft = 400; }")
+    name = table.locator("tbody th").first.bounding_box()
+    note = table.locator("tbody tr.note div").first.bounding_box()
+    for box in (name, note):
+        assert box is not None
+        assert 0 <= box["x"] < 30
+        assert box["x"] + box["width"] <= 390
+    tab.close()
+
+
 def test_light_and_dark_differ_also_inside_the_charts(browser: Browser, short_page: Path) -> None:
     colours = set()
     for scheme in ("light", "dark"):
@@ -114,6 +354,22 @@ def test_every_chart_has_its_table_and_closed_ones_draw_when_opened(
     more.locator("summary").first.click()
     more.locator(".chart svg").first.wait_for(timeout=10_000)
     tab.close()
+
+
+@pytest.mark.alone
+def test_a_report_is_small_and_shown_within_a_second(browser: Browser, short_page: Path) -> None:
+    assert short_page.stat().st_size < 1_500_000
+    took = []
+    for _ in range(5):
+        tab = browser.new_page(viewport={"width": 1440, "height": 900})
+        tab.goto(short_page.as_uri(), wait_until="domcontentloaded")
+        # What is in sight: the words, and the first chart that begins there.
+        tab.wait_for_function("document.querySelector('.chart').dataset.drawn === 'yes'")
+        took.append(float(tab.evaluate("performance.now()")) / 1000)
+        tab.close()
+        if took[-1] < 1:
+            break
+    assert min(took) < 1, took
 
 
 @pytest.mark.alone

@@ -1,4 +1,4 @@
-"""`disklab report`: the answer of one run or of several, as a page, a table, JSON or pictures."""
+"""`disklab report`: the answer of runs, as a page, a table, JSON, pictures or CSV."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     svg: Annotated[
         Path | None, typer.Option(help="Write the charts as SVG into this folder.")
     ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the data of the charts as CSV into this folder.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where runs are looked for by id.")] = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -58,7 +61,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     written = [
         files.write_page(made, page),
         *files.write_tables(made, page),
-        *files.write_pictures(made, png=png, svg=svg),
+        *files.write_pictures(made, png=png, svg=svg, csv=csv),
     ]
     if json:
         print_json(content(made))

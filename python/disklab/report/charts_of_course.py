@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isnan
@@ -9,9 +10,9 @@ from typing import Any
 
 import altair as alt
 
-from disklab.report import wording
+from disklab.report import axes, wording
 from disklab.report.cells import Cell, Matrix
-from disklab.report.charts_by_factor import log_axis, place, series_of
+from disklab.report.charts_by_factor import place, series_of
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
 from disklab.results import Histogram, merged
@@ -75,6 +76,7 @@ def course_section(subject: Subject) -> Section:
                     height=HEIGHT,
                     figures=Figures(heads, rows(lines)),
                     key=tuple(series_of(subject.matrix)),
+                    columns={"s": "series", "t": "t_s", "p50": "p50_ms", "p99": "p99_ms"},
                 )
             )
     lead = (
@@ -86,17 +88,23 @@ def course_section(subject: Subject) -> Section:
 
 def over_time(matrix: Matrix, data: list[dict[str, Any]]) -> Any:
     """Return two lines a series over time."""
-    base = alt.Chart(alt.InlineData(values=data)).encode(
-        x=alt.X("t:Q", title="s", axis=alt.Axis(tickCount=6)),
-        color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
-    )
     seen = [entry[name] for entry in data for name in ("p50", "p99")]
-    tooltip = [alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("p50:Q"), alt.Tooltip("p99:Q")]
-    middle = base.mark_line(strokeWidth=2).encode(
-        y=alt.Y("p50:Q", title="ms", **log_axis(seen)), tooltip=tooltip
+    tip = "datum.s + ', ' + " + axes.time_text("datum.t") + " + ': p50 ' + "
+    tip += axes.latency_text("datum.p50") + " + ', p99 ' + " + axes.latency_text("datum.p99")
+    base = (
+        alt.Chart(alt.InlineData(values=data))
+        .transform_calculate(tip=tip)
+        .encode(
+            x=alt.X("t:Q", title=None, axis=axes.time_axis(max(entry["t"] for entry in data))),
+            color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
+        )
     )
-    high = base.mark_line(strokeWidth=1, opacity=0.75).encode(y="p99:Q", tooltip=tooltip)
-    return middle + high
+    counted = Counter(entry["s"] for entry in data)
+    points = base.mark_point(**axes.points_of_few(counted.values()))
+    middle = base.mark_line(strokeWidth=2).encode(y=alt.Y("p50:Q", **axes.latency_axis(seen)))
+    high = base.mark_line(strokeWidth=1, opacity=0.75).encode(y="p99:Q")
+    ends = [points.encode(y=f"{name}:Q", tooltip="tip:N") for name in ("p50", "p99")]
+    return alt.layer(middle, high, *ends)
 
 
 def percentile_section(subjects: Sequence[Subject]) -> Section:
@@ -122,6 +130,7 @@ def percentile_section(subjects: Sequence[Subject]) -> Section:
                     height=HEIGHT,
                     figures=Figures(("cell", *(f"p{p:g}" for p in TABLE_PERCENTILES)), rows(lines)),
                     key=tuple(series_of(subject.matrix)),
+                    columns={"s": "series", "p": "percentile", "ms": "latency_ms"},
                 )
             )
     lead = (
@@ -155,20 +164,18 @@ def percentile_curves(matrix: Matrix, data: list[dict[str, Any]]) -> Any:
     label = "datum.value == 2 ? '50 %' : format(100 * (1 - 1 / datum.value), '~r') + ' %'"
     seen = [entry["ms"] for entry in data]
     axis = alt.Axis(values=[2, 10, 100, 1_000, 10_000, 100_000], labelExpr=label)
-    return (
+    tip = "datum.s + ', ' + format(datum.p, '~r') + ' %: ' + " + axes.latency_text("datum.ms")
+    base = (
         alt.Chart(alt.InlineData(values=data))
-        .mark_line(interpolate="monotone")
+        .transform_calculate(tip=tip)
         .encode(
             x=alt.X("x:Q", scale=alt.Scale(type="log"), title=None, axis=axis),
-            y=alt.Y("ms:Q", title="ms", **log_axis(seen)),
+            y=alt.Y("ms:Q", **axes.latency_axis(seen)),
             color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
-            tooltip=[
-                alt.Tooltip("s:N"),
-                alt.Tooltip("p:Q", title="percentile"),
-                alt.Tooltip("ms:Q", format=".3~r"),
-            ],
         )
     )
+    line = base.mark_line(interpolate="monotone")
+    return line + base.mark_point(size=16, filled=True, opacity=1).encode(tooltip="tip:N")
 
 
 def _short(ms: float) -> float:

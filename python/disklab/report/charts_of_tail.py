@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from disklab.report import wording
+from disklab.report import axes, wording
 from disklab.report.cells import Cell
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
@@ -14,8 +14,8 @@ from disklab.results.records import STRETCHES
 from disklab.results.tails import largest, stretches
 
 PERCENTILES = ("p50", "p95", "p99")
-LINE_HEIGHT, ROW_GAP = 13, 10
-"""Pixels: each level of a cell has a line of its own, so that no name is cut."""
+ROW_GAP = 10
+"""Pixels between rows."""
 MOST_BARS = 40
 """Cells of a chart; the table has them all."""
 
@@ -70,38 +70,31 @@ def panel(percentile: str, cells: list[tuple[str, Cell]]) -> Panel:
     shown = min(len(found), MOST_BARS)
     heads = ("cell", *(STRETCHES[name] for name in names), "mostly")
     return Panel(
-        title=f"{percentile}, ms",
+        title=percentile,
         described=f"What {percentile} consists of; "
         + "; ".join(f"{line[0]}: {line[-1]}" for line in lines[:MOST_BARS]),
         chart=bars(data, list(GROUPS)),
-        height=max(60, shown * (ROW_GAP + LINE_HEIGHT * max(1, *map(levels, found)))),
+        height=max(60, shown * (ROW_GAP + axes.LINE_HEIGHT * max(2, axes.most_lines(found)))),
         figures=Figures(heads, rows(lines)),
         key=tuple(GROUPS),
+        columns={"c": "cell", "s": "where", "v": f"{percentile}_ms"},
     )
-
-
-def levels(cell: str) -> int:
-    """Return how many lines a cell's name takes."""
-    return cell.count(", ") + 1
-
-
-ROWS = alt.Axis(labelExpr="split(datum.label, ', ')", labelLimit=220, labelLineHeight=LINE_HEIGHT)
 
 
 def bars(data: list[dict[str, Any]], names: list[str]) -> Any:
     """Return a stacked bar a cell."""
+    cells = list(dict.fromkeys(str(entry["c"]) for entry in data))
+    tip = "datum.c + ': ' + datum.s + ' ' + " + axes.latency_text("datum.v")
+    label = axes.latency_text("datum.value")
     return (
         alt.Chart(alt.InlineData(values=data))
+        .transform_calculate(tip=tip)
         .mark_bar()
         .encode(
-            y=alt.Y("c:N", title=None, sort=None, axis=ROWS),
-            x=alt.X("v:Q", title="ms", stack="zero", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("c:N", title=None, sort=None, axis=axes.row_names(cells)),
+            x=alt.X("v:Q", title=None, stack="zero", axis=alt.Axis(tickCount=5, labelExpr=label)),
             color=alt.Color("s:N", scale=alt.Scale(domain=names), legend=None),
             order=alt.Order("o:Q"),
-            tooltip=[
-                alt.Tooltip("c:N", title="cell"),
-                alt.Tooltip("s:N", title="where"),
-                alt.Tooltip("v:Q", title="ms"),
-            ],
+            tooltip="tip:N",
         )
     )

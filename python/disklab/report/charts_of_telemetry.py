@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from disklab.report import wording
+from disklab.report import axes, wording
 from disklab.report.cells import Matrix
 from disklab.report.charts_by_factor import series_of
 from disklab.report.charts_of_course import cells_by_panel
@@ -119,18 +120,23 @@ def panel(
         height=HEIGHT,
         figures=Figures(("cell", "lowest", "mean", "highest"), rows(figures)),
         key=tuple(series_of(matrix)),
+        columns={"s": "series", "t": "t_s", "v": f"{one.metric}"},
     )
 
 
 def over_time(matrix: Matrix, data: list[dict[str, Any]], unit: str) -> Any:
     """Return a line a series over time."""
-    return (
+    tip = "datum.s + ', ' + " + axes.time_text("datum.t") + " + ': ' + format(datum.v, ',.3~r')"
+    tip += f" + {f' {unit}'.rstrip()!r}"
+    base = (
         alt.Chart(alt.InlineData(values=data))
-        .mark_line(strokeWidth=1.5)
+        .transform_calculate(tip=tip)
         .encode(
-            x=alt.X("t:Q", title="s", axis=alt.Axis(tickCount=6)),
+            x=alt.X("t:Q", title=None, axis=axes.time_axis(max(entry["t"] for entry in data))),
             y=alt.Y("v:Q", title=unit or None, axis=alt.Axis(tickCount=3)),
             color=alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None),
-            tooltip=[alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("v:Q", title=unit)],
         )
     )
+    counted = Counter(entry["s"] for entry in data)
+    points = base.mark_point(**axes.points_of_few(counted.values())).encode(tooltip="tip:N")
+    return base.mark_line(strokeWidth=1.5) + points

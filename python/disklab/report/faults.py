@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
 
-from disklab.report import wording
+from disklab.report import axes, wording
 from disklab.report.cells import Cell, Matrix, median
 from disklab.report.charts_by_factor import series_of
 from disklab.report.charts_of_course import cells_by_panel
@@ -17,6 +18,10 @@ from disklab.results import Recovery
 from disklab.results.timetable import how_in_words, in_words, year_in_words
 
 HEIGHT = 200
+LINE, LINES = 12, 6
+"""Pixels of a line of names of events, and how many there are before the first is used again."""
+NEAR = 0.02
+"""Share of the course within which events of two cells are one."""
 SHOWN = 4
 """Panels that are open at first."""
 HEADS = ("cell", "before", "at worst", "no success", "at 95 %", "whole", "failed", "rows lost")
@@ -114,6 +119,7 @@ def fault_section(subject: Subject) -> Section | None:
                     height=HEIGHT,
                     figures=Figures(HEADS, rows(lines)),
                     key=tuple(series_of(subject.matrix)),
+                    columns={"s": "series", "t": "t_s", "ops": "ops_per_s"},
                 )
             )
     lead = (
@@ -142,28 +148,46 @@ def _row(found: Recovery) -> list[str]:
 
 def _chart(matrix: Matrix, data: list[dict[str, Any]], marks: list[dict[str, Any]]) -> Any:
     color = alt.Color("s:N", scale=alt.Scale(domain=series_of(matrix)), legend=None)
-    line = (
+    longest = max(one["t"] for one in [*data, *marks])
+    tip = "datum.s + ', ' + " + axes.time_text("datum.t") + " + ': '"
+    base = (
         alt.Chart(alt.InlineData(values=data))
-        .mark_line(strokeWidth=1.5)
+        .transform_calculate(tip=f"{tip} + format(datum.ops, ',.3~r') + ' a second'")
         .encode(
-            x=alt.X("t:Q", title="s", axis=alt.Axis(tickCount=6)),
+            x=alt.X("t:Q", title=None, axis=axes.time_axis(longest)),
             y=alt.Y("ops:Q", title="ops/s", scale=alt.Scale(zero=True)),
             color=color,
-            tooltip=[alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("ops:Q")],
         )
     )
-    rule = (
-        alt.Chart(alt.InlineData(values=marks))
-        .mark_rule(strokeDash=[3, 3])
-        .encode(
-            x="t:Q",
-            color=color,
-            tooltip=[alt.Tooltip("s:N"), alt.Tooltip("t:Q"), alt.Tooltip("what:N")],
-        )
+    counted = Counter(entry["s"] for entry in data)
+    points = base.mark_point(**axes.points_of_few(counted.values())).encode(tooltip="tip:N")
+    named = alt.Chart(alt.InlineData(values=_apart(marks, longest))).transform_calculate(
+        tip=f"{tip} + datum.what"
     )
-    text = (
-        alt.Chart(alt.InlineData(values=marks))
-        .mark_text(align="left", baseline="top", dx=3, fontSize=10)
-        .encode(x="t:Q", y=alt.value(0), text="what:N", color=color)
-    )
-    return line + rule + text
+    rule = named.mark_rule(strokeDash=[3, 3]).encode(x="t:Q", color=color, tooltip="tip:N")
+    texts = [
+        named.transform_filter(f"datum.side == '{side}'")
+        .mark_text(align=side, baseline="top", dx=3 if side == "left" else -3, fontSize=10)
+        .encode(x="t:Q", y=alt.Y("line:Q", scale=None), text="what:N", color=color)
+        for side in ("left", "right")
+    ]
+    return alt.layer(base.mark_line(strokeWidth=1.5), points, rule, *texts)
+
+
+def _apart(marks: list[dict[str, Any]], longest: float) -> list[dict[str, Any]]:
+    """Return the events with a side of their line for the name, and a line of its own for each.
+
+    An event of several cells at about the same time is named once.
+    """
+    placed: list[dict[str, Any]] = []
+    for one in sorted(marks, key=lambda mark: float(mark["t"])):
+        side = "left" if one["t"] < longest / 2 else "right"
+        near = [
+            other
+            for other in placed
+            if other["what"] == one["what"] and abs(other["t"] - one["t"]) < longest * NEAR
+        ]
+        named = sum(1 for other in placed if other["side"] in ("left", "right"))
+        where = {"side": "none" if near else side, "line": LINE * (named % LINES)}
+        placed.append({**one, **where})
+    return placed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from disklab.report import theme
 from disklab.report.page import page
 from disklab.report.panel import Panel, slug
 from disklab.report.part import Part, table
-from disklab.report.report import Report
+from disklab.report.report import Report, caption_of
 from disklab.report.script import vega_lite_version
 from disklab.report.subject import RunLike
 from disklab.results import reference_runs
 
 WIDTH = 560
+CAPTION_LETTERS = 90
+"""Of a line below the title of a picture."""
 APART = ("strokeDash", "opacity")
 """What tells one run from another where lines, or bars, have the same colour."""
 SYMBOLS: dict[str, dict[str, object]] = {
@@ -61,13 +64,21 @@ def write_tables(report: Report, page: Path) -> list[Path]:
     return written
 
 
-def write_pictures(report: Report, *, png: Path | None, svg: Path | None) -> list[Path]:
-    """Write each chart as a file, named after its section and panel."""
+def write_pictures(
+    report: Report, *, png: Path | None, svg: Path | None, csv: Path | None = None
+) -> list[Path]:
+    """Write each chart, or its data, as a file, named after its section and panel."""
     written = []
-    for section in report.sections if png or svg else ():
+    caption = caption_of(report)
+    for section in report.sections if png or svg or csv else ():
         for panel in section.panels:
             name = f"{section.name}-{slug(panel.title)}" if panel.title else section.name
-            spec = drawable(panel, section.heading)
+            if csv and panel.columns:
+                written.append(csv / f"{name}.csv")
+                write(written[-1], panel.csv().encode("utf-8"), "--csv")
+            if not (png or svg):
+                continue
+            spec = drawable(panel, section.heading, caption)
             if svg:
                 drawing = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
                 written.append(svg / f"{name}.svg")
@@ -81,10 +92,11 @@ def write_pictures(report: Report, *, png: Path | None, svg: Path | None) -> lis
     return written
 
 
-def drawable(panel: Panel, heading: str) -> str:
-    """Return a chart that stands alone: with title, key, width, and the light scheme's colours."""
+def drawable(panel: Panel, heading: str, caption: str = "") -> str:
+    """Return a chart that stands alone: title, key, origin, width, the light scheme's colours."""
     spec = panel.spec(width=WIDTH)
-    spec["title"] = {"text": heading, "subtitle": panel.title}
+    below = textwrap.wrap(caption, CAPTION_LETTERS)
+    spec["title"] = {"text": heading, "subtitle": [line for line in (panel.title, *below) if line]}
     spec["config"] = theme.configuration(theme.LIGHT)
     spec["padding"] = 16
     with_keys(spec, [*(["color"] if panel.key else []), *(APART if panel.dashed else [])])
@@ -100,6 +112,8 @@ def with_keys(spec: dict[str, object], channels: Sequence[str]) -> None:
     layers = spec.get("layer", [spec])
     assert isinstance(layers, list)
     for layer in layers:
+        if "layer" in layer:
+            with_keys(layer, channels)
         encoding = layer.get("encoding", {})
         for channel in channels:
             if "field" in encoding.get(channel, {}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -30,19 +30,28 @@ def items(texts: Iterable[str], **attributes: str) -> str:
     return tag("ul", *(text("li", one) for one in texts), **attributes)
 
 
-def table(figures: Figures, caption: str = "") -> str:
-    """Return a table; numbers are set right, wide ones scroll by themselves."""
-    numeric = [
-        all(NUMBER.match(line[n]) or not line[n] for line in figures.rows)
+def table(figures: Figures, caption: str = "", notes: Collection[str] = ()) -> str:
+    """Return a table; numbers are set right, wide ones scroll by themselves.
+
+    Columns headed by one of the `notes` are sentences: they stand under their row, so that they
+    neither widen the table nor make its rows high.
+    """
+    aside = [n for n, heading in enumerate(figures.headings) if n > 0 and heading in notes]
+    shown = [n for n in range(len(figures.headings)) if n not in aside]
+    numeric = {
+        n: all(NUMBER.match(line[n]) or not line[n] for line in figures.rows)
         and any(line[n] for line in figures.rows)
         and n > 0
-        for n in range(len(figures.headings))
-    ]
+        for n in shown
+    }
     head = "".join(
-        text("th", heading, scope="col", class_="number" if number else "")
-        for heading, number in zip(figures.headings, numeric, strict=True)
+        text("th", figures.headings[n], scope="col", class_="number" if numeric[n] else "")
+        for n in shown
     )
-    body = "".join(tag("tr", *cells(line, numeric)) for line in figures.rows)
+    body = "".join(
+        tag("tr", *cells(line, numeric)) + note(figures.headings, line, aside, len(shown))
+        for line in figures.rows
+    )
     named = text("caption", caption, class_="unseen") if caption else ""
     inner = tag("table", named, tag("thead", tag("tr", head)), tag("tbody", body))
     # Focus lets a keyboard scroll it.
@@ -50,13 +59,25 @@ def table(figures: Figures, caption: str = "") -> str:
                aria_label=caption or "table")  # fmt: skip
 
 
-def cells(line: Sequence[str], numeric: Sequence[bool]) -> Iterable[str]:
+def cells(line: Sequence[str], numeric: Mapping[int, bool]) -> Iterable[str]:
     """Yield the cells of a line; the first names it."""
-    for number, value in enumerate(line):
+    for number, right in numeric.items():
         if number == 0:
-            yield text("th", value, scope="row")
+            yield text("th", line[number], scope="row")
         else:
-            yield text("td", value, class_="number" if numeric[number] else "")
+            yield text("td", line[number], class_="number" if right else "")
+
+
+def note(headings: Sequence[str], line: Sequence[str], aside: Sequence[int], columns: int) -> str:
+    """Return the row under a row that holds its sentences; nothing when it has none."""
+    told = [(headings[n], line[n]) for n in aside if line[n]]
+    if not told:
+        return ""
+    inner = "".join(
+        tag("p", "" if heading == "why" else text("strong", f"{heading}: "), escape(one))
+        for heading, one in told
+    )
+    return tag("tr", tag("td", tag("div", inner), colspan=str(columns)), class_="note")
 
 
 def data(content: Any, **attributes: str) -> str:

@@ -12,14 +12,14 @@ from disklab.report import tables, theme, wording
 from disklab.report.comparison import Comparison
 from disklab.report.html import data, items, table, tag, text
 from disklab.report.panel import Panel, Section
-from disklab.report.report import Report
+from disklab.report.report import Report, caption_of
 from disklab.report.script import vega_script
 from disklab.report.subject import Subject
 
 # Nothing is loaded from anywhere; vega compiles its expressions, hence 'unsafe-eval'.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
-    "style-src 'unsafe-inline'; img-src data:"
+    "style-src 'unsafe-inline'; img-src data: blob:"
 )
 
 
@@ -31,7 +31,7 @@ def page(report: Report) -> str:
         verdict(report),
         navigation(report),
         *(compared(one) for one in report.comparisons),
-        *(section(one) for one in report.sections),
+        *(section(one, caption_of(report)) for one in report.sections),
         every_cell(report.subjects),
         where_time_went(first),
         price(report.subjects),
@@ -50,6 +50,7 @@ def page(report: Report) -> str:
     ]
     scripts = [
         data(theme.configuration(theme.ON_PAGE), id="chart-config"),
+        data(theme.named(theme.LIGHT), id="chart-colours"),
         tag("script", vega_script().replace("</script", "<\\/script")),
         tag("script", asset("page.js")),
     ]
@@ -160,7 +161,7 @@ def compared(comparison: Comparison) -> str:
         "section",
         text("h2", f"{second} beside {first}"),
         text("p", lead, class_="lead"),
-        table(tables.side_by_side(comparison), f"{second} beside {first}"),
+        table(tables.side_by_side(comparison), f"{second} beside {first}", tables.SENTENCES),
         study_table(comparison),
     )
 
@@ -178,19 +179,19 @@ def study_table(comparison: Comparison) -> str:
     return text("p", lead, class_="lead") + table(figures, f"{first} and {second}")
 
 
-def section(one: Section) -> str:
+def section(one: Section, caption: str) -> str:
     """Return a section of charts; those beyond the first few open on demand."""
     if not one.panels:
         return ""
     keys = [panel.key for panel in one.panels if panel.key]
     others = [panel.dashed for panel in one.panels if panel.dashed]
     legend = key_of(keys[0] if keys else (), others[0] if others else ())
-    shown = "".join(figure(panel) for panel in one.panels[: one.shown])
+    shown = "".join(figure(panel, caption) for panel in one.panels[: one.shown])
     rest = one.panels[one.shown :]
     css = "panels three" if one.name == "latency" and keys else "panels"
     more = ""
     if rest:
-        inner = tag("div", *(figure(panel) for panel in rest), class_=css)
+        inner = tag("div", *(figure(panel, caption) for panel in rest), class_=css)
         more = tag("details", text("summary", f"{len(rest)} more charts"), inner, class_="more")
     return tag(
         "section",
@@ -216,18 +217,40 @@ def key_of(series: Sequence[str], others: Sequence[str]) -> str:
     return tag("ul", *inner, class_="key", aria_label="Key") if inner else ""
 
 
-def figure(panel: Panel) -> str:
-    """Return a chart with its title and its table."""
+def figure(panel: Panel, caption: str) -> str:
+    """Return a chart with its title, where it comes from, its table, and itself as files."""
     spec: dict[str, Any] = panel.spec(width="container")
+    # The last mark of an axis may reach a little beyond its end.
+    spec["padding"] = {"left": 5, "top": 5, "right": 12, "bottom": 5}
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     place = tag("div", class_="chart", style=f"min-height:{panel.height + 30}px")
+    name = panel.title or "chart"
+    kinds = [kind for kind in SAVED if kind != "csv" or panel.columns]
+    save = (
+        text(
+            "button",
+            kind.upper(),
+            type="button",
+            data_save=kind,
+            aria_label=f"{kind.upper()} of {name}",
+        )
+        for kind in kinds
+    )
+    told = {"key": list(panel.key), "dashed": list(panel.dashed), "columns": dict(panel.columns)}
     return tag(
         "figure",
         text("h3", panel.title) if panel.title else "",
         place,
         data(spec),
+        data(told, class_="told"),
+        text("figcaption", caption),
+        tag("p", "Save as ", *save, class_="save"),
         tag("details", text("summary", "Figures"), table(panel.figures, panel.title or "Figures")),
     )
+
+
+SAVED = ("svg", "png", "csv")
+"""What a chart is saved as from the page."""
 
 
 def every_cell(subjects: Sequence[Subject]) -> str:
@@ -238,7 +261,7 @@ def every_cell(subjects: Sequence[Subject]) -> str:
             continue  # beside the other runs' cells, above
         parts.append(text("h3", subject.label) if len(subjects) > 1 else "")
         figures = tables.without_empty_columns(tables.summary(subject))
-        parts.append(table(figures, f"Every cell, {subject.label}"))
+        parts.append(table(figures, f"Every cell, {subject.label}", tables.SENTENCES))
         parts.append(items(tables.refusals(subject)))
     lead = (
         "Medians of the repeats that count; where none does, the invalid figures with the reason."
@@ -258,7 +281,7 @@ def where_time_went(subject: Subject) -> str:
         if known
         else "Nothing was observed beside the load: no limits, caches or processors are known."
     )
-    inner = table(figures, "Where the time went") if known else ""
+    inner = table(figures, "Where the time went", tables.SENTENCES) if known else ""
     gone = tables.credits_gone(subject)
     if gone.rows:
         inner += text("h3", "Burst credits that ran out in mid-run")
@@ -307,7 +330,8 @@ def warnings(subjects: Sequence[Subject]) -> str:
         if told:
             parts.append(items(told))
         if figures.rows:
-            parts.append(table(tables.without_empty_columns(figures), "Cells without figures"))
+            figures = tables.without_empty_columns(figures)
+            parts.append(table(figures, "Cells without figures", tables.SENTENCES))
     if not parts:
         parts = [text("p", "None: every cell gave figures that can be used.", class_="lead")]
     return tag("section", text("h2", "Warnings"), *parts, id="warnings")

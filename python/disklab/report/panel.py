@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from altair.utils import schemapi
@@ -45,6 +47,10 @@ class Panel:
     """Series in the order of their colours, where lines carry no labels of their own."""
     dashed: tuple[str, ...] = ()
     """Other runs: their lines are dashed, their rows fainter."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the chart's data, and what a CSV file calls them."""
+    spans: bool = False
+    """Whether it shows bands, or the range of repeats."""
 
     def spec(self, **size: Any) -> dict[str, Any]:
         """Return the Vega-Lite specification."""
@@ -54,6 +60,29 @@ class Panel:
         found.pop("config", None)
         found["description"] = self.described
         return found
+
+    def csv(self) -> str:
+        """Return the data of the chart: a line for each entry, numbers in full."""
+        told = io.StringIO()
+        writer = csv.writer(told, lineterminator="\n")
+        writer.writerow(self.columns.values())
+        for entry in entries(self.spec(), tuple(self.columns)):
+            writer.writerow([plain(entry.get(name, "")) for name in self.columns])
+        return told.getvalue()
+
+
+def entries(spec: Any, fields: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the first data of a specification that has the fields."""
+    listed = isinstance(spec, list) and spec and all(isinstance(one, dict) for one in spec)
+    if listed and all(any(name in one for one in spec) for name in fields[:2]):
+        return list(spec)
+    inner = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
+    return next((found for one in inner if (found := entries(one, fields))), [])
+
+
+def plain(value: object) -> object:
+    """Return a value that no spreadsheet takes for a formula: names come from files of others."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import polars as pl
 
+from disklab.report.panel import plain
 from disklab.report.subject import RunLike
 from disklab.results import Histogram, PlannedTrial, RunInfo, Second, TrialResult
 
@@ -81,14 +82,9 @@ def table(run: RunLike) -> str:
     writer = csv.writer(text, lineterminator="\n")
     told = ["trial", "repeat", "status", *names, "ops_per_s"]
     told += [*(f"{name}_ms" for name in latencies), "price_usd_per_month"]
-    writer.writerow(map(_cell, told))
+    writer.writerow(map(plain, told))
     for one in results:
         row = [one.trial, one.repeat, one.status, *(one.factors.get(name, "") for name in names)]
         times = [one.latency_ms.get(name, "") for name in latencies]
-        writer.writerow([*map(_cell, row), one.ops_per_s, *times, one.price_usd_per_month])
+        writer.writerow([*map(plain, row), one.ops_per_s, *times, one.price_usd_per_month])
     return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Return a value that no spreadsheet takes for a formula: the file may come from others."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

@@ -143,6 +143,27 @@ class Report:
             ]
 
 
+MODES = {"predict": "simulated", "rehearse": "rehearsed", "measure": "measured"}
+
+
+def caption_of(report: Report) -> str:
+    """Return where the charts' figures come from: how, seed, version, run."""
+    told = []
+    for subject in report.subjects:
+        info = subject.info
+        parts = [MODES.get(info.mode, str(info.mode))]
+        if info.mode == "published" and info.experiment.source:
+            parts.append(info.experiment.source)
+        if info.seed is not None and info.mode != "published":
+            parts.append(f"seed {info.seed}")
+        if version := info.versions.get("disklab"):
+            parts.append(f"disklab {version}")
+        if info.mode != "published":
+            parts.append(info.id)
+        told.append(" · ".join([wording.capital(parts[0]), *parts[1:]]))
+    return "; ".join(told)
+
+
 def sketches(subjects: Sequence[Subject]) -> list[Finding]:
     """Return a sentence for each run whose loads no measurement was like."""
     found = []

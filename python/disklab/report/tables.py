@@ -25,6 +25,10 @@ from disklab.report.verdict import Quantity
 from disklab.results import TrialResult, rates
 from disklab.results.records import Price
 
+WAITED = "waited at (ms per operation)"
+SENTENCES = ("why", "good enough", "not counted", "reason", "cells", "log", WAITED, "CPU")
+"""Columns of words: a page sets them under their rows."""
+
 
 def titled(matrix: Matrix, cell: Cell) -> list[str]:
     """Return a cell's levels of the factors that vary, as text."""
@@ -115,7 +119,7 @@ def limits(subject: Subject) -> Figures:
             ]
         )
     heads = (
-        "cell", "bound by", "used", "waited at (ms per operation)", "share of time waiting",
+        "cell", "bound by", "used", WAITED, "share of time waiting",
         "host cache hits", "credits left", "CPU",
     )  # fmt: skip
     return Figures(heads, rows(lines))

@@ -10,23 +10,28 @@ from typing import Any
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 
-# Grey is the baseline, then the accent; further hues differ in lightness too, so that they
-# can be told apart in print and by colour-blind readers (Okabe and Ito's order, toned).
+# Dark slate (light on dark paper) is the baseline: neutral, and no fainter than the others. Then
+# the accent; further hues differ in lightness too, so that they can be told apart in print and by
+# colour-blind readers (Okabe and Ito's order, toned).
 LIGHT = {
     "ink": "#1c2127", "muted": "#5c6670", "line": "#dfe3e8", "paper": "#ffffff",
-    "series": ["#7a838e", "#0b62c4", "#c4561a", "#0f8571", "#8a4fb8", "#9a7400"],
+    "series": ["#3f4a56", "#0b62c4", "#b8501a", "#0f8571", "#8a4fb8", "#8c6a00"],
 }  # fmt: skip
 DARK = {
     "ink": "#e8eaed", "muted": "#9aa4af", "line": "#333a43", "paper": "#14171b",
-    "series": ["#9aa4af", "#6cb2ff", "#f0935a", "#45c9ad", "#c29bf0", "#dcb640"],
+    "series": ["#d5dbe1", "#6cb2ff", "#f0935a", "#45c9ad", "#c29bf0", "#dcb640"],
 }  # fmt: skip
+
+
+def named(scheme: dict[str, Any]) -> dict[str, str]:
+    """Return each colour of a scheme by the name of its CSS variable."""
+    found = {name: colour for name, colour in scheme.items() if name != "series"}
+    return found | {f"series{number}": colour for number, colour in enumerate(scheme["series"])}
 
 
 def variables(scheme: dict[str, Any]) -> str:
     """Return a scheme as CSS declarations."""
-    named = {name: colour for name, colour in scheme.items() if name != "series"}
-    named |= {f"series{number}": colour for number, colour in enumerate(scheme["series"])}
-    return "".join(f"--{name}:{colour};" for name, colour in named.items())
+    return "".join(f"--{name}:{colour};" for name, colour in named(scheme).items())
 
 
 ON_PAGE = {

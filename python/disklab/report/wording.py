@@ -50,10 +50,21 @@ def _with_span(sentences: list[str]) -> str:
 
 
 def latency(ms: float | None) -> str:
-    """Return a latency with its unit, in microseconds below one millisecond."""
+    """Return a latency with its unit: `912 us`, `7.38 ms`, `84.4 s`."""
     if ms is None:
         return ""
-    return f"{significant(ms * 1000)}{SPACE}us" if ms < 1 else f"{significant(ms)}{SPACE}ms"
+    if ms < 1:
+        return f"{significant(ms * 1000)}{SPACE}us"
+    return f"{significant(ms)}{SPACE}ms" if ms < 1000 else f"{significant(ms / 1000)}{SPACE}s"
+
+
+def latencies(ms: Sequence[float]) -> str:
+    """Return latencies beside each other, the unit once where they share it."""
+    told = [latency(one) for one in ms]
+    units = {one.rpartition(SPACE)[2] for one in told}
+    if len(units) == 1:
+        told[:-1] = [one.rpartition(SPACE)[0] for one in told[:-1]]
+    return " · ".join(told)
 
 
 def percent(share: float) -> str:
