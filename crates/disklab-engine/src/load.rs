@@ -17,6 +17,9 @@ pub struct Query {
     /// HOST:PORT of a node; may be given several times.
     #[arg(long = "contact-point", required = true)]
     contact_points: Vec<String>,
+    /// Asks those alone, and not the nodes that they know.
+    #[arg(long)]
+    only: bool,
     /// The longest that a statement or a connection may take.
     #[arg(long, default_value_t = 12_000)]
     timeout_ms: u64,
@@ -78,6 +81,7 @@ pub fn query(asked: Query) -> ExitCode {
     }
     let options = query::Options {
         contact_points: asked.contact_points,
+        only: asked.only,
         timeout: Duration::from_millis(asked.timeout_ms),
         consistency: asked.consistency,
     };

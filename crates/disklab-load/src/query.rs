@@ -4,12 +4,14 @@ use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use scylla::client::session::Session;
+use scylla::deserialize::row::{ColumnIterator, RawColumn};
+use scylla::deserialize::value::DeserializeValue;
 use scylla::response::query_result::QueryResult;
 use scylla::value::{CqlValue, Row};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::clients::cql::driver::{connect, resolve};
+use crate::clients::cql::driver::{Reach, connect, resolve};
 use crate::job::{Consistency, Login};
 use crate::output::say;
 
@@ -18,6 +20,8 @@ use crate::output::say;
 pub struct Options {
     /// `HOST:PORT` of some of its nodes.
     pub contact_points: Vec<String>,
+    /// Whether those are asked alone, and not the nodes that they know.
+    pub only: bool,
     /// The longest that a statement, or a connection, may take.
     pub timeout: Duration,
     /// Consistency level of the statements.
@@ -30,11 +34,20 @@ pub struct Options {
 enum Line {
     Login(Login),
     Statement(String),
+    Measure { measure: String },
+}
+
+/// What is said of a row.
+#[derive(Clone, Copy)]
+enum Told {
+    Values,
+    Lengths,
 }
 
 /// Answers each line of `input`, a JSON string with one CQL statement, by one line: `{"rows": [...]}` or
 /// `{"error": ...}`. A line `{"user": ..., "password": ...}` says who asks from there on; secrets do not belong on a
-/// command line. Connects at the first statement, and again at the next one when that fails, so that asking again
+/// command line. A line `{"measure": "SELECT ..."}` is answered by the value of the first column and by how many bytes
+/// the others have (null where there is none): rows of other people are measured, and not shown. Connects at the first statement, and again at the next one when that fails, so that asking again
 /// is waiting for readiness. Returns whether every statement was answered with rows.
 pub fn run(
     options: &Options,
@@ -58,8 +71,12 @@ pub fn run(
                 Ok(json!({ "rows": [] }))
             }
             Ok(Line::Statement(statement)) => {
-                let asked = answer(options, login.as_ref(), &mut session, statement);
-                runtime.block_on(asked)
+                let asked = (statement, Told::Values);
+                runtime.block_on(answer(options, login.as_ref(), &mut session, asked))
+            }
+            Ok(Line::Measure { measure }) => {
+                let asked = (measure, Told::Lengths);
+                runtime.block_on(answer(options, login.as_ref(), &mut session, asked))
             }
             // What was said may be a secret: it is not repeated.
             Err(_) => Err("a line is a JSON string with one statement, or who asks".into()),
@@ -75,14 +92,19 @@ async fn answer(
     options: &Options,
     login: Option<&Login>,
     session: &mut Option<Session>,
-    statement: String,
+    (statement, told): (String, Told),
 ) -> Result<Value, String> {
     let session = match session {
         Some(session) => session,
         None => {
             let points = resolve(&options.contact_points);
             let limit = Some(options.timeout);
-            let opening = connect(&points, None, options.consistency, limit, login);
+            let reach = if options.only {
+                Reach::ContactPoints
+            } else {
+                Reach::Cluster
+            };
+            let opening = connect(&points, reach, None, options.consistency, limit, login);
             let opened = tokio::time::timeout(options.timeout, opening).await;
             let opened = opened.map_err(|_| {
                 let points = options.contact_points.join(", ");
@@ -92,10 +114,10 @@ async fn answer(
         }
     };
     let answer = session.query_unpaged(statement, &[]).await;
-    rows(answer.map_err(|error| error.to_string())?)
+    rows(answer.map_err(|error| error.to_string())?, told)
 }
 
-fn rows(answer: QueryResult) -> Result<Value, String> {
+fn rows(answer: QueryResult, told: Told) -> Result<Value, String> {
     if !answer.is_rows() {
         return Ok(json!({ "rows": [] }));
     }
@@ -108,12 +130,36 @@ fn rows(answer: QueryResult) -> Result<Value, String> {
         .map(|spec| spec.name().to_owned())
         .collect();
     let mut rows = Vec::new();
+    if matches!(told, Told::Lengths) {
+        let found = answer.rows::<ColumnIterator<'_, '_>>();
+        for row in found.map_err(|error| error.to_string())? {
+            let cells = row.map_err(|error| error.to_string())?;
+            let cells: Result<Vec<Value>, String> = cells.map(measured).collect();
+            let columns = names.iter().cloned().zip(cells?);
+            rows.push(Value::from(columns.collect::<Map<_, _>>()));
+        }
+        return Ok(json!({ "rows": rows }));
+    }
     for row in answer.rows::<Row>().map_err(|error| error.to_string())? {
         let row = row.map_err(|error| error.to_string())?;
         let columns = names.iter().cloned().zip(row.columns.into_iter().map(cell));
         rows.push(Value::from(columns.collect::<Map<_, _>>()));
     }
     Ok(json!({ "rows": rows }))
+}
+
+/// The value of a row's first column; how many bytes any other has.
+fn measured<Error: std::fmt::Display>(
+    column: Result<RawColumn<'_, '_>, Error>,
+) -> Result<Value, String> {
+    let column = column.map_err(|error| error.to_string())?;
+    if column.index == 0 {
+        let value = Option::<CqlValue>::deserialize(column.spec.typ(), column.slice);
+        return value.map(cell).map_err(|error| error.to_string());
+    }
+    Ok(column
+        .slice
+        .map_or(Value::Null, |slice| json!(slice.as_slice().len())))
 }
 
 fn cell(value: Option<CqlValue>) -> Value {

@@ -43,11 +43,14 @@ class CqlQuery:
         timeout_ms: int = 12_000,
         consistency: str = "LOCAL_ONE",
         login: CqlLogin | None = None,
+        only: bool = False,
     ) -> None:
+        """Start asking; `only`: these nodes alone, and none of those that they know."""
         command = [str(find_engine()), "query", "--timeout-ms", str(timeout_ms)]
         command += ["--consistency", consistency]
         for point in contact_points:
             command += ["--contact-point", point]
+        command += ["--only"] * only
         command += client_arguments()
         self._child = LocalChild.start(command, stdin=None)
         self._answers = self._child.lines()
@@ -62,6 +65,17 @@ class CqlQuery:
     def ask(self, statement: str) -> list[dict[str, Any]]:
         """Return the rows of a statement, one dictionary each; raises QueryError."""
         answer = self._say(statement)
+        if "error" in answer:
+            raise QueryError(f"{statement}: {answer['error']}")
+        rows: list[dict[str, Any]] = answer["rows"]
+        return rows
+
+    def measure(self, statement: str) -> list[dict[str, Any]]:
+        """Return of each row the first column's value, and how many bytes each other one has.
+
+        None: it has no value. The values themselves stay in the engine. Raises QueryError.
+        """
+        answer = self._say({"measure": statement})
         if "error" in answer:
             raise QueryError(f"{statement}: {answer['error']}")
         rows: list[dict[str, Any]] = answer["rows"]

@@ -51,6 +51,7 @@ impl OpenRows for CqlRows {
     async fn open(job: &Job, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
         let session = driver::connect(
             &driver::resolve(&target.contact_points),
+            driver::Reach::Cluster,
             Some(&target.keyspace),
             target.consistency,
             None,

@@ -9,6 +9,7 @@ use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::NewSessionError;
+use scylla::policies::host_filter::AllowListHostFilter;
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency as Level;
 
@@ -17,9 +18,19 @@ use crate::job::{Consistency, Login};
 /// How long a first connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Which nodes a session talks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Every node that the contact points know.
+    Cluster,
+    /// The contact points alone: what a node says of itself, only that node can answer.
+    ContactPoints,
+}
+
 /// Opens a session that adds nothing of its own: no retries, no second attempts, no compression.
 pub async fn connect(
     contact_points: &[SocketAddr],
+    reach: Reach,
     keyspace: Option<&str>,
     consistency: Consistency,
     request_timeout: Option<Duration>,
@@ -35,6 +46,11 @@ pub async fn connect(
     let mut builder = SessionBuilder::new();
     if let Some(Login { user, password }) = login {
         builder = builder.user(user, password.expose());
+    }
+    if reach == Reach::ContactPoints
+        && let Ok(filter) = AllowListHostFilter::new(contact_points)
+    {
+        builder = builder.host_filter(Arc::new(filter));
     }
     builder
         .known_nodes_addr(contact_points)
