@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from disklab.advice.question import question_of
-from disklab.cli.advise_asked import Asked, held
+from disklab.cli.advise_asked import Asked
 from disklab.errors import UserError
+from disklab.spec.draft import held
 
 FULL = Asked(*("azure", 3, 3, "2TB", "1000B", 20000, 5000, 10, 20, True, 5000))
 

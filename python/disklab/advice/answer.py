@@ -10,6 +10,7 @@ from typing import Any
 
 from disklab.advice.candidates import Field
 from disklab.advice.options import Option, short
+from disklab.advice.present import Present, present_of
 from disklab.advice.question import Question
 from disklab.advice.search import Ladder, Tried
 from disklab.catalog import load_catalog
@@ -40,6 +41,11 @@ class Advice:
     """The experiment file that a rehearsal takes."""
 
     @property
+    def present(self) -> Present | None:
+        """What runs now, if the file was observed."""
+        return present_of(self.question)
+
+    @property
     def chosen(self) -> Option | None:
         """The cheapest option that surely keeps the promise."""
         return next((one for one in self.options if one.kept.outcome is Outcome.MET), None)
@@ -59,8 +65,12 @@ class Advice:
         return self._nothing()
 
     def _buy(self, one: Option) -> list[str]:
+        now = self.present
+        verdict = f"Buy {one.name}" if now is None else now.verdict(one)
+        told = f"{verdict}: {one.price}, carries {one.carries}, p99 {one.latency('p99')}."
+        difference = "" if now is None else now.difference(one)
         found = [
-            f"Buy {one.name}: {one.price}, carries {one.carries}, p99 {one.latency('p99')}.",
+            f"{told} {difference}".rstrip(),
             f"Its fullest limit is {one.bound_by}. {tail_of(one)}"
             f"A stopped or lost VM loses {one.lost}.",
         ]
@@ -81,10 +91,12 @@ class Advice:
         return found
 
     def _cannot_tell(self, one: Option) -> list[str]:
+        now = self.present
+        difference = "" if now is None else f" {now.difference(one)}".rstrip()
         way = f" `disklab rehearse {self.written}` would tell." if self.written else ""
         return [
             f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
-            f"p99 {one.latency('p99')}.",
+            f"p99 {one.latency('p99')}.{difference}",
             f"{sentence(str(one.kept))}.{way}",
             f"{tail_of(one)}A stopped or lost VM loses {one.lost}.",
         ]
@@ -141,8 +153,10 @@ class Advice:
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
+        now = self.present
         return {
             "answer": self.sentences(),
+            "now": None if now is None else now.as_json(self.chosen or self.perhaps),
             "options": [one.as_json() for one in self.options],
             "changes": self.changes,
             "price_doubts": self.price_doubts(),

@@ -12,6 +12,7 @@ from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
 from disklab.errors import Problem, UserError
 from disklab.spec import Experiment, TrialSpec, parse
+from disklab.spec.model import Observed
 from disklab.spec.require import Require
 
 FACTOR = "option"
@@ -35,6 +36,8 @@ class Question:
     region: str = DEFAULT_REGION
     terms: PriceTerms = DEFAULT_TERMS
     notes: tuple[str, ...] = ()
+    observed: Observed | None = None
+    """What was seen of the database that runs, if the file is of one."""
 
     def experiment(self, levels: dict[str, dict[str, Any]]) -> Experiment:
         """Return the experiment that compares these options; each has what it changes."""
@@ -78,7 +81,17 @@ def question_of(
         notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
     made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
     spec = made.cells[0].spec
-    return Question(document.path, tree, spec, require, wanted, region, terms, tuple(notes))
+    return Question(
+        document.path,
+        tree,
+        spec,
+        require,
+        wanted,
+        region,
+        terms,
+        tuple(notes),
+        experiment.observed,
+    )
 
 
 def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:

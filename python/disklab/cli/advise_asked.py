@@ -12,16 +12,10 @@ import typer
 from disklab import spec
 from disklab.cli.experiment_new import amount
 from disklab.errors import Problem, UserError
-from disklab.spec.draft import Draft, draft
+from disklab.spec.draft import GIB, START, Draft, draft, held
 
 NAME = Path("advice.yaml")
 """What errors call the file that the options stand for."""
-
-START = {
-    "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),
-    "aws": ("aws/r5.4xlarge", "aws/gp3"),
-}
-"""VM size and disks that the search begins with: it varies both, and the clients keep the VM."""
 
 FileArgument = Annotated[
     Path | None,
@@ -56,12 +50,6 @@ Budget = Annotated[
 Cloud = Annotated[
     Literal["azure", "aws"] | None, typer.Option(help="Whose disks.", show_default="azure")
 ]
-
-GIB = 1 << 30
-LEAST_GIB, MOST_GIB = 100, 16384
-"""The largest volume of gp3 is the smaller one of the two."""
-ROOM = 3
-"""Size-tiered compaction wants as much again; a row of 1 kB is stored in 1.17 kB."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +118,3 @@ class Asked:
             )
         )
         return spec.parse(text, NAME)
-
-
-def held(disks: str, each_gib: int) -> str:
-    """Return disks that hold a node's data, with room for compaction and what rows have around."""
-    need = max(LEAST_GIB, ROOM * each_gib)
-    count = -(-need // MOST_GIB)
-    one = f"{disks}({-(-need // count)}GiB)"
-    return one if count == 1 else f"{count} x {one}"

@@ -17,6 +17,7 @@ AnyCommand = TyperCommand | TyperGroup
 ROOMS = {
     "catalog": "catalog",
     "predict": "predict",
+    "observe": "observe",
     "advise": "advise",
     "prices": "prices",
     "calibrate": "calibrate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from disklab.databases.observing import Observer, Target
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.hosts.doctor import Check
 from disklab.results import RuleFinding
@@ -40,3 +41,5 @@ class Record:
     rules: Callable[[Growth, int], Iterable[RuleFinding]] = no_rules
     """The rules that its makers publish, held against a trial's counters. The second argument is
     how many seconds of this machine a second of the described system took."""
+    observe: Callable[[Target], Observer] | None = None
+    """Connects to one that runs, to look at it; None: disklab cannot."""

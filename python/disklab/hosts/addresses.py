@@ -50,3 +50,21 @@ def _is_free(address: str, port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def is_ours(address: str) -> bool:
+    """Return whether an IP address, or a name of one, is of this machine."""
+    try:
+        found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return any(_has(family, place) for family, _, _, _, place in found)
+
+
+def _has(family: int, place: tuple[object, ...]) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(place)
+        except OSError:
+            return False
+    return True

@@ -19,6 +19,26 @@ DEVICE_SECONDS = "60s"
 
 Stored = Literal["cassandra", "postgresql", "none"]
 
+START = {
+    "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),
+    "aws": ("aws/r5.4xlarge", "aws/gp3"),
+}
+"""VM size and disks to begin with where nobody says what there is; advice varies both."""
+
+GIB = 1 << 30
+LEAST_GIB, MOST_GIB = 100, 16384
+"""The largest volume of gp3 is the smaller one of the two."""
+ROOM = 3
+"""Size-tiered compaction wants as much again; a row of 1 kB is stored in 1.17 kB."""
+
+
+def held(disks: str, each_gib: int) -> str:
+    """Return disks that hold a node's data, with room for compaction and what rows have around."""
+    need = max(LEAST_GIB, ROOM * each_gib)
+    many = -(-need // MOST_GIB)
+    one = f"{disks}({-(-need // many)}GiB)"
+    return one if many == 1 else f"{many} x {one}"
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -56,7 +76,7 @@ def draft(wish: Draft) -> str:
     if problems:
         raise UserError(*problems)
     title = wish.title or _title(wish)
-    parts = [f"title: {_word(title)}", ""]
+    parts = [f"title: {word(title)}", ""]
     parts += _device(wish) if wish.database == "none" else _cluster(wish)
     factors = _factors(wish)
     if factors:
@@ -95,7 +115,7 @@ def _title(wish: Draft) -> str:
 
 
 def _cluster(wish: Draft) -> list[str]:
-    vm = _word(wish.vm)
+    vm = word(wish.vm)
     load = (
         f"rate: {wish.rate_per_s:.12g}/s"
         if wish.rate_per_s is not None
@@ -114,7 +134,7 @@ def _cluster(wish: Draft) -> list[str]:
             "",
         ]
     consistency = ", consistency: LOCAL_QUORUM" if wish.database == "cassandra" else ""
-    volume = f"disks: {_quoted(wish.disks[0])}, caching: {wish.caching[0]}, filesystem: xfs"
+    volume = f"disks: {quoted(wish.disks[0])}, caching: {wish.caching[0]}, filesystem: xfs"
     return [
         *required,
         "# The system to begin with; `factors` below vary it.",
@@ -127,7 +147,7 @@ def _cluster(wish: Draft) -> list[str]:
         "",
         f"database: {{engine: {wish.database}, replication_factor: {copies}{consistency}}}",
         "",
-        f"dataset: {{rows: {_count(wish.rows)}, row: 1 x {wish.row_bytes}B}}",
+        f"dataset: {{rows: {count(wish.rows)}, row: 1 x {wish.row_bytes}B}}",
         "",
         "workload:",
         f"  operations: {{read: {reads}%, write: {100 - reads}%}}",
@@ -159,8 +179,8 @@ def _device(wish: Draft) -> list[str]:
     return [
         "# One volume on a VM, measured by fio past the page cache.",
         "device:",
-        f"  vm: {_word(wish.vm)}",
-        f"  volume: {{disks: {_quoted(wish.disks[0])}, caching: {wish.caching[0]}}}",
+        f"  vm: {word(wish.vm)}",
+        f"  volume: {{disks: {quoted(wish.disks[0])}, caching: {wish.caching[0]}}}",
         "",
         "workload:",
         "  fio: {profile: async, rw: randread, bs: 8k}    # sync: one I/O at a time",
@@ -172,7 +192,7 @@ def _factors(wish: Draft) -> list[str]:
     volume = "device.volume" if wish.database == "none" else "cluster.volumes.data"
     found = []
     if len(wish.disks) > 1:
-        found.append(f"  {volume}.disks: [{', '.join(_quoted(one) for one in wish.disks)}]")
+        found.append(f"  {volume}.disks: [{', '.join(quoted(one) for one in wish.disks)}]")
     if len(wish.caching) > 1:
         found.append(f"  {volume}.caching: [{', '.join(wish.caching)}]")
     return found
@@ -187,7 +207,8 @@ def _shrink(wish: Draft) -> int:
     return int(-(-exact // step) * step)
 
 
-def _count(amount: int) -> str:
+def count(amount: int) -> str:
+    """Return a count as people write it: `50M`."""
     for unit, factor in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if amount >= factor and amount % (factor // 10) == 0:
             return f"{amount / factor:.12g}{unit}"
@@ -199,12 +220,13 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(most)} or {last}"
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
     """Return a text as YAML writes it on one line, quoted only where it must be."""
     line: str = yaml.safe_dump(text, default_flow_style=True, width=10**6, allow_unicode=True)
     return line.removesuffix("\n").removesuffix("\n...").strip()
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a name of disks as YAML writes it."""
     # Inside of a list a comma or bracket of PremiumV2(...) would part it.
-    return f'"{text}"' if any(sign in text for sign in ",()[]{}") else _word(text)
+    return f'"{text}"' if any(sign in text for sign in ",()[]{}") else word(text)

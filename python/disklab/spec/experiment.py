@@ -26,6 +26,7 @@ from disklab.spec.located import (
 )
 from disklab.spec.model import (
     ExperimentFile,
+    Observed,
     Rehearse,
     TrialSpec,
 )
@@ -35,7 +36,7 @@ from disklab.spec.share import Portion, Share, scaled_down, share_of
 
 Mode = Literal["predict", "rehearse", "measure", "published"]
 
-HEAD = ("title", "source", "rehearse", "factors")
+HEAD = ("title", "source", "observed", "rehearse", "factors")
 """Keys of a file that are not part of a trial."""
 
 
@@ -99,6 +100,7 @@ class Experiment:
     cells: tuple[_Cell, ...] = field(repr=False)
     compares_copies: bool = False
     """Whether replication factors are among what the whole matrix compares."""
+    observed: Observed | None = None
 
     @property
     def path(self) -> Path:
@@ -327,6 +329,7 @@ def experiment_of(document: Document) -> Experiment:
         tuple(factors),
         tuple(cells),
         compares_copies=len(copies) > 1,
+        observed=head.observed,
     )
 
 
@@ -343,7 +346,7 @@ def _line(problem: Problem) -> int:
 
 
 def _head(document: Document, problems: list[Problem]) -> ExperimentFile | None:
-    """Return title, source and rehearse."""
+    """Return title, source, observed and rehearse."""
     entries = {k: v for k, v in (document.root.mapping or {}).items() if k in HEAD}
     plain = {key: value.plain() for key, value in entries.items() if key != "factors"}
     if plain.get("rehearse", {}) is None:

@@ -576,6 +576,20 @@ class TrialSpec(Part):
     cheapest that does it."""
 
 
+class Observed(Part):
+    """What `disklab observe` saw of the database that runs on `cluster`."""
+
+    at: str = Field(examples=["2026-11-24 21:05 UTC"])
+    """When it began to look."""
+    for_s: Seconds = Field(alias="for", examples=["300s"])
+    """For how long."""
+    hardware: Literal["stated", "assumed"] = Field(default="stated", examples=["stated"])
+    """stated: the VM and disks of `cluster` are those that it runs on, so advice tells what another
+    choice saves; assumed: nobody said them."""
+    p99_ms: Milliseconds | None = Field(default=None, alias="p99", examples=["7ms"])
+    """The 99th percentile of its response times, as its own server told it."""
+
+
 class ExperimentFile(TrialSpec):
     """An experiment file: a baseline, and the factors that vary it."""
 
@@ -583,6 +597,8 @@ class ExperimentFile(TrialSpec):
     """The question."""
     source: str = ""
     """Who asked it before, and published results."""
+    observed: Observed | None = None
+    """Where the file comes from, if `disklab observe` wrote it."""
     rehearse: Rehearse = Field(default=Rehearse())
     """What changes when this machine stands in for the cluster."""
     factors: dict[

@@ -2,9 +2,10 @@
 
 from disklab.databases.cassandra.configuration import PORTS
 from disklab.databases.cassandra.examination import checks
+from disklab.databases.cassandra.observer import CassandraObserver
 from disklab.databases.cassandra.provider import provision
 from disklab.databases.record import Record
 
-RECORD = Record(provision, PORTS, checks)
+RECORD = Record(provision, PORTS, checks, observe=CassandraObserver.connect)
 
 __all__ = ["RECORD"]

@@ -2,9 +2,10 @@
 
 from disklab.databases.postgresql.configuration import PORTS
 from disklab.databases.postgresql.installation import checks
+from disklab.databases.postgresql.observer import PostgresqlObserver
 from disklab.databases.postgresql.provider import provision
 from disklab.databases.record import Record
 
-RECORD = Record(provision, PORTS, checks)
+RECORD = Record(provision, PORTS, checks, observe=PostgresqlObserver.connect)
 
 __all__ = ["RECORD"]

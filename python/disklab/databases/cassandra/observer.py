@@ -1,0 +1,335 @@
+"""A running Cassandra, looked at by its virtual tables: CQL alone, no JMX and no nodetool.
+
+Virtual tables (`system_views`, since 4.0) tell of the node that is asked and of no other, so each
+node has a connection of its own. They cost a node what a metrics agent costs it: a handful of small
+answers per reading.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import time
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from disklab.databases.cassandra.configuration import CQL_PORT
+from disklab.databases.cassandra.sampling import Sample, sampled
+from disklab.databases.cassandra.table import COMPACTION, COMPRESSION
+from disklab.databases.observing import (
+    CacheSeen,
+    Count,
+    Latency,
+    NodeSeen,
+    Reading,
+    Shape,
+    TableSeen,
+    Target,
+)
+from disklab.databases.protocol import Setting
+from disklab.engine import CqlLogin, CqlQuery, QueryError
+from disklab.errors import MachineError
+
+ANSWER_MS = 12_000
+"""A node in a long garbage collection answers late; one that takes longer is not well."""
+MIB = 1 << 20
+FULL_RATIO = 0.95
+"""A cache evicts a little before its capacity."""
+SEED = 1
+
+GRANT = "GRANT SELECT ON KEYSPACE system_views TO {user}"
+
+SETTINGS = ("concurrent_reads", "concurrent_writes")
+"""Settings that an experiment file takes and predictions follow; both are numbers."""
+
+SECONDS_CALLED_MS = ("4.1.", "5.0.")
+"""Lines whose latency views are a thousand times too small: their timers count microseconds since
+4.1, and the views still divide by a million. What is left has three decimals: whole milliseconds.
+**Source:** our own measurement beside a load engine, 2026-11-24, with 4.0.18, 4.1.10 and 5.0.6."""
+
+COUNTED = (
+    ("reads", "coordinator_read_latency"),
+    ("scans", "coordinator_scan_latency"),
+    ("writes", "coordinator_write_latency"),
+    ("copies_read", "local_read_latency"),
+)
+"""What is counted, and the virtual table that does."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one node tells: a virtual table's rows by its name."""
+
+    release: str
+    views: Mapping[str, list[dict[str, Any]]]
+
+    @property
+    def ms_per_unit(self) -> float:
+        """What one of its latency views' `_ms` is in milliseconds."""
+        return 1000.0 if self.release.startswith(SECONDS_CALLED_MS) else 1.0
+
+
+@dataclass
+class CassandraObserver:
+    """A cluster, each node by a connection of its own."""
+
+    target: Target
+    user: str | None
+    nodes: dict[str, CqlQuery]
+    """By HOST:PORT."""
+    releases: dict[str, str]
+    silent: dict[str, str] = field(default_factory=dict)
+    """Nodes that could not be asked, and why."""
+    _undo: ExitStack = field(default_factory=ExitStack)
+    _pool: ThreadPoolExecutor | None = None
+
+    @classmethod
+    def connect(cls, target: Target) -> CassandraObserver:
+        """Connect to every node of the cluster. Raises MachineError when none answers."""
+        login = None if target.user is None else CqlLogin(target.user, target.password or "")
+        undo = ExitStack()
+        found: dict[str, CqlQuery] = {}
+        releases: dict[str, str] = {}
+        silent: dict[str, str] = {}
+        points = [f"{host}:{port}" for host, port in target.points(CQL_PORT)]
+        try:
+            for point in points:
+                for name in (point, *_others(point, login)):
+                    if name in found or name in silent:
+                        continue
+                    query = CqlQuery([name], timeout_ms=ANSWER_MS, login=login, only=True)
+                    undo.enter_context(query)
+                    try:
+                        (row,) = query.ask("SELECT release_version FROM system.local")
+                        found[name], releases[name] = query, str(row["release_version"])
+                    except QueryError as error:
+                        silent[name] = str(error)
+            if not found:
+                raise MachineError("; ".join(f"{one}: {why}" for one, why in silent.items()))
+        except BaseException:
+            undo.close()
+            raise
+        pool = undo.enter_context(ThreadPoolExecutor(len(found)))
+        return cls(target, target.user, found, releases, silent, undo, pool)
+
+    def read(self) -> Reading:
+        """Return the counters of all nodes together."""
+        assert self._pool is not None, "connect() makes it"
+        told = list(self._pool.map(self._views, self.nodes))
+        return reading(told, time.monotonic())
+
+    def _views(self, node: str) -> Told:
+        views = ("caches", *(view for _, view in COUNTED))
+        asked = {view: f"SELECT * FROM system_views.{view}" for view in views}  # noqa: S608 - ours
+        asked["thread_pools"] = "SELECT name, pending_tasks FROM system_views.thread_pools"
+        told = {view: self._ask(node, text) for view, text in asked.items()}
+        return Told(self.releases[node], told)
+
+    def shape(self, tables: Collection[str]) -> Shape:
+        """Return nodes, tables and settings; of `tables` also rows and their bytes, by a sample."""
+        first = next(iter(self.nodes))
+        settings = {
+            node: {
+                str(row["name"]): row["value"]
+                for row in self._ask(node, "SELECT name, value FROM system_views.settings")
+            }
+            for node in self.nodes
+        }
+        unseen = [f"{node} could not be asked: {why}" for node, why in self.silent.items()]
+        seen = []
+        stored = self._stored()
+        for name, options in self._tables(first).items():
+            sample = None
+            if name in tables and self.target.sample:
+                try:
+                    sample = sampled(self.nodes[first], name, _stream(name))
+                except QueryError as error:
+                    unseen.append(f"the rows of {name} could not be measured: {error}")
+            seen.append(_table(name, options, stored.get(name, 0.0), sample))
+        return Shape(
+            f"Cassandra {self.releases[first]}",
+            tuple(NodeSeen(node, folders_of(told)) for node, told in settings.items()),
+            tuple(seen),
+            settings_of(settings[first]),
+            unseen=tuple(unseen),
+        )
+
+    def _tables(self, node: str) -> dict[str, dict[str, Any]]:
+        """Return the users' tables with their options and their keyspaces' replication."""
+        names = self._ask(node, "SELECT keyspace_name, replication FROM system_schema.keyspaces")
+        replication = {str(row["keyspace_name"]): row["replication"] for row in names}
+        statement = (
+            "SELECT keyspace_name, table_name, compaction, compression FROM system_schema.tables"
+        )
+        return {
+            f"{row['keyspace_name']}.{row['table_name']}": {
+                **row,
+                "replication": replication.get(str(row["keyspace_name"]), {}),
+            }
+            for row in self._ask(node, statement)
+            if not is_system(str(row["keyspace_name"]))
+        }
+
+    def _stored(self) -> dict[str, float]:
+        """Return the bytes of each table on the disks of all nodes."""
+        found: dict[str, float] = {}
+        for node in self.nodes:
+            for row in self._ask(node, "SELECT * FROM system_views.disk_usage"):
+                name = f"{row['keyspace_name']}.{row['table_name']}"
+                found[name] = found.get(name, 0.0) + float(row["mebibytes"]) * MIB
+        return found
+
+    def _ask(self, node: str, statement: str) -> list[dict[str, Any]]:
+        try:
+            return self.nodes[node].ask(statement)
+        except QueryError as error:
+            hint = ""
+            if "permission" in str(error).lower() and "system_views" in statement:
+                hint = f"; an administrator may allow it: {GRANT.format(user=self.user)}"
+            raise MachineError(f"{node}: {error}{hint}") from error
+
+    def close(self) -> None:
+        """End the connections."""
+        self._undo.close()
+
+
+def _stream(name: str) -> random.Random:
+    """Return the chance that samples a table: the same places each time."""
+    return random.Random(f"{SEED} {name}")  # noqa: S311 - no secret
+
+
+def _others(point: str, login: CqlLogin | None) -> list[str]:
+    """Return the other nodes that a node knows, as HOST:PORT; none where it does not answer."""
+    statement = "SELECT native_address, native_port FROM system.peers_v2"
+    with CqlQuery([point], timeout_ms=ANSWER_MS, login=login, only=True) as query:
+        try:
+            rows = query.ask(statement)
+        except QueryError:
+            # It is asked again, and told to the user then.
+            return []
+    return [f"{row['native_address']}:{row['native_port']}" for row in rows]
+
+
+def is_system(keyspace: str) -> bool:
+    """Return whether a keyspace is Cassandra's own."""
+    return keyspace == "system" or keyspace.startswith("system_")
+
+
+def reading(told: Collection[Told], at_s: float) -> Reading:
+    """Return what all nodes tell, together."""
+    tables: dict[str, Count] = {}
+    for node in told:
+        for kind, view in COUNTED:
+            for row in node.views[view]:
+                if is_system(str(row["keyspace_name"])):
+                    continue
+                name = f"{row['keyspace_name']}.{row['table_name']}"
+                counted = Count(**{kind: float(row["count"] or 0)})
+                tables[name] = tables.get(name, Count()) + counted
+    pending = [
+        float(row["pending_tasks"] or 0)
+        for node in told
+        for row in node.views["thread_pools"]
+        if row["name"] == "CompactionExecutor"
+    ]
+    return Reading(at_s, tables, tuple(_caches(told)), tuple(_latencies(told)), sum(pending))
+
+
+def _caches(told: Collection[Told]) -> Iterator[CacheSeen]:
+    """Yield the key cache of all nodes together. The others hold no rows by their key."""
+    rows = [row for node in told for row in node.views["caches"] if row["name"] == "keys"]
+    if any(row["capacity_bytes"] for row in rows):
+        full = any(
+            row["size_bytes"] >= FULL_RATIO * row["capacity_bytes"]
+            for row in rows
+            if row["capacity_bytes"]
+        )
+        yield CacheSeen(
+            "key cache",
+            "rows",
+            sum(float(row["entry_count"]) for row in rows),
+            full,
+            sum(float(row["hit_count"]) for row in rows),
+            sum(float(row["request_count"]) for row in rows),
+        )
+
+
+def _latencies(told: Collection[Told]) -> Iterator[Latency]:
+    """Yield each table's percentiles, of the node that is slowest."""
+    for operation, view in (("read", COUNTED[0][1]), ("write", COUNTED[2][1])):
+        slowest: dict[str, tuple[float, float]] = {}
+        for node in told:
+            for row in node.views[view]:
+                if is_system(str(row["keyspace_name"])) or not row["count"]:
+                    continue
+                name = f"{row['keyspace_name']}.{row['table_name']}"
+                found = (_ms(row["p99th_ms"], node), _ms(row["p50th_ms"], node))
+                slowest[name] = max(found, slowest.get(name, (0.0, 0.0)))
+        for name, (p99, p50) in slowest.items():
+            yield Latency(name, operation, p50, p99)  # type: ignore[arg-type]
+
+
+def _ms(told: float | None, node: Told) -> float:
+    """Return a latency; one that was rounded to nothing is at most one step of the view."""
+    return max(float(told or 0.0), STEP) * node.ms_per_unit
+
+
+STEP = 0.001
+"""The views round to three decimals."""
+
+
+def folders_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the data folders of a node, as `system_views.settings` prints them."""
+    text = str(settings.get("data_file_directories") or "").strip()
+    try:
+        told = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        told = [one.strip() for one in text.strip("[]").split(",")]
+    folders = told if isinstance(told, list | tuple) else [told]
+    return tuple(str(one) for one in folders if str(one).startswith("/"))
+
+
+def settings_of(told: Mapping[str, Any]) -> dict[str, Setting]:
+    """Return the settings that an experiment file takes."""
+    return {name: int(told[name]) for name in SETTINGS if str(told.get(name, "")).isdigit()}
+
+
+def _table(name: str, row: Mapping[str, Any], stored: float, sample: Sample | None) -> TableSeen:
+    return TableSeen(
+        name,
+        copies_of(row["replication"]),
+        None if sample is None else sample.rows,
+        None if sample is None else sample.row_bytes,
+        0 if sample is None else sample.columns,
+        stored,
+        options_of(row["compaction"] or {}, row["compression"] or {}),
+    )
+
+
+def copies_of(replication: Mapping[str, str]) -> int:
+    """Return the copies of each row in a keyspace; the most that one data centre has."""
+    factors = [
+        int(str(value).partition("/")[0])
+        for key, value in replication.items()
+        if key != "class" and str(value).partition("/")[0].isdigit()
+    ]
+    return max(factors, default=1)
+
+
+def options_of(compaction: Mapping[str, str], compression: Mapping[str, str]) -> dict[str, Setting]:
+    """Return compression and compaction in the words of an experiment file, where it has them."""
+    found: dict[str, Setting] = {}
+    kind = str(compaction.get("class", "")).rpartition(".")[2]
+    known = {name: word for word, name in COMPACTION.items()}
+    if kind in known:
+        found["compaction"] = known[kind]
+    made = str(compression.get("class", "")).rpartition(".")[2]
+    words = [word for word, text in COMPRESSION.items() if made and f"'{made}'" in text]
+    found["compression"] = words[0] if words else "none"
+    length = str(compression.get("chunk_length_in_kb", ""))
+    if words and length.isdigit():
+        found["chunk_length"] = f"{length}KiB"
+    return found

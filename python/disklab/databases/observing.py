@@ -1,0 +1,163 @@
+"""What a database that runs says of itself to somebody who only looks.
+
+Each database has an observer in its own folder, named in its `RECORD`. It asks for counters that
+the server keeps anyway, changes nothing, and needs no more rights than its documentation says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from disklab.databases.protocol import Setting
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a running database is, and who asks it."""
+
+    addresses: tuple[str, ...]
+    """HOST or HOST:PORT of its nodes; some of them are enough where it tells the others."""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    database: str = "postgres"
+    """PostgreSQL: the database that is looked at."""
+    tls: bool = False
+    """PostgreSQL: whether the connection is encrypted."""
+    ca_file: str | None = None
+    """PostgreSQL: certificates that the server's must come from."""
+    sample: bool = True
+    """Whether the lengths of some rows may be measured by reading them."""
+
+    def points(self, port: int) -> list[tuple[str, int]]:
+        """Return the addresses as host and port; `port`: where an address names none."""
+        found = []
+        for one in self.addresses:
+            host, _, told = one.rpartition(":")
+            found.append((host, int(told)) if host else (one, port))
+        return found
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """A node of the database."""
+
+    address: str
+    """HOST:PORT at which it takes operations."""
+    folders: tuple[str, ...] = ()
+    """Where its data lie on its host; empty: it does not tell."""
+
+
+@dataclass(frozen=True)
+class TableSeen:
+    """A table with its rows. None: it could not be seen."""
+
+    name: str
+    """With its keyspace or schema."""
+    copies: int
+    rows: float | None
+    """Copies not counted."""
+    row_bytes: float | None
+    """Bytes of all values of a row beside its key."""
+    columns: int
+    """Beside the key."""
+    stored_bytes: float
+    """On the disks of all nodes, copies counted."""
+    options: Mapping[str, Setting] = field(default_factory=dict)
+    """How it is stored, in the words of `database.table` of an experiment file."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What does not change while somebody looks."""
+
+    version: str
+    """Such as `Cassandra 5.0.6`."""
+    nodes: tuple[NodeSeen, ...]
+    tables: tuple[TableSeen, ...]
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """Settings that an experiment file takes, by the database's own names."""
+    mean_ms: Mapping[str, float] = field(default_factory=dict)
+    """Mean response time by operation since the observer connected, where no percentile is told."""
+    unseen: tuple[str, ...] = ()
+    """What it could not tell, and why: whole sentences without a full stop."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """What happened to a table since the server started: only grows."""
+
+    reads: float = 0.0
+    """Reads of rows by their key, as clients asked for them."""
+    writes: float = 0.0
+    scans: float = 0.0
+    """Reads of ranges or whole tables."""
+    copies_read: float = 0.0
+    """Copies that were asked for those reads; 0: it does not tell."""
+
+    def __sub__(self, earlier: Count) -> Count:
+        """Return the growth. A server that was restarted in between began at 0 again."""
+        grown = {}
+        for name, value in vars(self).items():
+            before = getattr(earlier, name)
+            grown[name] = value - before if value >= before else value
+        return Count(**grown)
+
+    def __add__(self, other: Count) -> Count:
+        """Return both together."""
+        return Count(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class CacheSeen:
+    """A cache of the database's own, all nodes together."""
+
+    name: str
+    of: Literal["rows", "bytes"]
+    """Whether its share of the data is counted in rows, copies included, or in bytes."""
+    held: float
+    """Rows or bytes that are in it."""
+    full: bool
+    """Whether it holds as much as it may: otherwise nothing had to leave it."""
+    hits: float
+    """Since the server started."""
+    requests: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Response times of a table's operations, lately, as the server that was asked sees them."""
+
+    table: str
+    operation: Literal["read", "write"]
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The counters at one moment."""
+
+    at_s: float
+    """By the monotonic clock of this machine."""
+    tables: Mapping[str, Count]
+    caches: tuple[CacheSeen, ...] = ()
+    latencies: tuple[Latency, ...] = ()
+    pending_compactions: float | None = None
+
+
+class Observer(Protocol):
+    """A running database that is looked at. Methods raise MachineError when it does not answer."""
+
+    def read(self) -> Reading:
+        """Return the counters as they are now."""
+        ...
+
+    def shape(self, tables: Collection[str]) -> Shape:
+        """Return what it is; of these tables, also how long their rows are and how many."""
+        ...
+
+    def close(self) -> None:
+        """End the connections."""
+        ...

@@ -1,0 +1,46 @@
+"""`disklab observe` as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from disklab.databases import Database
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+VARIABLE = "OBSERVED_PASSWORD"
+SECONDS = 240
+
+
+def command(engine: str, database: Database, out: Path, *options: str) -> list[str]:
+    """Return the command that looks at a database."""
+    points = database.target["contact_points"]
+    assert isinstance(points, list)
+    who = ("--user", str(database.target["user"]), "--password-variable", VARIABLE)
+    asked = ("--address", points[0], *who, "--out", str(out), "--json")
+    return [str(DISKLAB), "observe", engine, *asked, *options]
+
+
+def variables(database: Database) -> dict[str, str]:
+    """Return the environment with the password."""
+    return {**os.environ, VARIABLE: str(database.target["password"])}
+
+
+def observed(engine: str, database: Database, out: Path, *options: str) -> dict[str, Any]:
+    """Return what it says of a database."""
+    ran = subprocess.run(
+        command(engine, database, out, *options),
+        env=variables(database),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert str(database.target["password"]) not in ran.stdout + ran.stderr + out.read_text()
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found

@@ -1,0 +1,105 @@
+"""Databases of disklab's own on plain directories, loaded in a way that is known."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
+from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.databases.protocol import Setting
+from disklab.engine import LoadDone, LoadJob, LoadRun, run_load
+from disklab.engine.load import ClosedLoop, OpenLoop, RowsWorkload, Stop, load_target
+from disklab.hosts.addresses import free_addresses
+
+GIB = 1 << 30
+PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
+IN_FLIGHT = 16
+"""Fewer than the connections that PostgreSQL allows."""
+ROWS, COLUMNS, COLUMN_BYTES = 20_000, 5, 100
+
+
+@contextmanager
+def cassandra(
+    version: str | None = None, nodes: int = 1, settings: Mapping[str, Setting] | None = None
+) -> Iterator[Database]:
+    """Yield running nodes, with an empty table `rows` of five columns."""
+    root = Path(tempfile.mkdtemp(prefix="disklab-test-"))
+    # The server is run by a user who may not look into a folder of root's alone.
+    root.chmod(0o755)
+    places = []
+    for number, address in enumerate(free_addresses(nodes, PORTS), 1):
+        data = root / f"n{number}"
+        data.mkdir()
+        name = f"cql-{os.getpid()}-{number}"
+        run_dir = root / f"run{number}"
+        places.append(NodePlace(name, address, {"data": data}, run_dir, root / "log"))
+    asked = Request(
+        "cassandra",
+        Sizes(64 * GIB, Fraction(1, 40), nodes=nodes),
+        replication_factor=nodes,
+        columns=COLUMNS,
+        version=version,
+        settings=settings or {},
+    )
+    database = provision(asked, places)
+    try:
+        database.start()
+        yield database
+    finally:
+        database.stop()
+        shutil.rmtree(root)
+
+
+def fill(database: Database) -> None:
+    """Write every row once, and let it reach the disk."""
+    asked = job(database, 0.0, ClosedLoop(threads=16), Stop(operations=ROWS), keys="sequential")
+    *_, done = run_load(asked)
+    assert isinstance(done, LoadDone)
+    assert done.errors == {}
+    database.settle(Conditions(compacted=False))
+
+
+@contextmanager
+def loaded(database: Database, rate_per_s: float, read_ratio: float) -> Iterator[LoadRun]:
+    """Yield while reads and writes come at a rate."""
+    load = OpenLoop(rate_per_s=rate_per_s, arrivals="even", max_in_flight=IN_FLIGHT)
+    asked = job(database, read_ratio, load, Stop(duration_s=600.0))
+    with LoadRun(asked) as run:
+        events = iter(run)
+        next(events)
+        next(events)
+        yield run
+
+
+def job(
+    database: Database,
+    read_ratio: float,
+    load: ClosedLoop | OpenLoop,
+    stop: Stop,
+    *,
+    keys: str = "uniform",
+) -> LoadJob:
+    kinds = {"read": read_ratio, "write": 1 - read_ratio}
+    consistency = {"consistency": "QUORUM"} if database.target["protocol"] == "cql" else {}
+    return LoadJob(
+        seed=3,
+        target=load_target({**database.target, **consistency}),
+        workload=RowsWorkload.model_validate(
+            {
+                "rows": ROWS,
+                "columns": COLUMNS,
+                "column_bytes": COLUMN_BYTES,
+                "keys": keys,
+                "operations": {kind: share for kind, share in kinds.items() if share},
+            }
+        ),
+        load=load,
+        stop=stop,
+        interval_ms=500,
+    )

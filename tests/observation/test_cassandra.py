@@ -1,0 +1,133 @@
+"""A real Cassandra whose load is known: what is found is what was asked for."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.databases import Database
+
+from tests.databases.rows import asking_cql
+from tests.observation.command import DISKLAB, SECONDS, command, observed, variables
+from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, cassandra, fill, loaded
+
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
+
+RATE, READ_RATIO = 300.0, 0.75
+HARDWARE = ("--vm", "azure/Standard_E16s_v5", "--disks", "4 x azure/P30")
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with cassandra() as made:
+        fill(made)
+        with loaded(made, RATE, READ_RATIO):
+            time.sleep(3.0)
+            yield made
+
+
+def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path) -> None:
+    out = tmp_path / "observed.yaml"
+    before = schema(database)
+    told = observed("cassandra", database, out, "--for", "6s", *HARDWARE, "--p99", "20")
+    assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
+    assert told["writes_per_s"] == pytest.approx(RATE * (1 - READ_RATIO), rel=0.1)
+    assert told["read_ratio"] == pytest.approx(READ_RATIO, rel=0.1)
+    assert told["row_bytes"] == pytest.approx(COLUMNS * COLUMN_BYTES, rel=0.001)
+    assert told["rows"] == pytest.approx(ROWS, rel=0.1)
+    assert set(told["p99_ms"]) == {"read", "write"}
+    assert told["version"].startswith("Cassandra 5.0")
+    assert told["machines"][0]["memory_bytes"] > 1 << 30
+    assert schema(database) == before
+    experiment = spec.load(out)
+    cell = experiment.cells[0].spec
+    assert cell.workload.load is not None
+    assert cell.workload.load.rate_per_s == pytest.approx(RATE, rel=0.1)
+    assert cell.dataset is not None
+    assert (cell.dataset.columns, cell.dataset.column_bytes) == (COLUMNS, COLUMN_BYTES)
+    assert experiment.observed is not None
+    assert experiment.observed.hardware == "stated"
+
+
+def test_advice_on_the_file_says_whether_to_move_and_what_it_saves(
+    database: Database, tmp_path: Path
+) -> None:
+    out = tmp_path / "observed.yaml"
+    observed("cassandra", database, out, "--for", "4s", *HARDWARE, "--p99", "20")
+    few = ("--candidates", "P10,E4s_v4,E4s_v3", "--no-bands", "--json")
+    ran = subprocess.run(
+        [str(DISKLAB), "advise", str(out), *few, "--out", str(tmp_path / "runs")],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    first = told["answer"][0]
+    assert first.startswith("Move to 1 x E4s_v")
+    assert "That saves" in first
+    assert "against 1 x E16s_v5 with 4 x P30" in first
+    saved = told["now"]["usd_per_month"] - told["options"][0]["usd_per_month"]
+    assert told["now"]["saves_usd_per_month"] == pytest.approx(saved)
+    assert saved > 0
+
+
+def test_one_interrupt_ends_the_window_and_what_was_seen_is_used(
+    database: Database, tmp_path: Path
+) -> None:
+    out = tmp_path / "observed.yaml"
+    asked = command("cassandra", database, out, "--for", "10min")
+    with subprocess.Popen(
+        asked, env=variables(database), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        assert "looking for 600 s" in running.stderr.readline()
+        time.sleep(4.0)
+        running.send_signal(signal.SIGINT)
+        said, complained = running.communicate(timeout=60)
+    assert running.returncode == 0, complained
+    told = json.loads(said)
+    assert told["interrupted"]
+    assert told["seconds"] < 60
+    assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
+    assert out.exists()
+
+
+def test_a_node_that_does_not_answer_is_an_error_and_no_file(tmp_path: Path) -> None:
+    out = tmp_path / "observed.yaml"
+    asked = (str(DISKLAB), "observe", "cassandra", "--address", "127.63.1.1:9", "--out", str(out))
+    ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 1
+    assert "127.63.1.1:9" in ran.stderr
+    assert not out.exists()
+
+
+def schema(database: Database) -> list[str]:
+    """Return all keyspaces and tables."""
+    with asking_cql(database.target) as query:
+        names = query.ask("SELECT keyspace_name, table_name, id FROM system_schema.tables")
+    return sorted(map(str, names))
+
+
+@pytest.mark.long
+def test_three_nodes_of_an_older_release_make_one_whole(tmp_path: Path) -> None:
+    """Each node tells of itself alone; what reads ask of copies shows their consistency."""
+    with cassandra("4.1", nodes=3) as made:
+        fill(made)
+        with loaded(made, RATE, READ_RATIO):
+            time.sleep(3.0)
+            out = tmp_path / "observed.yaml"
+            told = observed("cassandra", made, out, "--for", "12s")
+    assert len(told["nodes"]) == 3
+    assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
+    assert told["writes_per_s"] == pytest.approx(RATE * (1 - READ_RATIO), rel=0.1)
+    assert told["rows"] == pytest.approx(ROWS, rel=0.1)
+    assert told["copies"] == 3
+    assert told["consistency"] == "LOCAL_QUORUM"

@@ -1,0 +1,65 @@
+"""A real PostgreSQL whose load is known: what is found is what was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from disklab.databases import Database
+from disklab.databases.observing import Target
+from disklab.databases.postgresql.observer import PostgresqlObserver
+
+from tests.databases.sql import asking, postgresql
+from tests.observation.command import observed
+from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, fill, loaded
+
+pytestmark = pytest.mark.alone
+
+RATE, READ_RATIO = 300.0, 0.75
+LOOK = ("--database", "disklab", "--for")
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with postgresql(tls=False) as made:
+        fill(made)
+        with loaded(made, RATE, READ_RATIO):
+            time.sleep(2.0)
+            yield made
+
+
+def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path) -> None:
+    told = observed("postgresql", database, tmp_path / "o.yaml", *LOOK, "20s")
+    assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
+    assert told["writes_per_s"] == pytest.approx(RATE * (1 - READ_RATIO), rel=0.1)
+    assert told["read_ratio"] == pytest.approx(READ_RATIO, rel=0.1)
+    assert told["row_bytes"] == pytest.approx(COLUMNS * COLUMN_BYTES, rel=0.1)
+    assert told["rows"] == pytest.approx(ROWS, rel=0.1)
+    assert told["next"].startswith("disklab rehearse")
+
+
+def test_a_role_that_may_read_nothing_sees_the_load_and_is_told_what_it_misses(
+    database: Database,
+) -> None:
+    """Statistics are everybody's; the lengths of rows and the place of the data are not."""
+    with asking(database) as sql:
+        sql.ask("CREATE ROLE watch")
+    points, secret = database.target["contact_points"], str(database.target["password"])
+    assert isinstance(points, list)
+    observer = PostgresqlObserver.connect(Target(tuple(points), "disklab", secret, "disklab"))
+    try:
+        observer.sql.ask("SET ROLE watch")
+        first = observer.read()
+        time.sleep(3.0)
+        grown = observer.read().tables["public.rows"] - first.tables["public.rows"]
+        shape = observer.shape(["public.rows"])
+    finally:
+        observer.close()
+    assert grown.reads > grown.writes > 0
+    (table,) = shape.tables
+    assert table.rows == pytest.approx(ROWS, rel=0.1)
+    assert table.row_bytes is None
+    assert shape.nodes[0].folders == ()
+    assert any("watch may not read it" in one for one in shape.unseen)
