@@ -25,6 +25,7 @@ TRIALS = {
     "cassandra-what-to-buy": 1,
     "cassandra-what-to-buy-aws": 1,
     "cassandra-ycsb": 12,
+    "device-trace": 8,
     "etcd-which-disk": 8,
     "postgresql-disk-types-quick": 6,
     "postgresql-failover-disks": 6,

@@ -6,7 +6,7 @@ use disklab_disk::{Refusal, Rules};
 use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
-use crate::job::{DatabaseJob, DeviceJob, FileJob, Job, Load, Mechanism, Stop};
+use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Load, Mechanism, Stop, Trace};
 
 mod sql;
 
@@ -14,6 +14,8 @@ mod sql;
 const MOST_NODES: u32 = 64;
 /// Most operations under way at a time.
 const MOST_UNDER_WAY: u32 = 1 << 20;
+/// Most I/Os of a trace: their numbers fit an event's code, and a job of them some ten megabytes.
+const MOST_TRACED: usize = 1 << 24;
 
 /// Checks everything that the disk model does not check itself.
 pub fn check(job: &Job) -> Result<(), Refusal> {
@@ -288,9 +290,68 @@ fn check_room(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
 
 fn check_device(rules: &mut Rules, job: &DeviceJob) {
     check_volume(rules, "device.volume", &job.volume, &job.host);
-    let fio = &job.fio;
     let size = job.host.volumes.iter().find(|v| v.name == job.volume);
     let size = size.map_or(0, |volume| volume.size_bytes);
+    match (&job.fio, &job.trace) {
+        (Some(fio), None) => check_fio(rules, fio, size),
+        (None, Some(trace)) => check_trace(rules, trace, size),
+        _ => rules.must(
+            false,
+            "device",
+            "fio and trace",
+            "a device has either fio or a trace",
+            "give exactly one of them",
+        ),
+    }
+}
+
+fn check_trace(rules: &mut Rules, trace: &Trace, size: u64) {
+    let count = trace.at_ns.len();
+    let lengths = [
+        trace.offset_bytes.len(),
+        trace.len_bytes.len(),
+        trace.is_write.len(),
+    ];
+    rules.must(
+        (1..=MOST_TRACED).contains(&count) && lengths == [count; 3],
+        "trace",
+        count,
+        &format!("a trace has 1 to {MOST_TRACED} I/Os, and its lists as many entries each"),
+        "give fewer I/Os, or all four of each",
+    );
+    rules.must(
+        trace.at_ns.is_sorted(),
+        "trace.at_ns",
+        "falling times",
+        "I/Os are in the order of time",
+        "sort them",
+    );
+    let places = trace.offset_bytes.iter().zip(&trace.len_bytes);
+    let outside = places.enumerate().find(|(_, (offset, len))| {
+        **len == 0
+            || offset
+                .checked_add(u64::from(**len))
+                .is_none_or(|end| end > size)
+    });
+    rules.must(
+        outside.is_none(),
+        "trace.offset_bytes",
+        outside.map_or(0, |(number, _)| number),
+        &format!("each I/O has a byte at least and lies within the volume's {size} bytes"),
+        "give other places, or a larger volume",
+    );
+    rules.must(
+        trace
+            .depth
+            .is_none_or(|depth| (1..=MOST_UNDER_WAY).contains(&depth)),
+        "trace.depth",
+        trace.depth.unwrap_or(0),
+        &format!("1 to {MOST_UNDER_WAY} I/Os are under way at a time"),
+        "use another depth",
+    );
+}
+
+fn check_fio(rules: &mut Rules, fio: &Fio, size: u64) {
     let each = size / u64::from(fio.jobs.max(1));
     let positive = [
         ("fio.jobs", u64::from(fio.jobs)),

@@ -7,7 +7,7 @@ use disklab_units::{Bytes, Instant};
 use crate::client::Kind;
 use crate::disks::Disks;
 use crate::engine::{Code, Queue};
-use crate::job::{CacheState, DeviceJob, Mechanism, Pattern};
+use crate::job::{CacheState, DeviceJob, Fio, Mechanism, Pattern};
 use crate::record::Recorder;
 use crate::station::Servers;
 
@@ -63,7 +63,12 @@ pub struct Device {
 
 impl Device {
     /// Builds the device. Refuses what the disk model refuses; the job is checked.
-    pub fn new(job: &DeviceJob, seed: u64, off: &[Mechanism]) -> Result<Device, Refusal> {
+    pub fn new(
+        job: &DeviceJob,
+        fio: &Fio,
+        seed: u64,
+        off: &[Mechanism],
+    ) -> Result<Device, Refusal> {
         let mut profile = job.host.clone();
         profile.seed = crate::cluster::hash(seed, 1);
         if off.contains(&Mechanism::ThrottleWindows) {
@@ -74,7 +79,6 @@ impl Device {
         let volume = host.volume_named(&job.volume);
         let volume = volume.expect("the job was checked: the volume exists");
         let size = host.volume(volume).map_or(0, |v| v.size_bytes);
-        let fio = &job.fio;
         if job.host_cache != CacheState::Cold {
             let files = fio.size_bytes.saturating_mul(u64::from(fio.jobs)).min(size);
             host.warm(volume, Bytes::ZERO, Bytes::new(files));

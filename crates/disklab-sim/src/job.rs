@@ -607,7 +607,7 @@ pub struct FileJob {
     pub reads: Vec<(u64, u64)>,
 }
 
-/// One device under fio.
+/// One device under fio, or under a recorded trace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceJob {
@@ -615,11 +615,33 @@ pub struct DeviceJob {
     pub host: HostProfile,
     /// Name of the volume.
     pub volume: String,
-    /// The load.
-    pub fio: Fio,
-    /// Whether the host cache holds the file at the start.
+    /// The load of fio. Exactly one of this and `trace` is given.
+    #[serde(default)]
+    pub fio: Option<Fio>,
+    /// The I/Os of a trace.
+    #[serde(default)]
+    pub trace: Option<Trace>,
+    /// Whether the host cache holds the file at the start. Of a trace: `warm` is what it touches, everything else an
+    /// empty cache, since no fill came before it.
     #[serde(default)]
     pub host_cache: CacheState,
+}
+
+/// I/Os as they were recorded, in order of time; the lists are of the same length.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// Intended starts, in nanoseconds from the first; never falling.
+    pub at_ns: Vec<u64>,
+    /// First byte on the volume.
+    pub offset_bytes: Vec<u64>,
+    /// Length.
+    pub len_bytes: Vec<u32>,
+    /// Whether it writes.
+    pub is_write: Vec<bool>,
+    /// Closed loop: so many under way at a time, whatever the times say. Absent: an open loop at the times.
+    #[serde(default)]
+    pub depth: Option<u32>,
 }
 
 /// A load as fio's options name it, with `direct=1`.

@@ -23,6 +23,7 @@ mod pagecache;
 mod permutation;
 mod readahead;
 mod record;
+mod replay;
 mod report;
 mod simulate;
 pub mod station;

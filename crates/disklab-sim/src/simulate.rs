@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Instant as WallClock;
 
-use disklab_disk::Refusal;
 use disklab_disk::profile::HostProfile;
+use disklab_disk::{Host, Refusal, VolumeCounters, VolumeId};
 use disklab_units::Instant;
 
 use crate::check::check;
 use crate::client::Kind;
 use crate::database::cassandra::Cassandra;
 use crate::device::Device;
-use crate::job::{CacheState, DatabaseJob, Fidelity, FileJob, Job, Load};
+use crate::job::{CacheState, DatabaseJob, DeviceJob, Fidelity, FileJob, Fio, Job, Load, Trace};
 use crate::record::Recorder;
+use crate::replay::Replay;
 use crate::report::{Report, Telemetry, latencies, operation};
 use tally::{NodeParts, Reads, Tally};
 
@@ -47,11 +48,11 @@ pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
     let mut report = match (&job.database, &job.sql, &job.device) {
         (None, Some(database), _) => sql::simulate(job.cell, database, job)?,
         (Some(_), ..) => unreachable!("it was simulated above"),
-        (None, None, Some(given)) => {
-            let mut device = Device::new(given, job.seed, &job.ablate)?;
-            device.run();
-            device_report(job.cell, &given.host, &device)
-        }
+        (None, None, Some(given)) => match (&given.fio, &given.trace) {
+            (Some(fio), _) => fio_report(job, given, fio)?,
+            (None, Some(trace)) => trace_report(job, given, trace)?,
+            (None, None) => unreachable!("the job was checked"),
+        },
         (None, None, None) => match &job.file {
             Some(file) => file_report(job.cell, file)?,
             None => unreachable!("the job was checked"),
@@ -309,21 +310,47 @@ fn file_report(cell: u64, job: &FileJob) -> Result<Report, Refusal> {
     Ok(report)
 }
 
-fn device_report(cell: u64, host: &HostProfile, device: &Device) -> Report {
-    let recorder = device.recorder();
+fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal> {
+    let mut device = Device::new(given, fio, job.seed, &job.ablate)?;
+    device.run();
+    let (recorder, usage) = (device.recorder(), device.thread_usage());
+    let parts = (recorder, device.host(), device.before());
+    let mut report = device_report(job.cell, &given.host, parts, Some(usage));
+    report.events = device.events();
+    Ok(report)
+}
+
+fn trace_report(job: &Job, given: &DeviceJob, trace: &Trace) -> Result<Report, Refusal> {
+    let mut replay = Replay::new(given, trace, job.seed, &job.ablate)?;
+    replay.run();
+    let parts = (replay.recorder(), replay.host(), replay.before());
+    let mut report = device_report(job.cell, &given.host, parts, None);
+    report.events = replay.events();
+    if let Some(rate) = replay.rate() {
+        report.ops_per_s = rate;
+    }
+    Ok(report)
+}
+
+/// What a device did. `threads`: those that submit, and their busy time, where they take any.
+fn device_report(
+    cell: u64,
+    host: &HostProfile,
+    (recorder, (model, volume), before): (&Recorder, (&Host, VolumeId), &VolumeCounters),
+    threads: Option<(u64, u64)>,
+) -> Report {
     let mut report = empty_report(
         cell,
         recorder,
         &[(Kind::Read, "read"), (Kind::Write, "write")],
     );
-    report.events = device.events();
     let mut tally = Tally::new(host, recorder);
-    let (model, volume) = device.host();
     let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);
-    let reads = tally.volume("", "", &counters, device.before());
+    let reads = tally.volume("", "", &counters, before);
     tally.reads(reads);
-    let (threads, busy_ns) = device.thread_usage();
-    tally.busy("fio CPU", "", threads, busy_ns, 0);
+    if let Some((threads, busy_ns)) = threads {
+        tally.busy("fio CPU", "", threads, busy_ns, 0);
+    }
     tally.report(recorder.operations(), 0, &mut report);
     report
 }

@@ -22,6 +22,7 @@ from disklab.prediction.faults import Delays, faults_job
 from disklab.spec import Trial, TrialSpec, resolve_volumes
 from disklab.spec.feasible import stored_row_bytes
 from disklab.spec.model import Database
+from disklab.spec.replay import Replay
 from disklab.spec.share import threads_of
 
 Job = dict[str, Any]
@@ -84,6 +85,9 @@ def prepare(
     if reasons:
         return Prepared(None, tuple(reasons))
     if trial.spec.device is not None:
+        if trial.replay is not None:
+            notes = tuple(trial.replay.notes())
+            return Prepared({"device": trace_job(trial.spec, trial.replay)}, (), notes)
         return Prepared({"device": device_job(trial.spec)})
     assert calibration is not None
     warnings = [*_warnings(trial, catalog, calibration)]
@@ -376,6 +380,24 @@ def device_job(spec: TrialSpec) -> Job:
             "size_bytes": size,
             "runtime_ns": round((stop.duration_s or 0) * NS_PER_S),
             "submit_ns": FIO_SUBMIT_NS,
+        },
+        "host_cache": HOST_CACHE[spec.before.host_cache],
+    }
+
+
+def trace_job(spec: TrialSpec, replay: Replay) -> Job:
+    """Return the job of a device under a trace."""
+    asked, trace = spec.workload.trace, replay.placed.trace
+    assert asked is not None
+    return {
+        "host": host_profile(spec),
+        "volume": "data",
+        "trace": {
+            "at_ns": trace.at_ns.tolist(),
+            "offset_bytes": trace.offset_bytes.tolist(),
+            "len_bytes": trace.length_bytes.tolist(),
+            "is_write": [bool(one) for one in trace.is_write],
+            "depth": asked.depth,
         },
         "host_cache": HOST_CACHE[spec.before.host_cache],
     }

@@ -15,8 +15,10 @@ from disklab.results import (
     Telemetry,
     TrialResult,
 )
-from disklab.results.records import LimitWait
+from disklab.results.records import LimitWait, TraceRecord
 from disklab.spec import Trial
+from disklab.spec.replay import loop_of as trace_loop
+from disklab.spec.replay import record_of as trace_record
 
 Answer = dict[str, Any]
 
@@ -92,6 +94,7 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         duration_s=answer["elapsed_s"],
         **_of_disks(answer, trial),
         recovery=recovery,
+        trace=trace_of(trial),
         share=Share.model_validate(trial.share.model_dump(mode="json")),
     )
 
@@ -144,9 +147,18 @@ def sql_figures(answer: Answer, nodes: int) -> dict[str, float]:
     return found
 
 
+def trace_of(trial: Trial) -> TraceRecord | None:
+    """Return what the trial's trace is made of; None: its workload is none."""
+    if trial.replay is None:
+        return None
+    return TraceRecord.model_validate(trace_record(trial.replay, trial.spec))
+
+
 def loop_of(trial: Trial) -> dict[str, Any]:
     """Return how operations were offered."""
     work = trial.spec.workload
+    if trial.replay is not None:
+        return trace_loop(trial.replay, trial.spec)
     if work.load is not None and work.load.rate_per_s is not None:
         return {"kind": "open", "rate_per_s": work.load.rate_per_s}
     if work.load is not None:

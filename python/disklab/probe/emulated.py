@@ -116,6 +116,28 @@ def made_for_probe(
             yield Subject(name, region, known)
 
 
+@contextmanager
+def attached_raw(disk: Disk, host: str, size_bytes: int | None) -> Iterator[tuple[Target, Path]]:
+    """Yield an emulated disk without a file system, and its device, as long as the block.
+
+    Its backing file is sparse: only what is written takes room.
+    """
+    places = Places.usual()
+    request = AttachRequest(
+        volume=VolumeRequest(
+            disks=disk.disks, name=VOLUME, caching=disk.caching, size_bytes=size_bytes
+        ),
+        host=host,
+        vm=disk.vm,
+        host_cache_bytes=disk.host_cache_bytes,
+    )
+    attached = attaching.attach(load_catalog(), request, places)
+    target = Target(places.host(host), VOLUME)
+    with ExitStack() as undo:
+        undo.callback(remove, target, places)
+        yield target, Path(attached.device)
+
+
 def apart(known: Known, places: Places, host: str, undo: ExitStack) -> Known:
     """Let fio use a disk from a control group of its own.
 

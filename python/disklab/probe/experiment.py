@@ -44,6 +44,10 @@ def read_experiment(path: Path) -> DeviceExperiment:
         way_out = "choose a file with `device:`, such as experiments/azure-local-disks.yaml"
         raise UserError(Problem(place, "cluster", rule, way_out))
     trials = experiment.trials("rehearse")
+    if any(trial.spec.workload.fio is None for trial in trials):
+        place = experiment.document.place(("workload", "trace"))
+        rule = "the probe runs fio's own patterns, not traces"
+        raise UserError(Problem(place, "trace", rule, "use `disklab rehearse`"))
     refused = [trial.refused for trial in trials if trial.refused is not None]
     if refused:
         problems = [Problem(one.place, one.value, one.rule, one.way_out) for one in refused]

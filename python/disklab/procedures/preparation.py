@@ -24,7 +24,7 @@ from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
-from disklab.procedures import device, expectation
+from disklab.procedures import device, expectation, replay
 from disklab.procedures.build import Site, request_of
 from disklab.procedures.effort import FULL, QUICK
 from disklab.procedures.life import Planned
@@ -286,7 +286,7 @@ def _engine_problems(
             seen.add(turn.bed)
             try:
                 if turn.trial.spec.device is not None:
-                    device.check(turn)
+                    (device if turn.trial.spec.workload.trace is None else replay).check(turn)
                     continue
                 turn.workload()
                 found = provision(request_of(turn, catalog), planned_places(turn), say)

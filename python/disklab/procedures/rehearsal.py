@@ -12,7 +12,7 @@ from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.cleaning import clean_orphans
 from disklab.hosts.node import Progress
-from disklab.procedures import closed_loop, device, fixed, outcome, variable
+from disklab.procedures import closed_loop, device, fixed, outcome, replay, variable
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, build
 from disklab.procedures.life import Stage, live, uninterrupted
@@ -186,6 +186,8 @@ def fewer_copies(turn: Turn) -> list[str]:
 def _device_turn(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     """Run a turn that has no database. Its disk is made for it and goes with it."""
     try:
+        if turn.trial.replay is not None:
+            return replay.run(turn, frame, started, emit)
         return device.run(turn, frame, started, emit)
     except DisklabError as error:
         emit(Warned(str(error).partition("\n")[0], *turn.key))

@@ -8,7 +8,7 @@ from importlib import resources
 from itertools import chain
 from typing import Any
 
-from disklab.report import tables, theme, wording
+from disklab.report import tables, theme, traces, wording
 from disklab.report.comparison import Comparison
 from disklab.report.html import data, items, table, tag, text
 from disklab.report.panel import Panel, Section
@@ -262,6 +262,9 @@ def every_cell(subjects: Sequence[Subject]) -> str:
         parts.append(text("h3", subject.label) if len(subjects) > 1 else "")
         figures = tables.without_empty_columns(tables.summary(subject))
         parts.append(table(figures, f"Every cell, {subject.label}", tables.SENTENCES))
+        made_of = traces.replayed(subject)
+        if made_of.rows:
+            parts += [text("h3", "The trace"), table(made_of, f"The trace, {subject.label}")]
         parts.append(items(tables.refusals(subject)))
     lead = (
         "Medians of the repeats that count; where none does, the invalid figures with the reason."

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from disklab.report import tables, wording
+from disklab.report import tables, traces, wording
 from disklab.report.html import NUMBER
 from disklab.report.panel import Figures
 from disklab.report.report import Report
@@ -62,6 +62,10 @@ def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
     if gone.rows:
         out.print(Text("\nBurst credits that ran out", style="bold"))
         out.print(grid(gone))
+    made_of = traces.replayed(subject)
+    if made_of.rows:
+        out.print(Text("\nThe trace", style="bold"))
+        out.print(grid(made_of))
     for text in tables.refusals(subject):
         out.print(Text(f"  {text}", style="dim"))
 

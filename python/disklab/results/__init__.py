@@ -34,6 +34,7 @@ from disklab.results.records import (
     Status,
     StepTaken,
     Telemetry,
+    TraceRecord,
     TrialResult,
     Yearly,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "Sum",
     "Telemetry",
     "TelemetryWriter",
+    "TraceRecord",
     "TrialResult",
     "Whole",
     "Yearly",

@@ -13,6 +13,8 @@ SUSTAINED = 0.97
 
 What is under way at the end is not counted. A queue that grows is soon far below.
 """
+SURE = ("even", "trace")
+"""Arrivals that are the same each time."""
 DEVIATIONS = 4
 """Random arrivals of N operations vary by 1/sqrt(N) (one standard deviation). Further than four of
 them off is chance in one run of 30,000."""
@@ -51,6 +53,6 @@ def is_overloaded(results: Sequence[TrialResult]) -> bool:
 
 def _least(result: TrialResult) -> float:
     rate, seconds = offered_per_s(result), result.duration_s
-    if not rate or not seconds or result.loop.get("arrivals") == "even":
+    if not rate or not seconds or result.loop.get("arrivals") in SURE:
         return SUSTAINED
     return min(SUSTAINED, max(0.0, 1 - DEVIATIONS / math.sqrt(rate * seconds)))

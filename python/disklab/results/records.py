@@ -355,6 +355,39 @@ class Recovery(Record):
     rate that was seen."""
 
 
+class TraceRecord(Record):
+    """A block trace that was replayed, as it was offered to the volume."""
+
+    file: str
+    form: str
+    """`blkparse`, `fio` or `msr`."""
+    device: str = ""
+    """As the trace names it."""
+    ios: Count
+    reads: Count
+    writes: Count
+    read_bytes: Count
+    written_bytes: Count
+    block_sizes: dict[str, Number] = Field(default_factory=dict)
+    """Share of the I/Os by their bytes: the most frequent sizes."""
+    sequential_ratio: Number
+    """Share of I/Os that begin where one of the last 16 of their direction ended."""
+    touched_bytes: Count
+    """From the first byte to the last."""
+    duration_s: Number
+    """From the first I/O to the last, at the speed of the replay."""
+    offered_per_s: Amount | None = None
+    """None: a closed loop, or all came at once."""
+    busiest_per_s: Count = 0
+    """I/Os of the second with the most."""
+    widened: Count = 0
+    """I/Os that were widened to whole sectors of 4 KiB."""
+    wrapped: Count = 0
+    """I/Os beyond the volume, wrapped modulo its size."""
+    left_out: dict[str, Count] = Field(default_factory=dict)
+    """What is not replayed: flushes, discards."""
+
+
 class Phase(Record):
     """A phase of a trial."""
 
@@ -428,6 +461,8 @@ class TrialResult(Record):
     """What they read and wrote, of the same node."""
     recovery: Recovery | None = None
     """What the faults of a timetable did; None: there was none."""
+    trace: TraceRecord | None = None
+    """The block trace that was replayed; None: the workload was none."""
     price_usd_per_month: Amount | None = None
     """Of the full cluster that the trial describes, disks and VMs."""
 

@@ -31,6 +31,7 @@ from disklab.spec.model import (
     TrialSpec,
 )
 from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
+from disklab.spec.replay import OwnReplay, Replay, replay_of
 from disklab.spec.sections import decided, section_problems
 from disklab.spec.share import Portion, Share, scaled_down, share_of
 
@@ -69,6 +70,8 @@ class Trial:
     share: Share
     """What of it is done here."""
     refused: Refusal | None = None
+    replay: OwnReplay = field(default=None, repr=False, compare=False)
+    """The trace of a workload that is one, as it lies on the volume."""
 
     @property
     def here(self) -> TrialSpec:
@@ -86,6 +89,7 @@ class _Cell:
     spec: TrialSpec
     volume_bytes: dict[str, int]
     problems: tuple[Problem, ...]
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True)
@@ -220,14 +224,18 @@ class Experiment:
             factor.name: level.label
             for factor, level in zip(self.factors, cell.levels, strict=True)
         }
-        return Trial(cell.index, labels, cell.spec, share, refusal_of(problems))
+        return Trial(cell.index, labels, cell.spec, share, refusal_of(problems), cell.replay)
 
     def _timetable_problems(self, cell: _Cell, portion: Portion, mode: Mode) -> Iterator[Problem]:
-        """Yield what a mode cannot do of a trial's timetable."""
+        """Yield what a mode cannot do of a trial's timetable or trace."""
         if cell.spec.events and mode == "measure":
             rule = "a timetable is rehearsed: disklab breaks no machine of yours"
             place = self.document.place(("events",), cell.tree)
             yield Problem(place, "events", rule, "use `disklab rehearse`")
+        if cell.spec.workload.trace is not None and mode == "measure":
+            rule = "a trace is replayed on emulated disks alone: it writes where the trace did"
+            place = self.document.place(("workload", "trace"), cell.tree)
+            yield Problem(place, cell.spec.workload.trace.file, rule, "use `disklab rehearse`")
         for number, event in enumerate(cell.spec.events):
             if mode == "rehearse" and int(event.node.removeprefix("n")) > portion.nodes:
                 rule = f"this rehearsal has {portion.nodes} of the cluster's nodes"
@@ -392,6 +400,7 @@ def _cell(
     site = Site(document, tree)
     problems = [*feasible.impossible(spec, site)]
     volumes: dict[str, int] = {}
+    replay = None
     try:
         resolved = feasible.resolve_volumes(spec, site)
     except UserError as error:
@@ -404,7 +413,21 @@ def _cell(
             dataset = spec.dataset.model_copy(update={"rows": rows})
             spec = spec.model_copy(update={"dataset": dataset})
         problems += feasible.too_large(spec, data, site)
-    return _Cell(index, levels, tree, spec, volumes, tuple(problems))
+        if spec.workload.trace is not None:
+            replay, found = _replay(document, spec, data, site)
+            problems += found
+    return _Cell(index, levels, tree, spec, volumes, tuple(problems), replay)
+
+
+def _replay(
+    document: Document, spec: TrialSpec, volume_bytes: int, site: Site
+) -> tuple[Replay | None, list[Problem]]:
+    """Return the trace of a trial on its volume, or what is wrong with it."""
+    place = site.place(("workload", "trace"))
+    try:
+        return replay_of(spec, document.path.parent, volume_bytes, place)
+    except UserError as error:
+        return None, [*error.problems]
 
 
 def _data_device(spec: TrialSpec) -> str:

@@ -40,6 +40,7 @@ from disklab.spec.amounts import (
 from disklab.spec.failures import Failures
 from disklab.spec.part import Part
 from disklab.spec.payloads import RowText, row_shape
+from disklab.spec.replay import TraceReplay
 from disklab.spec.require import Require
 from disklab.spec.timetable import TimedEvent
 
@@ -334,7 +335,13 @@ class Tpcc(Part):
     """Connections to the database."""
 
 
-KINDS = {"rows": "operations", "sysbench": "sysbench", "tpcc": "tpcc", "fio": "fio"}
+KINDS = {
+    "rows": "operations",
+    "sysbench": "sysbench",
+    "tpcc": "tpcc",
+    "fio": "fio",
+    "trace": "trace",
+}
 """A workload's kind and the key that stands for it."""
 
 
@@ -344,7 +351,7 @@ MISSING_YCSB = {"E": "reads ranges of rows", "F": "reads each row before it writ
 
 
 class Workload(Part):
-    """What is done: reads and writes of rows, or sysbench, or TPC-C, or fio."""
+    """What is done: reads and writes of rows, or sysbench, or TPC-C, or fio, or a block trace."""
 
     operations: Operations | None = Field(default=None, examples=[{"read": "100%"}])
     """Rows: the mixture of operations."""
@@ -368,8 +375,10 @@ class Workload(Part):
     """TPC-C."""
     fio: Fio | None = None
     """fio on a device."""
+    trace: TraceReplay | None = None
+    """A block trace on a device."""
     stop: Stop | None = Field(default=None, examples=[{"operations": "3M"}])
-    """When a measurement ends. Without it: after 60s."""
+    """When a measurement ends. Without it: after 60s; a trace is replayed to its end."""
     warm_up_s: Seconds = Field(
         default="0s", validate_default=True, alias="warm_up", examples=["300s"]
     )
@@ -425,12 +434,14 @@ class Workload(Part):
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def kind(self) -> Literal["rows", "sysbench", "tpcc", "fio"]:
-        """Which of the four it is."""
+    def kind(self) -> Literal["rows", "sysbench", "tpcc", "fio", "trace"]:
+        """Which of the five it is."""
         if self.operations is not None:
             return "rows"
         if self.sysbench is not None:
             return "sysbench"
+        if self.trace is not None:
+            return "trace"
         return "tpcc" if self.tpcc is not None else "fio"
 
 

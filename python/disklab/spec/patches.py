@@ -25,6 +25,7 @@ ALTERNATIVES: dict[Key, tuple[frozenset[str], ...]] = {
         frozenset({"sysbench"}),
         frozenset({"tpcc"}),
         frozenset({"fio"}),
+        frozenset({"trace"}),
     ),
     ("workload", "load"): (frozenset({"threads"}), frozenset({"rate"})),
     ("procedure",): (frozenset({"closed_loop"}), frozenset({"fixed"}), frozenset({"variable"})),

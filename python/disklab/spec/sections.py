@@ -29,21 +29,13 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         found.append(Problem(site.place(("workload",)), "(file)", rule, "write one of them"))
         return found
     if spec.device is not None:
-        if kind != "fio":
-            rule = "a device experiment runs fio"
-            found.append(
-                Problem(site.place(("workload",)), kind, rule, "write fio: {profile: sync, ...}")
-            )
-        if spec.before.credits_ratio != 1:
-            key = ("before", "credits")
-            rule = "a device experiment begins with full buckets of burst credits"
-            way_out = "leave it out; `disklab disk set --credits` sets those of a disk to be probed"
-            found.append(Problem(site.place(key), site.text(key), rule, way_out))
+        found += device_problems(spec, site)
         return found
-    if kind == "fio":
-        rule = "fio runs on a device, and this is a cluster"
+    if kind in ("fio", "trace"):
+        what = "fio runs" if kind == "fio" else "a block trace is replayed"
+        rule = f"{what} on a device, and this is a cluster"
         found.append(
-            Problem(site.place(("workload", "fio")), "fio", rule, "write operations, or device")
+            Problem(site.place(("workload", kind)), kind, rule, "write operations, or device")
         )
     if spec.database is None:
         needs(("database",), "a cluster has a database", "add database: {engine: cassandra}")
@@ -61,6 +53,26 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
     return found
 
 
+def device_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield what a device experiment leaves no room for."""
+    kind = spec.workload.kind
+    if kind not in ("fio", "trace"):
+        rule = "a device experiment runs fio, or a block trace"
+        way_out = "write fio: {profile: sync, ...}, or trace: FILE"
+        yield Problem(site.place(("workload",)), kind, rule, way_out)
+    key: Key
+    if kind == "trace" and spec.workload.warm_up_s:
+        key = ("workload", "warm_up")
+        rule = "a trace is counted from its first I/O"
+        way_out = "leave it out; before: {host_cache: warm} fills the host cache"
+        yield Problem(site.place(key), site.text(key), rule, way_out)
+    if spec.before.credits_ratio != 1:
+        key = ("before", "credits")
+        rule = "a device experiment begins with full buckets of burst credits"
+        way_out = "leave it out; `disklab disk set --credits` sets those of a disk to be probed"
+        yield Problem(site.place(key), site.text(key), rule, way_out)
+
+
 def _wrong_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     """Yield bounds on operations that the workload does not have."""
     require, work = spec.require, spec.workload
@@ -68,6 +80,8 @@ def _wrong_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         if require is None or getattr(require, name) is None:
             continue
         place, shown = site.place(("require", name)), site.text(("require", name))
+        if work.kind == "trace":
+            continue  # its I/Os are reads and writes too
         if work.operations is None:
             rule = f"{work.kind} has no {name}s of rows"
             yield Problem(place, shown, rule, "write all: {p99: 10ms}, for all operations together")
@@ -138,7 +152,7 @@ def decided(spec: TrialSpec) -> TrialSpec:
     """Return the spec with what the file leaves open: procedure, load, stop, client's VM."""
     work, procedure = spec.workload, spec.procedure
     update: dict[str, object] = {}
-    if work.stop is None:
+    if work.stop is None and work.trace is None:
         update["stop"] = Stop.model_validate({"duration": f"{DEFAULT_DURATION_S}s"})
     if work.kind == "rows":
         if procedure is None:

@@ -276,7 +276,7 @@ pub fn fio(rw: Pattern, jobs: u32, depth: u32, runtime_ns: u64) -> Job {
         device: Some(DeviceJob {
             host: host(),
             volume: "data".to_owned(),
-            fio: Fio {
+            fio: Some(Fio {
                 rw,
                 block_bytes: 4096,
                 jobs,
@@ -284,7 +284,8 @@ pub fn fio(rw: Pattern, jobs: u32, depth: u32, runtime_ns: u64) -> Job {
                 size_bytes: 1 << 30,
                 runtime_ns,
                 submit_ns: 1_000,
-            },
+            }),
+            trace: None,
             host_cache: CacheState::Cold,
         }),
         ..job(1)

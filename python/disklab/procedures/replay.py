@@ -1,0 +1,239 @@
+"""A trace on one emulated volume, without a database and without a file system: fio replays it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from disklab import traces
+from disklab.engine import Control
+from disklab.engine.messages import View
+from disklab.errors import Problem, UserError
+from disklab.events import Emit, PhaseStarted, Progress
+from disklab.hosts.places import Places
+from disklab.hosts.running import Target
+from disklab.probe import fio, iolog
+from disklab.probe.cells import MIB, Cell, Direction, Profile
+from disklab.probe.emulated import attached_raw, known_of
+from disklab.probe.iolog import Replayed
+from disklab.probe.known import Disk
+from disklab.probe.run import slow_motion
+from disklab.probe.verdict import LATENCY_TOLERANCE_RATIO, Telemetry, telemetry
+from disklab.procedures import outcome
+from disklab.procedures.outcome import Frame
+from disklab.procedures.turn import Turn
+from disklab.results import Bottleneck, LimitWait, Operation, TraceRecord, TrialResult
+from disklab.results import Telemetry as TelemetryRecord
+from disklab.spec.replay import Replay, loop_of, record_of
+
+ENGINE = "psync"
+NS_PER_MS = 1_000_000
+# The counters of reads and of writes are told apart by the cell's direction; a trace has both.
+ANY = Cell(Profile.ASYNC, Direction.RANDREAD, traces.SECTOR_BYTES)
+# An I/O waited for a limit where all of them waited for this share of their time.
+THROTTLED_RATIO = 0.01
+
+
+@dataclass(frozen=True)
+class ReplayTurn:
+    """What is replayed for a turn."""
+
+    turn: Turn
+
+    @property
+    def replay(self) -> Replay:
+        """The trace, as long as the effort allows."""
+        whole = self.turn.trial.replay
+        assert whole is not None, "the trial was checked: its workload is a trace"
+        most_ns = round(self.turn.effort.longest_run_s * iolog.NS_PER_S)
+        cut = traces.first(whole.placed, most_ns)
+        return whole if cut is whole.placed else Replay(cut, traces.mixture(cut.trace))
+
+    @property
+    def slow(self) -> int:
+        """Seconds of this machine for each second of the disk."""
+        return self.turn.trial.share.time_dilation
+
+    @property
+    def depth(self) -> int | None:
+        """I/Os under way; None: at the trace's times."""
+        asked = self.turn.trial.spec.workload.trace
+        assert asked is not None
+        return asked.depth
+
+
+def check(turn: Turn) -> None:
+    """Raise UserError when fio, or the room for what the trace writes, is missing."""
+    fio.find_fio(ENGINE)
+    if turn.trial.replay is None:
+        asked = turn.trial.spec.workload.trace
+        rule = "root's part of a rehearsal under sudo reads no file of yours, and a trace is one"
+        way_out = "rehearse it in a shell of root (sudo -i), or use `disklab predict`"
+        raise UserError(Problem("workload.trace", asked.file if asked else "", rule, way_out))
+    wanted = ReplayTurn(turn)
+    if wanted.depth is not None and wanted.depth > iolog.MOST_THREADS:
+        rule = f"a rehearsal keeps at most {iolog.MOST_THREADS} I/Os of a trace under way"
+        way_out = "use a smaller depth, or `disklab predict`"
+        raise UserError(Problem("workload.trace.depth", str(wanted.depth), rule, way_out))
+    folder = Places.usual().data
+    while not folder.exists():
+        folder = folder.parent
+    needed = wanted.replay.mixture.written_bytes
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        rule = f"{folder} has {free // MIB} MiB free, the trace writes {needed // MIB} MiB"
+        way_out = "set DISKLAB_DATA_DIR, or replay less of it: workload.stop"
+        raise UserError(Problem("workload.trace", "its writes", rule, way_out))
+
+
+def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
+    """Make the disk, replay, remove the disk; return the result."""
+    wanted, device = ReplayTurn(turn), turn.trial.spec.device
+    assert device is not None
+    replay, volume = wanted.replay, device.volume
+    trace = replay.placed.trace
+    disk = Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes)
+    emit(PhaseStarted("build", f"{disk.disks} on {disk.vm}, no file system"))
+    with ExitStack() as undo:
+        target, path = undo.enter_context(
+            attached_raw(disk, f"trace-{os.getpid()}", volume.size_bytes)
+        )
+        folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="disklab-trace-")))
+        job = iolog.write_jobs(folder, trace, path, wanted.depth, wanted.slow)
+        if turn.trial.spec.before.host_cache == "warm" and volume.caching != "None":
+            warm(target, trace)
+        known = known_of(target)
+        assert known.show is not None
+        emit(PhaseStarted("measure", f"{len(trace)} I/Os of the trace"))
+        limit_s = fio_limit_s(replay, wanted.slow)
+        before = known.show()
+        with slow_motion(known, wanted.slow):
+            measured = iolog.replay(
+                fio.find_fio(ENGINE),
+                job,
+                limit_s,
+                wanted.slow,
+                lambda elapsed_s: emit(Progress("measure", elapsed_s, 0, None, 0.0)),
+            )
+        after = known.show()
+    return result_of(turn, frame, started, replay, measured, (before, after))
+
+
+def fio_limit_s(replay: Replay, slow: int) -> float:
+    """Return after how long a replay counts as stalled, in this machine's time."""
+    trace_s = replay.mixture.duration_s * slow
+    return trace_s * (iolog.LONGEST_FACTOR + 1) + fio.DRAIN_S * slow
+
+
+def warm(target: Target, trace: traces.Trace) -> None:
+    """Fill the host cache with what the trace touches, in its order."""
+    ranges = [(offset, length) for _, offset, length, _ in trace.ios()]
+    with Control(target.host.socket) as control:
+        control.warm(target.volume, ranges)
+
+
+def result_of(  # noqa: PLR0913, PLR0917 - a result has these parts
+    turn: Turn,
+    frame: Frame,
+    started: str,
+    replay: Replay,
+    measured: Replayed,
+    views: tuple[View, View],
+) -> TrialResult:
+    """Return a replay as a result."""
+    spec, seen = turn.trial.spec, telemetry(*views, ANY)
+    operations = {
+        side: Operation(
+            operations=measured.ios[side],
+            ops_per_s=measured.ios[side] / measured.runtime_s,
+            latency_ms=_ms(measured, side),
+            service_ms=_ms(measured, side),
+        )
+        for side in iolog.SIDES
+        if side in measured.latency
+    }
+    late = _late(measured, seen)
+    base = outcome.base(frame, turn.trial, turn.repeat)
+    return base.model_copy(
+        update={
+            "status": "invalid" if late else "ok",
+            "valid": not late,
+            "invalid_reasons": late,
+            "warnings": [*replay.notes(), *_notes(turn, replay, measured)],
+            "ops_per_s": measured.rate_per_s,
+            "loop": loop_of(replay, spec),
+            "latency_ms": _ms(measured, "mixed"),
+            "per_operation": operations,
+            "bottleneck": _bound(measured, seen),
+            "host_cache_hit_ratio": seen.hit_ratio,
+            "telemetry": TelemetryRecord(
+                limits=[
+                    LimitWait(
+                        limit=wait.limit,
+                        delayed_ios=wait.delayed_ios,
+                        delayed_ms=wait.delayed_ns / NS_PER_MS,
+                    )
+                    for wait in seen.waits
+                ],
+                late_ratio=seen.late_ratio,
+            ),
+            "trace": TraceRecord.model_validate(record_of(replay, spec)),
+            "started": started,
+            "duration_s": measured.runtime_s,
+            "fio": {"version": measured.fio_version, "command": list(measured.command)},
+        }
+    )
+
+
+def _ms(measured: Replayed, side: str) -> dict[str, float]:
+    found = measured.latency[side]
+    return {
+        "mean": found.mean_ns / NS_PER_MS,
+        "min": found.min_ns / NS_PER_MS,
+        **{f"p{p:g}": ns / NS_PER_MS for p, ns in found.percentiles_ns.items()},
+        "max": found.max_ns / NS_PER_MS,
+    }
+
+
+def _late(measured: Replayed, seen: Telemetry) -> list[str]:
+    """Return why a replay says nothing about the disk: this machine was late."""
+    tail_ns = measured.latency["mixed"].percentiles_ns[99.0]
+    if not seen.late or seen.lateness_p99_ns <= tail_ns * LATENCY_TOLERANCE_RATIO:
+        return []
+    late_ms = seen.lateness_p99_ns / NS_PER_MS
+    return [
+        f"{seen.late_ratio:.0%} of the emulator's replies were late, by up to {late_ms:.3g} ms "
+        "(p99): this machine was too busy"
+    ]
+
+
+def _bound(measured: Replayed, seen: Telemetry) -> Bottleneck | None:
+    """Return the limit that I/Os waited for longest; None: they hardly waited."""
+    in_flight_ns = sum(measured.ios.values()) * measured.latency["mixed"].mean_ns
+    if not seen.waits or sum(one.delayed_ns for one in seen.waits) < in_flight_ns * THROTTLED_RATIO:
+        return None
+    first = seen.waits[0]
+    return Bottleneck(
+        resource=first.limit, utilisation=first.granted / first.per_s / measured.runtime_s
+    )
+
+
+def _notes(turn: Turn, replay: Replay, measured: Replayed) -> Iterator[str]:
+    whole, asked = turn.trial.replay, len(replay.placed.trace)
+    if whole is not None and len(whole.placed.trace) > asked:
+        yield (
+            f"the first {replay.mixture.duration_s:.3g} s of the trace: {asked} of "
+            f"{len(whole.placed.trace)} I/Os"
+        )
+    done = sum(measured.ios.values())
+    if done < asked:
+        yield f"fio had replayed {done} of {asked} I/Os when twice the trace's time was over"
+    yield (
+        "the disk is new: what the trace reads and has not written is zeros, which takes an "
+        "emulated disk as long as anything else; fio's latencies begin when it sends an I/O"
+    )

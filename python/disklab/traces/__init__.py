@@ -1,0 +1,24 @@
+"""Block traces: the I/Os that a machine's disk was really asked for, read into one form.
+
+What it offers: `read` a file of blkparse, fio or MSR Cambridge, lay it out on a volume (`placed`),
+and tell what it is made of (`mixture`).
+"""
+
+from disklab.traces.formats import FORMATS, MOST_IOS, Chosen, read
+from disklab.traces.mixture import Mixture, mixture
+from disklab.traces.trace import SECTOR_BYTES, Outside, Placed, Trace, first, placed
+
+__all__ = [
+    "FORMATS",
+    "MOST_IOS",
+    "SECTOR_BYTES",
+    "Chosen",
+    "Mixture",
+    "Outside",
+    "Placed",
+    "Trace",
+    "first",
+    "mixture",
+    "placed",
+    "read",
+]
