@@ -47,7 +47,7 @@ def test_a_part_of_a_name_lists() -> None:
     found = parsed("DS14")
     assert [vm["name"] for vm in found["vm_sizes"]] == ["azure/Standard_DS14_v2"]
     everything = parsed()
-    assert len(everything["vm_sizes"]) == 265
+    assert len(everything["vm_sizes"]) == 309
     assert len(everything["disks"]) == 52
     assert "azure/Standard_D8s_v3" in run("D8s").stdout
 
@@ -77,3 +77,19 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     assert (
         f"{file}:1: familys: 'familys': there is no such key; did you mean families?" in ran.stderr
     )
+
+
+def test_the_check_names_what_is_assumed_old_or_unpriced() -> None:
+    shown = run("Lasv3", "--check").stdout
+    assert "azure/Lasv3" in shown
+    assert "temp read latency" in shown
+    assert "assumed" in shown
+    found = parsed("--check")["doubts"]
+    kinds = {(one["of"], one["fact"]): one["kind"] for one in found}
+    assert kinds["azure/Lasv3", "nvme flush latency"] == "assumed"
+    # The limits of 2024 are stated by their page, and prices of 2026 are young enough until 2027.
+    assert ("azure/Lasv3", "uncached") not in kinds
+    assert kinds["azure/Dasv5", "cached"] == "inferred"
+    # Nothing of Google's disks has a price.
+    assert kinds["gcp/pd", "price"] == "missing"
+    assert len(found) < 800

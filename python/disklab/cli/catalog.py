@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict
+from datetime import date as Date  # noqa: N812 - `date` is a field here
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disklab.catalog import Catalog, DiskEntry, VmEntry, load_catalog
+from disklab.catalog.check import doubts
 from disklab.catalog.description import describe_disk, describe_local, describe_vm, rows
 from disklab.catalog.description.volume import describe_volume
 from disklab.catalog.expression import LOCAL_DISKS, is_expression, parse_disks
@@ -47,28 +51,39 @@ def catalog(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of a catalogue file.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Name what is assumed, old, undated or has no price. Ends with 0."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """List disks and VM sizes, or show everything about one of them.
 
-    Each number has a source and a date; `disklab catalog azure/P30` shows them.
+    Each number has a source and a date; `disklab catalog azure/P30` shows them, and
+    `disklab catalog --check` names those that nobody states, or that have not been looked at
+    for years.
 
     Examples: [bold]disklab catalog[/bold], [bold]disklab catalog P30[/bold],
     [bold]disklab catalog azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold],
+    [bold]disklab catalog Esv3 --check[/bold],
     [bold]disklab catalog 'azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)'[/bold]
     """
     if schema:
         print_json(CatalogueFile.model_json_schema())
         return
     known = loaded(files)
+    if check:
+        _check(known, word, json=json)
+        return
     if word is not None and (description := _description(known, word)):
         if json:
             print_json(description)
         else:
             _print_description(description)
         return
-    disks = [disk for disk in known.disks.values() if _matches(word, disk.name, disk.family_name)]
-    vms = [vm for vm in known.vms.values() if _matches(word, vm.name, vm.series_name)]
+    disks, vms = _found(known, word)
     local = [name for name in LOCAL_DISKS if _matches(word, name)]
     if not (disks or vms or local):
         names = [*known.disk_names(), *known.vms, *(vm.series_name for vm in known.vms.values())]
@@ -81,6 +96,32 @@ def catalog(
         print_json(content)
         return
     _print_lists(known, disks, vms, local)
+
+
+def _found(known: Catalog, word: str | None) -> tuple[list[DiskEntry], list[VmEntry]]:
+    """Return the disks and VM sizes that have the word in their name or their family's."""
+    disks = [disk for disk in known.disks.values() if _matches(word, disk.name, disk.family_name)]
+    vms = [vm for vm in known.vms.values() if _matches(word, vm.name, vm.series_name)]
+    return disks, vms
+
+
+def _check(known: Catalog, word: str | None, *, json: bool) -> None:
+    """Print what of these is not to be relied on as it stands."""
+    found = doubts(known, *_found(known, word), Date.today())
+    if json:
+        print_json({"doubts": [asdict(one) for one in found]})
+        return
+    table = Table("disks or sizes", "what", "is", "date", "source", box=None, pad_edge=False)
+    table.columns[4].overflow = "fold"
+    for one in found:
+        table.add_row(one.of, one.fact, one.kind, one.date, ", ".join(one.source))
+    console().print(table)
+    counted = Counter(one.kind for one in found)
+    told = ", ".join(f"{count} {kind}" for kind, count in counted.items()) or "nothing to doubt"
+    console().print(
+        f"\n{told}. assumed: no source states it; inferred: taken from another size or page; old: "
+        "a fact of more than three years, a price of more than one; missing: no price is known."
+    )
 
 
 def _description(known: Catalog, word: str) -> dict[str, Any] | None:
