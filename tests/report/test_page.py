@@ -12,12 +12,15 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from disklab.probe.cells import Profile
+from disklab.probe.charts import write_chart
 from disklab.report import theme
 from disklab.report.files import write_page
 from disklab.report.report import Report
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.report import synthetic
+from tests.test_probe_shown import MS, result
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 DRAWN = "document.body.dataset.drawn === 'yes'"
@@ -272,6 +275,28 @@ def test_a_keyboard_reaches_links_tables_sorting_and_saving(
     told = [rows.nth(n).locator("th, td").nth(column).inner_text() for n in range(rows.count())]
     rates = [float(one.replace(",", "")) for one in told]
     assert rates == sorted(rates, reverse=True)
+    tab.close()
+
+
+def test_a_probe_fits_a_telephone_and_is_dark_where_the_reader_is(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Two disks whose rates are a hundred times apart, each held against its promise."""
+    file = tmp_path / "probe.html"
+    results = [
+        result(name, profile, iops, p50_ns)
+        for name, iops, p50_ns in (("azure/P30, ReadOnly", 5_000.0, 2 * MS), ("nvme", 1e6, 80_000))
+        for profile in Profile
+    ]
+    write_chart(results, file, "Two disks")
+    tab, noted = opened(browser, file, 390, "dark")
+    assert noted == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert tab.evaluate(CUT) == []
+    assert tab.evaluate(CROSSED) == []
+    assert tab.evaluate(CONTRAST)["low"] == []
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    assert "1,000,000" in tab.locator("#rates").inner_text()
     tab.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import altair as alt
 from disklab.errors import Problem, UserError
 from disklab.probe.cells import PERCENTILES, Profile
 from disklab.probe.run import CellResult
-from disklab.report import theme
+from disklab.report import axes, theme
+from disklab.report.html import text
+from disklab.report.page import document, section
+from disklab.report.panel import Figures, Panel, Section
 
 SUFFIXES = (".html", ".svg", ".png")
 CURVE_WIDTH, CURVE_HEIGHT, BAR_STEP = 360, 260, 18
@@ -30,10 +34,11 @@ def check_chart_path(path: Path) -> None:
 
 def write_chart(results: Sequence[CellResult], path: Path, title: str = "") -> None:
     """Write the chart; needs no network, neither now nor when it is looked at."""
-    chart = draw(results, title).configure(**theme.configuration(theme.LIGHT))
     if path.suffix.lower() == ".html":
-        chart.save(path, format="html", inline=True)
-    elif path.suffix.lower() == ".png":
+        path.write_text(page(sections(results), title or "Probe"), encoding="utf-8")
+        return
+    chart = draw(results, title).configure(**theme.configuration(theme.LIGHT))
+    if path.suffix.lower() == ".png":
         chart.save(path, format="png", scale_factor=PNG_SCALE)
     else:
         chart.save(path, format="svg")
@@ -49,6 +54,137 @@ def draw(results: Sequence[CellResult], title: str = "") -> Any:
     if loaded:
         panels.append(alt.hconcat(rate_bars(loaded, "IOPS"), rate_bars(loaded, "MB/s")))
     return alt.vconcat(*panels, title=title).resolve_scale(color="shared")
+
+
+def sections(results: Sequence[CellResult]) -> list[Section]:
+    """Return the charts as those of a report: a panel a cell, and bars for each block size.
+
+    Rates of 4 KiB and of 1 MiB differ by a hundred times: on one axis the low ones are not seen.
+    """
+    depth_one = [r for r in results if r.cell.profile is Profile.SYNC]
+    loaded = [r for r in results if r.cell.profile is Profile.ASYNC]
+    subjects = tuple(dict.fromkeys(result.subject for result in results))
+    found = []
+    if depth_one:
+        cells = dict.fromkeys(result.cell.title for result in depth_one)
+        panels = tuple(
+            curve_panel(cell, [r for r in depth_one if r.cell.title == cell], subjects)
+            for cell in cells
+        )
+        lead = "One job, depth 1. Lines are measured, dashed ones promised. Logarithmic axes."
+        found.append(Section("latency", "Latency by percentile", lead, panels))
+    if loaded:
+        sizes = dict.fromkeys(result.cell.block_bytes for result in loaded)
+        panels = tuple(
+            rate_panel([r for r in loaded if r.cell.block_bytes == size], unit, subjects)
+            for size in sizes
+            for unit in ("IOPS", "MB/s")
+        )
+        lead = "Four jobs, depth 256. The upright mark is what is promised."
+        found.append(Section("rates", "Rates", lead, panels))
+    return found
+
+
+def curve_panel(cell: str, results: Sequence[CellResult], subjects: tuple[str, ...]) -> Panel:
+    """Return latency over percentiles of one cell, measured and promised."""
+    data: list[dict[str, Any]] = []
+    for result in results:
+        promised = (result.promise.percentiles_ns if result.promise else None) or {}
+        measured = result.measurement.latency.percentiles_ns
+        for kind, values in (("measured", measured), ("promised", promised)):
+            data += [
+                {"disk": result.subject, "kind": kind, "percentile": f"{p:g}", "ms": ns / 1e6}
+                for p, ns in values.items()
+            ]
+    labels = [f"{p:g}" for p in PERCENTILES]
+    tip = "datum.disk + ', ' + datum.kind + ', ' + datum.percentile + ' %: ' + "
+    base = (
+        alt.Chart(alt.InlineData(values=data))
+        .transform_calculate(tip=tip + axes.latency_text("datum.ms"))
+        .encode(
+            x=alt.X(
+                "percentile:O", sort=labels, title="percentile",
+                axis=alt.Axis(labelAngle=0, labelOverlap="greedy", labelSeparation=4),
+            ),
+            y=alt.Y("ms:Q", **axes.latency_axis([float(one["ms"]) for one in data])),
+            color=_colour(subjects),
+        )
+    )  # fmt: skip
+    dash = alt.StrokeDash("kind:N", sort=["measured", "promised"], legend=None)
+    line = base.mark_line().encode(strokeDash=dash, detail="kind:N")
+    chart = line + base.mark_point(size=16, filled=True, opacity=1).encode(tooltip="tip:N")
+    rows = [[one["disk"], one["kind"], one["percentile"], f"{one['ms']:.3g} ms"] for one in data]
+    return Panel(
+        title=cell,
+        described=f"latency by percentile of {', '.join(subjects)}, measured and promised",
+        chart=chart,
+        height=200,
+        figures=Figures(
+            ("disk", "kind", "percentile", "latency"), tuple(tuple(map(str, row)) for row in rows)
+        ),
+        key=subjects,
+        dashed=("promised",),
+        columns={"disk": "disk", "kind": "kind", "percentile": "percentile", "ms": "latency_ms"},
+    )
+
+
+def rate_panel(results: Sequence[CellResult], unit: str, subjects: tuple[str, ...]) -> Panel:
+    """Return bars of one unit and one block size; a tick marks the promise."""
+    data: list[dict[str, Any]] = []
+    for result in results:
+        owed, got = result.promise, result.measurement
+        measured, promised = (
+            (got.iops, owed.iops if owed else None)
+            if unit == "IOPS"
+            else (got.bytes_per_s / 1e6, owed.bytes_per_s / 1e6 if owed else None)
+        )
+        due = "" if promised is None else f", promised {promised:,.0f}"
+        tip = f"{result.subject}, {result.cell.title}: {measured:,.0f} {unit}{due}"
+        data.append({"cell": result.cell.title, "disk": result.subject, "measured": measured,
+                     "promised": promised, "tip": tip, "label": f"{measured:,.0f}"})  # fmt: skip
+    cells = list(dict.fromkeys(str(one["cell"]) for one in data))
+    most = max(max(float(one["measured"]), float(one["promised"] or 0)) for one in data) or 1.0
+    base = alt.Chart(alt.InlineData(values=data)).encode(
+        y=alt.Y("cell:N", sort=None, title=None, axis=axes.row_names(cells)),
+        yOffset=alt.YOffset("disk:N", sort=list(subjects)),
+        color=_colour(subjects),
+        tooltip="tip:N",
+    )
+    scale = alt.Scale(domain=[0, most * 1.45])
+    axis = alt.Axis(tickCount=4, labelOverlap=True)
+    bar = base.mark_bar().encode(x=alt.X("measured:Q", title=unit, scale=scale, axis=axis))
+    ink = alt.value("var(--ink)")
+    tick = base.mark_tick(thickness=2).encode(x="promised:Q", color=ink)
+    end = base.transform_calculate(end="max(datum.measured, datum.promised)")
+    text = end.mark_text(align="left", dx=6).encode(x="end:Q", text="label:N", color=ink)
+    rows = [
+        [one["disk"], one["cell"], one["label"],
+         "" if one["promised"] is None else f"{one['promised']:,.0f}"]
+        for one in data
+    ]  # fmt: skip
+    return Panel(
+        title=f"{unit}, {' and '.join(dict.fromkeys(c.split()[-1] for c in cells))}",
+        described=f"{unit}: " + "; ".join(str(one["tip"]) for one in data),
+        chart=bar + tick + text,
+        height=max(60, len(data) * BAR_STEP + 8 * len(cells)),
+        figures=Figures(
+            ("disk", "cell", f"{unit} measured", "promised"),
+            tuple(tuple(map(str, row)) for row in rows),
+        ),
+        key=subjects,
+        columns={"disk": "disk", "cell": "cell", "measured": "measured", "promised": "promised"},
+    )
+
+
+def _colour(subjects: tuple[str, ...]) -> Any:
+    return alt.Color("disk:N", scale=alt.Scale(domain=list(subjects)), legend=None)
+
+
+def page(charts: Sequence[Section], title: str) -> str:
+    """Return the charts as one page: light or dark, from a telephone's width on."""
+    caption = f"disklab probe, {datetime.now(tz=timezone.utc):%Y-%m-%d}"
+    parts = [text("h1", title), *(section(one, caption) for one in charts)]
+    return document(title, parts)
 
 
 def curves(results: Sequence[CellResult]) -> Any:

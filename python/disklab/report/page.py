@@ -39,7 +39,11 @@ def page(report: Report) -> str:
         redo(report.subjects),
         text("footer", f"disklab report of {', '.join(s.info.id for s in report.subjects)}"),
     ]
-    title = first.info.experiment.title or first.info.id
+    return document(first.info.experiment.title or first.info.id, parts)
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """Return a page of charts and tables that needs nothing else."""
     head = [
         '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
