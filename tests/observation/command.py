@@ -6,17 +6,33 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from disklab.databases import Database
+from typing import Any, Protocol
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 VARIABLE = "OBSERVED_PASSWORD"
 SECONDS = 240
 
 
-def command(engine: str, database: Database, out: Path, *options: str) -> list[str]:
+class Known(Protocol):
+    """Where a database is, and who asks it."""
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """As a load job has it."""
+        ...
+
+
+class AsRole:
+    """A database as another role reaches it."""
+
+    def __init__(self, database: Known, user: str, password: str) -> None:
+        """Keep address and schema."""
+        self.target = {**database.target, "user": user, "password": password}
+
+
+def command(engine: str, database: Known, out: Path, *options: str) -> list[str]:
     """Return the command that looks at a database."""
     points = database.target["contact_points"]
     assert isinstance(points, list)
@@ -25,12 +41,12 @@ def command(engine: str, database: Database, out: Path, *options: str) -> list[s
     return [str(DISKLAB), "observe", engine, *asked, *options]
 
 
-def variables(database: Database) -> dict[str, str]:
+def variables(database: Known) -> dict[str, str]:
     """Return the environment with the password."""
     return {**os.environ, VARIABLE: str(database.target["password"])}
 
 
-def observed(engine: str, database: Database, out: Path, *options: str) -> dict[str, Any]:
+def observed(engine: str, database: Known, out: Path, *options: str) -> dict[str, Any]:
     """Return what it says of a database."""
     ran = subprocess.run(
         command(engine, database, out, *options),

@@ -14,12 +14,13 @@ from disklab import spec
 from disklab.databases import Database
 
 from tests.databases.rows import asking_cql
-from tests.observation.command import DISKLAB, SECONDS, command, observed, variables
+from tests.observation.command import DISKLAB, SECONDS, AsRole, command, observed, variables
 from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, cassandra, fill, loaded
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
 RATE, READ_RATIO = 300.0, 0.75
+SECRET = "of-one-who-looks"
 HARDWARE = ("--vm", "azure/Standard_E16s_v5", "--disks", "4 x azure/P30")
 
 
@@ -117,17 +118,37 @@ def schema(database: Database) -> list[str]:
 
 
 @pytest.mark.long
-def test_three_nodes_of_an_older_release_make_one_whole(tmp_path: Path) -> None:
+def test_three_nodes_of_an_older_release_tell_a_role_of_few_rights(tmp_path: Path) -> None:
     """Each node tells of itself alone; what reads ask of copies shows their consistency."""
-    with cassandra("4.1", nodes=3) as made:
+    with cassandra("4.1", nodes=3, settings={"authorizer": "CassandraAuthorizer"}) as made:
         fill(made)
+        with asking_cql(made.target) as query:
+            query.ask(f"CREATE ROLE watch WITH LOGIN = true AND PASSWORD = '{SECRET}'")
+        watch = AsRole(made, "watch", SECRET)
         with loaded(made, RATE, READ_RATIO):
             time.sleep(3.0)
-            out = tmp_path / "observed.yaml"
-            told = observed("cassandra", made, out, "--for", "12s")
+            refused = subprocess.run(
+                command("cassandra", watch, tmp_path / "refused.yaml", "--for", "2s"),
+                env=variables(watch),
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+            assert refused.returncode == 1
+            assert "GRANT SELECT ON KEYSPACE system_views TO watch" in refused.stdout
+            with asking_cql(made.target) as query:
+                query.ask("GRANT SELECT ON KEYSPACE system_views TO watch")
+            blind = observed("cassandra", watch, tmp_path / "blind.yaml", "--for", "4s")
+            assert blind["row_bytes"] is None
+            assert any("the rows of disklab.rows could not be" in one for one in blind["unseen"])
+            with asking_cql(made.target) as query:
+                query.ask("GRANT SELECT ON TABLE disklab.rows TO watch")
+            told = observed("cassandra", watch, tmp_path / "observed.yaml", "--for", "12s")
     assert len(told["nodes"]) == 3
     assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
     assert told["writes_per_s"] == pytest.approx(RATE * (1 - READ_RATIO), rel=0.1)
     assert told["rows"] == pytest.approx(ROWS, rel=0.1)
+    assert told["row_bytes"] == pytest.approx(COLUMNS * COLUMN_BYTES, rel=0.001)
     assert told["copies"] == 3
     assert told["consistency"] == "LOCAL_QUORUM"

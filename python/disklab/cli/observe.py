@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from disklab import reading, spec
-from disklab.catalog import find_vm, load_catalog, parse_disks
+from disklab.catalog import HostRequest, VolumeRequest, find_vm, load_catalog, resolve
 from disklab.catalog.resolve import Places
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.experiment_new import caching_of, write_new
@@ -173,8 +173,9 @@ def finish(found: Found, stated: Stated, out: Path, *, as_json: bool) -> None:
     from disklab.observation.file import assumed, file_of  # noqa: PLC0415
 
     text = file_of(found, stated)
-    spec.parse(text, out)
     write_new(out, text)
+    # What was seen in a day is kept, even where it contradicts the disks that were stated.
+    spec.parse(text, out)
     following = next_of(found, out)
     if as_json:
         told = assumed(found, stated)
@@ -228,7 +229,9 @@ def check(stated: Stated, out: Path, database: str, user: str | None) -> None:
     if stated.vm is not None:
         find_vm(load_catalog(), stated.vm, Places(vm="--vm"))
     if stated.disks is not None:
-        parse_disks(stated.disks, "--disks")
+        volume = VolumeRequest(disks=stated.disks, caching=stated.caching)
+        host = HostRequest(vm=stated.beginning[0])
+        resolve(load_catalog(), host, volume, places=Places(disks="--disks"))
 
 
 def window_of(text: str) -> float:

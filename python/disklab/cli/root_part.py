@@ -16,7 +16,7 @@ from disklab.privilege.identity import Caller, open_way
 from disklab.privilege.wire import Link
 
 UNPRIVILEGED = frozenset(
-    {"advise", "catalog", "experiment", "import", "predict", "prices", "report", "serve"}
+    {"advise", "catalog", "experiment", "import", "observe", "predict", "prices", "report", "serve"}
 )
 """Commands that need no root at all."""
 DIVIDED = frozenset({"rehearse", "reproduce"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from disklab.catalog import Caching
+from disklab.catalog import Caching, parse_disks
 from disklab.observation.found import Found, short
 from disklab.spec.draft import GIB, START, count, held, quoted, word
 
@@ -34,6 +34,13 @@ class Stated:
     def hardware(self) -> bool:
         """Whether VM and disks are known."""
         return self.vm is not None and self.disks is not None
+
+    @property
+    def beginning(self) -> tuple[str, str]:
+        """VM size and disks to begin with, of the vendor of what is stated; without sizes."""
+        known = self.vm or (parse_disks(self.disks).name if self.disks else "")
+        vm, disks = START.get(known.partition("/")[0], START["azure"])
+        return self.vm or vm, self.disks or disks
 
 
 def file_of(found: Found, stated: Stated) -> str:
@@ -173,11 +180,10 @@ def _database(found: Found) -> Iterator[str]:
 
 def hardware(found: Found, stated: Stated) -> tuple[str, str]:
     """Return VM size and disks: those that are stated, or a beginning that holds the data."""
-    vendor = (stated.vm or stated.disks or "azure/").partition("/")[0]
-    vm, disks = START.get(vendor, START["azure"])
+    vm, disks = stated.beginning
     nodes = len(found.shape.nodes) if found.engine == "cassandra" else 1
     each = math.ceil(found.data_bytes * (found.copies if nodes > 1 else 1) / nodes / GIB)
-    return stated.vm or vm, stated.disks or held(disks, each)
+    return vm, stated.disks or held(disks, each)
 
 
 def row_of(found: Found) -> str:
