@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
 from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
-from disklab.databases.protocol import Setting
 from disklab.engine import LoadDone, LoadJob, LoadRun, run_load
 from disklab.engine.load import ClosedLoop, OpenLoop, RowsWorkload, Stop, load_target
 from disklab.hosts.addresses import free_addresses
@@ -25,9 +24,7 @@ ROWS, COLUMNS, COLUMN_BYTES = 20_000, 5, 100
 
 
 @contextmanager
-def cassandra(
-    version: str | None = None, nodes: int = 1, settings: Mapping[str, Setting] | None = None
-) -> Iterator[Database]:
+def cassandra(version: str | None = None, nodes: int = 1) -> Iterator[Database]:
     """Yield running nodes, with an empty table `rows` of five columns."""
     root = Path(tempfile.mkdtemp(prefix="disklab-test-"))
     # The server is run by a user who may not look into a folder of root's alone.
@@ -45,7 +42,6 @@ def cassandra(
         replication_factor=nodes,
         columns=COLUMNS,
         version=version,
-        settings=settings or {},
     )
     database = provision(asked, places)
     try:

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from disklab.databases.cassandra.observer import (
+    Ring,
     Told,
     copies_of,
     folders_of,
     options_of,
     reading,
+    ring_of,
     settings_of,
 )
 from disklab.databases.cassandra.sampling import LEAST, MOST, ROWS_OF_PLACE, TOKEN, partitions
@@ -110,8 +112,16 @@ def test_copies_of_simple_and_network_replication() -> None:
     simple = {"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "3"}
     assert copies_of(simple) == 3
     network = {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy"}
-    assert copies_of({**network, "dc1": "3", "dc2": "2"}) == 3
+    assert copies_of({**network, "dc1": "3", "dc2": "2"}, "dc2") == 2
     assert copies_of({"class": "LocalStrategy"}) == 1
+
+
+def test_nodes_of_other_data_centres_are_left_out() -> None:
+    peers = [
+        {"native_address": "10.0.0.5", "native_port": 9042, "data_center": "dc1"},
+        {"native_address": "10.1.0.5", "native_port": 9142, "data_center": "dc2"},
+    ]
+    assert ring_of("dc1", peers) == Ring("dc1", ("10.0.0.5:9042",), ("dc2",))
 
 
 def test_a_restart_begins_at_nothing_again() -> None:

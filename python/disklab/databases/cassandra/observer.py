@@ -83,6 +83,10 @@ class CassandraObserver:
     releases: dict[str, str]
     silent: dict[str, str] = field(default_factory=dict)
     """Nodes that could not be asked, and why."""
+    data_center: str = ""
+    """That of the first node; nodes of others are left out, as they hold copies of their own."""
+    elsewhere: tuple[str, ...] = ()
+    """The other data centres."""
     _undo: ExitStack = field(default_factory=ExitStack)
     _pool: ThreadPoolExecutor | None = None
 
@@ -95,9 +99,10 @@ class CassandraObserver:
         releases: dict[str, str] = {}
         silent: dict[str, str] = {}
         points = [f"{host}:{port}" for host, port in target.points(CQL_PORT)]
+        ring = next((told for one in points if (told := _ring(one, login)) is not None), None)
         try:
             for point in points:
-                for name in (point, *_others(point, login)):
+                for name in (point, *(ring.others if ring is not None else ())):
                     if name in found or name in silent:
                         continue
                     query = CqlQuery([name], timeout_ms=ANSWER_MS, login=login, only=True)
@@ -113,7 +118,17 @@ class CassandraObserver:
             undo.close()
             raise
         pool = undo.enter_context(ThreadPoolExecutor(len(found)))
-        return cls(target, target.user, found, releases, silent, undo, pool)
+        return cls(
+            target,
+            target.user,
+            found,
+            releases,
+            silent,
+            "" if ring is None else ring.data_center,
+            () if ring is None else ring.elsewhere,
+            undo,
+            pool,
+        )
 
     def read(self) -> Reading:
         """Return the counters of all nodes together."""
@@ -138,7 +153,12 @@ class CassandraObserver:
             }
             for node in self.nodes
         }
-        unseen = [f"{node} could not be asked: {why}" for node, why in self.silent.items()]
+        unseen = [
+            f"{node} could not be asked, so operations that came to it are missing: {why}"
+            for node, why in self.silent.items()
+        ]
+        if self.elsewhere:
+            unseen.append(f"nodes of {', '.join(self.elsewhere)} are left out: other data centres")
         seen = []
         stored = self._stored()
         for name, options in self._tables(first).items():
@@ -148,10 +168,14 @@ class CassandraObserver:
                     sample = sampled(self.nodes[first], name, _stream(name))
                 except QueryError as error:
                     unseen.append(f"the rows of {name} could not be measured: {error}")
-            seen.append(_table(name, options, stored.get(name, 0.0), sample))
+            copies = copies_of(options["replication"], self.data_center)
+            seen.append(_table(name, options, copies, (stored.get(name, 0.0), sample)))
         return Shape(
             f"Cassandra {self.releases[first]}",
-            tuple(NodeSeen(node, folders_of(told)) for node, told in settings.items()),
+            (
+                *(NodeSeen(node, folders_of(told)) for node, told in settings.items()),
+                *map(NodeSeen, self.silent),
+            ),
             tuple(seen),
             settings_of(settings[first]),
             unseen=tuple(unseen),
@@ -201,16 +225,38 @@ def _stream(name: str) -> random.Random:
     return random.Random(f"{SEED} {name}")  # noqa: S311 - no secret
 
 
-def _others(point: str, login: CqlLogin | None) -> list[str]:
-    """Return the other nodes that a node knows, as HOST:PORT; none where it does not answer."""
-    statement = "SELECT native_address, native_port FROM system.peers_v2"
+@dataclass(frozen=True)
+class Ring:
+    """What a node knows of the others."""
+
+    data_center: str
+    others: tuple[str, ...]
+    """HOST:PORT of the nodes of its own data centre."""
+    elsewhere: tuple[str, ...]
+    """Other data centres."""
+
+
+def _ring(point: str, login: CqlLogin | None) -> Ring | None:
+    """Return what a node knows of the others; None where it does not answer."""
+    peers = "SELECT native_address, native_port, data_center FROM system.peers_v2"
     with CqlQuery([point], timeout_ms=ANSWER_MS, login=login, only=True) as query:
         try:
-            rows = query.ask(statement)
+            (own,) = query.ask("SELECT data_center FROM system.local")
+            rows = query.ask(peers)
         except QueryError:
             # It is asked again, and told to the user then.
-            return []
-    return [f"{row['native_address']}:{row['native_port']}" for row in rows]
+            return None
+    return ring_of(str(own["data_center"]), rows)
+
+
+def ring_of(data_center: str, peers: list[dict[str, Any]]) -> Ring:
+    """Return the ring from a node's own data centre and its rows of `system.peers_v2`."""
+    others = [one for one in peers if str(one["data_center"]) == data_center]
+    return Ring(
+        data_center,
+        tuple(f"{one['native_address']}:{one['native_port']}" for one in others),
+        tuple(sorted({str(one["data_center"]) for one in peers} - {data_center})),
+    )
 
 
 def is_system(keyspace: str) -> bool:
@@ -297,10 +343,13 @@ def settings_of(told: Mapping[str, Any]) -> dict[str, Setting]:
     return {name: int(told[name]) for name in SETTINGS if str(told.get(name, "")).isdigit()}
 
 
-def _table(name: str, row: Mapping[str, Any], stored: float, sample: Sample | None) -> TableSeen:
+def _table(
+    name: str, row: Mapping[str, Any], copies: int, found: tuple[float, Sample | None]
+) -> TableSeen:
+    stored, sample = found
     return TableSeen(
         name,
-        copies_of(row["replication"]),
+        copies,
         None if sample is None else sample.rows,
         None if sample is None else sample.row_bytes,
         0 if sample is None else sample.columns,
@@ -309,14 +358,14 @@ def _table(name: str, row: Mapping[str, Any], stored: float, sample: Sample | No
     )
 
 
-def copies_of(replication: Mapping[str, str]) -> int:
-    """Return the copies of each row in a keyspace; the most that one data centre has."""
-    factors = [
-        int(str(value).partition("/")[0])
+def copies_of(replication: Mapping[str, str], data_center: str = "") -> int:
+    """Return the copies of each row that a data centre has, by a keyspace's replication."""
+    factors = {
+        key: int(str(value).partition("/")[0])
         for key, value in replication.items()
         if key != "class" and str(value).partition("/")[0].isdigit()
-    ]
-    return max(factors, default=1)
+    }
+    return factors.get(data_center, max(factors.values(), default=1))
 
 
 def options_of(compaction: Mapping[str, str], compression: Mapping[str, str]) -> dict[str, Setting]:
