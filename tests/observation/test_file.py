@@ -1,0 +1,150 @@
+"""From readings to the experiment file: what it says, asks for and admits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.databases.observing import (
+    CacheSeen,
+    Count,
+    Latency,
+    NodeSeen,
+    Reading,
+    Shape,
+    TableSeen,
+)
+from disklab.observation.file import Stated, assumed, file_of
+from disklab.observation.found import Found, busy, found_of
+from disklab.observation.machine import MachineSeen
+from disklab.observation.window import Window
+
+NODES = tuple(NodeSeen(f"10.0.0.{number}:9042") for number in (4, 5, 6))
+USERS = TableSeen("shop.users", 3, 2e6, 400.0, 4, 3e9, {"compaction": "leveled"})
+EVENTS = TableSeen("shop.events", 3, None, 1000.0, 5, 70.2e9)
+OLD = TableSeen("shop.old", 3, None, None, 0, 35.1e9)
+HARDWARE = Stated("azure/Standard_E16s_v5", "4 x azure/P30")
+
+
+def window(rates: list[tuple[float, float]], *latencies: Latency) -> Window:
+    """Return a window of intervals of ten seconds with so many reads and writes a second."""
+    readings = [Reading(0.0, {"shop.users": Count(), "shop.events": Count(), "shop.old": Count()})]
+    for number, (reads, writes) in enumerate(rates, 1):
+        before = readings[-1].tables
+        # Users are read, events are written; a read asks two copies.
+        users = before["shop.users"] + Count(reads=reads * 10, copies_read=reads * 20)
+        events = before["shop.events"] + Count(writes=writes * 10)
+        tables = {**before, "shop.users": users, "shop.events": events}
+        readings.append(Reading(number * 10.0, tables, (), latencies, 2.0))
+    return Window(readings, [{} for _ in readings], 1_790_000_000.0, interrupted=False)
+
+
+def found(looked: Window, *, unseen: tuple[str, ...] = ()) -> Found:
+    shape = Shape(
+        "Cassandra 5.0.6", NODES, (USERS, EVENTS, OLD), {"concurrent_reads": 64}, {}, unseen
+    )
+    machine = MachineSeen("10.0.0.4:9042", 16, 128 << 30, 90 << 30, None)
+    return found_of("cassandra", looked, shape, [machine])
+
+
+RATES = [(1000.0, 400.0), (1800.0, 600.0), (800.0, 200.0)]
+
+
+def test_the_file_asks_for_the_busiest_interval_and_loads_the_mean() -> None:
+    told = found(window(RATES))
+    assert told.reads_per_s == pytest.approx(1200)
+    assert told.writes_per_s == pytest.approx(400)
+    assert told.busiest_per_s == pytest.approx(2400)
+    cell = parsed(told).cells[0].spec
+    assert cell.require is not None
+    assert cell.require.rate_per_s == 2400
+    assert cell.workload.load is not None
+    assert cell.workload.load.rate_per_s == 1600
+    assert cell.workload.operations is not None
+    assert cell.workload.operations.read == pytest.approx(0.75)
+    assert cell.database is not None
+    assert cell.database.replication_factor == 3
+    assert cell.database.consistency == "LOCAL_QUORUM"
+    assert cell.database.settings == {"concurrent_reads": 64}
+    assert cell.database.table.compaction == "leveled"
+    assert cell.cluster is not None
+    assert cell.cluster.nodes == 3
+
+
+def test_tables_become_one_with_rows_as_operations_ask_for_and_all_data() -> None:
+    told = found(window(RATES))
+    assert busy(told.window) == ["shop.users", "shop.events"]
+    # Three quarters of the operations are of 400 B, a quarter of 1000 B.
+    assert told.row_bytes == pytest.approx(0.75 * 400 + 0.25 * 1000)
+    values = 2e6 * 400 + (70.2e9 + 35.1e9) / 3 / 1.17
+    assert told.data_bytes == pytest.approx(values)
+    assert told.rows == pytest.approx(values / 550, rel=0.001)
+
+
+def test_the_promise_is_now_and_a_step_of_a_histogram() -> None:
+    slow = Latency("shop.users", "read", 2.0, 31.0), Latency("shop.events", "write", 1.0, 9.0)
+    told = found(window(RATES, *slow))
+    assert bounds(told, HARDWARE) == {"read": {"p99": 38.0}, "write": {"p99": 38.0}}
+    assert bounds(told, Stated(p99_ms=25.0)) == {"read": {"p99": 25.0}, "write": {"p99": 25.0}}
+    assert bounds(found(window(RATES)), HARDWARE)["read"] == {"p99": 10.0}
+
+
+def test_a_table_with_few_operations_does_not_set_the_percentile() -> None:
+    told = found(window(RATES, Latency("shop.old", "read", 50.0, 900.0)))
+    assert told.p99_ms == {}
+
+
+def test_what_was_assumed_is_said_in_the_file_and_beside_it() -> None:
+    told = found(window(RATES), unseen=("the moon was not seen",))
+    text = file_of(told, Stated())
+    said = assumed(told, Stated())
+    assert "The moon was not seen." in said
+    assert any(one.startswith("Nobody said the VM size") for one in said)
+    assert "The moon was not seen." in text
+    assert "hardware: assumed" in text
+    assert not any("Nobody said" in one for one in assumed(told, HARDWARE))
+    assert "hardware: stated" in file_of(told, HARDWARE)
+
+
+def test_the_working_set_is_taken_at_its_cautious_end() -> None:
+    before = window(RATES)
+    caches = [
+        CacheSeen("key cache", "rows", 600_000.0, True, hits, requests)
+        for hits, requests in ((0.0, 0.0), (50_000.0, 100_000.0))
+    ]
+    ends = {0: caches[0], len(before.readings) - 1: caches[1]}
+    readings = [
+        Reading(one.at_s, one.tables, (ends[n],) if n in ends else ())
+        for n, one in enumerate(before.readings)
+    ]
+    looked = Window(readings, before.disks, before.started_at, interrupted=False)
+    told = found(looked)
+    # 600,000 of 6,000,000 copies answer half of the reads: as if of a fifth, 10 to 40 %.
+    assert told.asked is not None
+    assert told.asked.ratio == pytest.approx(0.2)
+    assert parsed(told).cells[0].spec.workload.working_set_ratio == pytest.approx(0.4)
+
+
+def test_a_database_that_nobody_asks_still_makes_a_file() -> None:
+    told = found(window([(0.0, 0.0)]))
+    assert told.sentence().startswith("3 nodes of Cassandra 5.0.6 serve 0 reads")
+    assert parsed(told).cells[0].spec.workload.kind == "rows"
+
+
+def test_the_answer_is_one_sentence() -> None:
+    slow = Latency("shop.users", "read", 2.0, 7.2), Latency("shop.events", "write", 1.0, 3.0)
+    assert found(window(RATES, *slow)).sentence() == (
+        "3 nodes of Cassandra 5.0.6 serve 1,200 reads and 400 writes a second of rows of 550 B; "
+        "p99 7.2 ms (reads) and 3 ms (writes); 28.68 GiB of data in 3 copies."
+    )
+
+
+def parsed(told: Found, stated: Stated = HARDWARE) -> spec.Experiment:
+    return spec.parse(file_of(told, stated), Path("observed.yaml"))
+
+
+def bounds(told: Found, stated: Stated) -> dict[str, dict[str, float]]:
+    require = parsed(told, stated).cells[0].spec.require
+    assert require is not None
+    return require.latencies()
