@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
-from disklab.probe.cells import KIB, PERCENTILES, Direction, Profile
+from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Load, Profile, cell_of
 from disklab.probe.experiment import read_experiment
 from disklab.probe.published import published
 
@@ -105,3 +105,20 @@ def test_an_experiment_with_a_cluster_is_not_for_the_probe() -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read: No such file or directory"):
         read_experiment(tmp_path / "no.yaml")
+
+
+def test_a_load_of_ones_own_is_a_cell_and_the_profiles_keep_their_names(tmp_path: Path) -> None:
+    text = """title: t
+device: {vm: azure/Standard_E8ds_v4, volume: {disks: local, filesystem: ext4}}
+workload: {fio: {rw: randread, bs: 64k, jobs: 2}, stop: {duration: 2s}}
+factors: {workload.fio.depth: [1, 4, 32]}
+"""
+    file = tmp_path / "t.yaml"
+    file.write_text(text)
+    cells = [trial.cell for trial in read_experiment(file).trials]
+    assert [cell.title for cell in cells] == [
+        "2 x 1 randread 64k", "2 x 4 randread 64k", "2 x 32 randread 64k",
+    ]  # fmt: skip
+    assert [cell.load.outstanding for cell in cells] == [2, 8, 64]
+    assert cell_of(Load(4, 256), Direction.READ, 4096) == Cell(Profile.ASYNC, Direction.READ, 4096)
+    assert cell_of(Load(1, 1), Direction.READ, 4096).title == "sync read 4k"

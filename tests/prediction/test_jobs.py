@@ -95,6 +95,11 @@ def test_a_device_is_written_as_fio_writes_it() -> None:
         assert fio["fio"]["size_bytes"] * fio["fio"]["jobs"] <= volume
 
 
+def test_a_device_takes_any_jobs_and_depth() -> None:
+    found = [reference_job("azure-queue-depths", index)["device"]["fio"] for index in range(7)]
+    assert [(fio["jobs"], fio["depth"]) for fio in found] == [(1, 2**n) for n in range(7)]
+
+
 def test_open_loop_settings_and_defaults() -> None:
     text = SMALL.replace("threads: 128", "rate: 20000/s, arrivals: even").replace(
         "engine: cassandra",

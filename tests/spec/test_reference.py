@@ -14,6 +14,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 TRIALS = {
     "azure-local-disks": 12,
+    "azure-queue-depths": 14,
     "cassandra-cache-cliff": 15,
     "cassandra-disk-caching-read-ahead": 32,
     "cassandra-disk-caching-threads": 8,

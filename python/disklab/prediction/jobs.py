@@ -34,9 +34,6 @@ NS_PER_S = 1_000_000_000
 # Linux's own read-ahead where nobody sets one: 128 KiB (mm.h, VM_READAHEAD_PAGES).
 KERNEL_READ_AHEAD_BYTES = 128 << 10
 
-FIO_LOADS = {"sync": (1, 1), "async": (4, 256)}
-"""Jobs and depth. **Source:** tomaskubica.cz 2020-09, the study's sync and async fio jobs."""
-
 FIO_FILE_BYTES = 5 * GIB
 """Each job's file. **Source:** the same: 5g a job under the deep queue, 5g to 30g at depth 1."""
 
@@ -364,7 +361,7 @@ def device_job(spec: TrialSpec) -> Job:
     fio, stop = spec.workload.fio, spec.workload.stop
     assert fio is not None
     assert stop is not None
-    jobs, depth = FIO_LOADS[fio.profile]
+    jobs, depth = fio.load
     host = host_profile(spec)
     volume_bytes = host["volumes"][0]["size_bytes"]
     # A tenth stays free, as on any disk in use; small OS disks take smaller files.

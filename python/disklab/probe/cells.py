@@ -66,16 +66,27 @@ class Cell:
     profile: Profile
     direction: Direction
     block_bytes: int
+    asked: Load | None = None
+    """Another load than that of the profile."""
 
     @property
     def load(self) -> Load:
-        """The closed loop of the profile."""
-        return LOADS[self.profile]
+        """The closed loop: what was asked for, or the profile's."""
+        return self.asked or LOADS[self.profile]
 
     @property
     def title(self) -> str:
-        """What people call it, such as `sync randread 4k`."""
-        return f"{self.profile.value} {self.direction.value} {format_size(self.block_bytes)}"
+        """What people call it: `sync randread 4k`, `8 x 32 randread 4k` for eight jobs at 32."""
+        load = f"{self.load.jobs} x {self.load.depth}" if self.asked else self.profile.value
+        return f"{load} {self.direction.value} {format_size(self.block_bytes)}"
+
+
+def cell_of(load: Load, direction: Direction, block_bytes: int) -> Cell:
+    """Return the cell of a load: one of the profiles where it is that."""
+    for profile, known in LOADS.items():
+        if load == known:
+            return Cell(profile, direction, block_bytes)
+    return Cell(Profile.ASYNC, direction, block_bytes, load)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from disklab import spec
 from disklab.errors import Problem, UserError
 from disklab.hosts.filesystem import Filesystem
-from disklab.probe.cells import Cell, Direction, Profile
+from disklab.probe.cells import Cell, Direction, Load, cell_of
 from disklab.probe.known import Disk
 from disklab.spec.sections import DEFAULT_DURATION_S
 
@@ -64,7 +64,7 @@ def trial_of(trial: spec.Trial) -> Trial:
         levels={name: str(level) for name, level in trial.factors.items()},
         disk=Disk(device.volume.disks, device.vm, device.volume.caching, device.host_cache_bytes),
         filesystem=device.volume.filesystem,
-        cell=Cell(Profile(work.fio.profile), Direction(work.fio.rw), work.fio.block_bytes),
+        cell=cell_of(Load(*work.fio.load), Direction(work.fio.rw), work.fio.block_bytes),
         duration_s=DEFAULT_DURATION_S
         if work.stop is None or work.stop.duration_s is None
         else work.stop.duration_s,

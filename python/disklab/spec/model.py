@@ -283,11 +283,19 @@ def _block(value: Any) -> int:
     return amount
 
 
+FIO_LOADS = {"sync": (1, 1), "async": (4, 256)}
+"""Jobs and depth. **Source:** tomaskubica.cz 2020-09, the study's sync and async fio jobs."""
+
+
 class Fio(Part):
     """What fio does on a device."""
 
-    profile: Literal["sync", "async"] = Field(examples=["sync"])
+    profile: Literal["sync", "async"] = Field(default="sync", examples=["async"])
     """sync: one job, depth 1; async: four jobs, depth 256."""
+    jobs: Annotated[int, Field(ge=1, le=256)] | None = Field(default=None, examples=[8])
+    """Processes beside each other, each with a file of its own; without it, the profile's."""
+    depth: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, examples=[32])
+    """I/Os that each job keeps under way; without it, the profile's."""
     rw: Literal["randread", "randwrite", "read", "write"] = Field(examples=["randwrite"])
     """Direction and order."""
     block_bytes: Annotated[int, BeforeValidator(_block)] = Field(
@@ -298,6 +306,12 @@ class Fio(Part):
     """Bytes of each I/O; k and M are KiB and MiB here, as in fio."""
     direct: Literal[True] = Field(default=True, examples=[True])
     """Past the page cache; anything else would measure memory."""
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Jobs, and the I/Os that each of them keeps under way."""
+        jobs, depth = FIO_LOADS[self.profile]
+        return self.jobs or jobs, self.depth or depth
 
 
 class Sysbench(Part):

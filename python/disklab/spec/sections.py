@@ -58,7 +58,7 @@ def device_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     kind = spec.workload.kind
     if kind not in ("fio", "trace"):
         rule = "a device experiment runs fio, or a block trace"
-        way_out = "write fio: {profile: sync, ...}, or trace: FILE"
+        way_out = "write fio: {rw: randread, bs: 8k}, or trace: FILE"
         yield Problem(site.place(("workload",)), kind, rule, way_out)
     key: Key
     if kind == "trace" and spec.workload.warm_up_s:
