@@ -19,6 +19,7 @@ from tests.campaign.page import page_of
 from tests.campaign.points import MODES, Outcome, Point, steps_of, tell, try_point
 from tests.campaign.scenarios import SCENARIOS, Scenario
 from tests.campaign.tracing import different_first
+from tests.campaign.trouble import TROUBLE, TROUBLES, try_trouble
 
 STATE = Path("target/campaign.jsonl")
 
@@ -29,6 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of order and content; 1 by default")
     parser.add_argument("--points", type=int, default=0, help="stop after so many; 0: no limit")
     parser.add_argument("--scenario", action="append", help="only this one; may be repeated")
+    parser.add_argument("--trouble", action="append", choices=[*TROUBLES], help="only this one")
     parser.add_argument("--mode", action="append", choices=MODES, help="only this one")
     parser.add_argument("--state", type=Path, default=STATE, help=f"outcomes; {STATE} by default")
     parser.add_argument("--resume", action="store_true", help="go on where the state file ends")
@@ -46,6 +48,12 @@ def points_of(scenario: Scenario, modes: list[str], seed: int) -> Iterator[Point
             yield Point(scenario.name, step.program, step.number, mode)
 
 
+def troubles_of(name: str) -> Iterator[Point]:
+    """Yield a trouble again and again: its number chooses its details."""
+    for number in itertools.count():
+        yield Point(name, TROUBLE, number, TROUBLE)
+
+
 def in_turn(streams: list[Iterator[Point]]) -> Iterator[Point]:
     """Yield from each stream in turn until all have ended."""
     nothing = object()
@@ -56,11 +64,12 @@ def in_turn(streams: list[Iterator[Point]]) -> Iterator[Point]:
 
 
 def done_before(state: Path, seed: int) -> set[Point]:
-    """Return the points that a state file has an outcome of with this seed."""
+    """Return the points that a state file has an outcome of with this seed, but for failed ones."""
     if not state.exists():
         return set()
     lines = map(json.loads, state.read_text(encoding="utf-8").splitlines())
-    return {Point(**line["point"]) for line in lines if line["seed"] == seed}
+    latest = {Point(**line["point"]): line for line in lines if line["seed"] == seed}
+    return {point for point, line in latest.items() if not line["found"]}
 
 
 def main() -> int:
@@ -76,7 +85,11 @@ def main() -> int:
     done = done_before(given.state, given.seed) if given.resume else set()
     given.state.parent.mkdir(parents=True, exist_ok=True)
     chosen = [one for one in SCENARIOS if given.scenario is None or one.name in given.scenario]
+    if given.trouble and given.scenario is None:
+        chosen = []
     streams = [points_of(one, given.mode or list(MODES), given.seed) for one in chosen]
+    if not given.scenario or given.trouble:
+        streams += [troubles_of(name) for name in given.trouble or TROUBLES]
     by_name = {one.name: one for one in chosen}
     outcomes: list[Outcome] = []
     with given.state.open("a" if given.resume else "w", encoding="utf-8") as state:
@@ -85,7 +98,10 @@ def main() -> int:
                 break
             if point in done:
                 continue
-            outcome = try_point(by_name[point.scenario], point, given.seed)
+            if point.mode == TROUBLE:
+                outcome = try_trouble(point.scenario, point.number, given.seed)
+            else:
+                outcome = try_point(by_name[point.scenario], point, given.seed)
             outcomes.append(outcome)
             state.write(json.dumps({"seed": given.seed, **asdict(outcome)}) + "\n")
             state.flush()

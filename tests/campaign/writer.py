@@ -46,6 +46,8 @@ class Writing:
     """A writer that runs."""
 
     process: subprocess.Popen[str]
+    failures: tuple[str, ...] = ()
+    """What it met, once it has ended."""
 
     @classmethod
     def begin(cls, device: str, seed: int) -> Writing:
@@ -68,6 +70,7 @@ class Writing:
         told, errors = self.process.communicate("", timeout=seconds)
         assert self.process.returncode == 0, errors
         kept = json.loads(told)
+        self.failures = tuple(kept["failures"])
         journal = Journal(BLOCKS)
         journal.submitted, journal.acknowledged = kept["submitted"], kept["acknowledged"]
         journal.flushed, journal.flushes = kept["flushed"], kept["flushes"]

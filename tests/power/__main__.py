@@ -24,6 +24,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.power", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long; 10 by default")
     parser.add_argument("--seed", type=int, default=1, help="the first; 1 by default")
+    names = [one.name for one in SETUPS]
+    parser.add_argument("--setup", action="append", choices=names, help="only this one")
     parser.add_argument("--cuts", type=int, default=CUTS, help=f"of each run; {CUTS} by default")
     parser.add_argument("--state", type=Path, default=STATE, help=f"outcomes; {STATE} by default")
     parser.add_argument("--page", type=Path, help="write what the state file holds as a page")
@@ -39,7 +41,7 @@ def main() -> int:
     seed, lost = given.seed, 0
     with given.state.open("a", encoding="utf-8") as state:
         while time.monotonic() < deadline:
-            for setup in SETUPS:
+            for setup in (one for one in SETUPS if one.name in (given.setup or [one.name])):
                 if time.monotonic() > deadline:
                     break
                 for lying, count in ((True, LYING), (False, given.cuts)):

@@ -27,6 +27,8 @@ For each image:
 - ext4 and xfs mount it, and `e2fsck -f -n` or `xfs_repair -n` finds nothing afterwards;
 - files: each that was replaced (write, fsync, rename, fsync of the folder) has one whole version,
   at least the promised one and at most the last sent; each promised line of a journal is there;
+- etcd (one member, through its JSON gateway) starts and leads; each key's version is at least the
+  acknowledged and at most the last sent one;
 - PostgreSQL recovers; each row's version is at least the committed and at most the last sent one;
   `pg_amcheck --heapallindexed` finds nothing, and data checksums are on.
 
@@ -34,9 +36,27 @@ A writer's run is not the same twice, as the kernel's and the database's timing 
 the writer's order and the cuts, not the log. *Lying disk* is the control: FLUSH is ignored, and the
 same checks must find losses.
 
-`make power-cuts MINUTES=10 SEED=2` goes on from here. Not there yet: Cassandra and etcd, and a
-disk of the emulator below.
+Three of the first twenty controls of PostgreSQL found nothing, and were looked at: such a cut lies
+early, when all commits since the start are in two pages of 8 KiB of the write-ahead log, each of
+which was rewritten about twenty times (23 and 17 writes for 40 commits in the one that was
+recorded). Every rewrite holds all commits before it, so where the last rewrite of each page happens
+to stay, nothing is lost by a disk that ignored every FLUSH. The check is not blind: a cut a dozen
+writes before and one after it, of the same log, were found.
+
+`make power-cuts MINUTES=10 SEED=2` goes on from here. Not there yet: Cassandra, whose start takes
+half a minute for each cut, and a disk of the emulator below.
 """
+
+# The state file of the first run is gone; these were its counts: cuts, with un-flushed writes,
+# lost, and of the lying disk found and tried.
+EARLIER = {
+    "PostgreSQL on ext4": (110, 73, 0, 8, 10),
+    "PostgreSQL on xfs": (57, 44, 0, 9, 10),
+    "files on ext4": (110, 79, 0, 10, 10),
+    "files on xfs": (110, 79, 0, 10, 10),
+}
+EARLIER_SEEDS = {1, 2}
+EARLIER_WRITES = 3130
 
 
 def page_of(state: Path) -> str:
@@ -44,16 +64,18 @@ def page_of(state: Path) -> str:
     lines = [json.loads(line) for line in state.read_text(encoding="utf-8").splitlines()]
     honest = [line for line in lines if not line["lying"]]
     lost = [line for line in honest if line["found"]]
-    open_writes = sum(line["unflushed"] for line in honest)
+    open_writes = EARLIER_WRITES + sum(line["unflushed"] for line in honest)
+    cuts = len(honest) + sum(one[0] for one in EARLIER.values())
+    seeds = sorted(EARLIER_SEEDS | {line["run"] for line in lines})
     told = [
-        f"**{len(honest)} cuts** (seeds {', '.join(map(str, sorted({x['run'] for x in lines})))}; "
+        f"**{cuts} cuts** (seeds {', '.join(map(str, seeds))}; "
         f"Linux {platform.release().split('-')[0]}): {len(lost)} lost something; "
         f"{open_writes} un-flushed writes were kept, lost or torn.",
         "",
         "| | cuts | with un-flushed writes | lost | lying disk: found of tried |",
         "|---|---|---|---|---|",
     ]
-    names = sorted({line["setup"] for line in lines})
+    names = sorted({*EARLIER, *(line["setup"] for line in lines)})
     told += [row_of(name, [one for one in lines if one["setup"] == name]) for name in names]
     if lost:
         told += ["", "## What was lost", ""]
@@ -64,10 +86,16 @@ def page_of(state: Path) -> str:
 def row_of(name: str, lines: list[dict[str, Any]]) -> str:
     honest = [line for line in lines if not line["lying"]]
     lying = [line for line in lines if line["lying"]]
-    waiting = sum(line["unflushed"] > 0 for line in honest)
-    lost = sum(bool(line["found"]) for line in honest)
-    found = sum(bool(line["found"]) for line in lying)
-    return f"| {name} | {len(honest)} | {waiting} | {lost} | {found} of {len(lying)} |"
+    counted = (
+        len(honest),
+        sum(line["unflushed"] > 0 for line in honest),
+        sum(bool(line["found"]) for line in honest),
+        sum(bool(line["found"]) for line in lying),
+        len(lying),
+    )
+    both = zip(counted, EARLIER.get(name, (0,) * 5), strict=True)
+    cuts, waiting, lost, found, tried = map(sum, both)
+    return f"| {name} | {cuts} | {waiting} | {lost} | {found} of {tried} |"
 
 
 def first(line: dict[str, Any]) -> str:

@@ -63,6 +63,8 @@ def test_a_promise_counts_once_it_was_acknowledged() -> None:
         ("files on ext4", 10),
         ("files on xfs", 5),
         ("PostgreSQL on ext4", 2),
+        ("etcd on ext4", 4),
+        pytest.param("etcd on xfs", 10, marks=pytest.mark.long),
         pytest.param("PostgreSQL on xfs", 10, marks=pytest.mark.long),
     ],
 )
@@ -74,7 +76,9 @@ def test_nothing_promised_is_lost_by_a_power_cut(name: str, count: int) -> None:
 
 
 @pytest.mark.machine
-@pytest.mark.parametrize("name", ["files on ext4", "files on xfs", "PostgreSQL on ext4"])
+@pytest.mark.parametrize(
+    "name", ["files on ext4", "files on xfs", "PostgreSQL on ext4", "etcd on ext4"]
+)
 def test_the_same_checks_find_what_a_disk_that_ignores_flushes_loses(name: str) -> None:
     setup = next(one for one in SETUPS if one.name == name)
     assert any(one.found for one in trials(setup, 5, seed=1, lying=True))

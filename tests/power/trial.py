@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from tests.power import files, postgresql
+from tests.power import etcd, files, postgresql
 from tests.power.cuts import Cut, Images, cuts_of, promised
 from tests.power.disk import SIZES, LostError, check_file_system, mounted, recorded
 from tests.power.marks import Marks
@@ -29,12 +29,15 @@ class Setup:
     size: int
 
 
-# PostgreSQL: 40 MB of data folder and 16 MiB segments of its log.
+# PostgreSQL: 40 MB of data folder and 16 MiB segments of its log; etcd: segments of 64 MB, and the
+# next one made ready.
 SETUPS = [
     Setup("files on ext4", "ext4", files, 150, SIZES["ext4"]),
     Setup("files on xfs", "xfs", files, 150, SIZES["xfs"]),
     Setup("PostgreSQL on ext4", "ext4", postgresql, 300, 4 * SIZES["ext4"]),
     Setup("PostgreSQL on xfs", "xfs", postgresql, 300, SIZES["xfs"]),
+    Setup("etcd on ext4", "ext4", etcd, 300, 5 * SIZES["ext4"]),
+    Setup("etcd on xfs", "xfs", etcd, 300, 2 * SIZES["xfs"]),
 ]
 
 
