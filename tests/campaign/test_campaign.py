@@ -10,6 +10,7 @@ import pytest
 
 from tests.campaign.points import Point, steps_of, try_point
 from tests.campaign.scenarios import ENGINE, SCENARIOS
+from tests.campaign.trouble import try_trouble
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
@@ -51,7 +52,7 @@ def test_an_engine_that_is_killed_while_it_makes_a_loop_device_ends() -> None:
 
 def test_a_mount_point_goes_though_the_kill_came_before_it_was_recorded() -> None:
     """The record that has its inode is the second after the one of the device."""
-    killed_at("attach ext4", "conductor", "renameat", "/mnt")
+    killed_at("attach ext4", "conductor", "rename", "/mnt")
 
 
 def test_a_marker_goes_though_the_kill_came_after_its_image_had_gone() -> None:
@@ -60,3 +61,10 @@ def test_a_marker_goes_though_the_kill_came_after_its_image_had_gone() -> None:
 
 def test_what_a_killed_engine_was_writing_goes_with_its_host() -> None:
     killed_at("attach", ENGINE, "write", ".new", among="/profile.json.")
+
+
+def test_a_full_backing_store_and_an_engine_that_stands_still_lose_nothing() -> None:
+    for name in ("backing full", "engine stands still"):
+        outcome = try_trouble(name, 0, SEED)
+        assert not outcome.found
+        assert outcome.acknowledged > 0
