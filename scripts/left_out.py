@@ -16,7 +16,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from accuracy_page import ROOT, answers_to, label, load, loaded_cells, published_part, table
+from accuracy_page import (  # type: ignore[import-not-found]  # beside this script
+    ROOT,
+    answers_to,
+    label,
+    load,
+    loaded_cells,
+    published_part,
+    table,
+)
 from disklab.catalog import load_catalog
 from disklab.engine.simulation import simulate
 from disklab.prediction import Calibration, Options, calibration_for
@@ -201,7 +209,7 @@ def cell_table(cells: Sequence[ComparedCell]) -> str:
     """Return the cells of a study, published and predicted."""
     shown = [one for one in FIGURES if any(cell.error(one) is not None for cell in cells)]
     body = [[label(cell.factors), *(cell.text(one) for one in shown)] for cell in cells]
-    return table(["cell", *(f"{one}: published -> predicted" for one in shown)], body)
+    return str(table(["cell", *(f"{one}: published -> predicted" for one in shown)], body))
 
 
 def main() -> int:
