@@ -43,8 +43,8 @@ recorded). Every rewrite holds all commits before it, so where the last rewrite 
 to stay, nothing is lost by a disk that ignored every FLUSH. The check is not blind: a cut a dozen
 writes before and one after it, of the same log, were found.
 
-`make power-cuts MINUTES=10 SEED=2` goes on from here. Not there yet: Cassandra, whose start takes
-half a minute for each cut, and a disk of the emulator below.
+`make power-cuts MINUTES=10 SEED=2` goes on from here. Not there yet: Cassandra, and a
+disk of the emulator below.
 """
 
 # The state file of the first run is gone; these were its counts: cuts, with un-flushed writes,
