@@ -47,9 +47,9 @@ CLOCK_MONOTONIC off for new processes only, which is no jump. So clock jumps are
 """
 
 EARLIER = (
-    "An earlier campaign with seed 1, whose state file is gone, is not counted here: 329 points, 51",
-    "of them of a rehearsal that was killed and resumed, 49 with two killed at once, 23 stopped; what",
-    "it found is below.",
+    "An earlier campaign with seed 1, whose state file is gone, is not counted here: 329 points,",
+    "51 of them of a rehearsal that was killed and resumed, 49 with two killed at once, 23",
+    "stopped; what it found is below.",
 )
 # This is what it found.
 FOUND_EARLIER: list[dict[str, Any]] = [
