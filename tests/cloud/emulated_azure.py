@@ -14,7 +14,7 @@ from typing import Any
 
 from disklab.catalog import load_catalog
 from disklab.catalog.facts import GIB
-from disklab.cloud.azure.template import SKUS
+from disklab.catalog.skus import AZURE_SKUS
 from disklab.hosts.namespaces import EmulatedHosts
 from disklab.hosts.requirements import find_program
 from disklab.hosts.secure_shell import KEYS, SETTINGS
@@ -31,7 +31,7 @@ def expression_of(disk: dict[str, Any]) -> str:
     properties = disk["properties"]
     size = properties["diskSizeGB"]
     for name, entry in load_catalog().disks.items():
-        if SKUS.get(entry.family_name) != disk["sku"]["name"]:
+        if AZURE_SKUS.get(entry.family_name) != disk["sku"]["name"]:
             continue
         if entry.facts.size_gib.fixed and entry.facts.size_gib.most == size:
             return name

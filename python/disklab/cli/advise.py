@@ -60,6 +60,13 @@ Write = Annotated[
         show_default="EXPERIMENT-advice.yaml",
     ),
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the advice as a page too: objective and prices can be edited in it.",
+        metavar="FILE",
+    ),
+]
 
 
 def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -86,6 +93,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
     ] = None,
     write: Write = None,
+    html: Html = None,
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
@@ -101,10 +109,11 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab advise --data 2TB --reads 20000 --writes 5000 --p99 10[/bold],
     [bold]disklab advise experiments/cassandra-what-to-buy.yaml[/bold],
-    [bold]disklab advise FILE --candidates P30,PremiumV2,nvme[/bold]
+    [bold]disklab advise FILE --candidates P30,PremiumV2,nvme --html advice.html[/bold]
     """
     # Loaded here because it brings polars: no other command is to wait for that.
     from disklab.advice.advise import How, advise  # noqa: PLC0415
+    from disklab.advice.page import write as write_page  # noqa: PLC0415
     from disklab.advice.question import question_of  # noqa: PLC0415
 
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
@@ -124,6 +133,8 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     )
     with progress() as tell, workers_of(cluster, jobs, quiet) as workers:
         found = advise(question, replace(how, workers=workers), quiet, tell)
+    if html is not None:
+        write_page(found, html, seed)
     if json:
         print_json(found.as_json())
     else:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from disklab.catalog.facts import GIB
+from disklab.catalog.skus import AZURE_SKUS
 from disklab.cloud.layout import CloudHost, CloudVolume, Layout
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
@@ -20,14 +21,6 @@ USER = "disklab"
 """The administrator whom Azure makes; sessions are root's, with the same key."""
 OS_DISK_GIB = 30
 """The size of the image, so that an ephemeral OS disk fits into small caches."""
-SKUS = {
-    "azure/PremiumSSD": "Premium_LRS",
-    "azure/StandardSSD": "StandardSSD_LRS",
-    "azure/StandardHDD": "Standard_LRS",
-    "azure/PremiumSSDv2": "PremiumV2_LRS",
-    "azure/UltraDisk": "UltraSSD_LRS",
-}
-"""By the family in the catalogue."""
 CHOSEN = {"PremiumV2_LRS", "UltraSSD_LRS"}
 """Disks whose IOPS and MB/s are bought; they need a VM in a zone (Microsoft Learn, "Deploy a
 Premium SSD v2" and "Using Azure ultra disks")."""
@@ -86,7 +79,7 @@ def sku_of(volume: CloudVolume) -> str | None:
     """Return Azure's name for the kind of a volume's disks; None: the VM brings them."""
     if volume.bought is None or volume.bought.entry is None:
         return None
-    return SKUS[volume.bought.entry.family_name]
+    return AZURE_SKUS[volume.bought.entry.family_name]
 
 
 def disk_names(host: CloudHost) -> list[tuple[str, CloudVolume, int]]:

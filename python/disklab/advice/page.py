@@ -1,0 +1,197 @@
+"""Advice as one HTML file that needs nothing else: judged again in the browser as it is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from disklab.advice.answer import Advice
+from disklab.advice.candidates import Candidate
+from disklab.advice.options import Option
+from disklab.advice.purchase import snippet
+from disklab.advice.search import Tried
+from disklab.catalog import load_catalog
+from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
+from disklab.errors import Problem, UserError
+from disklab.report import theme
+from disklab.report.html import data, items, tag, text
+from disklab.report.page import styles
+from disklab.results import TrialResult
+from disklab.results.records import STRETCHES
+from disklab.results.required import Required, required_of
+
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+"""Nothing is loaded from anywhere."""
+
+
+def write(advice: Advice, file: Path, seed: int) -> None:
+    """Write the page. Raises UserError."""
+    try:
+        file.write_text(page(advice, seed), encoding="utf-8")
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise UserError(Problem("--html", str(file), rule, "name another file")) from None
+
+
+def page(advice: Advice, seed: int) -> str:
+    """Return the HTML of an advice."""
+    title = advice.question.path.stem
+    head = [
+        '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<link rel="icon" href="data:,">',
+        text("title", f"What to buy: {title}"),
+        tag("style", styles(), asset("page.css")),
+    ]
+    main = tag(
+        "main",
+        text("h1", "What to buy"),
+        text("p", title, class_="quiet"),
+        tag("section", *_answer(advice), id="answer", aria_live="polite"),
+        tag("form", id="asked", aria_label="Objective and prices"),
+        text("h2", "Price and latency"),
+        tag("div", id="scatter"),
+        text("h2", "Options"),
+        tag("div", id="ranked", class_="wide", tabindex="0", role="region", aria_label="Options"),
+        text("h2", "Finalists"),
+        tag("div", id="finalists"),
+        text("h2", "Evidence"),
+        items(evidence(advice, seed)),
+    )
+    told = data(content(advice), id="advice")
+    body = tag("body", main, told, tag("script", asset("page.js")))
+    return f'<!doctype html>\n<html lang="en"><head>{"".join(head)}</head>{body}</html>\n'
+
+
+def asset(name: str) -> str:
+    """Return a file that lies beside this one."""
+    return resources.files("disklab.advice").joinpath(name).read_text("utf-8")
+
+
+def _answer(advice: Advice) -> list[str]:
+    first, *rest = advice.sentences()
+    return [text("p", first, id="says"), *(text("p", line, class_="why") for line in rest)]
+
+
+def content(advice: Advice) -> dict[str, Any]:
+    """Return what the page's script works with; money in USD a month, times in milliseconds."""
+    question = advice.question
+    required = required_of(question.spec.model_dump(mode="json")) or Required()
+    rate = question.spec.workload.load.rate_per_s if question.spec.workload.load else None
+    seen = {one.candidate.name for one in advice.options}
+    quick: dict[str, Tried] = {}
+    for ladder in advice.ladders:
+        for one in ladder.tried:
+            if one.candidate.name not in seen:
+                quick.setdefault(one.candidate.name, one)
+    bounds = [list(one) for one in required.latencies()]
+    return {
+        "bounds": bounds,
+        "rate_per_s": required.rate_per_s or rate,
+        "simulated_per_s": rate,
+        "head_room_ratio": required.head_room_ratio,
+        "budget": required.budget_usd_per_month,
+        "stretches": STRETCHES,
+        "series": len(theme.LIGHT["series"]),
+        "options": [
+            *(_finalist(one, advice) for one in advice.options),
+            *(_quick(one, advice) for one in quick.values()),
+        ],
+    }
+
+
+def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
+    result = option.results[0]
+    return _point(advice, option.candidate, result, option.head_room) | {
+        "full": True,
+        "name": option.name,
+        "why": str(option.kept),
+        "overloaded": option.kept.achieved_ratio is not None,
+        "other": [point.what for point in option.kept.points if point.outcome.value == "missed"],
+        "tail": result.tail_ms.get("p99", {}),
+        "levers": [str(lever) for lever in option.levers],
+        "lost": option.lost,
+        "bound": option.bound_by,
+        "snippets": snippet(option, advice.question.region),
+        "warnings": result.warnings,
+    }
+
+
+def _quick(one: Tried, advice: Advice) -> dict[str, Any]:
+    return _point(advice, one.candidate, one.result, None) | {
+        "full": False,
+        "name": f"{_nodes(advice)} x {one.candidate.name}",
+        "why": str(one.kept),
+        "overloaded": one.kept.achieved_ratio is not None,
+    }
+
+
+def _nodes(advice: Advice) -> int:
+    cluster = advice.question.spec.cluster
+    return cluster.nodes if cluster is not None else 1
+
+
+def _point(
+    advice: Advice, candidate: Candidate, result: TrialResult, head_room: float | None
+) -> dict[str, Any]:
+    """Return what every option has: prices in their parts, rate, latencies with their bands."""
+    catalog, question, nodes = load_catalog(), advice.question, _nodes(advice)
+    region, terms = question.region, question.terms
+    disks = candidate.disks.expression
+    vm = _usd(vm_price(catalog, candidate.vm, region=region, terms=terms))
+    volume = _usd(volume_price(catalog, disks, region=region, terms=terms))
+    latency = {"all": _banded(result, None)} | {
+        kind: _banded(result, kind) for kind in result.per_operation
+    }
+    return {
+        "vm": candidate.vm,
+        "disks": disks,
+        "local": candidate.disks.kind in ("nvme", "local"),
+        "nodes": nodes,
+        "vm_usd": vm,
+        "disks_usd": volume,
+        # Other volumes, such as a commit log's: nobody edits these.
+        "other_usd": candidate.usd_per_month - nodes * (vm + volume),
+        "ops_per_s": result.ops_per_s,
+        "head_room_ratio": head_room,
+        "latency_ms": latency,
+    }
+
+
+def _usd(price: Price | NoPrice) -> float:
+    return price.usd_per_month if isinstance(price, Price) else 0.0
+
+
+def _banded(result: TrialResult, kind: str | None) -> dict[str, list[float]]:
+    """Return low, figure and high of each percentile."""
+    latency = result.latency_ms if kind is None else result.per_operation[kind].latency_ms
+    found = {}
+    for name, value in latency.items():
+        key = f"{name}_ms" if kind is None else f"{kind}_{name}_ms"
+        band = result.bands.figures.get(key) if result.bands else None
+        low, high = (band.low, band.high) if band is not None else (1.0, 1.0)
+        found[name] = [value * low, value, value * high]
+    return found
+
+
+def evidence(advice: Advice, seed: int) -> Sequence[str]:
+    """Return what the page rests on: search, prices, calibration, seed, where it lies."""
+    question, looked = advice.question, advice.looked
+    calibration = {
+        name for one in advice.options for name in one.results[0].warnings if "calibrat" in name
+    }
+    return [
+        f"{looked.considered:,} combinations of the catalogue: {sum(looked.refused.values()):,} "
+        f"cannot be, {len(looked.ruled_out):,} are ruled out by their limits or the file, "
+        f"{advice.cells} cells simulated quick, {len(advice.options)} options at full fidelity.",
+        f"Prices: {question.region}, {question.terms}, from disklab's catalogue and your lists.",
+        *advice.price_doubts(),
+        *sorted(calibration),
+        *advice.changes,
+        f"Seed {seed}. Experiment: {question.path}.",
+        *([f"Run: {advice.run}"] if advice.run is not None else []),
+        *([f"To rehearse: disklab rehearse {advice.written}"] if advice.written else []),
+    ]

@@ -1,0 +1,143 @@
+"""The page of an advice in a real browser: edited, judged again, sorted, without a request."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.advise.test_command import FILE, run
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no chromium: scripts/setup.sh should have installed it")
+        pytest.skip("needs chromium (apt install chromium)")
+    with sync_playwright() as playwright:
+        # Chromium refuses its sandbox to root, which CI is.
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        started = playwright.chromium.launch(executable_path=program, args=sandbox)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def advice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("advice")
+    file, page = folder / "buy.yaml", folder / "advice.html"
+    file.write_text(FILE.replace("REQUIRE", "{read: {p99: 40ms}, head_room: 10%}"))
+    options = ("--no-bands", "--candidates", "P30,nvme,E8s_v3,L8s_v3", "--html", str(page))
+    run("advise", str(file), *options, "--out", str(folder / "runs"))
+    return page
+
+
+def opened(browser: Browser, page: Path, width: int, scheme: str = "light") -> Page:
+    """Open the page; it asks for nothing and complains of nothing."""
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    noted: list[str] = []
+    tab.on("console", lambda message: noted.append(message.text))
+    tab.on("pageerror", lambda error: noted.append(str(error)))
+    tab.on("request", lambda asked: noted.append(asked.url) if asked.url != page.as_uri() else None)
+    tab.goto(page.as_uri())
+    tab.wait_for_function("document.body.dataset.drawn === 'yes'")
+    assert noted == []
+    return tab
+
+
+def usd(tab: Page) -> int:
+    """Return the price of the answer."""
+    found = re.search(r"([\d,]+) USD a month", tab.inner_text("#says"))
+    assert found is not None
+    return int(found[1].replace(",", ""))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_the_page_fits_the_screen_and_clips_no_label(
+    browser: Browser, advice: Path, width: int, scheme: str
+) -> None:
+    tab = opened(browser, advice, width, scheme)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    outside = tab.evaluate(
+        """() => {
+          const box = document.querySelector('#scatter svg').getBoundingClientRect();
+          return [...document.querySelectorAll('#scatter text')].filter((one) => {
+            const it = one.getBoundingClientRect();
+            return it.left < box.left - 1 || it.right > box.right + 1 || it.top < box.top - 1
+              || it.bottom > box.bottom + 1;
+          }).map((one) => one.textContent);
+        }"""
+    )
+    assert outside == []
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+    tab.close()
+
+
+def test_an_edited_objective_and_price_change_the_answer(browser: Browser, advice: Path) -> None:
+    tab = opened(browser, advice, 1200)
+    says, price = tab.inner_text("#says"), usd(tab)
+    assert says.startswith("Buy 3 x ")
+    tab.fill("label:has-text('read p99') input", "0.01")
+    assert tab.inner_text("#says") == "Nothing of what was simulated qualifies."
+    tab.fill("label:has-text('read p99') input", "40")
+    assert tab.inner_text("#says") == says
+    tab.fill("label:has-text('budget') input", str(price - 1))
+    assert tab.inner_text("#says") != says
+    tab.fill("label:has-text('budget') input", "")
+    tab.fill("label:has-text('operations a second') input", "100000000")
+    assert not tab.inner_text("#says").startswith("Buy")
+    tab.fill("label:has-text('operations a second') input", "4000")
+    tab.click("summary:has-text('Prices')")
+    # A hundred dollars more for each of the three VMs of the answer.
+    vm = says.split(" with ")[0].removeprefix("Buy 3 x ")
+    field = tab.locator(f"label:has-text('{vm}') input").first
+    field.fill(str(float(field.input_value()) + 100))
+    rows = tab.locator("#ranked tbody tr").all_inner_texts()
+    name = says.removeprefix("Buy ").split(":")[0]
+    (row,) = [one for one in rows if name in one and "quick only" not in one]
+    assert f"{price + 300:,}" in row
+    tab.close()
+
+
+def test_the_table_is_sorted_by_the_keyboard(browser: Browser, advice: Path) -> None:
+    tab = opened(browser, advice, 1200)
+    tab.focus("button[data-by=usd]")
+    for direction in ("ascending", "descending"):
+        tab.keyboard.press("Enter")
+        assert tab.get_attribute("th:has(button[data-by=usd])", "aria-sort") == direction
+        told = tab.locator("#ranked tbody td:nth-child(3)").all_inner_texts()
+        prices = [int(one.replace(",", "")) for one in told]
+        assert prices == sorted(prices, reverse=direction == "descending")
+        assert tab.evaluate("document.activeElement.dataset.by") == "usd"
+    tab.close()
+
+
+def test_finalists_tell_tail_lever_and_what_buys_them(browser: Browser, advice: Path) -> None:
+    tab = opened(browser, advice, 1200)
+    first = tab.locator("#finalists .finalist").first
+    assert "A stopped or lost VM loses" in first.inner_text()
+    tail = first.locator("p.quiet").inner_text()
+    pieces = [float(one) for one in re.findall(r"([\d.]+) ms", tail)]
+    assert tail.startswith("p99: ")
+    assert len(pieces) > 2
+    first.locator("summary:has-text('azurerm')").click()
+    terraform = first.locator("details[open] pre").inner_text()
+    assert 'resource "azurerm_linux_virtual_machine" "node"' in terraform
+    assert terraform.count("{") == terraform.count("}")
+    first.locator("summary:has-text('az')").last.click()
+    assert "az vm create" in first.inner_text()
+    evidence = tab.locator("main > ul").inner_text()
+    assert "Prices: eastus" in evidence
+    assert "Seed 1" in evidence
+    tab.close()
