@@ -8,7 +8,7 @@ from typing import Any
 
 from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of
-from disklab.databases.observing import Shape, TableSeen
+from disklab.databases.observing import CacheSeen, Shape, TableSeen
 from disklab.observation.machine import DiskReading, MachineSeen
 from disklab.observation.popularity import WorkingSet, working_set
 from disklab.observation.window import Window
@@ -265,7 +265,7 @@ def found_of(engine: str, window: Window, shape: Shape, machines: Sequence[Machi
     )
     data_bytes = sum(_values(one) for one in shape.tables)
     unseen = [*shape.unseen]
-    asked, why = _asked(window, shape)
+    asked, why = _asked(window, shape, machines)
     if why:
         unseen.append(why)
     if not machines:
@@ -319,23 +319,54 @@ def _latencies(window: Window, figure: str) -> dict[str, float]:
     return found
 
 
-def _asked(window: Window, shape: Shape) -> tuple[WorkingSet | None, str]:
+def _asked(
+    window: Window, shape: Shape, machines: Sequence[MachineSeen]
+) -> tuple[WorkingSet | None, str]:
     """Return the working set that a cache tells, or why none does."""
     before = {one.name: one for one in window.readings[0].caches}
+    pairs = [(before[one.name], one) for one in window.readings[-1].caches if one.name in before]
     whys = []
-    for last in window.readings[-1].caches:
-        if last.name not in before:
-            continue
+    for first, last in [*pairs, *_page_cache(window, shape, machines)]:
         # A key cache has an entry for each copy of a row; files have all that is stored.
         whole = sum(
             (one.rows or 0.0) * one.copies if last.of == "rows" else one.stored_bytes
             for one in shape.tables
         )
-        told = working_set(before[last.name], last, whole)
+        told = working_set(first, last, whole)
         if isinstance(told, WorkingSet):
             return told, ""
         whys.append(told)
     return None, "; ".join(whys)
+
+
+def _page_cache(
+    window: Window, shape: Shape, machines: Sequence[MachineSeen]
+) -> Iterator[tuple[CacheSeen, CacheSeen]]:
+    """Yield the page cache of all nodes, where all are seen: a read that reached a disk missed it.
+
+    Compactions read from the disks too, and other files are in memory: both make the working set
+    larger than it is, which is the cautious side.
+    """
+    held = [one.page_cache_bytes for one in machines if one.disk is not None]
+    if len(held) < len(shape.nodes) or not all(held):
+        return
+    stored = sum(one.stored_bytes for one in shape.tables)
+    count = window.whole.count
+    asked = count.copies_read or count.reads
+    first, last = window.disks[0], window.disks[-1]
+    missed = sum((last[node] - first[node]).reads for node in last)
+    size = float(sum(one or 0 for one in held))
+    yield (
+        CacheSeen("page cache", "bytes", 0.0, size < stored, 0.0, 0.0),
+        CacheSeen(
+            "page cache",
+            "bytes",
+            min(size, stored),
+            size < stored,
+            max(0.0, asked - missed),
+            asked,
+        ),
+    )
 
 
 def _disks(window: Window) -> DiskReading | None:
