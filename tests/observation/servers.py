@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -62,24 +64,35 @@ def fill(database: Database) -> None:
 
 
 @contextmanager
-def loaded(database: Database, rate_per_s: float, read_ratio: float) -> Iterator[LoadRun]:
-    """Yield while reads and writes come at a rate."""
+def loaded(
+    database: Database, rate_per_s: float, read_ratio: float, *, asked_rows: int | None = None
+) -> Iterator[LoadRun]:
+    """Yield while reads and writes come at a rate; `asked_rows`: of so many rows alone."""
     load = OpenLoop(rate_per_s=rate_per_s, arrivals="even", max_in_flight=IN_FLIGHT)
-    asked = job(database, read_ratio, load, Stop(duration_s=600.0))
+    asked = job(database, read_ratio, load, Stop(duration_s=600.0), asked_rows=asked_rows)
     with LoadRun(asked) as run:
         events = iter(run)
+        # It is ready, and has said what the first interval was.
         next(events)
         next(events)
-        yield run
+        # A load whose pipe is full waits.
+        reader = threading.Thread(target=lambda: deque(events, maxlen=0), daemon=True)
+        reader.start()
+        try:
+            yield run
+        finally:
+            run.stop()
+            reader.join(30.0)
 
 
-def job(
+def job(  # noqa: PLR0913 - each is a part of a job
     database: Database,
     read_ratio: float,
     load: ClosedLoop | OpenLoop,
     stop: Stop,
     *,
     keys: str = "uniform",
+    asked_rows: int | None = None,
 ) -> LoadJob:
     kinds = {"read": read_ratio, "write": 1 - read_ratio}
     consistency = {"consistency": "QUORUM"} if database.target["protocol"] == "cql" else {}
@@ -92,6 +105,7 @@ def job(
                 "columns": COLUMNS,
                 "column_bytes": COLUMN_BYTES,
                 "keys": keys,
+                "asked_rows": asked_rows,
                 "operations": {kind: share for kind, share in kinds.items() if share},
             }
         ),

@@ -151,6 +151,18 @@ def schema(database: Database) -> list[str]:
 
 
 @pytest.mark.long
+def test_a_known_working_set_is_found(tmp_path: Path) -> None:
+    """Reads of a tenth of the rows: the key cache has room, and holds as many."""
+    with cassandra() as made:
+        fill(made)
+        with loaded(made, 600.0, 1.0, asked_rows=ROWS // 10):
+            time.sleep(20.0)
+            told = observed("cassandra", made, tmp_path / "observed.yaml", "--for", "10s")
+    assert told["working_set"]["ratio"] == pytest.approx(0.1, rel=0.1)
+    assert told["read_ratio"] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.long
 def test_three_nodes_of_an_older_release_tell_a_role_of_few_rights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
