@@ -132,6 +132,8 @@ class RunFinished:
     interrupted: bool
     report: Path | None = None
     """The page, when one was written."""
+    mode: str = "rehearse"
+    """The command that goes on with it."""
 
 
 Event = (

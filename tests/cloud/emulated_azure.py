@@ -57,6 +57,7 @@ class EmulatedAzure:
         machines = [one for (kind, _), one in group.resources.items() if "Machines" in kind]
         for one in machines:
             self._attach(one, group)
+            self._give_address(one["name"], group)
             self._boot(one)
         return {one["name"]: self.hosts[one["name"]].address for one in machines}
 
@@ -74,6 +75,13 @@ class EmulatedAzure:
             assert told["size_bytes"] == group.resources["Microsoft.Compute/disks", resource][
                 "properties"
             ]["diskSizeGB"] * GIB  # fmt: skip
+
+    def _give_address(self, name: str, group: Group) -> None:
+        """Give a host the private address of its VM too; the conductor reaches it at its own."""
+        card = group.resources["Microsoft.Network/networkInterfaces", name]
+        (one,) = card["properties"]["ipConfigurations"]
+        address = f"{one['properties']['privateIPAddress']}/16"
+        self.hosts[name].run(Command(["ip", "address", "replace", address, "dev", "eth0"]))
 
     def _boot(self, vm: dict[str, Any]) -> None:
         name, told = vm["name"], vm["_parameters"]

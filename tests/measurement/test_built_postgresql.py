@@ -166,7 +166,7 @@ def test_what_cannot_be_built_is_refused_with_its_line(
     code, _, err = bench.run(*MEASURE, "--plan")
     assert code == 2
     assert "cluster.nodes: 3" in err
-    assert "a server on one host" in err
+    assert "builds one postgresql server" in err
     volume.chmod(0o700)
     prepared(bench, server, volume)
     code, _, err = bench.run(*MEASURE, "--yes")

@@ -20,7 +20,7 @@ from disklab.cli.output import console
 from disklab.cli.rehearsing import follow
 from disklab.cloud.bill import Tariff, check_known, tariff_of
 from disklab.cloud.guard import LONGEST_S, Budget, Held, Making, budget_of, held
-from disklab.cloud.layout import Layout, layout_of
+from disklab.cloud.layout import Layout, check_databases, layout_of
 from disklab.cloud.protocol import Clock, CloudError, CloudSite, Fit, SystemClock
 from disklab.cloud.ready import wait_until_ready
 from disklab.cloud.record import Notebook, Record, owner
@@ -118,12 +118,16 @@ def planned_new(experiment: Experiment, options: Options, cloud: CloudOptions) -
     cloud.check()
     chosen = experiment.only(options.only) if options.only else experiment
     run_id = new_run_id(str(experiment.path), "measure")
-    layout = layout_of(
-        chosen, chosen.trials("measure"), load_catalog(), cloud=cloud.cloud or "azure"
-    )
+    layout = _layout(chosen, cloud)
     hosts = hosts_file.parse(layout.hosts_text(str(Notebook.of(run_id).ssh_config)), MADE)
     wanted = preparation.wanted(experiment, hosts, options)
     return _priced(wanted, run_id, layout, cloud.region or region_of(cloud.cloud), cloud)
+
+
+def _layout(chosen: Experiment, cloud: CloudOptions) -> Layout:
+    trials = chosen.trials("measure")
+    check_databases(chosen, trials)
+    return layout_of(chosen, trials, load_catalog(), cloud=cloud.cloud or "azure")
 
 
 def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptions) -> Planned:
@@ -136,9 +140,7 @@ def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptio
     told = (run.info.model_extra or {}).get("cloud")
     only = wanted.options.only
     chosen = wanted.experiment.only(only) if only else wanted.experiment
-    layout = layout_of(
-        chosen, chosen.trials("measure"), load_catalog(), cloud=cloud.cloud or "azure"
-    )
+    layout = _layout(chosen, cloud)
     text = layout.hosts_text(str(Notebook.of(run.info.id).ssh_config))
     if not isinstance(told, dict) or wanted.hosts.document.text != text:
         rule = "was not begun on hosts like those that would be made now, from this state folder"

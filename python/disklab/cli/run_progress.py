@@ -177,7 +177,7 @@ def ending_text(event: RunFinished) -> str:
     if event.interrupted:
         return (
             f"stopped; {event.finished} results are stored, {event.left} trials are left\n"
-            f"go on with: disklab rehearse --resume {event.folder}"
+            f"go on with: disklab {event.mode} --resume {event.folder}"
         )
     return f"done: {event.finished} results, {where}"
 

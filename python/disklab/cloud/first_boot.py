@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from disklab.catalog.facts import GIB
@@ -19,6 +20,10 @@ FAILED = f"{STATE}/failed"
 PACKAGES = ("fio", "mdadm", "xfsprogs")
 AWS_PACKAGES = ("nvme-cli",)
 """It asks a controller which of EC2's volumes it is."""
+DATABASE_PACKAGES = {"cassandra": "openjdk-17-jre-headless", "postgresql": "postgresql"}
+"""What a database's host needs beside what is sent there, as Ubuntu calls it."""
+USER = "disklab"
+"""Who runs servers and loads. Source: `engine.account`."""
 # blockdev's sectors, whatever the disk's own are.
 SECTOR_BYTES = 512
 
@@ -100,6 +105,13 @@ volume() {
 """
 
 
+_MAKE_USER = f"""
+getent passwd {USER} > /dev/null \\
+  || useradd --system --user-group --no-create-home --shell /usr/sbin/nologin {USER} \\
+  || fail "no user {USER} can be made"
+"""
+
+
 @dataclass(frozen=True)
 class HostKey:
     """The key by which a host is known, made before the host is."""
@@ -111,10 +123,18 @@ class HostKey:
 def prepare_script(host: CloudHost, run: str) -> str:
     """Return the script that makes a host's volumes; its last act is to say that it is ready."""
     lines = [PREPARE]
+    # Servers and loads of a cluster have a user of their own.
+    lines += [_MAKE_USER] if host.engines or host.role == "client" else []
     for volume in host.volumes:
         lines += _volume_lines(volume, in_aws=_in_aws(host))
     lines.append(f"echo {shlex.quote(run)} > {READY}.new && mv {READY}.new {READY}\n")
     return "\n".join(lines)
+
+
+def _packages(host: CloudHost) -> Iterator[str]:
+    yield from PACKAGES
+    yield from AWS_PACKAGES if _in_aws(host) else ()
+    yield from (DATABASE_PACKAGES[name] for name in host.engines if name in DATABASE_PACKAGES)
 
 
 def ec2_name(lun: int) -> str:
@@ -179,7 +199,7 @@ def user_data(host: CloudHost, run: str, key: HostKey, alive_minutes: int) -> st
         "ssh_keys": {"ed25519_private": key.private, "ed25519_public": key.public},
         "disable_root": False,
         "package_update": True,
-        "packages": [*PACKAGES, *(AWS_PACKAGES if _in_aws(host) else ())],
+        "packages": [*_packages(host)],
         "write_files": [
             {
                 "path": f"{STATE}/prepare",

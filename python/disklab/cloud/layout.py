@@ -32,6 +32,8 @@ OS_FILESYSTEM = "ext4"
 FIRST_ADDRESS = 10
 STANDARD_NETWORK = "azure/standard"
 CLOUDS = {"azure": "Azure", "aws": "AWS"}
+ASKED_THERE = ("cassandra",)
+"""The databases that are asked by programs of their own hosts. PostgreSQL is by psql from here."""
 # EC2's names for data volumes: /dev/sdf to /dev/sdp (user guide, "Device names for volumes").
 AWS_VOLUMES = 11
 
@@ -77,6 +79,8 @@ class CloudHost:
     volumes: tuple[CloudVolume, ...] = ()
     ephemeral_os: bool = False
     accelerated: bool = True
+    engines: tuple[str, ...] = ()
+    """The databases that are built on it."""
 
 
 @dataclass(frozen=True)
@@ -344,6 +348,7 @@ def _cluster_hosts(
                 volumes=_volumes(named, catalog),
                 ephemeral_os=ephemeral,
                 accelerated=_accelerated(vm, spec),
+                engines=_engines(trials),
             )
             hosts.append(host)
             nodes.append(name)
@@ -352,6 +357,20 @@ def _cluster_hosts(
             where[trial.index] = nodes[: trial.spec.cluster.nodes]
     hosts += _clients(able, catalog, len(hosts))
     return hosts, where
+
+
+def _engines(trials: Sequence[Trial]) -> tuple[str, ...]:
+    return tuple(sorted({trial.spec.database.engine for trial in trials if trial.spec.database}))
+
+
+def check_databases(experiment: Experiment, trials: Sequence[Trial]) -> None:
+    """Refuse databases that cannot be asked through SSH alone: a cloud lets in nothing else."""
+    for engine in _engines([trial for trial in trials if trial.refused is None]):
+        if engine not in ASKED_THERE:
+            rule = f"on hosts that are made, disklab builds {' and '.join(ASKED_THERE)} only"
+            way_out = "measure it on hosts that exist: --hosts"
+            place = experiment.document.place(("database", "engine"))
+            raise UserError(Problem(place, engine, rule, way_out))
 
 
 def _clients(able: Sequence[Trial], catalog: Catalog, taken: int) -> list[CloudHost]:

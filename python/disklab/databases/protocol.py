@@ -113,7 +113,7 @@ class Coldness:
     """What became of the page cache of a database."""
 
     way: str
-    """`group reclaim` or `restart`."""
+    """`group reclaim`, `in place` or `restart`."""
     data_bytes: int
     """Size of the data files."""
     cached_bytes: int

@@ -1,77 +1,90 @@
 """Trials of a database that is built on hosts: where each can be, its bed, its stage.
 
-PostgreSQL on one host. Its data lie in a folder of ours on the host's volume. A run that was killed
-and goes on finds them there, full, and fills nothing again.
+Its data lie in folders of ours on the hosts' volumes. A run that was killed and goes on finds them
+there, full, and fills nothing again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from disklab.catalog import load_catalog
-from disklab.databases import NodePlace, Request, Sizes
-from disklab.databases.postgresql.configuration import check_settings
-from disklab.databases.postgresql.provider import check as check_request
-from disklab.databases.postgresql.sizing import plan_memory
-from disklab.engine.load import EngineLoad, LoadDone
-from disklab.errors import MachineError, UserError
+from disklab.database_facts import facts_of
+from disklab.databases import Request, Sizes
+from disklab.errors import MachineError
 from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
 from disklab.machines.protocol import Machine
 from disklab.measurement import clients as client_hosts
-from disklab.measurement import far_postgresql, folders, settings
-from disklab.measurement.far_load import Client, FarLoad
-from disklab.measurement.far_postgresql import FarPostgreSQL
-from disklab.measurement.hosts_file import Host, Hosts
+from disklab.measurement import far_engines, folders, settings
+from disklab.measurement.built_bed import FILLED, KEPT_SECRET, BuiltBed
+from disklab.measurement.far_counters import doubts
+from disklab.measurement.far_engines import Building, FarDatabase, Hosted
+from disklab.measurement.far_load import Client
+from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Change, Journal, undo_all
 from disklab.measurement.machines_of import cpu_line, facts, stolen_ratio
-from disklab.measurement.site import DATA, Placed, Spot, place_trials, volume_of
-from disklab.procedures.bed import Bed, OnProgress
+from disklab.measurement.site import DATA, Placed, Spot, place_trials
+from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site
-from disklab.procedures.conditions import BedState, Step
+from disklab.procedures.conditions import BedState
 from disklab.procedures.outcome import Frame
 from disklab.procedures.rehearsal import Beds, run_turn
-from disklab.procedures.timetable import Conductor
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, TrialResult
-from disklab.spec import Experiment, Refusal, Trial, TrialSpec
-from disklab.workloads.protocol import Begin, Load, Workload
+from disklab.spec import Experiment, Refusal, Trial
 from disklab.workloads.rows import WARM_UP_TABLE
 
-ENGINES = ("postgresql",)
 SENT = ("rows", "tpcc")
 """The loads that our own engine makes, which is on every host."""
-FILLED = ".disklab-filled"
-"""In a database's folder: which data set it has, and what has become of it."""
-KEPT_SECRET = ".disklab-secret"  # noqa: S105 - the name of a file
-"""Beside it: the password that its data directory was made for."""
 
 
 def place_cluster(experiment: Experiment, trials: Sequence[Trial], hosts: Hosts) -> Placed:
-    """Return where trials are measured, each on one host; what cannot be is refused."""
+    """Return where trials are measured, each on its nodes' hosts; what cannot be is refused.
+
+    The spots of a trial are whole sets of nodes, one set after the other.
+    """
     told = []
     for trial in trials:
         why = None if trial.refused is not None else _why_not(experiment, trial, hosts)
         told.append(trial if why is None else replace(trial, refused=why))
     placed = place_trials(experiment, told, hosts)
     as_left = {"host_cache": "as-left"}
-    # The cache of the machine below is not ours to fill or to empty.
-    changed = [
-        replace(
-            trial,
-            spec=trial.spec.model_copy(
-                update={"before": trial.spec.before.model_copy(update=as_left)}
-            ),
-        )
-        for trial in placed.trials
-    ]
-    return Placed(changed, placed.spots)
+    changed, spots = [], {}
+    for trial in placed.trials:
+        before = trial.spec.before.model_copy(update=as_left)
+        # The cache of the machine below is not ours to fill or to empty.
+        one = replace(trial, spec=trial.spec.model_copy(update={"before": before}))
+        if one.refused is None:
+            found = placed.spots[trial.index]
+            nodes = nodes_of(one)
+            spots[one.index] = found[: len(found) // nodes * nodes]
+            why = _why_not_there(experiment, one, hosts, found)
+            one = one if why is None else replace(one, refused=why)
+        changed.append(one)
+    able = {one.index for one in changed if one.refused is None}
+    return Placed(changed, {index: where for index, where in spots.items() if index in able})
+
+
+def nodes_of(trial: Trial) -> int:
+    """Return how many hosts a trial's database is on."""
+    assert trial.spec.cluster is not None, "a cluster experiment"
+    return trial.spec.cluster.nodes
+
+
+def volumes_apart(trial: Trial) -> list[str]:
+    """Return the volumes of a node that lie on devices of their own, the data's first."""
+    cluster = trial.spec.cluster
+    assert cluster is not None, "a cluster experiment"
+    names = [name for name in cluster.volumes if cluster.device_of(name) == name]
+    return [DATA, *(name for name in names if name != DATA)]
 
 
 def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | None:
@@ -79,12 +92,12 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
     assert spec.cluster is not None, "a cluster experiment"
     assert spec.database is not None, "a cluster has a database"
     place = experiment.document.place
-    if spec.database.engine not in ENGINES:
-        rule = f"on hosts disklab builds {', '.join(ENGINES)} only"
+    if spec.database.engine not in far_engines.ENGINES:
+        rule = f"on hosts disklab builds {' and '.join(far_engines.ENGINES)} only"
         way_out = "measure one that runs: `database: {addresses: [...]}` in the hosts file"
         return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)
-    if spec.cluster.nodes != 1:
-        rule = "on hosts disklab builds a server on one host"
+    if spec.cluster.nodes != 1 and spec.database.engine not in far_engines.SEVERAL:
+        rule = f"on hosts disklab builds one {spec.database.engine} server"
         value = str(spec.cluster.nodes)
         return Refusal(place(("cluster", "nodes")), value, rule, "write nodes: 1, or rehearse it")
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
@@ -95,11 +108,25 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
         rule = "on hosts disklab breaks nothing while a load runs"
         value = f"{len(spec.events)} steps"
         return Refusal(place(("events",)), value, rule, "leave them out, or rehearse it")
-    apart = [name for name in spec.cluster.volumes if spec.cluster.device_of(name) != DATA]
-    if apart:
-        rule = "on hosts a database's files lie on the volume data together"
-        way_out = "leave the other volumes out, or rehearse it"
-        return Refusal(place(("cluster", "volumes")), ", ".join(apart), rule, way_out)
+    return None
+
+
+def _why_not_there(
+    experiment: Experiment, trial: Trial, hosts: Hosts, found: Sequence[Spot]
+) -> Refusal | None:
+    """Return why the hosts that have a trial's levels are not enough."""
+    nodes, place = nodes_of(trial), experiment.document.place
+    if len(found) < nodes:
+        there = ", ".join(spot.host for spot in found)
+        rule = f"each node is on a host of its own, and there are {len(found)} ({there})"
+        way_out = "add hosts of role node to the hosts file, or lower the number of nodes"
+        return Refusal(place(("cluster", "nodes")), str(nodes), rule, way_out)
+    for name in volumes_apart(trial):
+        lacks = [spot.host for spot in found if name not in hosts.file.hosts[spot.host].volumes]
+        if lacks and name != DATA:
+            rule = f"the hosts {', '.join(lacks)} have no volume of this name"
+            way_out = f"name a directory: volumes: {{{name}: /mnt/{name}}}, or leave the volume out"
+            return Refusal(place(("cluster", "volumes", name)), name, rule, way_out)
     return None
 
 
@@ -123,72 +150,12 @@ def request_of(turn: Turn, memory_bytes: int) -> Request:
 
 
 @dataclass
-class BuiltBed(Bed):
-    """A bed on a host: its data set is written down there, beside the data."""
+class Kept:
+    """What a killed start has left of a bed, full: its folders, in the order of its nodes."""
 
-    machine: Machine | None = None
-    folder: PurePosixPath = field(default_factory=PurePosixPath)
-    journal: Journal | None = None
-    host: str = ""
-    only_reads: Callable[[], bool] = lambda: False
-    """Whether the turn that runs leaves the data as they are."""
-    clients: Sequence[Client] = ()
-    """Who makes the load; none: this machine."""
-    ends: dict[str, LoadDone] = field(default_factory=dict)
-    """By client: its part of the last run."""
-
-    def start_load(self, begin: Begin) -> Load:
-        """Start a load on the client hosts, where there are some."""
-        if not self.clients or not isinstance(begin, EngineLoad):
-            return begin()
-        # TPC-C is made by one generator: the engine refuses more.
-        several = begin.job.workload.kind == "rows"
-        load = FarLoad(begin.job, self.clients if several else self.clients[:1])
-        self.ends = load.ends
-        return load
-
-    def take(
-        self, step: Step, spec: TrialSpec, workload: Workload, on_progress: OnProgress
-    ) -> None:
-        """Take a step; see `Bed.take`. The host knows before and after whether data are full."""
-        if step in ("empty", "fill"):
-            self.remember("changing")
-        super().take(step, spec, workload, on_progress)
-        if step == "set read-ahead":
-            self._change_read_ahead(spec)
-        if step in ("empty", "fill", "settle"):
-            self.remember(self.state.data)
-
-    def run(
-        self,
-        workload: Workload,
-        begin: Begin,
-        on_progress: OnProgress,
-        conductor: Conductor | None = None,
-    ) -> LoadDone:
-        """Run a load; see `Bed.run`. What is killed while it writes has no data to go on with."""
-        filled = self.state.data == "filled"
-        if filled and not self.only_reads():
-            self.remember("changing")
-        done = super().run(workload, begin, on_progress, conductor)
-        if filled and not self.only_reads():
-            self.remember(self.state.data)
-        return done
-
-    def remember(self, data: str) -> None:
-        """Write down on the host what has become of the data set."""
-        assert self.machine is not None, "a built bed has a machine"
-        told = {"bed": self.name, "data": data, "wear": self.wear, "settled": self.state.settled}
-        self.machine.files.write(self.folder / FILLED, json.dumps(told).encode())
-
-    def _change_read_ahead(self, spec: TrialSpec) -> None:
-        assert self.machine is not None, "a built bed has a machine"
-        assert self.journal is not None, "and a journal"
-        assert spec.cluster is not None, "a cluster experiment"
-        asked = spec.cluster.volumes[DATA].read_ahead_bytes
-        folder = str(self.folder)
-        settings.ask_read_ahead(self.host, self.machine, folder, asked, self.journal)
-        self._note(read_ahead_bytes=asked)
+    nodes: list[dict[str, Change]]
+    """By volume."""
+    state: dict[str, Any]
 
 
 @dataclass
@@ -204,14 +171,13 @@ class BuiltStage:
     mode: Mode = "measure"
     told: list[str] = field(default_factory=list)
     """What could not be undone, for whoever closes."""
-    _beds: dict[str, Beds] = field(default_factory=dict)
+    _beds: dict[tuple[Spot, ...], Beds] = field(default_factory=dict)
     _only_reads: bool = False
     _clients: list[Client] = field(default_factory=list)
 
     def begin(self, emit: Emit) -> None:
         """Undo what a killed start of this run has left, but for full data; then change."""
-        kept = [one for one in self.journal.left() if self._is_full(one)]
-        for text in undo_all(self.journal, dict(self.machines), stays=kept):
+        for text in undo_all(self.journal, dict(self.machines), stays=[*self._full()]):
             emit(Warned(text))
         for name, machine in self.machines.items():
             for change in settings.wanted(name, self.hosts.file.hosts[name], machine):
@@ -221,33 +187,50 @@ class BuiltStage:
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
         """Run one turn. A failure of the turn is its result."""
-        spot = self.spot_of(turn)
-        machine = self.machines[spot.host]
+        spots = self.spots_of(turn)
         work = turn.spec.workload
         self._only_reads = (
             work.kind == "rows" and work.operations is not None and not work.operations.write
         )
-        if spot.host not in self._beds:
+        if spots not in self._beds:
+            self._close_overlapping(spots)
             site = Site(load_catalog(), Places.usual(), self.run.folder / "logs", self.seed)
-            self._beds[spot.host] = Beds(site, self.run.info.id, self._make)
-        cpu = cpu_line(machine)
-        result = run_turn(turn, self._beds[spot.host], run, frame, emit)
-        stolen = stolen_ratio(cpu, cpu_line(machine))
-        seen: dict[str, Any] = {"host": str(spot), "stolen_ratio": round(stolen, 4)}
-        bed = self._beds[spot.host].standing
+            self._beds[spots] = Beds(site, self.run.info.id, self._make)
+        machines = [self.machines[spot.host] for spot in spots]
+        cpu = [cpu_line(machine) for machine in machines]
+        result = run_turn(turn, self._beds[spots], run, frame, emit)
+        bed = self._beds[spots].standing
+        nodes = []
+        for machine, before in zip(machines, cpu, strict=True):
+            stolen = stolen_ratio(before, cpu_line(machine))
+            one: dict[str, Any] = {"host": machine.name, "stolen_ratio": round(stolen, 4)}
+            one |= _spent(bed, machine.name)
+            # A host that is gone is named by the failure already.
+            with suppress(MachineError):
+                one["clock"] = client_hosts.in_ms(machine.clock())
+            nodes.append(one)
+        seen: dict[str, Any] = {"host": ", ".join(map(str, spots))}
+        seen["stolen_ratio"] = max(one["stolen_ratio"] for one in nodes)
+        seen["hosts"] = nodes
+        seen |= {"clock": nodes[0].get("clock")} if len(nodes) == 1 else {}
+        seen["warnings"] = [*result.warnings, *_doubts(turn, nodes)]
         if bed is not None and turn.spec.before.page_cache == "cold":
             seen["page_cache"] = bed.coldness
-        # A host that is gone is named by the failure already.
-        with suppress(MachineError):
-            seen["clock"] = client_hosts.in_ms(machine.clock())
         if self._clients:
-            seen |= self._of_clients(turn, result, bed)
+            seen |= self._of_clients(turn, result.model_copy(update=seen), bed)
         return result.model_copy(update=seen)
+
+    def _close_overlapping(self, spots: tuple[Spot, ...]) -> None:
+        """Take beds away that stand on hosts which are needed otherwise now."""
+        for known, beds in self._beds.items():
+            if {one.host for one in known} & {one.host for one in spots}:
+                beds.close()
 
     def _of_clients(self, turn: Turn, result: TrialResult, bed: Bed | None) -> dict[str, Any]:
         """Return what the clients add to a result, their faults included."""
         ends = bed.ends if isinstance(bed, BuiltBed) else {}
         told = client_hosts.seen(self._clients, ends)
+        told = [one | _spent(bed, one["host"]) for one in told]
         if result.status not in {"ok", "invalid"}:
             return {"clients": told}
         load = turn.spec.workload.load
@@ -262,10 +245,11 @@ class BuiltStage:
             "warnings": [*result.warnings, *doubts],
         }
 
-    def spot_of(self, turn: Turn) -> Spot:
-        """Return where a turn is measured: repeats take the hosts in turn."""
-        spots = self.placed.spots[turn.trial.index]
-        return spots[turn.repeat % len(spots)]
+    def spots_of(self, turn: Turn) -> tuple[Spot, ...]:
+        """Return where the nodes of a turn are: repeats take sets of hosts in turn."""
+        spots, nodes = self.placed.spots[turn.trial.index], nodes_of(turn.trial)
+        first = turn.repeat % (len(spots) // nodes) * nodes
+        return tuple(spots[first : first + nodes])
 
     def close(self) -> None:
         """Stop the databases, remove their data, change back what was changed."""
@@ -276,11 +260,18 @@ class BuiltStage:
                 self.told.append(str(error))
         self.told += undo_all(self.journal, dict(self.machines))
 
-    def _is_full(self, change: Change) -> bool:
-        """Return whether a change of a killed start is a database whose data are full."""
-        return change.kind == "remove_database" and self._state(change).get("data") == "filled"
+    def _full(self) -> Iterator[Change]:
+        """Yield the folders of a killed start that belong to full data."""
+        left = [one for one in self.journal.left() if one.kind == "remove_database"]
+        for change in left:
+            state = self._state(change)
+            if state.get("data") == "filled":
+                beside = state.get("folders")
+                paths = beside.values() if isinstance(beside, dict) else [change.path]
+                yield from (one for one in left if one.host == change.host and one.path in paths)
 
     def _state(self, change: Change) -> dict[str, Any]:
+        """Return what a host's folder says of its data; nothing where it is none of ours."""
         machine, folder = self.machines.get(change.host), PurePosixPath(change.path)
         if machine is None:
             return {}
@@ -291,107 +282,117 @@ class BuiltStage:
                 return state
         return {}
 
-    def _kept(self, turn: Turn, host: str) -> tuple[Change | None, dict[str, Any]]:
-        """Return the full database of a turn's bed that a killed start has left on a host."""
-        for change in self.journal.left():
-            if change.kind == "remove_database" and change.host == host:
-                state = self._state(change)
-                if state.get("bed") == turn.bed and state.get("data") == "filled":
-                    return change, state
-                # Of another bed: the disk is needed for this one.
-                self.journal.undo(change, self.machines[host])
-        return None, {}
+    def _kept(self, turn: Turn, spots: Collection[Spot]) -> Kept | None:
+        """Return the full database of a turn's bed that a killed start has left on its hosts.
+
+        What else is left there goes: the disks are needed.
+        """
+        hosts = [spot.host for spot in spots]
+        left = [one for one in self.journal.left() if one.kind == "remove_database"]
+        left = [one for one in left if one.host in hosts]
+        found: dict[str, tuple[dict[str, Change], dict[str, Any]]] = {}
+        for change in left:
+            state = self._state(change)
+            beside = state.get("folders")
+            if state.get("bed") != turn.bed or state.get("data") != "filled":
+                continue
+            if isinstance(beside, dict):
+                own = {one.path: one for one in left if one.host == change.host}
+                if set(beside.values()) <= own.keys():
+                    ours = {name: own[path] for name, path in beside.items()}
+                    found[change.host] = (ours, state)
+        sets = {str(state.get("set")) for _, state in found.values()}
+        if set(found) == set(hosts) and len(sets) == 1:
+            return Kept([found[host][0] for host in hosts], found[hosts[0]][1])
+        for change in left:
+            self.journal.undo(change, self.machines[change.host])
+        return None
 
     def _make(self, turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
         del prefix
-        spot = self.spot_of(turn)
-        machine = self.machines[spot.host]
-        host = self.hosts.file.hosts[spot.host]
-        directory = volume_of(self.hosts, spot).directory
-        assert directory is not None, "the plan refuses disks"
-        installation = far_postgresql.find(machine)
-        if installation is None:
-            raise MachineError(f"{machine.name}: PostgreSQL is there no more")
-        request = request_of(turn, int(facts(machine).get("memory_bytes", 0)))
-        change, state = self._kept(turn, spot.host)
-        if change is None:
-            name, token = folders.new_name("postgresql")
-            folder = PurePosixPath(directory) / name
-            say(f"{spot}: making {folder}")
-            change = self.journal.note(spot.host, "remove_database", str(folder), before=token)
-            folders.make(machine, folder, token)
-        else:
-            folder = PurePosixPath(change.path)
-            say(f"{spot}: going on with the full data in {folder}")
+        spots = self.spots_of(turn)
+        kept = self._kept(turn, spots)
         with ExitStack() as undo:
-            made = change
-            undo.callback(lambda: self._remove(made, machine))
-            database = self._database(installation, request, folder, site, is_kept=bool(state))
+            nodes = []
+            for number, spot in enumerate(spots):
+                own = None if kept is None else kept.nodes[number]
+                nodes.append(self._hosted(turn, spot, own, say, undo))
+            # Of machines that are the same, the smallest decides for all nodes.
+            sizes = [int(facts(node.machine).get("memory_bytes", 0)) for node in nodes]
+            request = request_of(turn, min(sizes))
+            secret = None
+            if kept is not None:
+                first = nodes[0]
+                secret = first.machine.files.read(first.folder / KEPT_SECRET).decode("ascii")
+            logs = site.logs(spots[0].host)
+            asked = Building(request, nodes, min(sizes), logs, secret)
+            database = far_engines.make(asked, say)
+            for node in nodes:
+                node.machine.files.write(node.folder / KEPT_SECRET, database.secret.encode())
             undo.callback(database.stop)
             if self._clients:
                 names = [one.name for one in self._clients]
-                database.let_in(names, [*client_hosts.addresses(self._clients, machine)])
-            say(f"starting PostgreSQL {installation.major} on {spot.host}")
+                addresses = client_hosts.addresses(self._clients, nodes[0].machine)
+                database.let_in(names, [*addresses])
+            say(f"starting the database on {', '.join(spot.host for spot in spots)}")
             database.start()
-            bed = self._bed(turn, database, host, site, state, undo)
-            bed.machine, bed.folder, bed.journal, bed.host = (
-                machine,
-                folder,
-                self.journal,
-                spot.host,
-            )
-            bed.only_reads = lambda: self._only_reads
-            bed.clients = self._clients
+            bed = self._bed(turn, database, nodes, site, {} if kept is None else kept.state)
             bed.undo = undo.pop_all()
             return bed
+
+    def _hosted(
+        self,
+        turn: Turn,
+        spot: Spot,
+        kept: Mapping[str, Change] | None,
+        say: Progress,
+        undo: ExitStack,
+    ) -> Hosted:
+        """Return a node's folders on its host: those that are kept, or new ones."""
+        machine = self.machines[spot.host]
+        found: dict[str, PurePosixPath] = {}
+        for name in volumes_apart(turn.trial):
+            if kept is not None:
+                change = kept[name]
+                say(f"{spot.host}: going on with the full data in {change.path}")
+            else:
+                # The volume of the tables may be called otherwise: `groups` can say so.
+                volume = spot.volume if name == DATA else name
+                directory = self.hosts.file.hosts[spot.host].volumes[volume].directory
+                assert directory is not None, "the plan refuses disks"
+                own, token = folders.new_name(str(turn.spec.database and turn.spec.database.engine))
+                path = PurePosixPath(directory) / own
+                say(f"{spot.host}: making {path}")
+                change = self.journal.note(spot.host, "remove_database", str(path), before=token)
+                undo.callback(self._remove, change, machine)
+                folders.make(machine, path, token)
+            if kept is not None:
+                undo.callback(self._remove, change, machine)
+            found[name] = PurePosixPath(change.path)
+        return Hosted(machine, found)
 
     def _remove(self, change: Change, machine: Machine) -> None:
         self.journal.undo_by(
             change, lambda: folders.remove(machine, PurePosixPath(change.path), change.before)
         )
 
-    def _database(
-        self,
-        installation: far_postgresql.FarInstallation,
-        request: Request,
-        folder: PurePosixPath,
-        site: Site,
-        *,
-        is_kept: bool,
-    ) -> FarPostgreSQL:
-        machine = installation.machine
-        place = NodePlace(
-            name=machine.name,
-            address=machine.address,
-            volumes={DATA: Path(folder)},
-            run_dir=Path(folder) / "run",
-            log_dir=site.logs(machine.name),
-        )
-        problems = [*check_request(request, [place])]
-        known = installation.known_settings()
-        problems += check_settings(request.settings, known, installation.major)
-        if problems:
-            raise UserError(*problems)
-        password = machine.files.read(folder / KEPT_SECRET).decode("ascii") if is_kept else None
-        plan = plan_memory(request.sizes)
-        database = FarPostgreSQL(request, place, installation, plan, password)
-        machine.files.write(folder / KEPT_SECRET, database.password.encode())
-        far_postgresql.ran(machine, "mkdir", "-p", "-m", "0711", "--", str(folder / "run"))
-        return database
-
-    def _bed(  # noqa: PLR0913, PLR0917 - what a bed is made of
+    def _bed(
         self,
         turn: Turn,
-        database: FarPostgreSQL,
-        host: Host,
+        database: FarDatabase,
+        nodes: Sequence[Hosted],
         site: Site,
         state: dict[str, Any],
-        undo: ExitStack,
     ) -> BuiltBed:
         cluster = turn.spec.cluster
         assert cluster is not None, "a cluster experiment"
+        assert turn.spec.database is not None, "a cluster has a database"
         volume = cluster.volumes[DATA]
-        may = "read_ahead" in host.may_change
+        may = all(
+            "read_ahead" in self.hosts.file.hosts[node.machine.name].may_change for node in nodes
+        )
+        compiles = facts_of(turn.spec.database.engine).compiles
+        only_reads: Callable[[], bool] = lambda: self._only_reads  # noqa: E731
         return BuiltBed(
             name=turn.bed,
             nodes=[],
@@ -406,9 +407,29 @@ class BuiltStage:
                 caching=volume.caching,
                 read_ahead_bytes=None if may else volume.read_ahead_bytes,
             ),
-            compiles=False,
-            is_warm=True,
+            compiles=compiles,
+            is_warm=not compiles,
             log_folder=site.log_folder,
-            undo=undo,
+            undo=ExitStack(),
             wear=float(state.get("wear", 0.0)),
+            hosted=nodes,
+            set_token=str(state.get("set") or secrets.token_hex(8)),
+            journal=self.journal,
+            only_reads=only_reads,
+            clients=self._clients,
         )
+
+
+def _spent(bed: Bed | None, name: str) -> dict[str, Any]:
+    """Return what a host did in the last run of a bed."""
+    spent = bed.spent if isinstance(bed, BuiltBed) else []
+    return next((one for one in spent if one["host"] == name), {})
+
+
+def _doubts(turn: Turn, nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what else of the nodes' hosts than their disks was the limit."""
+    cluster = turn.spec.cluster
+    assert cluster is not None, "a cluster experiment"
+    vm = load_catalog().vms.get(cluster.vm)
+    for one in nodes:
+        yield from doubts(one, None if vm is None else vm.facts.net_mbit_per_s)

@@ -15,14 +15,14 @@ from typing import Any
 from disklab.engine.load import LoadDone
 from disklab.errors import MachineError
 from disklab.machines.protocol import ClockOffset, Command, Machine
-from disklab.measurement import far_postgresql, folders
+from disklab.measurement import far_server, folders
 from disklab.measurement.far_load import Client
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal
 from disklab.telemetry.judgement import MOST_CLIENT_THREAD
 
 PARENT = PurePosixPath("/tmp")  # noqa: S108 - a new name in it, made by mkdir alone
-USERS = (*far_postgresql.USERS, "nobody")
+USERS = (*far_server.USERS, "nobody")
 """Who a generator runs as for root: it reads and writes no file."""
 MOST_AHEAD_MS = 5.0
 """An open loop's arrivals are merged by the clocks of those that make them."""
@@ -38,7 +38,7 @@ def make(hosts: Hosts, machines: Mapping[str, Machine], journal: Journal) -> lis
     made = []
     for name in names_of(hosts):
         machine = machines[name]
-        account = far_postgresql.account(machine, USERS)
+        account = far_server.account(machine, USERS)
         folder_name, token = folders.new_name("load")
         folder = PARENT / folder_name
         journal.note(name, "end_load", str(folder), before=token)

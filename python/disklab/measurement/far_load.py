@@ -17,7 +17,6 @@ from signal import SIGTERM
 from types import TracebackType
 
 from disklab.engine import Account
-from disklab.engine.binary import SENT_ENGINE, find_engine
 from disklab.engine.load import (
     END_SECONDS,
     Generator,
@@ -29,9 +28,9 @@ from disklab.engine.load import (
     event_of,
 )
 from disklab.errors import EngineError, MachineError
-from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Child, Command, Machine
 from disklab.measurement import merged_load
+from disklab.measurement.far_asking import engine_of
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,9 @@ class Client:
 
     def command(self, job: LoadJob) -> Command:
         """Return the program that runs a job there."""
-        engine: Sequence[str] = SENT_ENGINE
-        if isinstance(self.machine, LocalMachine):
-            engine = (str(find_engine()),)
         rights = [] if self.account is None else self.account.arguments()
         text = job.model_dump_json(exclude_none=True).encode()
-        return Command([*engine, "load", *rights], stdin=text, folder=self.folder)
+        return Command([*engine_of(self.machine), "load", *rights], stdin=text, folder=self.folder)
 
 
 Said = LoadEvent | BaseException

@@ -33,6 +33,14 @@ def cached_bytes(machine: Machine, files: list[PurePosixPath]) -> tuple[int, int
     return sum(sizes), sum(cached)
 
 
+def cached_below(machine: Machine, folder: PurePosixPath) -> tuple[int, int]:
+    """Return the same for all files below a folder."""
+    if isinstance(machine, SshMachine):
+        return cached_bytes(machine, [folder])
+    (here,) = _here(machine, [folder])
+    return page_cache.cached_bytes(here)
+
+
 def _here(machine: Machine, paths: list[PurePosixPath]) -> list[Path]:
     if not isinstance(machine, LocalMachine):
         raise MachineError(f"{machine.name}: its page cache cannot be asked for")

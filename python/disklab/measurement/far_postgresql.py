@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-import signal
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -20,27 +18,17 @@ from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.log import LOG
 from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import MemoryPlan
-from disklab.databases.process import KILL_SECONDS, DatabaseProcess
-from disklab.engine import Account
-from disklab.errors import MachineError
 from disklab.hosts import requirements
-from disklab.machines.protocol import Child, Command, Machine
+from disklab.machines.protocol import Command, Machine
 from disklab.measurement.far_pages import cached_bytes, drop_pages
+from disklab.measurement.far_server import FarProcess, ServerFiles, account, ran, sync
 from disklab.measurement.folders import end_processes
 
-# initdb writes 40 MB; of a slow disk, and as rehearsals have it.
-PROGRAM_SECONDS = 600.0
-# A memtable's worth of dirty pages at the speed of a slow disk, as `page_cache.SYNC_SECONDS`.
-SYNC_SECONDS = 300.0
-MOST_LINES = 12
-USERS = ("disklab", "postgres")
-"""Who may run a server for root: our own user, else the one that PostgreSQL's packages make."""
 # The newest of Debian's and Ubuntu's, then of Fedora's and the PostgreSQL project's own packages.
 _FIND = """for d in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/bin; do
   [ -x "$d/initdb" ] && [ -x "$d/postgres" ] && echo "$d $("$d/postgres" --version)"
 done; true"""
 _FOUND = re.compile(r"(/\S+) .*\(PostgreSQL\) (\d+)", re.ASCII)
-_USER = re.compile(r"([a-z]+):[^:]*:(\d+):(\d+):", re.ASCII)
 _ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}", re.ASCII)
 
 
@@ -56,18 +44,6 @@ class FarInstallation(Installation):
         return ran(self.machine, *words, variables=variables, name=command[0])
 
 
-def ran(
-    machine: Machine, *words: str, variables: Mapping[str, str] | None = None, name: str = ""
-) -> str:
-    """Run a program on a host and return what it wrote. Raises MachineError when it fails."""
-    given = {"LC_ALL": "C", **(variables or {})}
-    ended = machine.run(Command(words, variables=given), PROGRAM_SECONDS)
-    if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {name or words[0]} failed with {ended.code}: {said}")
-    return ended.stdout.decode(errors="replace")
-
-
 def find(machine: Machine) -> FarInstallation | None:
     """Return the newest server of a host; None: it has none. Raises MachineError without a user."""
     found = [_FOUND.match(line) for line in ran(machine, "sh", "-c", _FIND).splitlines()]
@@ -76,108 +52,6 @@ def find(machine: Machine) -> FarInstallation | None:
         return None
     major, folder = known[-1]
     return FarInstallation(Path(folder), major, account(machine), machine)
-
-
-def account(machine: Machine, users: Sequence[str] = USERS) -> Account | None:
-    """Return who runs a program of ours for root on a host; None: we are not root there.
-
-    Raises MachineError when there is no such user: root never runs one.
-    """
-    if ran(machine, "id", "-u").strip() != "0":
-        return None
-    for name in users:
-        ended = machine.run(Command(["getent", "passwd", name]))
-        entry = _USER.match(ended.stdout.decode(errors="replace"))
-        if ended.code == 0 and entry is not None and int(entry[2]) and int(entry[3]):
-            return Account(name, int(entry[2]), int(entry[3]))
-    raise MachineError(
-        f"{machine.name}: we are root there, and it has no user {' or '.join(users)} to run "
-        "anything of ours: log in as another user, or make one by `useradd --system disklab`"
-    )
-
-
-class FarProcess(DatabaseProcess):
-    """The process of a server on a host: a job of its agent, which ends with the job's lease."""
-
-    def __init__(self, machine: Machine, place: NodePlace) -> None:
-        super().__init__("PostgreSQL", place, PORTS, LOG)
-        self._machine = machine
-        self._where = place
-        self._child: Child | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The number of the process on its host; None: it does not run."""
-        return None if self._child is None else self._child.pid
-
-    def launch(
-        self,
-        command: list[str],
-        handles: Sequence[int] = (),
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        """Start it there; returns at once. A port that is taken ends it."""
-        assert not handles, "no open file goes to another machine"
-        given = {"LC_ALL": "C.UTF-8", **(variables or {})}
-        self._child = self._machine.start(Command(command, variables=given))
-
-    def check(self) -> None:
-        """Raise MachineError, with the end of its log, when it has ended by itself."""
-        if self._child is None:
-            raise MachineError(f"PostgreSQL on {self._machine.name} was not started")
-        ended = self._child.wait(0.0)
-        if ended is not None:
-            raise self.failure(f"ended by itself with code {ended.code}")
-
-    def await_death(self) -> None:
-        """Raise as `check` does, for a server whose connections have just broken."""
-        if self._child is not None:
-            self._child.wait(2.0)
-        self.check()
-
-    def is_running(self) -> bool:
-        """Return whether it was started and has not ended."""
-        return self._child is not None and self._child.wait(0.0) is None
-
-    def end(self, sign: signal.Signals, seconds: float) -> None:
-        """End it by a signal to the server alone, and by SIGKILL when it takes longer."""
-        if self._child is not None and self.is_running():
-            # Its backends must not get the signal: to them it means something else.
-            number = str(self._child.pid)
-            self._machine.run(Command(["kill", f"-{int(sign)}", number]))
-            self._child.wait(seconds)
-        self.kill()
-
-    def kill(self) -> None:
-        """End it at once. Raises MachineError when it stays."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        child.signal(signal.SIGKILL)
-        ended = child.wait(KILL_SECONDS)
-        if ended is None:
-            self._child = child
-            raise self.failure("waits for its disk and cannot be killed")
-        child.__exit__(None, None, None)
-        self._keep(ended.stderr)
-
-    def _keep(self, said: bytes) -> None:
-        """Add the end of what it wrote, at most 64 KiB, to its log in the run's folder."""
-        folder = self._where.log_dir
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{self._where.name}-output.log").open("ab") as log:
-            log.write(said)
-
-    def failure(self, what: str) -> MachineError:
-        """Return an error that says what happened, with the end of what it wrote."""
-        said = ""
-        if self._child is not None:
-            with suppress(MachineError):
-                ended = self._child.wait(0.0)
-                text = b"" if ended is None else ended.stderr
-                said = "\n".join(text.decode(errors="replace").splitlines()[-MOST_LINES:])
-        where = f"{self._machine.name} ({self._where.address})"
-        return MachineError(f"PostgreSQL on {where} {what}\n{said}".strip())
 
 
 class FarServer(Server):
@@ -195,7 +69,8 @@ class FarServer(Server):
         super().__init__(request, place, installation, plan, password)
         self._machine = machine
         self._clients: Sequence[str] = ()
-        self.process = FarProcess(machine, place)
+        self.process = FarProcess("PostgreSQL", machine, place, PORTS, LOG)
+        self._far = ServerFiles(machine, installation.account)
 
     def let_in(self, clients: Sequence[str]) -> None:
         """Let in these IP addresses too, from the next start on."""
@@ -218,10 +93,7 @@ class FarServer(Server):
     def sync(self) -> None:
         """Write everything back that is dirty on the file systems of its volumes."""
         for volume in self.place.volumes.values():
-            ended = self._machine.run(Command(["sync", "-f", str(volume)]), SYNC_SECONDS)
-            if ended.code != 0:
-                said = ended.stderr.decode(errors="replace").strip()
-                raise MachineError(f"{self._machine.name}: sync -f {volume}: {said}")
+            sync(self._machine, volume)
 
     def cached_bytes(self, folder: str, names: Set[str]) -> tuple[int, int]:
         """See `Server.cached_bytes`."""
@@ -235,30 +107,22 @@ class FarServer(Server):
         yield from ()
 
     def _put(self, name: str, text: str) -> None:
-        self._machine.files.write(self._conf(name), text.encode(), 0o644)
+        self._far.put(self._conf(name), text)
 
     def _put_secret(self, name: str, text: str) -> Path:
         file = self._conf(name)
-        self._machine.files.write(file, text.encode(), 0o600)
-        self._hand_over(str(file))
-        return Path(file)
+        self._far.put_secret(file, text)
+        return file
 
-    def _conf(self, name: str) -> PurePosixPath:
-        folder = self.files.configuration
-        ran(self._machine, "mkdir", "-p", "-m", "0711", "--", str(folder))
-        return PurePosixPath(folder / name)
+    def _conf(self, name: str) -> Path:
+        self._far.folder(self.files.configuration)
+        return self.files.configuration / name
 
     def _remove(self, file: Path) -> None:
-        ran(self._machine, "rm", "-f", "--", str(file))
+        self._far.remove(file)
 
     def _own_folder(self, folder: Path) -> None:
-        ran(self._machine, "mkdir", "-m", "0700", "--", str(folder))
-        self._hand_over(str(folder))
-
-    def _hand_over(self, path: str) -> None:
-        user = self._installation.account
-        if user is not None:
-            ran(self._machine, "chown", "-h", f"{user.uid}:{user.gid}", "--", path)
+        self._far.own_folder(folder)
 
     def _end_remains(self, program: str) -> list[int]:
         del program
@@ -323,8 +187,8 @@ class FarPostgreSQL(PostgreSQL):
         server.let_in(addresses)
 
     @property
-    def password(self) -> str:
-        """What the server was made for; kept beside its data."""
+    def secret(self) -> str:
+        """What the server was made for: its password, kept beside its data."""
         return self._password
 
     @property

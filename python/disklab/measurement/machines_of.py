@@ -52,7 +52,7 @@ def facts(machine: Machine) -> dict[str, Any]:
         "kernel": _text(machine, "/proc/sys/kernel/osrelease"),
         "cpu": model[1].strip() if model else None,
         "cpus": len(re.findall(r"^processor\s*:", processors, re.MULTILINE)) or None,
-        "memory_bytes": int(memory[1]) * 1024 if memory else None,
+        "memory_bytes": _memory_bytes(machine, int(memory[1]) * 1024) if memory else None,
         "boot_id": _text(machine, "/proc/sys/kernel/random/boot_id"),
     }
     with suppress(MachineError):
@@ -71,6 +71,18 @@ def _text(machine: Machine, path: str) -> str:
     with suppress(MachineError):
         return machine.files.read(PurePosixPath(path), 4 << 20).decode(errors="replace").strip()
     return ""
+
+
+def _memory_bytes(machine: Machine, whole: int) -> int:
+    """Return the memory that programs of a host may have: of a container's, its limit.
+
+    The group at the root of a machine's own hierarchy has no limit, and in version 2 no such file.
+    """
+    told = [whole]
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _text(machine, f"/sys/fs/cgroup/{file}")
+        told += [int(text)] if text.isdigit() else []
+    return min(told)
 
 
 def _azure_size(machine: Machine) -> str | None:
@@ -93,6 +105,13 @@ def stolen_ratio(before: str, after: str) -> float:
     # user nice system idle iowait irq softirq steal; guest times are in user already.
     whole = sum(spent[:8])
     return spent[7] / whole if len(spent) > 7 and whole > 0 else 0.0
+
+
+def busy_ratio(before: str, after: str) -> float:
+    """Return the share of its CPUs' time that a machine used itself, 0 to 1; as `stolen_ratio`."""
+    took = [b - a for a, b in zip(_ticks(before), _ticks(after), strict=False)][:8]
+    whole = sum(took)
+    return 1 - (took[3] + took[4] + took[7]) / whole if len(took) == 8 and whole > 0 else 0.0
 
 
 def cpu_line(machine: Machine) -> str:

@@ -144,12 +144,18 @@ def _wanted(
         why = placed.trials[0].refused
         assert why is not None, "without a trial that can be, all are refused"
         raise UserError(Problem(why.place, why.value, why.rule, why.way_out), *why.more)
-    most = max((len(spots) for spots in placed.spots.values()), default=1)
+    most = max((_sets(placed, trial) for trial in able), default=1)
     repeats = options.repeats or (1 if options.quick else max(LEAST_REPEATS, most))
     decided = replace(options, repeats=repeats)
     effort = QUICK if options.quick else WHOLE
     turns = order(placed.trials, repeats, options.seed, effort, finished)
     return Wanted(experiment, hosts, decided, placed, turns, run)
+
+
+def _sets(placed: Placed, trial: Trial) -> int:
+    """Return how many hosts, or sets of hosts, can measure a trial."""
+    spots = len(placed.of(trial))
+    return spots // built.nodes_of(trial) if trial.spec.cluster is not None else spots
 
 
 def access_of(wanted: Wanted) -> Access | None:
@@ -220,7 +226,7 @@ def _look_for_database(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
         makes = [f"a folder in {clients.PARENT} for the load"]
         lacks = [*planned_database.missing_user(wanted.hosts, name, machine)]
         return HostPlan(name, facts(machine), makes, [], changes, lacks, host.role)
-    found = planned_database.look(wanted.hosts, wanted.placed, name, machine)
+    found = planned_database.look(wanted.hosts, wanted.placed, name, machine, wanted.placed.trials)
     missing = [*found.missing]
     for volume, directory in found.directories.items():
         missing += missing_directory(wanted.hosts, name, volume, directory, machine)

@@ -39,6 +39,10 @@ class Placed:
     spots: dict[int, list[Spot]]
     """By a trial's index; repeats take them in turn. Refused trials have none."""
 
+    def of(self, trial: Trial) -> list[Spot]:
+        """Return where a trial is measured; nowhere when it is refused."""
+        return self.spots.get(trial.index, [])
+
     @property
     def used(self) -> list[Spot]:
         """Every spot that measures something, in the order of the trials."""

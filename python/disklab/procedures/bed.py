@@ -19,6 +19,7 @@ from disklab.procedures.conditions import BedState, HostCache, Step
 from disklab.procedures.jobs import LEAST_CLIENTS
 from disklab.procedures.timetable import Conductor
 from disklab.spec import TrialSpec, Volume
+from disklab.telemetry import Source
 from disklab.workloads.protocol import Begin, Load, Target, Workload
 
 OnProgress = Callable[[LoadProgress], None]
@@ -277,6 +278,11 @@ class Bed:
             raise
         finally:
             self.load = None
+
+    def sources(self, undo: ExitStack) -> list[Source]:
+        """Return what else is watched; `undo` ends it. Other beds have hosts of their own."""
+        del undo
+        return []
 
     def start_load(self, begin: Begin) -> Load:
         """Start a load, on this machine; other beds have other machines for it."""

@@ -108,6 +108,7 @@ def live(planned: Planned, stage: Stage, emit: Emit) -> Run:
                 finished=len(run.finished()),
                 left=len(turns) - done,
                 interrupted=interrupted,
+                mode=run.info.mode,
             )
         )
     return run

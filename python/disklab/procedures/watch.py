@@ -39,6 +39,7 @@ def watched(bed: Bed, notes: Notes) -> Iterator[None]:
             ProcessCpu("emulator", lambda: [node.pid for node in bed.nodes]),
             database,
         ]
+        sources += bed.sources(undo)
         for number, node in enumerate(bed.nodes, 1):
             suffix = node_suffix(number)
             for volume, attached in node.attached.items():

@@ -99,14 +99,20 @@ class ProcessCpu:
 class Machine:
     """The whole machine: `busy_cores`, `steal_cores`, `iowait_cores`, `available_bytes`."""
 
-    name = "machine"
+    FILES = ("/proc/stat", "/proc/meminfo")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "machine") -> None:
+        self.name = name
         self._growth = Growth()
 
     def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
         """Yield cores in use, cores that the hypervisor gave to others, and free memory."""
-        line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+        stat, meminfo = (Path(file).read_text(encoding="ascii") for file in self.FILES)
+        yield from self.metrics(stat, meminfo, elapsed_s, slow)
+
+    def metrics(self, stat: str, meminfo: str, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
+        """Yield them of the content of its files."""
+        line = stat.partition("\n")[0]
         # proc(5): user nice system idle iowait irq softirq steal; guest times are inside user.
         times = [int(word) for word in line.split()[1:9]]
         busy = sum(times[:3]) + times[5] + times[6]
@@ -114,7 +120,7 @@ class Machine:
             grown = self._growth.of(name, ticks)
             if grown is not None:
                 yield f"{name}_cores", grown / TICKS_PER_S / (elapsed_s * slow)
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        for line in meminfo.splitlines():
             if line.startswith("MemAvailable:"):
                 yield "available_bytes", int(line.split()[1]) * 1024.0
 
@@ -136,7 +142,11 @@ class Disk:
 
     def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
         """Yield IOPS, bytes a second, mean queue and mean latency of what ended."""
-        words = [int(word) for word in self._stat.read_text(encoding="ascii").split()]
+        yield from self.metrics(self._stat.read_text(encoding="ascii"), elapsed_s, slow)
+
+    def metrics(self, stat: str, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
+        """Yield them of the content of its file."""
+        words = [int(word) for word in stat.split()]
         grown = {
             name: self._growth.of(name, words[place])
             for name, place in self.FIELDS.items()

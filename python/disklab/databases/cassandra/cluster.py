@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -16,12 +16,8 @@ from disklab.databases.cassandra.configuration import (
     Replaced,
     Start,
     access_settings,
-    command_line,
     default_settings,
-    name_of,
     node_settings,
-    opened_logs,
-    write_files,
 )
 from disklab.databases.cassandra.jolokia import FLUSH, PENDING, STORAGE
 from disklab.databases.cassandra.node import READY_SECONDS, Node
@@ -36,7 +32,6 @@ from disklab.databases.protocol import (
     Request,
 )
 from disklab.errors import MachineError
-from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
 
 POLL_SECONDS = 0.5
@@ -53,22 +48,31 @@ NO_GROUP = (
 )
 
 
+MakeNode = Callable[[NodeFiles, Secrets], Node]
+
+
 class Cassandra:
     """A cluster that disklab starts and stops. See `Database` for what each method promises."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a cluster is made of
         self,
         request: Request,
         places: list[NodePlace],
         installation: Installation,
         plan: MemoryPlan,
+        make: MakeNode = Node,
+        kept: Secrets | None = None,
     ) -> None:
+        """Take what is asked for and where; `make` makes each node, here or on a host.
+
+        `kept`: the passwords that data were made for which are there already.
+        """
         self.request = request
         self.plan = plan
         self._installation = installation
-        self._secrets = Secrets.new()
-        self._has_role = False
-        self.nodes = [Node(NodeFiles(place), self._secrets) for place in places]
+        self._secrets = kept or Secrets.new()
+        self._has_role = kept is not None
+        self.nodes = [make(NodeFiles(place), self._secrets) for place in places]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -133,7 +137,7 @@ class Cassandra:
         )
         addresses = [one.files.place.address for one in self.nodes]
         own = {**node_settings(node.files, addresses, replaces=replaces), **access_settings(known)}
-        write_files(node.files, own, settings, self._secrets, self._installation.account)
+        node.configure(own, settings, self._secrets, self._installation.account)
 
     def kill_node(self, name: str) -> None:
         """End a node's process at once."""
@@ -149,10 +153,7 @@ class Cassandra:
         """Drain and end a node, drop its page cache, start it."""
         node = self._named(name)
         node.stop()
-        page_cache.sync(node.files.place.volumes["data"])
-        if node.files.place.group is not None:
-            node.files.place.group.reclaim()
-        page_cache.drop(node.files.data)
+        node.drop_page_cache()
         self._bring_up(node)
 
     def replace_node(self, name: str) -> None:
@@ -212,8 +213,7 @@ class Cassandra:
             if conditions.flushed:
                 for node in self.nodes:
                     node.jolokia.call(STORAGE, FLUSH, self.request.keyspace, [])
-                    for volume in node.files.place.volumes.values():
-                        page_cache.sync(volume)
+                    node.sync()
             if conditions.compacted:
                 with self._unthrottled():
                     self._wait_for_compactions(conditions.time_limit_s)
@@ -223,19 +223,14 @@ class Cassandra:
         """Drop the page cache in place; where that leaves some, restart the nodes without it."""
         self._check()
         for node in self.nodes:
-            page_cache.sync(node.files.place.volumes["data"])
-            if node.files.place.group is not None:
-                node.files.place.group.reclaim()
-            # Pages that an earlier process read are charged to its group, or to nobody's.
-            page_cache.drop(node.files.data)
+            node.drop_page_cache()
         self._fit_groups()
-        left = self._coldness("group reclaim")
+        left = self._coldness(self.nodes[0].dropped_by)
         if left.left_ratio <= COLD_RATIO:
             return left
         self.stop()
         for node in self.nodes:
-            page_cache.sync(node.files.place.volumes["data"])
-            page_cache.drop(node.files.data)
+            node.drop_page_cache()
         self.start()
         self._fit_groups()
         return self._coldness("restart")
@@ -266,7 +261,7 @@ class Cassandra:
             stopped_s += node.gc_log.stopped_s
             longest_s = max(longest_s, node.gc_log.longest_s())
         return Observation(
-            pids=tuple(node.process.pid for node in self.nodes if node.process.pid is not None),
+            pids=tuple(pid for node in self.nodes for pid in node.pids),
             metrics={"pending_compactions": pending, "longest_stop_s": longest_s},
             counters={
                 "dropped_messages": dropped,
@@ -278,13 +273,10 @@ class Cassandra:
 
     def _launch(self, node: Node, *, replaces: bool = False) -> None:
         makes_role = node is self.nodes[0] and not self._has_role
-        node.keep_gc_log()
-        with opened_logs(node.files, self._installation.account) as (log, gc_log):
-            alone = self.request.replication_factor == 1
-            replaced = Replaced(node.files.place.address, alone) if replaces else None
-            start = Start(self.plan, len(self.nodes), name_of(gc_log), makes_role, replaced)
-            command = command_line(node.files, self._installation, start)
-            node.launch(command, (log, gc_log))
+        alone = self.request.replication_factor == 1
+        replaced = Replaced(node.files.place.address, alone) if replaces else None
+        start = Start(self.plan, len(self.nodes), makes_role, replaced)
+        node.launch(self._installation, start)
 
     def _check(self) -> None:
         for node in self.nodes:
@@ -360,8 +352,7 @@ class Cassandra:
 
     def _coldness(self, way: str) -> Coldness:
         # Cassandra reads its own tables all the time: the user's are what must be cold.
-        folders = [node.files.sstables / self.request.keyspace for node in self.nodes]
-        found = [page_cache.cached_bytes(folder) for folder in folders]
+        found = [node.cached_bytes(self.request.keyspace) for node in self.nodes]
         return Coldness(way, sum(size for size, _ in found), sum(cached for _, cached in found))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -27,6 +27,7 @@ CQL_PORT = 9042
 STORAGE_PORT = 7000
 JOLOKIA_PORT = 8778
 PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
+JOLOKIA_FILE = "jolokia.properties"
 # A node that finds no others to keep its roles logs a warning each time.
 ROLE_DELAY_MS = {"one": 200, "several": 2000}
 NEVER_MS = 365 * 86_400_000
@@ -155,8 +156,6 @@ class Start:
     plan: MemoryPlan
     nodes: int
     """Of the cluster."""
-    gc_log: str
-    """A name that the node's process can open."""
     makes_role: bool
     """Whether this node makes the well-known role, which ours replaces."""
     replaced: Replaced | None = None
@@ -275,14 +274,40 @@ def write_files(
     files.place.log_dir.mkdir(parents=True, exist_ok=True)
     for folder in (files.temporary, files.data, files.commitlog):
         own_folder(folder, account)
-    merged = {**own, **settings}
-    text = yaml.safe_dump(merged, sort_keys=True)
-    write(configuration, "cassandra.yaml", text)
-    rules = write(configuration, "jolokia-access.xml", policy())
-    agent = agent_options(files.place.address, JOLOKIA_PORT, secrets.jolokia, str(rules))
-    write_secret(configuration, "jolokia.properties", agent, account)
-    # The configuration is part of what a run keeps.
-    write(files.place.log_dir, f"{files.place.name}-cassandra.yaml", text)
+    told = Written.of(files, own, settings, secrets)
+    for name, text in told.open.items():
+        write(configuration, name, text)
+    write_secret(configuration, JOLOKIA_FILE, told.jolokia, account)
+    told.keep(files.place)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the files of a node's configuration hold."""
+
+    open: Mapping[str, str]
+    """By name: those that everybody may read."""
+    jolokia: str = field(repr=False)
+    """Of `JOLOKIA_FILE`, which has a password and is for the server alone."""
+
+    @classmethod
+    def of(
+        cls,
+        files: NodeFiles,
+        own: Mapping[str, object],
+        settings: Mapping[str, object],
+        secrets: Secrets,
+    ) -> Written:
+        """Return what is to be written for a node, wherever it runs."""
+        text = yaml.safe_dump({**own, **settings}, sort_keys=True)
+        rules = str(files.configuration / "jolokia-access.xml")
+        agent = agent_options(files.place.address, JOLOKIA_PORT, secrets.jolokia, rules)
+        return cls({"cassandra.yaml": text, "jolokia-access.xml": policy()}, agent)
+
+    def keep(self, place: NodePlace) -> None:
+        """Write what a run keeps of it, which has no secret."""
+        place.log_dir.mkdir(parents=True, exist_ok=True)
+        write(place.log_dir, f"{place.name}-cassandra.yaml", self.open["cassandra.yaml"])
 
 
 @contextmanager
@@ -307,12 +332,19 @@ def name_of(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-def command_line(files: NodeFiles, installation: Installation, start: Start) -> list[str]:
-    """Return the command that runs a node in the foreground."""
+def command_line(
+    files: NodeFiles, installation: Installation, start: Start, gc_output: str
+) -> list[str]:
+    """Return the command that runs a node in the foreground.
+
+    `gc_output`: of the JVM's log of its stops, as -Xlog has it: `stdout`, or `file=` and a name
+    that the node's process can open.
+    """
     nodes, plan = start.nodes, start.plan
     configuration = files.configuration
     java, distribution = installation.java, installation.distribution
     heap = plan.heap // MIB
+    rotation = ":filecount=0" if gc_output.startswith("file=") else ""
     command = [
         str(java.program),
         "-ea",
@@ -330,7 +362,7 @@ def command_line(files: NodeFiles, installation: Installation, start: Start) -> 
         f"-Xmx{heap}M",
         # As cassandra-env.sh: direct buffers up to half of the heap.
         f"-XX:MaxDirectMemorySize={heap // 2}M",
-        f"-Xlog:gc=info,safepoint=info:file={start.gc_log}:time,uptimenanos:filecount=0",
+        f"-Xlog:gc=info,safepoint=info:{gc_output}:time,uptimenanos{rotation}",
         "-Djava.net.preferIPv4Stack=true",
         "-Djdk.attach.allowAttachSelf=true",
         "-Dio.netty.tryReflectionSetAccessible=true",
@@ -340,7 +372,7 @@ def command_line(files: NodeFiles, installation: Installation, start: Start) -> 
         *(f"--add-opens={name}=ALL-UNNAMED" for name in OPENS),
         *java.options,
         f"-javaagent:{distribution.jamm}",
-        f"-javaagent:{distribution.jolokia}=config={configuration / 'jolokia.properties'}",
+        f"-javaagent:{distribution.jolokia}=config={configuration / JOLOKIA_FILE}",
         f"-Dcassandra.config=file://{configuration / 'cassandra.yaml'}",
         f"-Dlogback.configurationFile={configuration / 'logback.xml'}",
         f"-Dcassandra.storagedir={files.data}",

@@ -20,6 +20,7 @@ CALL_SECONDS = 900.0
 # an origin of everybody.
 ORIGIN = "http://disklab.invalid"
 
+PATH = "/jolokia/"
 STORAGE = "org.apache.cassandra.db:type=StorageService"
 # Operations of it. Their signatures belong to their names, also in the policy.
 DRAIN = "drain()"
@@ -57,20 +58,25 @@ class Jolokia:
         return self._ask([{**request, "arguments": list(arguments)}], CALL_SECONDS)[0]
 
     def _ask(self, requests: Sequence[Mapping[str, object]], seconds: float) -> list[Any]:
-        connection = http.client.HTTPConnection(self.address, self.port, timeout=seconds)
         try:
-            connection.request("POST", "/jolokia/", json.dumps(requests), self._headers())
-            answers = json.loads(connection.getresponse().read())
-            if isinstance(answers, dict):
-                # Refused as a whole, such as for a wrong password.
-                raise MachineError(f"{self.address}:{self.port}: JMX: {answers.get('error')}")
+            answers = json.loads(self._exchange(json.dumps(requests).encode(), seconds))
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise MachineError(
                 f"{self.address}:{self.port}: JMX does not answer: {error}"
             ) from error
+        if isinstance(answers, dict):
+            # Refused as a whole, such as for a wrong password.
+            raise MachineError(f"{self.address}:{self.port}: JMX: {answers.get('error')}")
+        return self._values(requests, answers)
+
+    def _exchange(self, body: bytes, seconds: float) -> bytes:
+        """Return what the agent answers to a body. Raises OSError or HTTPException."""
+        connection = http.client.HTTPConnection(self.address, self.port, timeout=seconds)
+        try:
+            connection.request("POST", PATH, body, self._headers())
+            return connection.getresponse().read()
         finally:
             connection.close()
-        return self._values(requests, answers)
 
     def _headers(self) -> dict[str, str]:
         word = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()

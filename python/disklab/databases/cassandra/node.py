@@ -6,7 +6,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from disklab.databases.cassandra.access import (
@@ -19,7 +19,13 @@ from disklab.databases.cassandra.configuration import (
     CQL_PORT,
     JOLOKIA_PORT,
     PORTS,
+    Installation,
     NodeFiles,
+    Start,
+    command_line,
+    name_of,
+    opened_logs,
+    write_files,
 )
 from disklab.databases.cassandra.gc_log import GcLog
 from disklab.databases.cassandra.jolokia import (
@@ -34,8 +40,9 @@ from disklab.databases.cassandra.jolokia import (
 from disklab.databases.cql import READY, Cql
 from disklab.databases.log import LogForm
 from disklab.databases.process import DatabaseProcess
-from disklab.engine import QueryError
+from disklab.engine import Account, QueryError
 from disklab.errors import MachineError
+from disklab.hosts import page_cache
 
 # 5 s on an idle machine; three nodes on two busy cores and a slow disk took 80 s.
 READY_SECONDS = 300.0
@@ -53,6 +60,9 @@ LOG = LogForm(
 class Node:
     """One node of a cluster that we start and stop."""
 
+    dropped_by = "group reclaim"
+    """How `drop_page_cache` does it while the node runs, for `Coldness`."""
+
     def __init__(self, files: NodeFiles, secrets: Secrets) -> None:
         self.files = files
         self.process = DatabaseProcess("Cassandra", files.place, PORTS, LOG)
@@ -62,9 +72,46 @@ class Node:
         self.serves = False
         """Whether it has answered a query and nobody has begun to stop it."""
 
-    def launch(self, command: list[str], handles: Sequence[int]) -> None:
+    def configure(
+        self,
+        own: Mapping[str, object],
+        settings: Mapping[str, object],
+        secrets: Secrets,
+        account: Account | None,
+    ) -> None:
+        """Write its configuration and make its folders."""
+        write_files(self.files, own, settings, secrets, account)
+
+    def launch(self, installation: Installation, start: Start) -> None:
         """Start the process, with its open logs; returns at once."""
-        self.process.launch(command, handles)
+        self.keep_gc_log()
+        with opened_logs(self.files, installation.account) as (log, gc_log):
+            output = f"file={name_of(gc_log)}"
+            command = command_line(self.files, installation, start, output)
+            self.process.launch(command, (log, gc_log))
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Its processes on this machine."""
+        pid = self.process.pid
+        return () if pid is None else (pid,)
+
+    def sync(self) -> None:
+        """Write everything back that is dirty on its volumes."""
+        for volume in self.files.place.volumes.values():
+            page_cache.sync(volume)
+
+    def drop_page_cache(self) -> None:
+        """Drop what the page cache holds of its files, written back before."""
+        page_cache.sync(self.files.place.volumes["data"])
+        if self.files.place.group is not None:
+            self.files.place.group.reclaim()
+        # Pages that an earlier process read are charged to its group, or to nobody's.
+        page_cache.drop(self.files.data)
+
+    def cached_bytes(self, keyspace: str) -> tuple[int, int]:
+        """Return the size of a keyspace's files, and how much of it the page cache holds."""
+        return page_cache.cached_bytes(self.files.sstables / keyspace)
 
     def wait_until_up(self, limit_s: float = READY_SECONDS) -> None:
         """Return when the node has taken its place in the ring; CQL is closed then.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from disklab.databases.cassandra.cluster import Cassandra
@@ -26,27 +26,41 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     """
     if request.address is not None:
         return RunningCluster.of(request)
-    problems = list(_check_nodes(request, nodes))
-    if problems:
-        raise UserError(*problems)
+    check(request, nodes)
     java = find_java()
     account = server_account()
     plan = plan_memory(request.sizes)
-    distribution = _distribution(request, progress)
+    distribution = distribution_of(request, progress)
     closed = unreachable(account, [java.home, java.program, distribution.libraries])
     if account is not None and closed is not None:
         rule = f"Cassandra runs as the user {account.name}, who may not read it"
         way_out = f"open it (chmod o+rx {closed}), or set XDG_CACHE_HOME, CASSANDRA_HOME, JAVA_HOME"
         raise UserError(Problem("this machine", str(closed), rule, way_out))
-    known = known_settings(distribution.classes)
-    problems += check_settings(request.settings, known, distribution.version)
-    problems += check_table(request, distribution.line)
-    if problems:
-        raise UserError(*problems)
+    known = settings_of(request, distribution)
     return Cassandra(request, nodes, Installation(distribution, java, known, account), plan)
 
 
-def _distribution(request: Request, progress: Progress) -> Distribution:
+def check(request: Request, nodes: Sequence[NodePlace]) -> None:
+    """Raise UserError when there can be no such cluster on these nodes."""
+    problems = list(_check_nodes(request, nodes))
+    if problems:
+        raise UserError(*problems)
+
+
+def settings_of(request: Request, distribution: Distribution) -> Mapping[str, str]:
+    """Return the settings that a version knows.
+
+    Raises UserError for those of the request, and for options of its table, that it does not.
+    """
+    known = known_settings(distribution.classes)
+    problems = [*check_settings(request.settings, known, distribution.version)]
+    problems += check_table(request, distribution.line)
+    if problems:
+        raise UserError(*problems)
+    return known
+
+
+def distribution_of(request: Request, progress: Progress) -> Distribution:
     """Return the user's own distribution, by the request or CASSANDRA_HOME, or a fetched one.
 
     A version that is asked for by number is fetched even when CASSANDRA_HOME is set.
@@ -57,7 +71,7 @@ def _distribution(request: Request, progress: Progress) -> Distribution:
     return fetched(request.version, progress) if home is None else unpacked(home, progress)
 
 
-def _check_nodes(request: Request, nodes: list[NodePlace]) -> Iterator[Problem]:
+def _check_nodes(request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:
     if request.tls:
         rule = "disklab rehearses Cassandra without TLS"
         yield Problem("database.tls", "true", rule, "write tls: false, or leave it out")

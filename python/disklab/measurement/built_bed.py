@@ -1,0 +1,117 @@
+"""A bed on hosts that exist: what is written down there, and who makes its load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from disklab.engine.load import EngineLoad, LoadDone
+from disklab.measurement import settings
+from disklab.measurement.far_counters import Counters, Look, sources_of, spent
+from disklab.measurement.far_engines import Hosted
+from disklab.measurement.far_load import Client, FarLoad
+from disklab.measurement.journal import Journal
+from disklab.measurement.site import DATA
+from disklab.procedures.bed import Bed, OnProgress
+from disklab.procedures.conditions import Step
+from disklab.procedures.timetable import Conductor
+from disklab.spec import TrialSpec
+from disklab.telemetry import Source
+from disklab.workloads.protocol import Begin, Load, Workload
+
+FILLED = ".disklab-filled"
+"""In a database's folder: which data set it has, and what has become of it."""
+KEPT_SECRET = ".disklab-secret"  # noqa: S105 - the name of a file
+"""Beside it: what its data directory was made for."""
+
+
+@dataclass
+class BuiltBed(Bed):
+    """A bed on hosts: its data set is written down on each of them, beside the data."""
+
+    hosted: Sequence[Hosted] = ()
+    """Its nodes."""
+    set_token: str = ""
+    """Which folders on hosts belong together."""
+    journal: Journal | None = None
+    only_reads: Callable[[], bool] = lambda: False
+    """Whether the turn that runs leaves the data as they are."""
+    clients: Sequence[Client] = ()
+    """Who makes the load; none: this machine."""
+    ends: dict[str, LoadDone] = field(default_factory=dict)
+    """By client: its part of the last run."""
+    spent: list[dict[str, Any]] = field(default_factory=list)
+    """What each host of nodes and clients did in the last run."""
+
+    def start_load(self, begin: Begin) -> Load:
+        """Start a load on the client hosts, where there are some."""
+        if not self.clients or not isinstance(begin, EngineLoad):
+            return begin()
+        # TPC-C is made by one generator: the engine refuses more.
+        several = begin.job.workload.kind == "rows"
+        load = FarLoad(begin.job, self.clients if several else self.clients[:1])
+        self.ends = load.ends
+        return load
+
+    def sources(self, undo: ExitStack) -> list[Source]:
+        """Return what the database's hosts do each second."""
+        names = [node.machine.name for node in self.hosted]
+        counters = [
+            undo.enter_context(Counters(node.machine, dict(node.folders))) for node in self.hosted
+        ]
+        return sources_of(names, counters)
+
+    def take(
+        self, step: Step, spec: TrialSpec, workload: Workload, on_progress: OnProgress
+    ) -> None:
+        """Take a step; see `Bed.take`. The host knows before and after whether data are full."""
+        if step in ("empty", "fill"):
+            self.remember("changing")
+        super().take(step, spec, workload, on_progress)
+        if step == "set read-ahead":
+            self._change_read_ahead(spec)
+        if step in ("empty", "fill", "settle"):
+            self.remember(self.state.data)
+
+    def run(
+        self,
+        workload: Workload,
+        begin: Begin,
+        on_progress: OnProgress,
+        conductor: Conductor | None = None,
+    ) -> LoadDone:
+        """Run a load; see `Bed.run`. What is killed while it writes has no data to go on with."""
+        watched = [node.machine for node in self.hosted]
+        watched += [one.machine for one in self.clients]
+        looks = [Look.at(machine) for machine in watched]
+        filled = self.state.data == "filled"
+        if filled and not self.only_reads():
+            self.remember("changing")
+        done = super().run(workload, begin, on_progress, conductor)
+        self.spent = [
+            spent(machine.name, before, Look.at(machine))
+            for machine, before in zip(watched, looks, strict=True)
+        ]
+        if filled and not self.only_reads():
+            self.remember(self.state.data)
+        return done
+
+    def remember(self, data: str) -> None:
+        """Write down on the hosts what has become of the data set."""
+        told = {"bed": self.name, "data": data, "wear": self.wear, "settled": self.state.settled}
+        for node in self.hosted:
+            beside = {name: str(folder) for name, folder in node.folders.items()}
+            own = {**told, "set": self.set_token, "folders": beside}
+            node.machine.files.write(node.folder / FILLED, json.dumps(own).encode())
+
+    def _change_read_ahead(self, spec: TrialSpec) -> None:
+        assert self.journal is not None, "a built bed has a journal"
+        assert spec.cluster is not None, "a cluster experiment"
+        asked = spec.cluster.volumes[DATA].read_ahead_bytes
+        for node in self.hosted:
+            name, folder = node.machine.name, str(node.folder)
+            settings.ask_read_ahead(name, node.machine, folder, asked, self.journal)
+        self._note(read_ahead_bytes=asked)

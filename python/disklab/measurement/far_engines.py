@@ -1,0 +1,199 @@
+"""The databases that disklab builds on hosts: what each needs there, and how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from disklab.databases import Database, NodePlace, Request
+from disklab.databases.cassandra.configuration import PORTS as CASSANDRA_PORTS
+from disklab.databases.cassandra.configuration import Installation
+from disklab.databases.cassandra.distribution import exact_version
+from disklab.databases.cassandra.java import WANTED
+from disklab.databases.cassandra.provider import check as check_cassandra
+from disklab.databases.cassandra.provider import distribution_of, settings_of
+from disklab.databases.cassandra.sizing import plan_memory as plan_cassandra
+from disklab.databases.postgresql.configuration import PORTS as POSTGRESQL_PORTS
+from disklab.databases.postgresql.configuration import check_settings
+from disklab.databases.postgresql.provider import check as check_postgresql
+from disklab.databases.postgresql.sizing import plan_memory as plan_postgresql
+from disklab.engine import Account
+from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts import requirements
+from disklab.hosts.node import Progress
+from disklab.machines.protocol import Command, Machine
+from disklab.measurement import far_cassandra, far_postgresql, far_server
+from disklab.measurement.far_cassandra import FarCassandra, Installed, secrets_of
+from disklab.measurement.far_postgresql import FarPostgreSQL
+
+
+class FarDatabase(Database, Protocol):
+    """A database on hosts."""
+
+    @property
+    def secret(self) -> str:
+        """What its data are made for; kept beside them."""
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts, at these IP addresses."""
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """A node of a database on a host, and its folders there, which are ours."""
+
+    machine: Machine
+    folders: Mapping[str, PurePosixPath]
+    """By volume."""
+
+    @property
+    def folder(self) -> PurePosixPath:
+        """The one with its data, and what else it needs."""
+        return self.folders["data"]
+
+    def place(self, log_folder: Path) -> NodePlace:
+        """Return what a provider is given."""
+        return NodePlace(
+            name=self.machine.name,
+            address=self.machine.address,
+            volumes={name: Path(folder) for name, folder in self.folders.items()},
+            run_dir=Path(self.folder) / "run",
+            log_dir=log_folder.absolute(),
+        )
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a host has for a node, for the plan."""
+
+    title: str
+    account: Account | None
+    ports: Sequence[int]
+
+
+def needed(engine: str, version: str | None, machine: Machine) -> Needed | Problem:
+    """Return what will be run on a host, or what it lacks. Raises MachineError; changes nothing."""
+    return _LOOKS[engine](version, machine)
+
+
+@dataclass(frozen=True)
+class Building:
+    """A database that is to be made on folders that were made for it."""
+
+    request: Request
+    nodes: Sequence[Hosted]
+    memory_bytes: int
+    """Of the smallest host."""
+    log_folder: Path
+    kept: str | None
+    """The `secret` of data that are there already."""
+
+
+def make(asked: Building, say: Progress) -> FarDatabase:
+    """Return a database that is ready to start.
+
+    Raises UserError for what cannot be asked of it, MachineError for what a host lacks.
+    """
+    made = _MAKERS[asked.request.engine](asked, say)
+    for node in asked.nodes:
+        folder = Path(node.folder)
+        far_server.ServerFiles(node.machine, None).folder(folder / "run")
+    return made
+
+
+def missing_here(engine: str) -> list[Problem]:
+    """Return what this machine lacks to make such databases elsewhere."""
+    if engine != "postgresql" or requirements.find_program("psql") is not None:
+        return []
+    rule = "the program is missing on this machine, which asks the server"
+    way_out = f"install it: {requirements.how_to_get('psql')}"
+    return [Problem("this machine", "psql", rule, way_out)]
+
+
+def _look_for_postgresql(version: str | None, machine: Machine) -> Needed | Problem:
+    del version
+    found = far_postgresql.find(machine)
+    if found is None:
+        rule = "the package is missing on the host; disklab installs nothing"
+        way_out = "install it there: apt-get install postgresql, dnf install postgresql-server"
+        return Problem("", "postgresql", rule, way_out)
+    return Needed(f"a PostgreSQL {found.major} server", found.account, POSTGRESQL_PORTS)
+
+
+def _look_for_cassandra(version: str | None, machine: Machine) -> Needed | Problem:
+    java = far_cassandra.find_java(machine)
+    if java is None:
+        rule = f"Cassandra needs Java {WANTED}, up to 23; disklab installs nothing"
+        way_out = (
+            "install it there: apt-get install openjdk-17-jre-headless, dnf install "
+            "java-17-openjdk-headless"
+        )
+        return Problem("", "java", rule, way_out)
+    if machine.run(Command(["sh", "-c", "command -v bash && command -v setpriv"])).code != 0:
+        rule = "the programs are missing on the host; disklab installs nothing"
+        return Problem("", "bash, setpriv", rule, "install the packages bash and util-linux there")
+    try:
+        ip_address(machine.address)
+    except ValueError:
+        rule = "nodes know each other by IP addresses"
+        return Problem("", machine.address, rule, "write the host's as private_address")
+    account = far_server.account(machine, far_cassandra.USERS)
+    title = f"a Cassandra {exact_version(version)} node on Java {java.major}"
+    return Needed(title, account, CASSANDRA_PORTS)
+
+
+def _make_postgresql(asked: Building, say: Progress) -> FarDatabase:
+    (node,) = asked.nodes
+    installation = far_postgresql.find(node.machine)
+    if installation is None:
+        raise MachineError(f"{node.machine.name}: PostgreSQL is there no more")
+    place, request = node.place(asked.log_folder), asked.request
+    problems = [*check_postgresql(request, [place])]
+    known = installation.known_settings()
+    problems += check_settings(request.settings, known, installation.major)
+    if problems:
+        raise UserError(*problems)
+    say(f"PostgreSQL {installation.major} on {node.machine.name}")
+    plan = plan_postgresql(request.sizes)
+    return FarPostgreSQL(request, place, installation, plan, asked.kept)
+
+
+def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
+    request, nodes = asked.request, asked.nodes
+    places = [node.place(asked.log_folder) for node in nodes]
+    check_cassandra(request, places)
+    plan = plan_cassandra(request.sizes, asked.memory_bytes)
+    local = distribution_of(request, say)
+    known = settings_of(request, local)
+
+    def install(node: Hosted) -> Installed:
+        java = far_cassandra.find_java(node.machine)
+        if java is None:
+            raise MachineError(f"{node.machine.name}: Java is there no more")
+        account = far_server.account(node.machine, far_cassandra.USERS)
+        sent = far_cassandra.send(local, node.machine, Path(node.folder))
+        installation = Installation(sent, java, known, account)
+        return Installed(node.place(asked.log_folder), node.machine, installation)
+
+    say(f"sending Cassandra {local.version} to {', '.join(node.machine.name for node in nodes)}")
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        installed = list(pool.map(install, nodes))
+    kept = None if asked.kept is None else secrets_of(asked.kept)
+    return FarCassandra(request, installed, plan, kept)
+
+
+Look = Callable[[str | None, Machine], Needed | Problem]
+Make = Callable[[Building, Progress], FarDatabase]
+
+_LOOKS: Mapping[str, Look] = {
+    "postgresql": _look_for_postgresql,
+    "cassandra": _look_for_cassandra,
+}
+_MAKERS: Mapping[str, Make] = {"postgresql": _make_postgresql, "cassandra": _make_cassandra}
+ENGINES = tuple(_LOOKS)
+SEVERAL = ("cassandra",)
+"""Those that are built on more than one host."""
