@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disklab.report import tables
+from disklab.report import tables, wording
 from disklab.report.pair import Kind
 from disklab.report.report import Report
 from disklab.report.wording import SPACE
@@ -223,6 +223,28 @@ def test_one_answer_at_most_three_sentences_below_it_and_a_matrix(tmp_path: Path
     answer = report.answer_of(report.subjects[0])
     assert len(tables.comparisons(answer).rows) == 5
     assert {pair.kind for pair in answer.pairs} == {Kind.BETTER}
+
+
+def test_many_comparisons_begin_with_one_sentence_and_a_matrix(tmp_path: Path) -> None:
+    """Three disks under four loads: two loads differ, two do not."""
+    loads = {"a": (1, 3, 4), "b": (1, 1.5, 1.5), "c": (1, 1, 1), "d": (2, 2, 2)}
+    trials = [
+        Made({"disks": disks, "workload": work}, 1000.0 * rate, spread=0.0)
+        for work, rates in loads.items()
+        for disks, rate in zip(("P30", "v2", "Ultra"), rates, strict=True)
+    ]
+    report = report_of(tmp_path, *trials)
+    text, _ = told(report)
+    assert wording.capital(text) == (
+        "V2 does more operations than P30 in 2 of 4 comparisons (up to 3.0 times as many), "
+        "Ultra in 2 (up to 4.0 times as many); otherwise they are equal"
+    )
+    assert len(report.below) == 3
+    matrix = tables.by_level(report.answer_of(report.subjects[0]))
+    assert matrix.headings == ("where", "P30, ops/s", "v2", "Ultra")
+    found = {row[0]: [cell.replace(SPACE, " ") for cell in row[1:]] for row in matrix.rows}
+    assert found["a"] == ["1,000", "3 times", "4 times"]
+    assert found["d"] == ["2,000", "0.0 %", "0.0 %"]
 
 
 def run(out: Path, rate: float, **options: Any) -> Run:

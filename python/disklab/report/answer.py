@@ -19,7 +19,7 @@ from disklab.report.reasons import (
 )
 from disklab.report.sentences import Names
 from disklab.report.subject import Subject
-from disklab.report.verdict import Crossing, Outcome
+from disklab.report.verdict import Crossing, Outcome, Quantity
 from disklab.results import Level
 
 MOST_REASONS = 2
@@ -75,6 +75,8 @@ def answer_of(subject: Subject) -> Answer:
     elif matrix.cells:
         findings = [_alone(cell) for cell in matrix.cells.values()]
     findings.sort(key=lambda one: one.weight, reverse=True)
+    if matrix.main is not None and (summed := _of_all(matrix.main, pairs, findings)) is not None:
+        findings.insert(0, summed)
     # What the makers ask for is the first question, and the only one with a yes or no.
     rules = [
         published_rules.sentence(matrix, rule, cells)
@@ -85,6 +87,54 @@ def answer_of(subject: Subject) -> Answer:
     lost = faults.sentences(matrix)
     findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in lost]
     return Answer(subject, tuple(pairs), tuple(findings))
+
+
+FEWEST_LEVELS, FEWEST_PLACES = 2, 3
+"""Levels beside the first, and places in which they were compared, from which on single sentences
+say nearly the same again and again."""
+
+
+def _of_all(main: Factor, pairs: Sequence[Pair], findings: Sequence[Finding]) -> Finding | None:
+    """Return one sentence on all levels, where several were compared in several places.
+
+    None where they are too few, or where any answer is another than `more` or `equal`.
+    """
+    by_level: dict[Level, list[Pair]] = {}
+    for pair in pairs:
+        by_level.setdefault(pair.second, []).append(pair)
+    places = {len(of_level) for of_level in by_level.values()}
+    if len(by_level) < FEWEST_LEVELS or min(places) < FEWEST_PLACES or len(places) > 1:
+        return None
+    plain = all(
+        pair.kind in (Kind.BETTER, Kind.EQUAL) and pair.deciding is Quantity.OPS for pair in pairs
+    )
+    if not plain or all(pair.kind is Kind.EQUAL for pair in pairs):
+        return None
+    (count,) = places
+    base = Names.of(main, pairs[0].first, pairs[0].second).first
+    told: list[str] = []
+    none: list[str] = []
+    for level, of_level in by_level.items():
+        name = Names.of(main, pairs[0].first, level).second
+        ratios = [pair.judgement.ratio for pair in of_level if pair.kind is Kind.BETTER]
+        if not ratios:
+            none.append(f"{name} in none")
+            continue
+        most = max(ratios)
+        size = (
+            f"{wording.significant(most, 2)} times as many"
+            if most >= wording.TIMES_FROM
+            else f"{wording.percent(most - 1)} more"
+        )
+        size = f"up to {size}" if len(ratios) > 1 else size
+        does = f" does more operations than {base}" if not told else ""
+        of_all = f" of {count} comparisons" if not told else ""
+        told.append(f"{name}{does} in {len(ratios)}{of_all} ({size})")
+    about = "about " if pairs[0].mode == sentences.PREDICTED else ""
+    text = f"{', '.join([*told, *none])}; otherwise they are {about}equal"
+    strongest = next((one.reason for one in findings if one.reason), "")
+    basis = wording.basis_of([pair.judgement for pair in pairs])
+    return Finding(text, strongest, basis, None, tuple(pairs))
 
 
 def _no_comparison(matrix: Matrix, main: Factor, baseline: Level, level: Level) -> Finding:

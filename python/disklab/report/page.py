@@ -130,12 +130,18 @@ def verdict(report: Report) -> str:
 
 def comparisons(report: Report, subject: Subject) -> str:
     """Return every comparison of one run as a table that opens; nothing when there is one."""
-    figures = tables.without_empty_columns(tables.comparisons(report.answer_of(subject)))
+    answer = report.answer_of(subject)
+    figures = tables.without_empty_columns(tables.comparisons(answer))
     if len(figures.rows) < 2:
         return ""
-    name = "Every comparison"
-    name += f", {subject.label}" if len(report.subjects) > 1 else ""
-    return tag("details", text("summary", name), table(figures, name))
+    whose = f", {subject.label}" if len(report.subjects) > 1 else ""
+    name = f"Every comparison{whose}"
+    listed = tag("details", text("summary", name), table(figures, name))
+    matrix = tables.by_level(answer)
+    if not matrix.rows:
+        return listed
+    told = f"Against the first{whose}"
+    return tag("div", text("h3", told), table(matrix, told), class_="matrix") + listed
 
 
 def navigation(report: Report) -> str:

@@ -8,7 +8,7 @@ from disklab.report import wording
 from disklab.report.answer import Answer
 from disklab.report.cells import Cell, Matrix, Rates, median
 from disklab.report.comparison import Comparison
-from disklab.report.pair import Kind
+from disklab.report.pair import Kind, Pair
 from disklab.report.panel import Figures, rows
 from disklab.report.published_rules import rules_of
 from disklab.report.reasons import (
@@ -22,7 +22,7 @@ from disklab.report.reasons import (
 )
 from disklab.report.subject import Subject, slow_motion
 from disklab.report.verdict import Quantity
-from disklab.results import TrialResult, rates
+from disklab.results import Level, TrialResult, rates
 from disklab.results.records import Price
 
 WAITED = "waited at (ms per operation)"
@@ -92,6 +92,36 @@ def comparisons(answer: Answer) -> Figures:
     heads = ("where", "compared", "ops/s before", "after", "difference", "p99", "")
     return Figures(heads, rows(lines))
 
+
+def by_level(answer: Answer) -> Figures:
+    """Return a row for each place of the comparison and a column for each level; empty for one.
+
+    The first level has its rate, the others what differs from it.
+    """
+    matrix = answer.subject.matrix
+    if matrix.main is None:
+        return Figures((), ())
+    levels = list(dict.fromkeys(pair.second for pair in answer.pairs))
+    places: dict[str, dict[Level, Pair]] = {}
+    for pair in answer.pairs:
+        places.setdefault(matrix.phrase(pair.context) or "all", {})[pair.second] = pair
+    if len(levels) < LEAST_OF_MATRIX or len(places) < LEAST_OF_MATRIX:
+        return Figures((), ())
+    lines = []
+    for place, of_place in places.items():
+        base = next(iter(of_place.values()))
+        line = [place, wording.rate(base.cells[0].median("ops_per_s"))]
+        for level in levels:
+            found = of_place.get(level)
+            line.append("" if found is None else change(found.judgement))
+        lines.append(line)
+    main = matrix.main
+    first = f"{main.phrase(main.levels[0])}, ops/s"
+    return Figures(("where", first, *(main.phrase(level) for level in levels)), rows(lines))
+
+
+LEAST_OF_MATRIX = 2
+"""Levels, and places, from which on a matrix says more than a list."""
 
 SAID_BY_FIGURES = (Kind.BETTER, Kind.WORSE, Kind.EQUAL, Kind.UNKNOWN)
 """Kinds of answer that need no word beside the difference."""
