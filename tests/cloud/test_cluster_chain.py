@@ -1,13 +1,30 @@
-"""A cluster that is made in a cloud: which hosts there are, and which of them are its nodes."""
+"""A cluster from its file to an empty subscription, through the fake resource manager.
+
+It makes emulated hosts with emulated disks; a real Cassandra is built on them over SSH.
+"""
 
 from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from disklab import spec
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.measuring_in_cloud import planned_new
 from disklab.errors import UserError
+from disklab.hosts.namespaces import EmulatedHosts, HostWish
+from disklab.hosts.places import Places
 from disklab.measurement.preparation import Options
+from disklab.results import Run
+
+from tests.hosts.conftest import new_lab
+
+from . import fake_arm
+from .emulated_azure import EmulatedAzure
+from .fake_arm import RealClock, served
+from .test_whole_chain import MEASURE, Cloud
 
 EXPERIMENT = """
 title: Does host caching pay for reads?
@@ -48,3 +65,58 @@ def test_what_is_asked_from_here_is_refused() -> None:
     text = text.replace("{write_request_timeout: 20s, read_request_timeout: 20s}", "{}")
     with pytest.raises(UserError, match="builds cassandra only"):
         planned_new(spec.parse(text), Options(), OPTIONS)
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    monkeypatch.setattr(fake_arm, "DEPLOY_S", 1.0)
+    monkeypatch.setattr(fake_arm, "DELETE_S", 1.0)
+    monkeypatch.setattr(fake_arm, "RETRY_AFTER_S", 1)
+    with new_lab() as lab:
+        # A node's mounts are its own; the conductor's network is that of the client's machine.
+        wishes = [HostWish("n1", memory_bytes=2 << 30), HostWish("c1"), HostWish("conductor")]
+        places = Places(lab.run_dir, lab.data_dir)
+        with EmulatedHosts.start(places, "azure", wishes) as hosts:
+
+            def listen() -> socket.socket:
+                with hosts["conductor"].inside_network():
+                    return socket.create_server(("127.0.0.1", 0))
+
+            with served(RealClock(), tmp_path, listen) as server:
+                azure = EmulatedAzure(hosts, lab)
+                server.arm.on_made, server.arm.on_removed = azure.make, azure.remove
+                made = Cloud(tmp_path, hosts, server)
+                (tmp_path / "e.yaml").write_text(EXPERIMENT, encoding="utf-8")
+                try:
+                    yield made
+                finally:
+                    for process in made.started:
+                        process.kill()
+                        process.wait()
+                    for group in list(server.arm.groups.values()):
+                        azure.remove(group)
+
+
+@pytest.mark.machine
+@pytest.mark.alone
+@pytest.mark.long
+def test_a_cluster_is_measured_in_azure_and_nothing_is_left(cloud: Cloud) -> None:
+    only = ("--only", "cluster.volumes.data.caching=None")
+    with cloud.start(*MEASURE, "--max-usd", "5", *only) as process:
+        out, err = process.communicate(timeout=500)
+    assert process.returncode == 0, (out, err, cloud.arm.invalid)
+    assert "bill: " in err
+    cloud.nothing_is_left()
+    (folder,) = (cloud.folder / "disklab-runs").iterdir()
+    run = Run.open(folder)
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    assert result.errors == {}
+    extra = result.model_extra or {}
+    assert extra["host"] == "n1/data"
+    assert [one["host"] for one in extra["clients"]] == ["c1"]
+    bill = [row[0] for row in (run.info.model_extra or {})["cloud"]["bill"]]
+    assert bill[0] == "2 x azure/Standard_E8ds_v4"
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert b"PRIVATE KEY" not in path.read_bytes(), path

@@ -82,6 +82,17 @@ def test_a_node_is_built_filled_loaded_and_removed(bench: Bench, tmp_path: Path)
     assert 0 < node["busy_ratio"] <= 1
 
 
+@pytest.mark.machine
+@pytest.mark.alone
+@pytest.mark.long
+def test_three_nodes_keep_three_copies(bench: Bench, tmp_path: Path) -> None:
+    bench.write("e.yaml", EXPERIMENT)
+    with served_hosts(3, tmp_path) as served:
+        result = measured(bench, served, ["n1", "n2", "n3"])
+    extra = result.model_extra or {}
+    assert [one["host"] for one in extra["hosts"]] == ["n1", "n2", "n3"]
+
+
 def test_a_cluster_that_the_hosts_cannot_be_is_refused(bench: Bench) -> None:
     bench.write("e.yaml", EXPERIMENT)
     code, _, err = bench.run(*MEASURE, "--plan")
