@@ -35,7 +35,7 @@ from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of, under_way, why_not_counted
 from disklab.prediction.fingerprint import differ, fingerprint
 from disklab.prediction.jobs import host_profile
-from disklab.prediction.mechanisms import MECHANISMS
+from disklab.prediction.mechanisms import MECHANISMS, POSTGRESQL_ALONE
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
 from disklab.results.deviation import told
@@ -72,6 +72,7 @@ SQL_MECHANISMS = (
     "background_io",
 )
 """Those of the mechanisms that YugabyteDB's cells use."""
+CASSANDRA_MECHANISMS = tuple(name for name in MECHANISMS if name not in POSTGRESQL_ALONE)
 
 IN_SIGHT = (
     "how full the P15's bucket of burst credits is when a run of YugabyteDB begins (half, "
@@ -542,7 +543,7 @@ def cliff(options: Options) -> Iterator[str]:
 
 def ablation_rows() -> list[str]:
     """Return the names of the ablations."""
-    return ["as it is", *(f"without `{mechanism}`" for mechanism in MECHANISMS)]
+    return ["as it is", *(f"without `{mechanism}`" for mechanism in CASSANDRA_MECHANISMS)]
 
 
 def ablations(options: Options) -> Iterator[str]:
@@ -554,7 +555,7 @@ def ablations(options: Options) -> Iterator[str]:
         "into one refill window and delay little: `background_io`, `paced_tables` and "
         "`throttle_windows` are worth more than these rows say.\n"
     )
-    choices = ("", *MECHANISMS)
+    choices = ("", *CASSANDRA_MECHANISMS)
     cells: dict[tuple[str, str], list[ComparedCell]] = defaultdict(list)
     for group, mechanism, cell in ablated_cells(choices, options):
         cells[group, mechanism].append(cell)

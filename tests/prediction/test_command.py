@@ -119,10 +119,10 @@ def test_a_device_is_predicted_and_another_load_is_not_counted(tmp_path: Path) -
 def test_what_cannot_be_predicted_is_refused_with_the_reason(tmp_path: Path) -> None:
     text = Path("experiments/yugabytedb-disk-types.yaml").read_text(encoding="utf-8")
     other = tmp_path / "other.yaml"
-    other.write_text(text.replace("engine: yugabytedb", "engine: postgresql"), encoding="utf-8")
+    other.write_text(text.replace("credits: 50%", "page_cache: as-left"), encoding="utf-8")
     cells = predicted(tmp_path, str(other), "--only", "workload=TPC-C")
     assert [cell["status"] for cell in cells] == ["refused"] * 3
-    rule = "the simulator models Cassandra and YugabyteDB so far"
+    rule = "a simulated trial of SQL has no trial before it"
     assert cells[0]["reason"]["rule"] == rule
     file = "experiments/cassandra-cache-cliff.yaml"
     (cell,) = predicted(tmp_path, file, "--only", "dataset.rows=500M", "--only", "data disks=local")

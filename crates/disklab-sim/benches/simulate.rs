@@ -6,7 +6,7 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
-use disklab_sim::job::Job;
+use disklab_sim::job::{Job, Kind};
 use disklab_sim::{Report, simulate};
 
 fn main() {
@@ -23,7 +23,9 @@ fn operations() -> u64 {
 fn cold_reads(operations: u64, read_ahead_kib: u64) -> Job {
     let text = include_str!("cold_reads.json");
     let mut job: Job = serde_json::from_str(text).expect("the file is a job");
-    let database = job.database.as_mut().expect("it is a database cell");
+    let Kind::Database(database) = &mut job.kind else {
+        unreachable!("it is a database cell");
+    };
     database.workload.stop.operations = Some(operations);
     database.cluster.read_ahead_bytes = read_ahead_kib << 10;
     job

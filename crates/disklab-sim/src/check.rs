@@ -6,8 +6,9 @@ use disklab_disk::{Refusal, Rules};
 use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
-use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Load, Mechanism, Stop, Trace};
+use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Kind, Load, Mechanism, Stop, Trace};
 
+mod postgresql;
 mod sql;
 
 /// Most nodes: their numbers fit a byte, with room.
@@ -20,27 +21,21 @@ const MOST_TRACED: usize = 1 << 24;
 /// Checks everything that the disk model does not check itself.
 pub fn check(job: &Job) -> Result<(), Refusal> {
     let mut rules = Rules::default();
-    match (&job.database, &job.sql, &job.device, &job.file) {
-        (Some(database), None, None, None) => {
+    match &job.kind {
+        Kind::Database(database) => {
             check_database(&mut rules, database, job.seed);
             for follower in &job.then {
                 check_database(&mut rules, &follower.database, job.seed);
                 check_follows(&mut rules, database, &follower.database);
             }
         }
-        (None, Some(database), None, None) => sql::check(&mut rules, database),
-        (None, None, Some(device), None) => check_device(&mut rules, device),
-        (None, None, None, Some(file)) => check_file(&mut rules, file),
-        _ => rules.must(
-            false,
-            "job",
-            job.cell,
-            "a cell is either a database, a SQL database, a device or a file",
-            "give exactly one of them",
-        ),
+        Kind::Sql(database) => sql::check(&mut rules, database),
+        Kind::Postgresql(database) => postgresql::check(&mut rules, database),
+        Kind::Device(device) => check_device(&mut rules, device),
+        Kind::File(file) => check_file(&mut rules, file),
     }
     rules.must(
-        job.then.is_empty() || job.database.is_some(),
+        job.then.is_empty() || matches!(job.kind, Kind::Database(_)),
         "then",
         job.then.len(),
         "only cells of a database follow each other",
@@ -194,7 +189,19 @@ fn check_ownership(rules: &mut Rules, job: &DatabaseJob) {
 }
 
 fn check_load(rules: &mut Rules, job: &DatabaseJob) {
-    let under_way = match job.workload.load {
+    check_under_way(rules, &job.workload.load);
+    rules.must(
+        job.workload.read_ppm <= 1_000_000,
+        "workload.read_ppm",
+        job.workload.read_ppm,
+        "a share is at most 1000000 parts per million",
+        "use 1000000 for reads only",
+    );
+    check_stop(rules, job.workload.stop, job.workload.warm_up_ns);
+}
+
+fn check_under_way(rules: &mut Rules, load: &Load) {
+    let under_way = match *load {
         Load::Closed { threads } => threads,
         Load::Open {
             max_in_flight,
@@ -218,20 +225,15 @@ fn check_load(rules: &mut Rules, job: &DatabaseJob) {
         &format!("1 to {MOST_UNDER_WAY} operations are under way at a time"),
         "choose another number of threads",
     );
-    rules.must(
-        job.workload.read_ppm <= 1_000_000,
-        "workload.read_ppm",
-        job.workload.read_ppm,
-        "a share is at most 1000000 parts per million",
-        "use 1000000 for reads only",
-    );
+}
+
+fn check_stop(rules: &mut Rules, stop: Stop, warm_up_ns: u64) {
     let Stop {
         operations,
         duration_ns,
-    } = job.workload.stop;
+    } = stop;
     rules.must(
-        operations.is_some_and(|n| n > 0)
-            || duration_ns.is_some_and(|n| n > job.workload.warm_up_ns),
+        operations.is_some_and(|n| n > 0) || duration_ns.is_some_and(|n| n > warm_up_ns),
         "workload.stop",
         format!("{operations:?} operations, {duration_ns:?} ns"),
         "a run ends after some operations, or some time after its warm-up",
@@ -407,7 +409,7 @@ fn check_file(rules: &mut Rules, job: &FileJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 19] = [
+pub const MECHANISMS: [Mechanism; 21] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -427,4 +429,6 @@ pub const MECHANISMS: [Mechanism; 19] = [
     Mechanism::DecompressionCpu,
     Mechanism::BackgroundIo,
     Mechanism::PacedTables,
+    Mechanism::FileLocks,
+    Mechanism::FullPageImages,
 ];

@@ -1,10 +1,12 @@
 //! The load generators: threads or arrivals, keys, and the CPU that each operation costs them.
 
-use disklab_units::popularity::{Bell, Spread, YCSB_THETA, Zipf};
+mod keys;
+
 use disklab_units::random::Stream;
 
 use crate::chance::exponential;
-use crate::job::{Arrivals, Client, Keys, Load, Mechanism, Parameters, Workload};
+pub use crate::client::keys::RowKeys;
+use crate::job::{Arrivals, Client, Load, Mechanism, Parameters, Workload};
 use crate::network::Link;
 use crate::station::{Servers, Usage};
 
@@ -77,19 +79,9 @@ impl WarmUp {
 #[derive(Debug)]
 pub struct Clients {
     machines: Vec<Machine>,
-    keys: Keys,
-    /// Keys of the table, as [`Clients::keys`] has it.
-    rows: u64,
-    /// How many of them are asked for.
-    asked: u64,
-    scale: u64,
-    next_key: u64,
-    zipf: Zipf,
-    bell: Bell,
-    spread: Spread,
+    keys: RowKeys,
     read_ppm: u32,
     cpu_ns: [u64; 2],
-    draws: Stream,
     kinds: Stream,
     times: Stream,
     arrivals: Stream,
@@ -116,25 +108,14 @@ impl Clients {
             link: Link::new(client.network_bytes_per_s),
             warm_up: WarmUp::new(parameters.client_cold_permille, cold_operations),
         };
-        let times = Clients::keys(workload, rows, scale) / rows;
-        let asked = workload.asked_rows.unwrap_or(rows).clamp(1, rows) * times;
-        let rows = rows * times;
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
-            keys: workload.keys,
-            rows,
-            asked,
-            scale,
-            next_key: 0,
-            zipf: Zipf::new(asked, YCSB_THETA),
-            bell: Bell::new(asked),
-            spread: Spread::new(rows),
+            keys: RowKeys::new(workload.keys, workload.asked_rows, rows, scale, seed),
             read_ppm: workload.read_ppm,
             cpu_ns: [
                 parameters.client_read_cpu_ns,
                 parameters.client_write_cpu_ns,
             ],
-            draws: Stream::new(seed, "keys"),
             kinds: Stream::new(seed, "operations"),
             times: Stream::new(seed, "client cpu"),
             arrivals: Stream::new(seed, "arrivals"),
@@ -143,9 +124,6 @@ impl Clients {
 
     /// Draws the next operation: what it does, and its key; keys from the number of rows on are rows
     /// that the run has added.
-    ///
-    /// **Divergence:** with `latest` a row is read as soon as its write was sent. It is in memory
-    /// either way.
     #[inline]
     pub fn next(&mut self) -> (Kind, u64) {
         let reads = match self.read_ppm {
@@ -153,48 +131,14 @@ impl Clients {
             1_000_000.. => true,
             ppm => self.kinds.chance(ppm),
         };
-        let key = match self.keys {
-            Keys::Uniform => self.draws.below(self.asked),
-            Keys::Sequential => {
-                self.next_key += 1;
-                (self.next_key - 1) % self.asked
-            }
-            // In the order of their popularity, which is how a quick run puts several into one row.
-            Keys::Gaussian => self.bell.draw(&mut self.draws),
-            Keys::Zipfian if self.scale > 1 => self.zipf.draw(&mut self.draws) - 1,
-            Keys::Zipfian => self.spread.place(self.zipf.draw(&mut self.draws) - 1),
-            Keys::Latest if reads => {
-                let distance = self.zipf.draw(&mut self.draws) - 1;
-                let added = self.next_key * self.scale;
-                if distance < added {
-                    self.rows + added - 1 - distance
-                } else {
-                    self.rows - 1 - (distance - added) % self.rows
-                }
-            }
-            Keys::Latest => {
-                self.next_key += 1;
-                self.rows + self.next_key * self.scale - 1
-            }
-        };
+        let key = self.keys.draw(reads);
         (if reads { Kind::Read } else { Kind::Write }, key)
-    }
-
-    /// How many keys are drawn among.
-    ///
-    /// In a run that is `scale` times smaller, keys by popularity are drawn among all rows of the real system: fewer
-    /// rows of the same law are another load, in which the hundredth part that is asked for most has less of the reads.
-    pub fn keys(workload: &Workload, rows: u64, scale: u64) -> u64 {
-        match workload.keys {
-            Keys::Gaussian | Keys::Zipfian | Keys::Latest => rows * scale,
-            Keys::Uniform | Keys::Sequential => rows,
-        }
     }
 
     /// Whether a key is that of a row that the run has added.
     #[inline]
     pub fn added(&self, key: u64) -> bool {
-        key >= self.rows
+        self.keys.added(key)
     }
 
     /// The machine of a thread.
@@ -218,20 +162,7 @@ impl Clients {
 
     /// Time from one arrival of an open loop to the next.
     pub fn next_distance(&mut self, load: &Load) -> u64 {
-        match *load {
-            Load::Closed { .. } => u64::MAX,
-            Load::Open {
-                rate_per_ks,
-                arrivals,
-                ..
-            } => {
-                let mean = 1_000_000_000_000 / rate_per_ks.max(1);
-                match arrivals {
-                    Arrivals::Even => mean,
-                    Arrivals::Poisson => exponential(&mut self.arrivals, mean),
-                }
-            }
-        }
+        distance(load, &mut self.arrivals)
     }
 
     /// CPU of all machines: their cores, and what they did.
@@ -261,6 +192,24 @@ impl Clients {
         for machine in &mut self.machines {
             machine.cores.reset();
             machine.link.reset();
+        }
+    }
+}
+
+/// Time from one arrival of an open loop to the next, in nanoseconds.
+pub fn distance(load: &Load, stream: &mut Stream) -> u64 {
+    match *load {
+        Load::Closed { .. } => u64::MAX,
+        Load::Open {
+            rate_per_ks,
+            arrivals,
+            ..
+        } => {
+            let mean = 1_000_000_000_000 / rate_per_ks.max(1);
+            match arrivals {
+                Arrivals::Even => mean,
+                Arrivals::Poisson => exponential(stream, mean),
+            }
         }
     }
 }

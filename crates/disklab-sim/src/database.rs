@@ -3,5 +3,7 @@
 pub mod build;
 pub mod cassandra;
 mod event;
+pub mod postgresql;
 mod replicas;
+mod transactions;
 pub mod yugabytedb;

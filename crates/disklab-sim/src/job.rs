@@ -7,43 +7,123 @@ use disklab_disk::profile::HostProfile;
 use serde::{Deserialize, Serialize};
 
 pub mod faults;
+mod postgresql;
 mod sql;
 
 pub use faults::Faults;
+pub use postgresql::{
+    PostgresqlJob, PostgresqlParameters, PostgresqlSettings, PostgresqlWorkload, Relation,
+};
 pub use sql::{
     AccessKind, RowAccess, RowDraw, SqlDatabase, SqlEngine, SqlJob, SqlParameters, SqlWorkload,
     Statement, Table, Transaction,
 };
 
-/// One cell: a database under load, a device under fio, or a file that is read. Exactly one of them is given.
+/// One cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Given", into = "Given")]
 pub struct Job {
     /// The caller's number for it; comes back in the answer.
     pub cell: u64,
     /// Start of every random stream.
     pub seed: u64,
     /// How much of the cell is simulated.
-    #[serde(default)]
     pub fidelity: Fidelity,
     /// Mechanisms that are switched off, to see what each is worth.
-    #[serde(default)]
     pub ablate: Vec<Mechanism>,
-    /// A database cluster under load.
-    #[serde(default)]
-    pub database: Option<DatabaseJob>,
-    /// A SQL database under transactions.
-    #[serde(default)]
-    pub sql: Option<SqlJob>,
-    /// One device under fio.
-    #[serde(default)]
-    pub device: Option<DeviceJob>,
-    /// A file that one reader reads through the page cache.
-    #[serde(default)]
-    pub file: Option<FileJob>,
+    /// What is simulated.
+    pub kind: Kind,
     /// Database cells that follow on the same cluster and data, in order; their caches may be `as-left`.
-    #[serde(default)]
     pub then: Vec<Follower>,
+}
+
+/// What is simulated; in JSON a key of its own.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each job")]
+pub enum Kind {
+    /// `database`: Cassandra under rows.
+    Database(DatabaseJob),
+    /// `sql`: YugabyteDB under transactions.
+    Sql(SqlJob),
+    /// `postgresql`: PostgreSQL under transactions.
+    Postgresql(PostgresqlJob),
+    /// `device`: one device under fio.
+    Device(DeviceJob),
+    /// `file`: a file that one reader reads through the page cache.
+    File(FileJob),
+}
+
+/// A job as its JSON has it: exactly one of the kinds is given.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    cell: u64,
+    seed: u64,
+    #[serde(default)]
+    fidelity: Fidelity,
+    #[serde(default)]
+    ablate: Vec<Mechanism>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    database: Option<DatabaseJob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sql: Option<SqlJob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    postgresql: Option<PostgresqlJob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceJob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<FileJob>,
+    #[serde(default)]
+    then: Vec<Follower>,
+}
+
+impl TryFrom<Given> for Job {
+    type Error = &'static str;
+
+    fn try_from(given: Given) -> Result<Job, &'static str> {
+        let kinds = [
+            given.database.map(Kind::Database),
+            given.sql.map(Kind::Sql),
+            given.postgresql.map(Kind::Postgresql),
+            given.device.map(Kind::Device),
+            given.file.map(Kind::File),
+        ];
+        let mut kinds = kinds.into_iter().flatten();
+        let (Some(kind), None) = (kinds.next(), kinds.next()) else {
+            return Err(
+                "a cell is either a database, a SQL database, PostgreSQL, a device or a file: give exactly one of them",
+            );
+        };
+        Ok(Job {
+            cell: given.cell,
+            seed: given.seed,
+            fidelity: given.fidelity,
+            ablate: given.ablate,
+            kind,
+            then: given.then,
+        })
+    }
+}
+
+impl From<Job> for Given {
+    fn from(job: Job) -> Given {
+        let mut given = Given {
+            cell: job.cell,
+            seed: job.seed,
+            fidelity: job.fidelity,
+            ablate: job.ablate,
+            then: job.then,
+            ..Given::default()
+        };
+        match job.kind {
+            Kind::Database(database) => given.database = Some(database),
+            Kind::Sql(database) => given.sql = Some(database),
+            Kind::Postgresql(database) => given.postgresql = Some(database),
+            Kind::Device(device) => given.device = Some(device),
+            Kind::File(file) => given.file = Some(file),
+        }
+        given
+    }
 }
 
 /// A cell that follows another one on the same cluster.
@@ -111,6 +191,10 @@ pub enum Mechanism {
     BackgroundIo,
     /// Flush and compaction write as fast as the disk takes it.
     PacedTables,
+    /// No write of a file waits for its reads.
+    FileLocks,
+    /// The first change of a page after a checkpoint began puts no more into the log than a later one.
+    FullPageImages,
 }
 
 /// A cluster, its clients and their load.
@@ -163,6 +247,9 @@ pub struct Cluster {
     /// Whose rules of reading ahead.
     #[serde(default)]
     pub kernel: Kernel,
+    /// Whether the data volume's file system makes writes of a file wait for its reads, as XFS does; of PostgreSQL alone.
+    #[serde(default)]
+    pub locks_files: bool,
     /// Share of the ring that each node owns, in parts per million; absent: drawn as virtual nodes
     /// would draw it.
     #[serde(default)]

@@ -17,6 +17,7 @@ mod filelayout;
 mod filereads;
 mod groups;
 pub mod job;
+mod model;
 mod network;
 mod node;
 mod pagecache;

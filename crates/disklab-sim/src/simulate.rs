@@ -8,17 +8,25 @@ use disklab_disk::{Host, Refusal, VolumeCounters, VolumeId};
 use disklab_units::Instant;
 
 use crate::check::check;
-use crate::client::Kind;
+use crate::client::Kind as Operation;
 use crate::database::cassandra::Cassandra;
+use crate::database::postgresql::Postgresql;
+use crate::database::yugabytedb::Yugabytedb;
 use crate::device::Device;
-use crate::job::{CacheState, DatabaseJob, DeviceJob, Fidelity, FileJob, Fio, Job, Load, Trace};
+use crate::job::{
+    CacheState, DatabaseJob, DeviceJob, Fidelity, FileJob, Fio, Job, Kind, Load, Stop, Trace,
+};
+use crate::model::{self, Model, Setting};
 use crate::record::Recorder;
 use crate::replay::Replay;
 use crate::report::{Report, Telemetry, latencies, operation};
-use tally::{NodeParts, Reads, Tally};
+use tally::{Reads, Tally};
 
 mod sql;
 mod tally;
+
+pub use sql::{SqlParts, sql_report};
+pub use tally::NodeParts;
 
 /// Operations that a quick run keeps at least: enough for a p99 of some hundred samples, and for the
 /// throttle windows to fill several times.
@@ -41,25 +49,50 @@ pub fn simulate(job: &Job) -> Result<Report, Refusal> {
 /// Simulates a cell and those that follow it, in order. Refuses a job that breaks a rule, with every reason.
 pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
     check(job)?;
-    if let Some(database) = &job.database {
-        return simulate_databases(job, database);
+    match &job.kind {
+        Kind::Database(database) => simulate_databases(job, database),
+        Kind::Sql(database) => simulate_one::<Yugabytedb>(job, sql::scaled(database, job.fidelity)),
+        Kind::Postgresql(database) => {
+            simulate_one::<Postgresql>(job, sql::scaled_postgresql(database, job.fidelity))
+        }
+        Kind::Device(device) => {
+            let clock = WallClock::now();
+            let mut report = match (&device.fio, &device.trace) {
+                (Some(fio), _) => fio_report(job, device, fio)?,
+                (None, Some(trace)) => trace_report(job, device, trace)?,
+                (None, None) => unreachable!("the job was checked"),
+            };
+            finish(&mut report, 1, clock);
+            Ok(vec![report])
+        }
+        Kind::File(file) => Ok(vec![file_report(job.cell, file)?]),
     }
+}
+
+/// A cell that nothing follows, at the scale that it is given at.
+fn simulate_one<M: Model>(
+    job: &Job,
+    (scaled, scale): (M::Job, u64),
+) -> Result<Vec<Report>, Refusal> {
     let clock = WallClock::now();
-    let mut report = match (&job.database, &job.sql, &job.device) {
-        (None, Some(database), _) => sql::simulate(job.cell, database, job)?,
-        (Some(_), ..) => unreachable!("it was simulated above"),
-        (None, None, Some(given)) => match (&given.fio, &given.trace) {
-            (Some(fio), _) => fio_report(job, given, fio)?,
-            (None, Some(trace)) => trace_report(job, given, trace)?,
-            (None, None) => unreachable!("the job was checked"),
-        },
-        (None, None, None) => match &job.file {
-            Some(file) => file_report(job.cell, file)?,
-            None => unreachable!("the job was checked"),
-        },
+    let setting = Setting {
+        scale,
+        seed: job.seed,
+        pass: 0,
+        off: &job.ablate,
     };
-    report.wall_s = clock.elapsed().as_secs_f64();
+    let mut model = M::new(&scaled, &setting)?;
+    model::run(&mut model);
+    let mut report = model.report(&scaled, job.cell);
+    finish(&mut report, scale, clock);
     Ok(vec![report])
+}
+
+/// Says at which scale a report was made, and how long that took.
+fn finish(report: &mut Report, scale: u64, clock: WallClock) {
+    report.scale = 1.0 / scale as f64;
+    report.error_note = (scale > 1).then(|| QUICK_NOTE.to_owned());
+    report.wall_s = clock.elapsed().as_secs_f64();
 }
 
 /// Cells on one cluster, each with the caches that it wants: all at the scale of the one that needs the largest part.
@@ -68,7 +101,9 @@ fn simulate_databases(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Ref
     let cells: Vec<(u64, &DatabaseJob)> = std::iter::once((job.cell, first))
         .chain(followers)
         .collect();
-    let shares = cells.iter().map(|(_, cell)| share_of(cell, job.fidelity));
+    let shares = cells
+        .iter()
+        .map(|(_, cell)| database_share(cell, job.fidelity));
     let mut share = shares.min().unwrap_or(1);
     loop {
         let (reports, enough) = simulate_at(job, &cells, share)?;
@@ -98,19 +133,23 @@ fn simulate_at(
                 }
             }
         }
-        let mut cluster = Cassandra::new(&scaled, share, job.seed, pass as u64, &job.ablate)?;
+        let setting = Setting {
+            scale: share,
+            seed: job.seed,
+            pass: pass as u64,
+            off: &job.ablate,
+        };
+        let mut cluster = Cassandra::new(&scaled, &setting)?;
         if let Some(left) = left.take() {
             cluster.take_caches(left, &scaled.before);
         }
-        cluster.run();
+        model::run(&mut cluster);
         let enough = larger_share(&cluster, cell, share);
         if enough != share {
             return Ok((reports, enough));
         }
-        let mut report = cluster_report(number, &scaled.cluster.host, &mut cluster);
-        report.scale = 1.0 / share as f64;
-        report.error_note = (share > 1).then(|| QUICK_NOTE.to_owned());
-        report.wall_s = clock.elapsed().as_secs_f64();
+        let mut report = cluster.report(&scaled, number);
+        finish(&mut report, share, clock);
         reports.push(report);
         // What writes have changed is filled anew before the next cell.
         let only_read = scaled.workload.read_ppm == 1_000_000;
@@ -120,21 +159,32 @@ fn simulate_at(
 }
 
 /// By how much a cell is simulated smaller than it is.
-fn share_of(job: &DatabaseJob, fidelity: Fidelity) -> u64 {
+fn database_share(job: &DatabaseJob, fidelity: Fidelity) -> u64 {
     // What comes back to a node takes the time that it takes: nothing of a timetable shrinks.
     if fidelity == Fidelity::Full || job.faults.is_some() {
         return 1;
     }
-    let stop = &job.workload.stop;
-    let offered = match (&job.workload.load, stop.duration_ns) {
+    let work = &job.workload;
+    let operations = operations_of(&work.load, work.stop, work.warm_up_ns);
+    (operations / least_operations(job)).clamp(1, QUICK_MOST)
+}
+
+/// By how much a load can be smaller and still have its operations; None: nobody knows how many it has.
+fn share_of(load: &Load, stop: Stop, warm_up_ns: u64) -> Option<u64> {
+    let operations = operations_of(load, stop, warm_up_ns);
+    (operations < u64::MAX).then(|| (operations / QUICK_OPERATIONS).clamp(1, QUICK_MOST))
+}
+
+/// Operations of a load; the largest number where it ends after a time and nobody knows its rate.
+fn operations_of(load: &Load, stop: Stop, warm_up_ns: u64) -> u64 {
+    let offered = match (load, stop.duration_ns) {
         (&Load::Open { rate_per_ks, .. }, Some(ns)) => {
-            let measured = ns.saturating_sub(job.workload.warm_up_ns);
+            let measured = ns.saturating_sub(warm_up_ns);
             (u128::from(rate_per_ks) * u128::from(measured) / 1_000_000_000_000) as u64
         }
         _ => u64::MAX,
     };
-    let operations = stop.operations.unwrap_or(u64::MAX).min(offered);
-    (operations / least_operations(job)).clamp(1, QUICK_MOST)
+    stop.operations.unwrap_or(u64::MAX).min(offered)
 }
 
 /// Operations that a quick run keeps at least.
@@ -248,12 +298,13 @@ fn empty_report<K: Into<usize> + Copy>(
     }
 }
 
-fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) -> Report {
+/// What became of a cluster of Cassandra.
+pub fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) -> Report {
     let recorder = cluster.recorder();
     let mut report = empty_report(
         cell,
         recorder,
-        &[(Kind::Read, "read"), (Kind::Write, "write")],
+        &[(Operation::Read, "read"), (Operation::Write, "write")],
     );
     report.events = cluster.events();
     report.unsent = cluster.unsent();
@@ -302,7 +353,7 @@ fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) -> Rep
 
 fn file_report(cell: u64, job: &FileJob) -> Result<Report, Refusal> {
     let counters = crate::filereads::read(job)?;
-    let mut report = empty_report::<Kind>(cell, &Recorder::new(), &[]);
+    let mut report = empty_report::<Operation>(cell, &Recorder::new(), &[]);
     let reads = job.reads.len() as f64;
     report.telemetry.read_ios_per_operation = counters.read_ios as f64 / reads;
     report.telemetry.read_bytes_per_operation = counters.read_bytes as f64 / reads;
@@ -342,7 +393,7 @@ fn device_report(
     let mut report = empty_report(
         cell,
         recorder,
-        &[(Kind::Read, "read"), (Kind::Write, "write")],
+        &[(Operation::Read, "read"), (Operation::Write, "write")],
     );
     let mut tally = Tally::new(host, recorder);
     let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);

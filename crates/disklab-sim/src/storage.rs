@@ -244,6 +244,29 @@ impl Storage {
         }
     }
 
+    /// Fills the page cache with pages from all over the first `pages`, as reading them at random leaves it.
+    pub fn fill_page_cache(&mut self, pages: u64) {
+        /// Pages of a piece: those of the largest page of a database.
+        const PIECE: u64 = 2;
+        let room = self.cache.capacity().min(pages);
+        let (pieces, wanted) = (pages / PIECE, room / PIECE);
+        for piece in 0..pieces {
+            if (piece + 1) * wanted / pieces > piece * wanted / pieces {
+                self.cache.insert(piece * PIECE, (piece + 1) * PIECE);
+            }
+        }
+    }
+
+    /// Pages are written into the page cache, whether or not they were there.
+    pub fn written(&mut self, from: u64, to: u64) {
+        let mut at = from;
+        while let Some((first, last)) = self.cache.absent_run(at, to) {
+            self.cache.insert(first, last);
+            at = last;
+        }
+        self.cache.touch_all(from, to);
+    }
+
     /// The page cache as it is left, what was on its way included.
     pub fn leave_page_cache(&mut self) -> PageCache {
         for way in std::mem::take(&mut self.on_the_way) {
@@ -343,6 +366,12 @@ impl Storage {
             let cache = &self.cache;
             let wanted = pages.last - page + 1;
             ahead.read_missed(page, wanted, |most| cache.history(page, most))
+        };
+        let window = if (window.start..window.end).contains(&page) {
+            window
+        } else {
+            // It was evicted between the window that it marked and the next one.
+            Window::plain(page, page + 1)
         };
         let io = self.read(now, window, page, ios);
         Touched::Awaits(io.expect("the page is absent and inside its window"))
@@ -498,6 +527,12 @@ impl Storage {
             len,
         };
         self.disks.submit(now, io);
+    }
+
+    /// Forgets the last hit: it was part of something that is counted already.
+    #[inline]
+    pub fn uncount_hit(&mut self) {
+        self.counters.hits -= 1;
     }
 
     /// The pages of an I/O have come.

@@ -49,6 +49,7 @@ pub fn cluster(nodes: u32, ownership_ppm: Option<Vec<u32>>) -> Cluster {
         read_ahead_bytes: 0,
         kernel: crate::job::Kernel::Linux3,
         ownership_ppm,
+        locks_files: false,
         tokens_per_node: 256,
         zones: 1,
     }

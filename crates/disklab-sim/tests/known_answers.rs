@@ -161,7 +161,7 @@ fn limit(unit: Unit, per_s: u64, window_ns: u64) -> Limit {
 fn a_token_bucket_gives_its_rate_and_little_tells_the_latency() {
     for window_ns in [0, 50_000_000] {
         let mut job = jobs::fio(Pattern::Randread, 1, 64, 20_000_000_000);
-        let device = job.device.as_mut().expect("a device");
+        let device = jobs::device(&mut job);
         device.host.volumes[0].disks[0].limits = vec![limit(Unit::Ios, 5_000, window_ns)];
         let report = simulate(&job).expect("valid");
         assert!(
@@ -178,7 +178,7 @@ fn a_token_bucket_gives_its_rate_and_little_tells_the_latency() {
 #[test]
 fn burst_credits_last_as_long_as_they_say() {
     let mut job = jobs::fio(Pattern::Randwrite, 1, 64, 30_000_000_000);
-    let device = job.device.as_mut().expect("a device");
+    let device = jobs::device(&mut job);
     let mut burst = limit(Unit::Ios, 1_000, 0);
     burst.burst = Some(disklab_disk::profile::Burst {
         per_s: 3_000,
@@ -263,7 +263,7 @@ fn the_latest_rows_are_read_from_memory() {
 fn client_bound(column_bytes: u32, byte_ps: u64, off: &[Mechanism]) -> f64 {
     let mut job = jobs::reads(16, 40_000, 3);
     job.ablate.extend_from_slice(off);
-    let database = job.database.as_mut().expect("a database job");
+    let database = jobs::database(&mut job);
     database.dataset.rows = 1_000;
     database.dataset.column_bytes = column_bytes;
     database.dataset.stored_row_bytes = Some(column_bytes);
@@ -296,7 +296,7 @@ fn a_chunk_costs_the_cpu_that_opens_it() {
     let rate = |off: &[Mechanism]| {
         let mut job = jobs::reads(16, 20_000, 5);
         job.ablate.extend_from_slice(off);
-        let database = job.database.as_mut().expect("a database job");
+        let database = jobs::database(&mut job);
         database.dataset.rows = 1_000;
         database.cluster.page_cache_bytes = 1 << 30;
         database.cluster.cores = 1;

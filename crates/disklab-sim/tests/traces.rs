@@ -19,7 +19,7 @@ fn trace(count: u64, gap_ns: u64, depth: Option<u32>) -> Trace {
 
 fn job(trace: Trace, limit_per_s: Option<u64>) -> Job {
     let mut job = jobs::fio(Pattern::Read, 1, 1, 1);
-    let device = job.device.as_mut().expect("a device");
+    let device = jobs::device(&mut job);
     device.fio = None;
     device.trace = Some(trace);
     let limit = limit_per_s.map(|per_s| Limit {
@@ -133,10 +133,10 @@ fn what_breaks_a_rule_is_refused_with_its_place() {
     assert!(refused(|t| t.is_write.truncate(3)).contains("as many entries"));
     assert!(refused(|t| t.depth = Some(0)).contains("under way"));
     let mut both = job(trace(10, 1_000, None), None);
-    let fio = jobs::fio(Pattern::Read, 1, 1, 1)
-        .device
-        .and_then(|device| device.fio);
-    both.device.as_mut().expect("a device").fio = fio;
+    let fio = jobs::device(&mut jobs::fio(Pattern::Read, 1, 1, 1))
+        .fio
+        .take();
+    jobs::device(&mut both).fio = fio;
     assert!(
         simulate(&both)
             .expect_err("refused")

@@ -7,11 +7,15 @@ from disklab.database_facts import facts_of
 from disklab.prediction import jobs
 from disklab.prediction.calibration import Calibration
 from disklab.prediction.jobs import Job, Prepared
+from disklab.prediction.postgresql import prepare_postgresql
 from disklab.prediction.sql import prepare_sql
 from disklab.spec import Trial
 
-DATABASES = ("database", "sql")
+DATABASES = ("database", "sql", "postgresql")
 """Keys of a job that hold a database and the parameters that it was calibrated with."""
+
+MODELS = {"yugabytedb": prepare_sql, "postgresql": prepare_postgresql}
+"""By the model of a database's facts: what makes its jobs."""
 
 
 def prepare(
@@ -19,9 +23,10 @@ def prepare(
 ) -> Prepared:
     """Return the job of a trial, or why there is none. `place`: the file, for the reasons."""
     database = trial.spec.database
-    if database is not None and facts_of(database.engine).simulator == "yugabytedb":
+    model = MODELS.get(facts_of(database.engine).simulator or "") if database else None
+    if model is not None:
         assert calibration is not None
-        return prepare_sql(trial, catalog, calibration, place)
+        return model(trial, catalog, calibration, place)
     return jobs.prepare(trial, catalog, calibration, place)
 
 

@@ -313,21 +313,24 @@ def _dataset(spec: TrialSpec) -> Job:
     }
 
 
+def load_of(spec: TrialSpec, calibration: Calibration) -> Job:
+    """Return how a trial's operations of rows arrive."""
+    load = spec.workload.load
+    if load is None or load.rate_per_s is None:
+        return {"closed": {"threads": threads_of(spec)}}
+    return {
+        "open": {
+            "rate_per_ks": round(load.rate_per_s * 1000),
+            "arrivals": load.arrivals,
+            "max_in_flight": calibration.fact("max_in_flight"),
+        }
+    }
+
+
 def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
     work = spec.workload
     assert work.operations is not None
     assert work.stop is not None
-    load: Job
-    if work.load is not None and work.load.rate_per_s is not None:
-        load = {
-            "open": {
-                "rate_per_ks": round(work.load.rate_per_s * 1000),
-                "arrivals": work.load.arrivals,
-                "max_in_flight": calibration.fact("max_in_flight"),
-            }
-        }
-    else:
-        load = {"closed": {"threads": threads_of(spec)}}
     duration_s = work.stop.duration_s
     # The simulator's duration counts from the start; ours from the end of the warm-up.
     whole_s = None if duration_s is None else duration_s + work.warm_up_s
@@ -335,7 +338,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
         "read_ppm": round(work.operations.read * PPM),
         "keys": work.keys,
         "asked_rows": work.asked_of(spec.dataset.rows or 0) if spec.dataset is not None else None,
-        "load": load,
+        "load": load_of(spec, calibration),
         "stop": {
             "operations": work.stop.operations,
             "duration_ns": None if whole_s is None else round(whole_s * NS_PER_S),

@@ -17,6 +17,7 @@ from disklab.catalog.facts import GIB
 from disklab.databases.cassandra.sizing import PROGRAM_PAGES, plan_memory
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
+from disklab.prediction import postgresql
 from disklab.prediction.calibration import Calibration
 from disklab.prediction.faults import REHEARSED
 from disklab.prediction.jobs import (
@@ -39,7 +40,7 @@ CLIENT = "client_"
 OFF = ("client_cpu", "client_warm_up")
 """Mechanisms of the simulator that a rehearsal's client does not have."""
 
-OWN_CLIENT = ("client_read_cpu_ns", "client_write_cpu_ns", "client_byte_ps")
+OWN_CLIENT = ("client_read_cpu_ns", "client_write_cpu_ns", "client_byte_ps", "client_cpu_ns")
 """Parameters of the studies' client that cost time in the simulator even when it never queues."""
 
 FLUSHED_SHARE = 3
@@ -132,6 +133,8 @@ def prepare_rehearsed(
     took.
     """
     spec = trial.here
+    if spec.database is not None and spec.database.engine == "postgresql":
+        return _prepare_postgresql(trial, catalog, calibration, place, effort)
     reasons = [*unmodelled(spec, place)]
     if spec.cluster is None or spec.database is None:
         rule, way_out = "a device has no parameters to fit", "name a cluster's experiment"
@@ -141,6 +144,35 @@ def prepare_rehearsed(
     return Prepared(
         {"database": _rehearsed_job(trial, catalog, calibration, effort), "ablate": list(OFF)}
     )
+
+
+def _prepare_postgresql(
+    trial: Trial, catalog: Catalog, calibration: Calibration, place: str, effort: Effort
+) -> Prepared:
+    """Return the job of a rehearsal of PostgreSQL.
+
+    Its rows are written with the same bytes again, which the log leaves out (`log_heap_update`)
+    where a row stays in its page.
+    """
+    spec, share = trial.here, trial.share
+    reasons = [*postgresql.unmodelled(spec, place)]
+    if reasons:
+        return Prepared(None, tuple(reasons))
+    job = postgresql.postgresql_job(
+        _with_sizes(trial, spec), catalog, calibration, Fraction(share.scale)
+    )
+    job["cluster"]["kernel"] = kernel_rules(platform.release())
+    assert spec.cluster is not None
+    if spec.cluster.network is None:
+        job["network"] = {"one_way_ns": LOOPBACK_ONE_WAY_NS}
+    job["parameters"] = own_client(job["parameters"])
+    job["workload"] |= _course(trial, effort.dilated(share.time_dilation))
+    if spec.workload.kind == "rows":
+        for kind in job["workload"]["transactions"]:
+            for access in kind["statements"][0]["accesses"]:
+                if access["kind"] == "update":
+                    access["written_bytes"] = 0
+    return Prepared({"postgresql": job, "ablate": ["client_cpu"]})
 
 
 def _rehearsed_job(trial: Trial, catalog: Catalog, calibration: Calibration, effort: Effort) -> Job:

@@ -17,14 +17,11 @@ from disklab.prediction.jobs import (
     host_profile,
     network,
 )
-from disklab.prediction.statements import Shape, Stored, sysbench, tpcc
+from disklab.prediction.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.share import threads_of
 
 NS_PER_S = 1_000_000_000
-
-STATEMENTS = 10
-"""Statements of a sysbench transaction. **Source:** the study, and sysbench's `point_selects`."""
 
 
 def prepare_sql(trial: Trial, catalog: Catalog, calibration: Calibration, place: str) -> Prepared:
@@ -141,7 +138,7 @@ def shape_of(spec: TrialSpec, calibration: Calibration) -> Shape:
     if spec.workload.tpcc is not None:
         return tpcc(spec.workload.tpcc, stored)
     assert spec.workload.sysbench is not None
-    return sysbench(spec.workload.sysbench, stored, STATEMENTS)
+    return sysbench(spec.workload.sysbench, stored, IN_A_TRANSACTION)
 
 
 def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tuple[int, int]:

@@ -48,6 +48,9 @@ ITEMS = 10
 DISTRICTS = 10
 """Of a warehouse."""
 
+IN_A_TRANSACTION = 10
+"""Statements of a sysbench transaction. **Source:** the study, and sysbench's `point_selects`."""
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -2,7 +2,7 @@
 
 use super::{MOST_NODES, MOST_UNDER_WAY, Rules, check_volume};
 use crate::cluster::MOST_REPLICAS;
-use crate::job::{SqlJob, Transaction};
+use crate::job::{AccessKind, RowDraw, SqlJob, Transaction};
 
 /// Most tablets: a node keeps a log for each.
 const MOST_TABLETS: u64 = 1 << 20;
@@ -152,6 +152,14 @@ fn check_transaction(rules: &mut Rules, job: &SqlJob, transaction: &Transaction)
             &access.table,
             "there is no such table",
             "name one of the tables",
+        );
+        rules.must(
+            access.draw != RowDraw::Keys
+                && !matches!(access.kind, AccessKind::Lock | AccessKind::Delete),
+            &place,
+            format!("{:?} of {:?}", access.kind, access.draw),
+            "rows by the workload's keys, locks and deletes are simulated for PostgreSQL alone",
+            "use update, and uniform",
         );
     }
 }

@@ -10,17 +10,19 @@ use disklab_units::random::Stream;
 
 use crate::background::Wishes;
 use crate::chance::{exponential, work};
-use crate::client::{Clients, Kind};
+use crate::client::{Clients, Kind, RowKeys};
 use crate::cluster::{MOST_REPLICAS, Place, Ring, hash};
 use crate::database::build::{node, stored_row_bytes};
 use crate::database::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
-use crate::engine::{Queue, Slab};
+use crate::engine::Slab;
 use crate::filelayout::Pages;
 use crate::job::{DatabaseJob, Load, Mechanism};
+use crate::model::{Course, Model, Setting};
 use crate::network::Paths;
 use crate::node::Node;
-use crate::record::Recorder;
+use crate::report::Report;
+use crate::simulate::cluster_report;
 use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 
 mod after;
@@ -89,7 +91,7 @@ struct Request {
 
 /// A cluster in virtual time.
 pub struct Cassandra {
-    queue: Queue<Event>,
+    course: Course<Event>,
     rules: Rules,
     clients: Clients,
     ring: Ring,
@@ -101,14 +103,10 @@ pub struct Cassandra {
     /// None: the order of the snitch beneath holds.
     snitch: Option<Snitch>,
     speculation: Speculation,
-    recorder: Recorder,
     /// Writes that wait for the commit log or a memtable, by node.
     held_writes: Vec<Vec<u32>>,
     /// Open-loop operations that wait because too many are under way: their intended starts.
     unsent: std::collections::VecDeque<u64>,
-    issued: u64,
-    /// Operations that are issued in all; while the run warms up there is no such bound.
-    most_issued: u64,
     chances: Stream,
     times: Stream,
     next_offer: u64,
@@ -118,22 +116,23 @@ pub struct Cassandra {
     broken: Option<Box<Broken>>,
 }
 
-impl Cassandra {
-    /// Builds the cluster and its data, `scale` times smaller than the real ones. Passes of one seed have the same data
-    /// and other keys and times. Refuses what the disk
-    /// model refuses; the job is checked.
-    pub fn new(
-        job: &DatabaseJob,
-        scale: u64,
-        seed: u64,
-        pass: u64,
-        off: &[Mechanism],
-    ) -> Result<Cassandra, Refusal> {
-        let has_not = |mechanism| off.contains(&mechanism);
+impl Model for Cassandra {
+    type Job = DatabaseJob;
+    type Event = Event;
+
+    /// Builds the cluster and its data. Passes of one seed have the same data and other keys and times.
+    fn new(job: &DatabaseJob, setting: &Setting) -> Result<Cassandra, Refusal> {
+        let Setting {
+            scale,
+            seed,
+            pass,
+            off,
+        } = *setting;
+        let has_not = |mechanism| setting.has_not(mechanism);
         let replicas = job.database.replication_factor as usize;
         assert!(replicas <= MOST_REPLICAS, "the job was checked");
         let even = has_not(Mechanism::UnevenOwnership);
-        let keys = Clients::keys(&job.workload, job.dataset.rows, scale);
+        let keys = RowKeys::count(job.workload.keys, job.dataset.rows, scale);
         let ring = Ring::new(&job.cluster, replicas, even, keys, seed);
         let stored = match job.dataset.stored_row_bytes {
             Some(bytes) => u64::from(bytes),
@@ -164,7 +163,7 @@ impl Cassandra {
             paths: Paths::new(&job.network, job.cluster.zones, seed, off),
             snitch: (replicas > 1 && !has_not(Mechanism::DynamicSnitch)).then_some(snitch),
             speculation: Speculation::new(nodes.len(), percentile, scale),
-            queue: Queue::default(),
+            course: Course::new(job.workload.stop, job.workload.warm_up_ns, 2),
             clients,
             ring,
             held_writes: vec![Vec::new(); nodes.len()],
@@ -177,26 +176,16 @@ impl Cassandra {
             operations: Slab::default(),
             requests: Slab::default(),
             ios: PendingIos::default(),
-            recorder: Recorder::new(),
             unsent: std::collections::VecDeque::new(),
-            issued: 0,
             chances: Stream::new(seed, "chances"),
             times: Stream::new(seed, "server cpu"),
             next_offer: 0,
-            most_issued: if rules.warm_up_ns > 0 {
-                u64::MAX
-            } else {
-                rules.operations
-            },
             rules,
         })
     }
 
-    /// Runs to the end.
-    pub fn run(&mut self) {
-        if self.rules.warm_up_ns > 0 {
-            self.queue.push(self.rules.warm_up_ns, Event::Measure);
-        }
+    fn begin(&mut self) {
+        self.course.schedule_measure(Event::Measure);
         self.begin_faults();
         match self.rules.load {
             Load::Closed { threads } => {
@@ -204,27 +193,12 @@ impl Cassandra {
                     self.start(0, thread);
                 }
             }
-            Load::Open { .. } => self.queue.push(0, Event::Offer),
+            Load::Open { .. } => self.course.queue.push(0, Event::Offer),
         }
-        while let Some(event) = self.queue.pop() {
-            let now = self.queue.now();
-            if now >= self.rules.duration_ns {
-                break;
-            }
-            self.happen(now, event);
-            if self.issued >= self.most_issued && self.recorder.under_way() == 0 {
-                break;
-            }
-        }
-        self.recorder.end(self.queue.now());
-        assert!(
-            self.recorder.littles_law_holds(),
-            "Little's law does not hold: some operation was lost or counted twice"
-        );
     }
 
     #[inline]
-    fn happen(&mut self, now: u64, event: Event) {
+    fn handle(&mut self, now: u64, event: Event) {
         match event {
             Event::Arrive(operation) => self.coordinate(now, operation),
             Event::Enter(request) => self.enter(now, request),
@@ -246,6 +220,16 @@ impl Cassandra {
         }
     }
 
+    fn course(&mut self) -> &mut Course<Event> {
+        &mut self.course
+    }
+
+    fn report(&mut self, job: &DatabaseJob, cell: u64) -> Report {
+        cluster_report(cell, &job.cluster.host, self)
+    }
+}
+
+impl Cassandra {
     /// The coordinator sends requests to the replicas.
     fn coordinate(&mut self, now: u64, number: u32) {
         let operation = self.operations[number];
@@ -293,7 +277,8 @@ impl Cassandra {
         if entry.spare.is_some()
             && let Some(at) = self.speculation.watch(now, at, number, operation.serial)
         {
-            self.queue
+            self.course
+                .queue
                 .push(at, Event::Late(u32::from(operation.coordinator)));
         }
         self.contact(now, number, &replicas[..contacted]);
@@ -316,7 +301,7 @@ impl Cassandra {
                         self.contact(now, number, &[spare]);
                     }
                 }
-                Err(Some(at)) => return self.queue.push(at, Event::Late(node)),
+                Err(Some(at)) => return self.course.queue.push(at, Event::Late(node)),
                 Err(None) => return,
             }
         }
@@ -347,7 +332,7 @@ impl Cassandra {
         for (place, &replica) in replicas.iter().enumerate() {
             if usize::from(replica) == at {
                 let request = self.add_request(now, number, replica, cpu_ns, way);
-                self.queue.push(ready, Event::Enter(request));
+                self.course.queue.push(ready, Event::Enter(request));
             } else {
                 // The first replica sends the row, the others a digest of it.
                 let carries_row = place == 0 && operation.kind == Kind::Read;
@@ -366,7 +351,7 @@ impl Cassandra {
                     };
                 let left = self.nodes[at].link.send(now, ready, bytes);
                 let at = left + self.on_its_way(at, usize::from(replica));
-                self.queue.push(at, Event::Enter(request));
+                self.course.queue.push(at, Event::Enter(request));
             }
         }
     }
@@ -447,7 +432,7 @@ impl Cassandra {
         let way = &mut self.requests[number].way;
         way.began = now;
         way.paused_ns += node.paused(now).min(at - now);
-        self.queue.push(at, Event::Work(number));
+        self.course.queue.push(at, Event::Work(number));
     }
 
     fn work_done(&mut self, now: u64, number: u32) {
@@ -528,10 +513,10 @@ impl Cassandra {
 
     fn grant(&mut self, node: u32, wishes: Wishes) {
         if let Some(at) = wishes.tick_at {
-            self.queue.push(at, Event::Tick(node));
+            self.course.queue.push(at, Event::Tick(node));
         }
         if let Some(at) = wishes.pump_at {
-            self.queue.push(at, Event::Pump(node));
+            self.course.queue.push(at, Event::Pump(node));
         }
     }
 
@@ -546,7 +531,7 @@ impl Cassandra {
         self.take_decisions(now, index);
         if !self.nodes[index].background.blocks_writes() {
             for request in std::mem::take(&mut self.held_writes[index]) {
-                self.queue.push(now, Event::Work(request));
+                self.course.queue.push(now, Event::Work(request));
             }
         }
     }
@@ -557,7 +542,12 @@ impl Cassandra {
         for io in disks.passed() {
             self.ios[io].passed = now;
         }
-        disks.schedule(now, &mut self.queue, Event::Io, Event::Due(index as u32));
+        disks.schedule(
+            now,
+            &mut self.course.queue,
+            Event::Io,
+            Event::Due(index as u32),
+        );
     }
 
     fn disk_is_due(&mut self, now: u64, index: usize) {
@@ -590,7 +580,7 @@ impl Cassandra {
                         .waited_for(request.file, request.page);
                     request.page += 1;
                     request.way.waited(request.since, io.passed, now);
-                    self.recorder.waited_for_disk(now - request.since);
+                    self.course.recorder.waited_for_disk(now - request.since);
                     self.read_on(now, this);
                 }
             }
@@ -625,7 +615,7 @@ impl Cassandra {
             self.requests[number].way.rests(ready);
             let coordinator = self.operations[request.operation].coordinator;
             let way = self.on_its_way(usize::from(request.node), usize::from(coordinator));
-            self.queue.push(left + way, Event::Answer(number));
+            self.course.queue.push(left + way, Event::Answer(number));
         }
         if let Some(next) = next {
             self.begin_work(now, next);
@@ -696,8 +686,8 @@ impl Cassandra {
                 back - begins.intended,
                 "an operation spends its time somewhere, and once"
             );
-            self.recorder.split(kind, &split);
-            self.queue.push(back, Event::Done(number));
+            self.course.recorder.split(kind, &split);
+            self.course.queue.push(back, Event::Done(number));
         }
     }
 
@@ -717,10 +707,8 @@ impl Cassandra {
 
     /// Counts anew: the warm-up is over.
     fn measure(&mut self, now: u64) {
-        self.recorder.measure(now);
-        // A number of operations is one of those that count.
-        let already = self.issued + self.unsent.len() as u64;
-        self.most_issued = self.rules.operations.saturating_add(already);
+        let already = self.course.issued + self.unsent.len() as u64;
+        self.course.measure(now, already);
         self.clients.reset();
         self.before = self
             .nodes

@@ -20,16 +20,18 @@ mod server;
 use disklab_disk::{Refusal, VolumeCounters};
 use disklab_units::random::Stream;
 
-use crate::chance::{exponential, work};
+use crate::chance::work;
 use crate::database::yugabytedb::event::Event;
 pub use crate::database::yugabytedb::plan::Plan;
 use crate::database::yugabytedb::plan::{Access, Step};
 pub use crate::database::yugabytedb::server::Server;
-use crate::engine::{Queue, Slab};
-use crate::job::{AccessKind, Mechanism, SqlJob, SqlParameters};
+use crate::engine::Slab;
+use crate::job::{AccessKind, Mechanism, SqlJob, SqlParameters, Stop};
+use crate::model::{Course, Model, Setting};
 use crate::network::{Link, Paths};
-use crate::record::Recorder;
-use crate::station::{Servers, Slots, Usage};
+use crate::report::Report;
+use crate::simulate::{NodeParts, SqlParts, sql_report};
+use crate::station::{Servers, Slots};
 use crate::storage::{NOBODY, PendingIos, Purpose, Touched};
 
 /// Bytes of an internal message beside the rows: a read request, an acknowledgement.
@@ -38,9 +40,6 @@ const MESSAGE_BYTES: u64 = 300;
 
 /// No block: the request waits for none.
 const NO_BLOCK: u64 = u64::MAX;
-
-/// Think times are cut at so many times their mean. **Source:** TPC-C 5.2.5.4.
-const LONGEST_THINK: u64 = 10;
 
 /// A thread or a terminal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,13 +92,11 @@ struct Rules {
     replicas: u16,
     extra_block_ppm: u32,
     log_period_ns: u64,
-    duration_ns: u64,
-    warm_up_ns: u64,
 }
 
 /// A cluster in virtual time.
 pub struct Yugabytedb {
-    queue: Queue<Event>,
+    course: Course<Event>,
     rules: Rules,
     plan: Plan,
     machines: Vec<(Servers, Link)>,
@@ -109,7 +106,6 @@ pub struct Yugabytedb {
     requests: Slab<Request>,
     ios: PendingIos,
     paths: Paths,
-    recorder: Recorder,
     kinds: Stream,
     rows: Stream,
     times: Stream,
@@ -117,10 +113,13 @@ pub struct Yugabytedb {
     before: Vec<Vec<VolumeCounters>>,
 }
 
-impl Yugabytedb {
-    /// Builds the cluster and its data. Refuses what the disk model refuses; the job is checked.
-    pub fn new(job: &SqlJob, seed: u64, off: &[Mechanism]) -> Result<Yugabytedb, Refusal> {
-        let has_not = |mechanism| off.contains(&mechanism);
+impl Model for Yugabytedb {
+    type Job = SqlJob;
+    type Event = Event;
+
+    fn new(job: &SqlJob, setting: &Setting) -> Result<Yugabytedb, Refusal> {
+        let Setting { seed, off, .. } = *setting;
+        let has_not = |mechanism| setting.has_not(mechanism);
         let plan = Plan::new(job);
         let nodes = job.cluster.nodes as usize;
         let servers = (0..nodes)
@@ -144,12 +143,18 @@ impl Yugabytedb {
             replicas: job.database.replication_factor as u16,
             extra_block_ppm: job.database.extra_block_ppm,
             log_period_ns: period.max(1),
-            duration_ns: work.duration_ns,
-            warm_up_ns: work.warm_up_ns,
         };
         Ok(Yugabytedb {
+            course: Course::new(
+                Stop {
+                    operations: None,
+                    duration_ns: Some(work.duration_ns),
+                },
+                work.warm_up_ns,
+                plan.names.len(),
+            )
+            .on_time(),
             paths: Paths::new(&job.network, job.cluster.zones, seed, off),
-            queue: Queue::default(),
             machines: (0..job.client.nodes.max(1)).map(machine).collect(),
             connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
             before: servers
@@ -160,7 +165,6 @@ impl Yugabytedb {
             sessions: vec![Session::default(); work.sessions as usize],
             requests: Slab::default(),
             ios: PendingIos::default(),
-            recorder: Recorder::of_kinds(plan.names.len()),
             kinds: Stream::new(seed, "transactions"),
             rows: Stream::new(seed, "rows"),
             times: Stream::new(seed, "server cpu"),
@@ -170,38 +174,25 @@ impl Yugabytedb {
         })
     }
 
-    /// Runs to the end.
-    pub fn run(&mut self) {
-        if self.rules.warm_up_ns > 0 {
-            self.queue.push(self.rules.warm_up_ns, Event::Measure);
-        }
+    fn begin(&mut self) {
+        self.course.schedule_measure(Event::Measure);
         if self.plan.writes {
             for node in 0..self.servers.len() as u32 {
-                self.queue.push(0, Event::Tick(node));
+                self.course.queue.push(0, Event::Tick(node));
             }
         }
         for session in 0..self.sessions.len() as u32 {
-            let (kind, at) = self.plan.draw_first(&mut self.kinds, &mut self.people);
+            let (kind, at) = self
+                .plan
+                .kinds
+                .draw_first(&mut self.kinds, &mut self.people);
             self.sessions[session as usize].kind = kind;
-            self.queue.push(at, Event::Begin(session));
+            self.course.queue.push(at, Event::Begin(session));
         }
-        while let Some(event) = self.queue.pop() {
-            let now = self.queue.now();
-            if now >= self.rules.duration_ns {
-                break;
-            }
-            self.happen(now, event);
-        }
-        self.recorder
-            .end(self.queue.now().min(self.rules.duration_ns));
-        assert!(
-            self.recorder.littles_law_holds(),
-            "Little's law does not hold: some transaction was lost or counted twice"
-        );
     }
 
     #[inline]
-    fn happen(&mut self, now: u64, event: Event) {
+    fn handle(&mut self, now: u64, event: Event) {
         match event {
             Event::Begin(session) => self.begin(now, session),
             Event::Arrive(session) => self.arrive(now, session),
@@ -221,24 +212,24 @@ impl Yugabytedb {
         }
     }
 
-    /// Draws a session's next transaction; returns the time until it begins, after one of which a
-    /// person reads the answer for so long on average.
-    fn draw_next(&mut self, session: u32, think_ns: u64) -> u64 {
-        let kind = self.plan.draw_kind(&mut self.kinds);
-        self.sessions[session as usize].kind = kind;
-        let thinks = match think_ns {
-            0 => 0,
-            mean => exponential(&mut self.people, mean).min(LONGEST_THINK * mean),
-        };
-        thinks + self.plan.kinds[kind as usize].keying_ns
+    fn course(&mut self) -> &mut Course<Event> {
+        &mut self.course
     }
 
+    fn report(&mut self, job: &SqlJob, cell: u64) -> Report {
+        let work = &job.workload;
+        let (host, shares) = (&job.cluster.host, work.connections.is_some());
+        sql_report(cell, &work.transactions, shares, host, self.parts())
+    }
+}
+
+impl Yugabytedb {
     /// A session wants a connection for its transaction.
     fn begin(&mut self, now: u64, number: u32) {
-        self.recorder.started(now);
+        self.course.recorder.started(now);
         let session = &mut self.sessions[number as usize];
         session.started = now;
-        session.step = self.plan.kinds[session.kind as usize].steps.start;
+        session.step = self.plan.kinds.of(session.kind).steps.start;
         if self.connections.enter(now, number) {
             self.send(now, number);
         }
@@ -267,7 +258,7 @@ impl Yugabytedb {
         let left = link.send(now, ready, bytes);
         let to = self.node_of(number);
         let way = self.paths.delay(number as usize % count, to);
-        self.queue.push(left + way, Event::Arrive(number));
+        self.course.queue.push(left + way, Event::Arrive(number));
     }
 
     /// The SQL layer takes a statement: receives, plans and answers it, all in one piece.
@@ -282,7 +273,7 @@ impl Yugabytedb {
         let span = work(&mut self.times, cpu_ns);
         let node = self.node_of(number);
         let at = self.servers[node].cores.serve(now, span);
-        self.queue.push(at, Event::Plan(number));
+        self.course.queue.push(at, Event::Plan(number));
     }
 
     /// The SQL layer asks the leaders.
@@ -330,7 +321,7 @@ impl Yugabytedb {
     fn travel(&mut self, now: u64, (from, to): (usize, usize), bytes: u64, event: Event) {
         let left = self.servers[from].link.send(now, now, bytes);
         let way = self.paths.delay(from, to);
-        self.queue.push(left + way, event);
+        self.course.queue.push(left + way, event);
     }
 
     fn is_remote(&self, request: &Request) -> bool {
@@ -347,8 +338,8 @@ impl Yugabytedb {
         let cpu_ns = match access.kind {
             _ if request.leader.is_some() => writes,
             AccessKind::Read => rows * parameters.row_read_cpu_ns,
-            AccessKind::Update => rows * parameters.row_read_cpu_ns + writes,
             AccessKind::Insert => writes,
+            _ => rows * parameters.row_read_cpu_ns + writes,
         };
         let tls_ns = if request.leader.is_some() || self.is_remote(&request) {
             2 * self.rules.tls_ns
@@ -359,7 +350,7 @@ impl Yugabytedb {
         let at = self.servers[usize::from(request.node)]
             .cores
             .serve(now, span);
-        self.queue.push(at, Event::Work(number));
+        self.course.queue.push(at, Event::Work(number));
     }
 
     fn work_done(&mut self, now: u64, number: u32) {
@@ -409,7 +400,7 @@ impl Yugabytedb {
         let cpu_ns = u64::from(request.loaded) * self.rules.parameters.block_cpu_ns;
         let span = work(&mut self.times, cpu_ns);
         let at = self.servers[index].cores.serve(now, span);
-        self.queue.push(at, Event::Loaded(number));
+        self.course.queue.push(at, Event::Loaded(number));
     }
 
     /// The block of the next row that may not be in memory.
@@ -443,7 +434,7 @@ impl Yugabytedb {
         let access = self.requests[number].access;
         match self.plan.accesses[access as usize].kind {
             AccessKind::Read => self.finish(now, number),
-            AccessKind::Update | AccessKind::Insert => self.replicate(now, number),
+            _ => self.replicate(now, number),
         }
     }
 
@@ -545,7 +536,7 @@ impl Yugabytedb {
         request.needed = request.needed.saturating_sub(1);
         if last {
             let at = ready + self.rules.parameters.replication_overhead_ns;
-            self.queue.push(at, Event::Committed(number));
+            self.course.queue.push(at, Event::Committed(number));
         }
     }
 
@@ -603,40 +594,45 @@ impl Yugabytedb {
         let session = &self.sessions[number as usize];
         let ready = session.ready.max(now);
         let next = session.step + 1;
-        let more = next < self.plan.kinds[session.kind as usize].steps.end;
+        let more = next < self.plan.kinds.of(session.kind).steps.end;
         if more && self.plan.steps[next as usize].inside {
             // The batch goes on where it is.
-            return self.queue.push(ready, Event::Done(number));
+            return self.course.queue.push(ready, Event::Done(number));
         }
         let left = self.servers[node].link.send(now, ready, bytes);
         let way = self
             .paths
             .delay(node, number as usize % self.machines.len());
         let back = left + way + self.rules.parameters.overhead_ns;
-        self.queue.push(back, Event::Done(number));
+        self.course.queue.push(back, Event::Done(number));
     }
 
     fn done(&mut self, now: u64, number: u32) {
         let session = self.sessions[number as usize];
         if let Some(name) = self.step(number).name {
-            self.recorder.note(name as usize, now - session.asked);
+            self.course
+                .recorder
+                .note(name as usize, now - session.asked);
         }
         self.sessions[number as usize].step += 1;
-        let kind = &self.plan.kinds[session.kind as usize];
+        let kind = self.plan.kinds.of(session.kind);
         if session.step + 1 < kind.steps.end {
             return self.send(now, number);
         }
         let think_ns = kind.think_ns;
-        self.recorder
+        self.course
+            .recorder
             .ended(now, session.kind as usize, session.started);
         if let Some(next) = self.connections.leave(now) {
             self.send(now, next);
         }
-        let pause = self.draw_next(number, think_ns);
+        let kinds = &self.plan.kinds;
+        let (kind, pause) = kinds.draw_next(think_ns, &mut self.kinds, &mut self.people);
+        self.sessions[number as usize].kind = kind;
         if pause == 0 {
             self.begin(now, number);
         } else {
-            self.queue.push(now + pause, Event::Begin(number));
+            self.course.queue.push(now + pause, Event::Begin(number));
         }
     }
 
@@ -644,7 +640,8 @@ impl Yugabytedb {
     fn tick(&mut self, now: u64, node: u32) {
         let index = node as usize;
         let sent = self.servers[index].sync_next(now, node as u16, &mut self.ios);
-        self.queue
+        self.course
+            .queue
             .push(now + self.rules.log_period_ns, Event::Tick(node));
         if sent {
             self.take_decisions(now, index);
@@ -654,7 +651,7 @@ impl Yugabytedb {
     fn pump(&mut self, now: u64, index: usize) {
         let Server { lsm, storage, .. } = &mut self.servers[index];
         if let Some(at) = lsm.pump(now, storage, index as u16, &mut self.ios) {
-            self.queue.push(at, Event::Pump(index as u32));
+            self.course.queue.push(at, Event::Pump(index as u32));
         }
         self.take_decisions(now, index);
         if !self.servers[index].lsm.blocks_writes() {
@@ -667,7 +664,12 @@ impl Yugabytedb {
     /// Schedules what the disk model of a node has decided, and its next step.
     fn take_decisions(&mut self, now: u64, index: usize) {
         let disks = &mut self.servers[index].storage.disks;
-        disks.schedule(now, &mut self.queue, Event::Io, Event::Due(index as u32));
+        disks.schedule(
+            now,
+            &mut self.course.queue,
+            Event::Io,
+            Event::Due(index as u32),
+        );
     }
 
     fn disk_is_due(&mut self, now: u64, index: usize) {
@@ -694,7 +696,7 @@ impl Yugabytedb {
                     let request = &mut self.requests[this];
                     next = std::mem::replace(&mut request.next, NOBODY);
                     let since = request.since;
-                    self.recorder.waited_for_disk(now - since);
+                    self.course.recorder.waited_for_disk(now - since);
                     self.append(now, this);
                 }
             }
@@ -707,7 +709,7 @@ impl Yugabytedb {
                     let request = &mut self.requests[this];
                     next = std::mem::replace(&mut request.next, NOBODY);
                     let since = request.since;
-                    self.recorder.waited_for_disk(now - since);
+                    self.course.recorder.waited_for_disk(now - since);
                     self.read_on(now, this);
                 }
             }
@@ -722,7 +724,7 @@ impl Yugabytedb {
 
     /// Counts anew: the warm-up is over.
     fn measure(&mut self, now: u64) {
-        self.recorder.measure(now);
+        self.course.measure(now, 0);
         for (cores, link) in &mut self.machines {
             cores.reset();
             link.reset();
@@ -741,40 +743,33 @@ impl Yugabytedb {
         }
     }
 
-    /// What was recorded; kinds are the plan's names.
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-
-    /// Names of what was recorded, the kinds of transaction first.
-    pub fn names(&self) -> &[String] {
-        &self.plan.names
-    }
-
-    /// The nodes.
-    pub fn servers(&self) -> &[Server] {
-        &self.servers
-    }
-
-    /// The clients' machines.
-    pub fn machines(&self) -> &[(Servers, Link)] {
-        &self.machines
-    }
-
-    /// Connections: how many, and what they did up to `now`.
-    pub fn connections(&mut self, now: u64) -> (u64, Usage) {
-        let count = self.connections.count();
-        let now = now.max(self.connections.changed_at());
-        (count, self.connections.usage(now))
-    }
-
-    /// Counters of a node's volumes when measuring began, in order of attachment.
-    pub fn before(&self, node: usize) -> &[VolumeCounters] {
-        &self.before[node]
-    }
-
-    /// Events scheduled.
-    pub fn events(&self) -> u64 {
-        self.queue.scheduled()
+    /// What the run leaves for its report.
+    fn parts(&mut self) -> SqlParts<'_> {
+        let now = self.course.recorder.measured_to();
+        let used = self
+            .connections
+            .usage(now.max(self.connections.changed_at()));
+        let nodes = self.servers.iter().zip(&self.before);
+        let nodes = nodes.map(|(server, before)| NodeParts {
+            cores: &server.cores,
+            link: &server.link,
+            storage: &server.storage,
+            pending_compaction_bytes: server.lsm.pending_compaction_bytes(),
+            before,
+        });
+        let blocks = self.servers.iter().fold((0, 0), |sum, server| {
+            let counts = server.block_counts;
+            (sum.0 + counts.0, sum.1 + counts.1)
+        });
+        SqlParts {
+            recorder: &self.course.recorder,
+            names: &self.plan.names,
+            machines: &self.machines,
+            connections: (self.connections.count(), used),
+            nodes: nodes.collect(),
+            blocks,
+            events: self.course.queue.scheduled(),
+            unsent: 0,
+        }
     }
 }

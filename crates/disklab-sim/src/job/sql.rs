@@ -133,6 +133,9 @@ pub struct Statement {
     /// client.
     #[serde(default)]
     pub inside: bool,
+    /// Whether it ends a transaction of PostgreSQL, whose log has to be on the disk if it wrote.
+    #[serde(default)]
+    pub commits: bool,
     /// Under which name the answer reports its latencies; absent: not at all.
     #[serde(default)]
     pub reported_as: Option<String>,
@@ -177,6 +180,10 @@ pub enum AccessKind {
     Update,
     /// Writes them without reading.
     Insert,
+    /// Reads them and marks them as taken, in PostgreSQL.
+    Lock,
+    /// Reads them and marks them as gone, in PostgreSQL.
+    Delete,
 }
 
 /// Which rows of a tablet an access takes.
@@ -197,6 +204,8 @@ pub enum RowDraw {
     Run,
     /// Rows written or read a moment ago: in memory for sure.
     Recent,
+    /// As the workload's keys say, in PostgreSQL.
+    Keys,
 }
 
 /// What is fitted: times that no page states, in nanoseconds.

@@ -1,31 +1,42 @@
-//! From a SQL cluster's run to its report.
+//! From the run of a database under transactions to its report.
 
-use disklab_disk::Refusal;
+use disklab_disk::profile::HostProfile;
 
 use super::tally::{NodeParts, Tally};
-use super::{QUICK_MOST, QUICK_NOTE, empty_report, shrink_host};
-use crate::database::yugabytedb::Yugabytedb;
-use crate::job::{Fidelity, Job, SqlJob};
+use super::{QUICK_MOST, empty_report, share_of, shrink_host};
+use crate::job::{Fidelity, PostgresqlJob, SqlJob, Transaction};
+use crate::network::Link;
+use crate::record::Recorder;
 use crate::report::{Report, operation};
+use crate::station::{Servers, Usage};
 
 /// Virtual time that a quick run keeps at least, warm-up included: some hundred throttle windows, and
 /// tens of seconds for logs that are synced once a second.
 const QUICK_NS: u64 = 40_000_000_000;
 
-/// Simulates a SQL cell.
-pub fn simulate(cell: u64, given: &SqlJob, job: &Job) -> Result<Report, Refusal> {
-    let (scaled, share) = scaled(given, job.fidelity);
-    let mut cluster = Yugabytedb::new(&scaled, job.seed, &job.ablate)?;
-    cluster.run();
-    let mut report = report(cell, &scaled, &mut cluster);
-    report.scale = 1.0 / share as f64;
-    report.error_note = (share > 1).then(|| QUICK_NOTE.to_owned());
-    Ok(report)
+/// What a run under transactions leaves for its report.
+pub struct SqlParts<'a> {
+    /// What was recorded; kinds are the names.
+    pub recorder: &'a Recorder,
+    /// Names of what was recorded, the kinds of transaction first.
+    pub names: &'a [String],
+    /// The clients' machines.
+    pub machines: &'a [(Servers, Link)],
+    /// How many connections the sessions share, and what those did.
+    pub connections: (u64, Usage),
+    /// The nodes.
+    pub nodes: Vec<NodeParts<'a>>,
+    /// Blocks, or pages, wanted from the database's own cache, and found there.
+    pub blocks: (u64, u64),
+    /// Events scheduled.
+    pub events: u64,
+    /// Transactions of an open loop that never began.
+    pub unsent: u64,
 }
 
 /// A smaller system with the same ratios, and by how much it is smaller: rows, caches, memstores,
 /// burst credits and time together. Rates, tablets, keying and think times stay.
-fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
+pub fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
     let mut job = job.clone();
     let share = (job.workload.duration_ns / QUICK_NS).clamp(1, QUICK_MOST);
     if fidelity == Fidelity::Full || share == 1 {
@@ -44,11 +55,52 @@ fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
     (job, share)
 }
 
-fn report(cell: u64, job: &SqlJob, cluster: &mut Yugabytedb) -> Report {
-    let recorder = cluster.recorder();
-    let counted: Vec<(usize, &str)> = job
-        .workload
-        .transactions
+/// The same of PostgreSQL: buffers, the log between checkpoints and their time follow.
+pub fn scaled_postgresql(job: &PostgresqlJob, fidelity: Fidelity) -> (PostgresqlJob, u64) {
+    let mut job = job.clone();
+    let work = &job.workload;
+    let by_time = work.stop.duration_ns.map(|ns| ns / QUICK_NS);
+    let share = match (share_of(&work.load, work.stop, work.warm_up_ns), by_time) {
+        (Some(share), Some(most)) => share.min(most.max(1)),
+        (Some(share), None) => share,
+        (None, most) => most.unwrap_or(1),
+    }
+    .clamp(1, QUICK_MOST);
+    if fidelity == Fidelity::Full || share == 1 {
+        return (job, 1);
+    }
+    let fewer = |n: u64| (n / share).max(1);
+    for table in &mut job.tables {
+        table.rows = fewer(table.rows);
+    }
+    let settings = &mut job.database;
+    for size in [
+        &mut job.cluster.page_cache_bytes,
+        &mut settings.shared_buffers_bytes,
+        &mut settings.max_wal_bytes,
+        &mut settings.checkpoint_timeout_ns,
+    ] {
+        *size = fewer(*size);
+    }
+    let work = &mut job.workload;
+    work.asked_rows = work.asked_rows.map(fewer);
+    work.warm_up_ns /= share;
+    work.stop.operations = work.stop.operations.map(fewer);
+    work.stop.duration_ns = work.stop.duration_ns.map(fewer);
+    shrink_host(&mut job.cluster.host, share);
+    (job, share)
+}
+
+/// What became of a database under transactions.
+pub fn sql_report(
+    cell: u64,
+    transactions: &[Transaction],
+    shares_connections: bool,
+    host: &HostProfile,
+    parts: SqlParts,
+) -> Report {
+    let recorder = parts.recorder;
+    let counted: Vec<(usize, &str)> = transactions
         .iter()
         .enumerate()
         .filter(|(_, transaction)| transaction.counted)
@@ -56,7 +108,7 @@ fn report(cell: u64, job: &SqlJob, cluster: &mut Yugabytedb) -> Report {
         .collect();
     let mut report = empty_report(cell, recorder, &counted);
     let elapsed_ns = recorder.elapsed_ns();
-    for (kind, name) in cluster.names().iter().enumerate() {
+    for (kind, name) in parts.names.iter().enumerate() {
         let histogram = recorder.latencies(kind);
         if !histogram.is_empty() {
             let one = operation(histogram, recorder.latency_sum(kind), elapsed_ns);
@@ -67,40 +119,27 @@ fn report(cell: u64, job: &SqlJob, cluster: &mut Yugabytedb) -> Report {
         .iter()
         .map(|&(kind, _)| recorder.latencies(kind).len())
         .sum();
-    let (now, disk_waits) = (recorder.measured_to(), recorder.disk_waits());
-    report.events = cluster.events();
-    let mut tally = Tally::new(&job.cluster.host, recorder);
-    if job.workload.connections.is_some() {
-        let (count, used) = cluster.connections(now);
+    report.events = parts.events;
+    report.unsent = parts.unsent;
+    let mut tally = Tally::new(host, recorder);
+    if shares_connections {
+        let (count, used) = parts.connections;
         tally.busy("connections", "", count, used.busy_ns, used.waited_ns);
     }
-    let machines = cluster.machines();
-    for (number, (cores, link)) in machines.iter().enumerate() {
-        let place = match machines.len() {
+    for (number, (cores, link)) in parts.machines.iter().enumerate() {
+        let place = match parts.machines.len() {
             1 => String::new(),
             _ => format!("client {number}"),
         };
         tally.machine("client", &place, cores, link);
     }
-    for (number, server) in cluster.servers().iter().enumerate() {
-        let reads = tally.node(
-            &format!("node {number}"),
-            &NodeParts {
-                cores: &server.cores,
-                link: &server.link,
-                storage: &server.storage,
-                pending_compaction_bytes: server.lsm.pending_compaction_bytes(),
-                before: cluster.before(number),
-            },
-        );
+    for (number, node) in parts.nodes.iter().enumerate() {
+        let reads = tally.node(&format!("node {number}"), node);
         // Compactions read too: what the disk did, not only what queries asked for.
         tally.reads(reads);
     }
-    tally.report(operations, disk_waits, &mut report);
-    let (wanted, found) = cluster.servers().iter().fold((0, 0), |sum, server| {
-        let counts = server.block_counts;
-        (sum.0 + counts.0, sum.1 + counts.1)
-    });
+    tally.report(operations, recorder.disk_waits(), &mut report);
+    let (wanted, found) = parts.blocks;
     report.telemetry.block_cache_hit_ratio = (wanted > 0).then(|| found as f64 / wanted as f64);
     report
 }

@@ -37,16 +37,13 @@ pub fn host() -> HostProfile {
     }
 }
 
-fn job(seed: u64) -> Job {
+fn job(seed: u64, kind: Kind) -> Job {
     Job {
         cell: 0,
         seed,
         fidelity: Fidelity::Full,
         ablate: Vec::new(),
-        database: None,
-        sql: None,
-        device: None,
-        file: None,
+        kind,
         then: Vec::new(),
     }
 }
@@ -66,6 +63,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             read_ahead_bytes: 0,
             kernel: Kernel::Linux3,
             ownership_ppm: None,
+            locks_files: false,
             tokens_per_node: 256,
             zones: 1,
         },
@@ -112,8 +110,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
     };
     Job {
         ablate: vec![Mechanism::IndexPages],
-        database: Some(database),
-        ..job(seed)
+        ..job(seed, Kind::Database(database))
     }
 }
 
@@ -169,7 +166,7 @@ pub fn no_cost() -> Parameters {
 /// Point selects from three nodes where nothing but the network and the disks takes any time: a
 /// table of 3000 blocks of 8 pages, 24 tablets.
 pub fn selects(sessions: u32, duration_ns: u64, seed: u64) -> Job {
-    let template = reads(1, 1, seed).database.expect("a database job");
+    let template = database(&mut reads(1, 1, seed)).clone();
     let sql = SqlJob {
         cluster: Cluster {
             nodes: 3,
@@ -208,10 +205,7 @@ pub fn selects(sessions: u32, duration_ns: u64, seed: u64) -> Job {
         },
         parameters: free_sql(),
     };
-    Job {
-        sql: Some(sql),
-        ..job(seed)
-    }
+    job(seed, Kind::Sql(sql))
 }
 
 fn one_select() -> Transaction {
@@ -231,6 +225,7 @@ fn one_select() -> Transaction {
         statements: vec![Statement {
             times: 1,
             inside: false,
+            commits: false,
             reported_as: Some("select".to_owned()),
             bytes: 0,
             accesses: vec![access],
@@ -255,14 +250,95 @@ fn free_sql() -> SqlParameters {
     }
 }
 
+/// PostgreSQL on one server where nothing but the network and the disks takes any time: 70,000 rows, seven of a page,
+/// each statement in a transaction of its own. Everything is in `shared_buffers`.
+pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u64) -> Job {
+    let template = database(&mut reads(1, 1, seed)).clone();
+    let mut transaction = one_select();
+    transaction.statements[0].commits = true;
+    transaction.statements[0].accesses[0].kind = kind;
+    let servers = PostgresqlJob {
+        cluster: template.cluster,
+        client: template.client,
+        network: network(100_000),
+        database: PostgresqlSettings {
+            synchronous_standbys: 0,
+            tls: false,
+            shared_buffers_bytes: 1 << 30,
+            max_wal_bytes: 1 << 40,
+            checkpoint_timeout_ns: 3_600_000_000_000,
+            checkpoint_completion_permille: 900,
+            full_page_writes: true,
+            synchronous_commit: true,
+            bgwriter_delay_ns: 200_000_000,
+            bgwriter_most_pages: 100,
+        },
+        tables: vec![Relation {
+            name: "rows".to_owned(),
+            rows: 70_000,
+            row_bytes: 1_052,
+            entry_bytes: 20,
+        }],
+        workload: PostgresqlWorkload {
+            transactions: vec![transaction],
+            load: Load::Closed { threads: sessions },
+            connections: None,
+            keys: Keys::Uniform,
+            asked_rows: None,
+            stop: Stop {
+                operations: None,
+                duration_ns: Some(duration_ns),
+            },
+            warm_up_ns: 0,
+        },
+        before: Before {
+            page_cache: CacheState::Warm,
+            ..Before::default()
+        },
+        parameters: PostgresqlParameters {
+            overhead_ns: 0,
+            client_cpu_ns: 0,
+            statement_cpu_ns: 0,
+            tls_cpu_ns: 0,
+            row_read_cpu_ns: 0,
+            row_write_cpu_ns: 0,
+            page_read_cpu_ns: 0,
+            commit_cpu_ns: 0,
+        },
+    };
+    job(seed, Kind::Postgresql(servers))
+}
+
+/// The PostgreSQL of a job.
+pub fn postgresql(job: &mut Job) -> &mut PostgresqlJob {
+    match &mut job.kind {
+        Kind::Postgresql(found) => found,
+        other => panic!("a PostgreSQL job, not {other:?}"),
+    }
+}
+
 /// The SQL database of a job.
 pub fn sql(job: &mut Job) -> &mut SqlJob {
-    job.sql.as_mut().expect("a SQL job")
+    match &mut job.kind {
+        Kind::Sql(found) => found,
+        other => panic!("a SQL job, not {other:?}"),
+    }
 }
 
 /// The database of a job.
 pub fn database(job: &mut Job) -> &mut DatabaseJob {
-    job.database.as_mut().expect("a database job")
+    match &mut job.kind {
+        Kind::Database(found) => found,
+        other => panic!("a database job, not {other:?}"),
+    }
+}
+
+/// The device of a job.
+pub fn device(job: &mut Job) -> &mut DeviceJob {
+    match &mut job.kind {
+        Kind::Device(found) => found,
+        other => panic!("a device, not {other:?}"),
+    }
 }
 
 /// The only disk of a job's nodes.
@@ -272,22 +348,20 @@ pub fn disk(database: &mut DatabaseJob) -> &mut DiskProfile {
 
 /// Direct I/Os of 4 KiB on one disk.
 pub fn fio(rw: Pattern, jobs: u32, depth: u32, runtime_ns: u64) -> Job {
-    Job {
-        device: Some(DeviceJob {
-            host: host(),
-            volume: "data".to_owned(),
-            fio: Some(Fio {
-                rw,
-                block_bytes: 4096,
-                jobs,
-                depth,
-                size_bytes: 1 << 30,
-                runtime_ns,
-                submit_ns: 1_000,
-            }),
-            trace: None,
-            host_cache: CacheState::Cold,
+    let device = DeviceJob {
+        host: host(),
+        volume: "data".to_owned(),
+        fio: Some(Fio {
+            rw,
+            block_bytes: 4096,
+            jobs,
+            depth,
+            size_bytes: 1 << 30,
+            runtime_ns,
+            submit_ns: 1_000,
         }),
-        ..job(1)
-    }
+        trace: None,
+        host_cache: CacheState::Cold,
+    };
+    job(1, Kind::Device(device))
 }

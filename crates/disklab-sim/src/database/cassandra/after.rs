@@ -32,7 +32,7 @@ impl Cassandra {
 
     /// What was recorded.
     pub fn recorder(&self) -> &Recorder {
-        &self.recorder
+        &self.course.recorder
     }
 
     /// The nodes.
@@ -52,12 +52,12 @@ impl Cassandra {
 
     /// Whether every operation of the run was sent.
     pub fn did_all(&self) -> bool {
-        self.issued >= self.rules.operations
+        self.course.did_all()
     }
 
     /// Events scheduled.
     pub fn events(&self) -> u64 {
-        self.queue.scheduled()
+        self.course.queue.scheduled()
     }
 
     /// Operations that an open loop could not send in time and never sent.

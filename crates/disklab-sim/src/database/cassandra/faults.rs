@@ -165,7 +165,7 @@ impl Cassandra {
             let first = broken.job.events.first().map_or(u64::MAX, |one| one.at_ns);
             let at = broken.from.saturating_add(first);
             if at < u64::MAX {
-                self.queue.push(at, Event::Faults);
+                self.course.queue.push(at, Event::Faults);
             }
         }
     }
@@ -202,10 +202,10 @@ impl Cassandra {
             return wished;
         }
         let nodes = self.nodes.len() as u8;
-        let turn = (self.issued % self.nodes.len() as u64) as u8;
+        let turn = (self.course.issued % self.nodes.len() as u64) as u8;
         let others = (0..nodes).map(|step| (turn + step) % nodes);
         let count = replicas.len();
-        let start = self.issued as usize % count;
+        let start = self.course.issued as usize % count;
         let near = (0..count).map(|step| replicas[(start + step) % count]);
         near.chain(others).find(|&n| is_known(n)).unwrap_or(wished)
     }
@@ -270,7 +270,7 @@ impl Cassandra {
         let entry = &mut self.operations[number];
         (entry.needed, entry.spare) = (0, None);
         let (intended, thread) = (entry.intended, entry.thread);
-        self.recorder.failed(now, intended);
+        self.course.recorder.failed(now, intended);
         if let Some(broken) = &mut self.broken
             && now >= broken.from
         {
@@ -306,7 +306,7 @@ impl Cassandra {
         for node in 0..self.nodes.len() {
             self.advance_node(now, node);
         }
-        self.queue.push(now + LOOK_NS, Event::Faults);
+        self.course.queue.push(now + LOOK_NS, Event::Faults);
     }
 
     fn next_fault(&mut self, now: u64) -> Option<crate::job::faults::Event> {
@@ -362,7 +362,7 @@ impl Cassandra {
                 broken.seen[node].step = broken.step(now, what, node, None);
                 broken.seen[node].lost_memory = true;
                 self.nodes[node].background.flush();
-                self.queue.push(now, Event::Pump(node as u32));
+                self.course.queue.push(now, Event::Pump(node as u32));
             }
             What::Start => {
                 broken.seen[node].phase = Phase::Starting(started);
@@ -424,7 +424,7 @@ impl Cassandra {
             Phase::Replaying if broken.rebuilds.is_done(node) => {
                 broken.seen[node].phase = Phase::Flushing;
                 self.nodes[node].background.replayed(seen.to_replay);
-                self.queue.push(now, Event::Pump(node as u32));
+                self.course.queue.push(now, Event::Pump(node as u32));
             }
             Phase::Flushing if self.nodes[node].background.is_flushed() => {
                 broken.seen[node].to_replay = 0;
@@ -446,7 +446,7 @@ impl Cassandra {
                 broken.seen[node].to_replay = 0;
                 broken.returns(now, node);
                 self.nodes[node].background.receive(received);
-                self.queue.push(now, Event::Pump(node as u32));
+                self.course.queue.push(now, Event::Pump(node as u32));
             }
             _ => {}
         }
@@ -459,7 +459,7 @@ impl Cassandra {
 
     /// What the faults did; None: there were none.
     pub fn fault_report(&mut self) -> Option<FaultReport> {
-        let now = self.recorder.measured_to();
+        let now = self.course.recorder.measured_to();
         self.tell_rebuilds(now, true);
         let broken = self.broken.as_ref()?;
         let from = broken.from;

@@ -8,15 +8,15 @@ use crate::job::Load;
 impl Cassandra {
     /// A thread starts its next operation, unless the run has had all of them.
     pub(super) fn start(&mut self, now: u64, thread: u32) {
-        if self.issued < self.most_issued {
-            self.recorder.started(now);
+        if self.course.issued < self.course.most_issued {
+            self.course.recorder.started(now);
             self.issue(now, thread, now);
         }
     }
 
     /// Sends an operation that counts since `intended`.
     fn issue(&mut self, now: u64, thread: u32, intended: u64) {
-        self.issued += 1;
+        self.course.issued += 1;
         let (kind, key) = self.clients.next();
         let bytes = MESSAGE_BYTES
             + if kind == Kind::Write {
@@ -29,9 +29,9 @@ impl Cassandra {
         let replicas = self.ring.replicas(place);
         let coordinator = if self.rules.token_aware {
             // Any of the replicas, in turn.
-            replicas[self.issued as usize % replicas.len()]
+            replicas[self.course.issued as usize % replicas.len()]
         } else {
-            (self.issued % self.nodes.len() as u64) as u8
+            (self.course.issued % self.nodes.len() as u64) as u8
         };
         let coordinator = self.coordinator_of(now, coordinator, replicas);
         let operation = self.operations.add(Operation {
@@ -44,7 +44,7 @@ impl Cassandra {
             needed: 0,
             holds: 1,
             spare: None,
-            serial: self.issued as u32,
+            serial: self.course.issued as u32,
             issued: now,
             left,
             begun: 0,
@@ -53,7 +53,7 @@ impl Cassandra {
             + self
                 .paths
                 .delay(self.clients.machine_of(thread), usize::from(coordinator));
-        self.queue.push(at, Event::Arrive(operation));
+        self.course.queue.push(at, Event::Arrive(operation));
     }
 
     /// An open loop's operation is due.
@@ -61,18 +61,18 @@ impl Cassandra {
         let Load::Open { max_in_flight, .. } = self.rules.load else {
             return;
         };
-        if self.issued + self.unsent.len() as u64 >= self.most_issued {
+        if self.course.issued + self.unsent.len() as u64 >= self.course.most_issued {
             return;
         }
-        self.recorder.started(now);
+        self.course.recorder.started(now);
         if self.operations.in_use() < max_in_flight as usize {
-            let thread = self.issued as u32;
+            let thread = self.course.issued as u32;
             self.issue(now, thread, now);
         } else {
             self.unsent.push_back(now);
         }
         self.next_offer += self.clients.next_distance(&self.rules.load);
-        self.queue.push(self.next_offer, Event::Offer);
+        self.course.queue.push(self.next_offer, Event::Offer);
     }
 
     /// A client has its answer.
@@ -83,7 +83,7 @@ impl Cassandra {
             intended,
             ..
         } = self.operations[number];
-        self.recorder.ended(now, kind, intended);
+        self.course.recorder.ended(now, kind, intended);
         self.note_success(now, intended);
         self.let_go(number);
         match self.rules.load {

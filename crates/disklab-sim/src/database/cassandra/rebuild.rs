@@ -289,7 +289,7 @@ impl Cassandra {
         let broken = self.broken.as_mut().expect("it has streams");
         broken.rebuilds.pieces[piece].stage = Stage::Reading(count);
         if count == 0 {
-            self.queue.push(now, Event::Piece(piece));
+            self.course.queue.push(now, Event::Piece(piece));
         } else {
             self.take_decisions(now, source);
         }
@@ -322,20 +322,20 @@ impl Cassandra {
                 let rows = piece.bytes / self.rules.stored_row_bytes.max(1) + 1;
                 let span = rows * self.rules.parameters.write_cpu_ns;
                 let at = self.nodes[target].cores.serve(now, span);
-                self.queue.push(at, Event::Piece(number));
+                self.course.queue.push(at, Event::Piece(number));
                 self.leaves_source(now, piece.stream);
             }
             Stage::Reading(_) => {
                 rebuilds.pieces[number].stage = Stage::Throttled;
                 let at = rebuilds.allowed_at[source].max(now);
                 rebuilds.allowed_at[source] = at + time_of(piece.bytes, rebuilds.bytes_per_s);
-                self.queue.push(at, Event::Piece(number));
+                self.course.queue.push(at, Event::Piece(number));
             }
             Stage::Throttled => {
                 rebuilds.pieces[number].stage = Stage::Sent;
                 let left = self.nodes[source].link.send(now, now, piece.bytes);
                 let at = left + self.paths.delay(source, target);
-                self.queue.push(at, Event::Piece(number));
+                self.course.queue.push(at, Event::Piece(number));
                 // The next piece has the throttle and the link to itself when this one has left.
                 self.leaves_source(now, piece.stream);
             }
@@ -345,7 +345,7 @@ impl Cassandra {
                 let begins = stream.free_at.max(now);
                 rebuilds.streams[piece.stream as usize].free_at = begins + span;
                 self.nodes[target].cores.serve(now, span);
-                self.queue.push(begins + span, Event::Piece(number));
+                self.course.queue.push(begins + span, Event::Piece(number));
             }
             Stage::Taken if stream.replays => self.piece_is_there(now, number),
             Stage::Taken => {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use disklab_units::random::Stream;
 
-use crate::chance::exponential;
+use crate::database::transactions::Kinds;
 use crate::filelayout::{PAGE_BYTES, Pages};
 use crate::job::{AccessKind, RowDraw, SqlJob, Table};
 
@@ -61,19 +61,6 @@ pub struct Step {
     pub accesses: Range<u32>,
 }
 
-/// A kind of transaction.
-#[derive(Clone, Debug)]
-pub struct KindPlan {
-    /// Sum of the shares up to this one, itself included.
-    pub share_up_to: u64,
-    /// Before it.
-    pub keying_ns: u64,
-    /// After it, on average.
-    pub think_ns: u64,
-    /// Its statements.
-    pub steps: Range<u32>,
-}
-
 /// Everything that does not change during a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -82,7 +69,7 @@ pub struct Plan {
     /// All tables.
     pub tables: Vec<TablePlan>,
     /// All kinds of transaction.
-    pub kinds: Vec<KindPlan>,
+    pub kinds: Kinds,
     /// All statements.
     pub steps: Vec<Step>,
     /// All accesses.
@@ -106,7 +93,7 @@ impl Plan {
         let mut plan = Plan {
             tablets: Vec::new(),
             tables: Vec::new(),
-            kinds: Vec::new(),
+            kinds: Kinds::default(),
             steps: Vec::new(),
             accesses: Vec::new(),
             names: transactions.iter().map(|t| t.name.clone()).collect(),
@@ -177,13 +164,7 @@ impl Plan {
                 });
             }
         }
-        let before = self.kinds.last().map_or(0, |kind| kind.share_up_to);
-        self.kinds.push(KindPlan {
-            share_up_to: before + u64::from(transaction.share_ppm),
-            keying_ns: transaction.keying_ns,
-            think_ns: transaction.think_ns,
-            steps: first..self.steps.len() as u32,
-        });
+        self.kinds.add(transaction, first..self.steps.len() as u32);
     }
 
     fn name(&mut self, name: &str) -> u32 {
@@ -192,44 +173,6 @@ impl Plan {
             self.names.push(name.to_owned());
             self.names.len() - 1
         }) as u32
-    }
-
-    /// Draws a kind of transaction.
-    pub fn draw_kind(&self, stream: &mut Stream) -> u32 {
-        let all = self.kinds.last().map_or(0, |kind| kind.share_up_to);
-        let drawn = stream.below(all.max(1));
-        self.kinds.partition_point(|kind| kind.share_up_to <= drawn) as u32
-    }
-
-    /// Draws in which transaction a session is at the start, and when it begins: as if the load had
-    /// been on for long. Who sits at a long form, or reads a long answer, is met more often.
-    pub fn draw_first(&self, kinds: &mut Stream, people: &mut Stream) -> (u32, u64) {
-        let mut before = 0;
-        let shares = self.kinds.iter().map(|kind| {
-            let share = kind.share_up_to - std::mem::replace(&mut before, kind.share_up_to);
-            (
-                share * (kind.keying_ns / 1000),
-                share * (kind.think_ns / 1000),
-            )
-        });
-        let shares: Vec<(u64, u64)> = shares.collect();
-        let all: u64 = shares.iter().map(|share| share.0 + share.1).sum();
-        let mut left = people.below(all.max(1));
-        for ((keying, thinking), (kind, number)) in
-            shares.into_iter().zip(self.kinds.iter().zip(0..))
-        {
-            if left < keying {
-                return (number, people.below(kind.keying_ns));
-            }
-            left -= keying;
-            if left < thinking {
-                let next = self.draw_kind(kinds);
-                let keying_ns = self.kinds[next as usize].keying_ns;
-                return (next, exponential(people, kind.think_ns) + keying_ns);
-            }
-            left -= thinking;
-        }
-        (self.draw_kind(kinds), 0)
     }
 
     /// Draws the tablet of an access.
@@ -244,7 +187,7 @@ impl Plan {
     pub fn draw_base(&self, access: &Access, tablet: u32, stream: &mut Stream) -> u64 {
         let rows = self.tablets[tablet as usize].rows;
         match access.draw {
-            RowDraw::Uniform | RowDraw::Recent => 0,
+            RowDraw::Uniform | RowDraw::Recent | RowDraw::Keys => 0,
             RowDraw::Run => stream.below(rows),
             RowDraw::Nurand { group, .. } => {
                 let group = u64::from(group.max(1));
@@ -266,7 +209,7 @@ impl Plan {
         let entry = &self.tablets[tablet as usize];
         let row = match access.draw {
             RowDraw::Recent => return None,
-            RowDraw::Uniform => stream.below(entry.rows),
+            RowDraw::Uniform | RowDraw::Keys => stream.below(entry.rows),
             RowDraw::Run => (base + u64::from(number)) % entry.rows,
             RowDraw::Nurand { a, group } => {
                 let group = u64::from(group.max(1));

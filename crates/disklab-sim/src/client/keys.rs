@@ -1,0 +1,91 @@
+//! Which row an operation takes, in the order that the load generator asks for them.
+
+use disklab_units::popularity::{Bell, Spread, YCSB_THETA, Zipf};
+use disklab_units::random::Stream;
+
+use crate::job::Keys;
+
+/// Draws the keys of one table's rows.
+#[derive(Debug)]
+pub struct RowKeys {
+    keys: Keys,
+    /// Keys of the table, as [`RowKeys::count`] has it.
+    rows: u64,
+    /// How many of them are asked for.
+    asked: u64,
+    scale: u64,
+    next_key: u64,
+    zipf: Zipf,
+    bell: Bell,
+    spread: Spread,
+    draws: Stream,
+}
+
+impl RowKeys {
+    /// Keys of `rows` rows, of which `asked` are asked for, in a run that is `scale` times smaller.
+    pub fn new(keys: Keys, asked: Option<u64>, rows: u64, scale: u64, seed: u64) -> RowKeys {
+        let times = RowKeys::count(keys, rows, scale) / rows;
+        let asked = asked.unwrap_or(rows).clamp(1, rows) * times;
+        let rows = rows * times;
+        RowKeys {
+            keys,
+            rows,
+            asked,
+            scale,
+            next_key: 0,
+            zipf: Zipf::new(asked, YCSB_THETA),
+            bell: Bell::new(asked),
+            spread: Spread::new(rows),
+            draws: Stream::new(seed, "keys"),
+        }
+    }
+
+    /// How many keys are drawn among.
+    ///
+    /// In a run that is `scale` times smaller, keys by popularity are drawn among all rows of the real system: fewer
+    /// rows of the same law are another load, in which the hundredth part that is asked for most has less of the reads.
+    pub fn count(keys: Keys, rows: u64, scale: u64) -> u64 {
+        match keys {
+            Keys::Gaussian | Keys::Zipfian | Keys::Latest => rows * scale,
+            Keys::Uniform | Keys::Sequential => rows,
+        }
+    }
+
+    /// Draws the key of a read, or of a write; keys from the number of rows on are rows that the run has added.
+    ///
+    /// **Divergence:** with `latest` a row is read as soon as its write was sent. It is in memory
+    /// either way.
+    #[inline]
+    pub fn draw(&mut self, reads: bool) -> u64 {
+        match self.keys {
+            Keys::Uniform => self.draws.below(self.asked),
+            Keys::Sequential => {
+                self.next_key += 1;
+                (self.next_key - 1) % self.asked
+            }
+            // In the order of their popularity, which is how a quick run puts several into one row.
+            Keys::Gaussian => self.bell.draw(&mut self.draws),
+            Keys::Zipfian if self.scale > 1 => self.zipf.draw(&mut self.draws) - 1,
+            Keys::Zipfian => self.spread.place(self.zipf.draw(&mut self.draws) - 1),
+            Keys::Latest if reads => {
+                let distance = self.zipf.draw(&mut self.draws) - 1;
+                let added = self.next_key * self.scale;
+                if distance < added {
+                    self.rows + added - 1 - distance
+                } else {
+                    self.rows - 1 - (distance - added) % self.rows
+                }
+            }
+            Keys::Latest => {
+                self.next_key += 1;
+                self.rows + self.next_key * self.scale - 1
+            }
+        }
+    }
+
+    /// Whether a key is that of a row that the run has added.
+    #[inline]
+    pub fn added(&self, key: u64) -> bool {
+        key >= self.rows
+    }
+}

@@ -1,0 +1,629 @@
+//! PostgreSQL: a backend for each connection, `shared_buffers` over the page cache, a log that commits wait for.
+//!
+//! A statement: client CPU, network, CPU of its backend, then its rows one after the other: the leaf of the index and
+//! the page of the row, each from `shared_buffers`, from the page cache beneath, or from the disk. A change marks pages,
+//! and writes records into the log; the first change of a page after a checkpoint began writes all of it. **A commit**
+//! waits until the log is on the disk: whoever finds no sync under way begins one for all that is written so far, and those
+//! who come meanwhile share the next. With synchronous standbys the log then goes to them, and as many as the quorum
+//! needs have to have synced it. **Changed pages** reach the disk by checkpoints, spread over their time, by the
+//! background writer ahead of the clock, and by backends that find no clean buffer, through Linux's write-back.
+//!
+//! **Source:** PostgreSQL 15: xlog.c, bufmgr.c, freelist.c, checkpointer.c, heapam.c; chapter 30 of its manual.
+//! **Divergence:** no lock is waited for, no vacuum runs, indexes do not split, a row that moves is read where it was, and
+//! standbys write the pages that the primary writes.
+
+mod buffers;
+mod changes;
+mod checkpoint;
+mod durable;
+mod event;
+mod files;
+mod plan;
+mod rows;
+mod server;
+
+use std::collections::VecDeque;
+
+use disklab_disk::{Refusal, VolumeCounters};
+use disklab_units::random::Stream;
+
+use crate::chance::work;
+use crate::client::{RowKeys, distance};
+use crate::database::postgresql::buffers::Buffers;
+use crate::database::postgresql::changes::Changes;
+use crate::database::postgresql::event::Event;
+use crate::database::postgresql::files::Files;
+pub use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
+use crate::database::postgresql::plan::{Plan, Step};
+use crate::database::postgresql::server::{LOG_WRITE, Server, WRITE_BACK};
+use crate::engine::Slab;
+use crate::job::{CacheState, Load, Mechanism, PostgresqlJob, PostgresqlParameters};
+use crate::model::{Course, Model, Setting};
+use crate::network::{Link, Paths};
+use crate::permutation::Permutation;
+use crate::report::Report;
+use crate::simulate::{NodeParts, SqlParts, sql_report};
+use crate::station::{Servers, Slots};
+use crate::storage::{NOBODY, PendingIos, Purpose};
+use crate::tail::{Split, Stretch};
+
+/// Bytes of a message between servers beside the log. **Source:** a `WALData` message has a header of 25 bytes, a reply 34.
+const MESSAGE_BYTES: u64 = 34;
+
+/// How often Linux looks for pages to write back, and how old they are then. **Source:** `dirty_writeback_centisecs` 500,
+/// `dirty_expire_centisecs` 3000.
+const EXPIRE_NS: u64 = 30_000_000_000;
+
+/// Share of the page cache that changed pages may be before Linux writes them. **Source:** `dirty_background_ratio`, 10.
+const BACKGROUND_SHARE: u64 = 10;
+
+/// Pages after which the background writer asks Linux to write them. **Source:** `bgwriter_flush_after`, 512 kB.
+const FLUSH_AFTER: usize = 64;
+
+/// Rows that a transaction remembers. **Reason:** TPC-C's new order locks ten rows of stock before it changes them.
+const MOST_RECENT: usize = 32;
+
+/// A thread or a terminal, with its backend.
+#[derive(Clone, Debug, Default)]
+struct Session {
+    kind: u32,
+    /// The next statement.
+    step: u32,
+    /// When the transaction wanted a connection, or was due.
+    started: u64,
+    /// When the statement left the client.
+    asked: u64,
+    /// The access of the statement, and its row.
+    access: u32,
+    row: u32,
+    /// The row, and where a run of rows began.
+    number: u64,
+    base: u64,
+    /// Pages that the row needs, and how many of them are there.
+    pages: [u32; 2],
+    wanted: u8,
+    there: u8,
+    /// Whether its page is being read, and which of the page cache's pages is next.
+    reads: bool,
+    part: u64,
+    /// Whether it has its turn with the file that it reads, and waits for one to write a page that makes room.
+    has_file: bool,
+    writes: bool,
+    /// Pages that the statement has read from the operating system, and changed ones that it wrote to make room.
+    loaded: u32,
+    /// Whether the transaction has written to the log, and up to where.
+    wrote: bool,
+    lsn: u64,
+    since: u64,
+    /// The next session that waits for the same I/O.
+    next: u32,
+    /// Rows of the transaction, oldest first.
+    recent: VecDeque<(u32, u64)>,
+    /// Where its time went, up to `mark`.
+    split: Split,
+    mark: u64,
+}
+
+/// Sizes and rules that do not change during a run.
+struct Rules {
+    parameters: PostgresqlParameters,
+    /// CPU of encryption at an end of a message.
+    tls_ns: u64,
+    standbys: usize,
+    waits: bool,
+    load: Load,
+    background_ns: u64,
+    background_pages: usize,
+    most_dirty: usize,
+    idle: bool,
+}
+
+impl Rules {
+    fn new(job: &PostgresqlJob, setting: &Setting) -> Rules {
+        let (settings, parameters) = (&job.database, job.parameters.clone());
+        let idle = setting.has_not(Mechanism::BackgroundIo);
+        let cache_pages = job.cluster.page_cache_bytes / PAGE_BYTES;
+        Rules {
+            tls_ns: if settings.tls {
+                parameters.tls_cpu_ns
+            } else {
+                0
+            },
+            parameters,
+            standbys: settings.synchronous_standbys as usize,
+            waits: settings.synchronous_commit && !idle,
+            load: job.workload.load.clone(),
+            background_ns: settings.bgwriter_delay_ns.max(1),
+            background_pages: settings.bgwriter_most_pages as usize,
+            most_dirty: (cache_pages / BACKGROUND_SHARE).max(1) as usize,
+            idle,
+        }
+    }
+}
+
+/// A server and its standbys in virtual time.
+pub struct Postgresql {
+    course: Course<Event>,
+    rules: Rules,
+    plan: Plan,
+    machines: Vec<(Servers, Link)>,
+    connections: Slots,
+    servers: Vec<Server>,
+    buffers: Buffers,
+    changes: Changes,
+    files: Files,
+    /// Sessions that have got their turn with a file.
+    woken: Vec<u32>,
+    /// Changed pages that are in the page cache alone, with the time since when.
+    dirty: VecDeque<(u64, u32)>,
+    /// Sessions whose commit waits, in the order of the log.
+    committing: VecDeque<u32>,
+    sessions: Vec<Session>,
+    /// Sessions of an open loop that have nothing to do, and transactions that have no session.
+    idle: Vec<u32>,
+    unsent: VecDeque<u64>,
+    next_offer: u64,
+    ios: PendingIos,
+    paths: Paths,
+    keys: RowKeys,
+    /// In a quick run by popularity: how many keys share a row, and where those rows lie.
+    shared: Option<(u64, Permutation)>,
+    kinds: Stream,
+    rows: Stream,
+    times: Stream,
+    people: Stream,
+    arrivals: Stream,
+    before: Vec<Vec<VolumeCounters>>,
+}
+
+impl Model for Postgresql {
+    type Job = PostgresqlJob;
+    type Event = Event;
+
+    fn new(job: &PostgresqlJob, setting: &Setting) -> Result<Postgresql, Refusal> {
+        let Setting {
+            scale, seed, off, ..
+        } = *setting;
+        let has_not = |mechanism| setting.has_not(mechanism);
+        let plan = Plan::new(job, scale);
+        let servers = (0..job.cluster.nodes as usize)
+            .map(|number| Server::new(job, &plan, number, seed, off))
+            .collect::<Result<Vec<Server>, Refusal>>()?;
+        let work = &job.workload;
+        let sessions = match work.load {
+            Load::Closed { threads } => threads,
+            Load::Open { max_in_flight, .. } => max_in_flight,
+        };
+        let machine = |_| {
+            let link = Link::new(job.client.network_bytes_per_s);
+            let endless = has_not(Mechanism::ClientCpu);
+            (Servers::new(job.client.cores, endless), link)
+        };
+        let settings = &job.database;
+        let rows = plan.relations.first().map_or(1, |relation| relation.rows);
+        let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
+        Ok(Postgresql {
+            course: Course::new(work.stop, work.warm_up_ns, plan.names.len()).on_time(),
+            rules: Rules::new(job, setting),
+            machines: (0..job.client.nodes.max(1)).map(machine).collect(),
+            connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
+            changes: Changes::new(
+                settings,
+                &plan,
+                settings.full_page_writes && !has_not(Mechanism::FullPageImages),
+            ),
+            before: servers
+                .iter()
+                .map(|server| server.storage.volumes(0))
+                .collect(),
+            servers,
+            buffers: buffers(job, &plan),
+            files: Files::new(
+                if job.cluster.locks_files && !has_not(Mechanism::FileLocks) {
+                    plan.file_starts.len()
+                } else {
+                    0
+                },
+            ),
+            woken: Vec::new(),
+            dirty: VecDeque::new(),
+            committing: VecDeque::new(),
+            sessions: vec![Session::default(); sessions as usize],
+            idle: Vec::new(),
+            unsent: VecDeque::new(),
+            next_offer: 0,
+            ios: Slab::default(),
+            paths: Paths::new(&job.network, job.cluster.zones, seed, off),
+            keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed),
+            shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
+            plan,
+            kinds: Stream::new(seed, "transactions"),
+            rows: Stream::new(seed, "rows"),
+            times: Stream::new(seed, "server cpu"),
+            people: Stream::new(seed, "keying and thinking"),
+            arrivals: Stream::new(seed, "arrivals"),
+        })
+    }
+
+    fn begin(&mut self) {
+        self.course.schedule_measure(Event::Measure);
+        if self.plan.writes && !self.rules.idle {
+            self.course
+                .queue
+                .push(checkpoint::LOOK_NS, Event::Checkpointer);
+            self.course
+                .queue
+                .push(self.rules.background_ns, Event::Background);
+        }
+        let all = 0..self.sessions.len() as u32;
+        if matches!(self.rules.load, Load::Open { .. }) {
+            self.idle = all.rev().collect();
+            self.course.queue.push(0, Event::Offer);
+        } else {
+            for session in all {
+                let kinds = &self.plan.kinds;
+                let (kind, at) = kinds.draw_first(&mut self.kinds, &mut self.people);
+                self.sessions[session as usize].kind = kind;
+                self.course.queue.push(at, Event::Begin(session));
+            }
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, now: u64, event: Event) {
+        match event {
+            Event::Begin(session) => self.begin(now, session),
+            Event::Arrive(session) => self.arrive(now, session),
+            Event::Plan(session) => self.planned(now, session),
+            Event::Ready(session) => self.ready(now, session),
+            Event::Done(session) => self.done(now, session),
+            Event::Io(io) => self.io_ended(now, io),
+            Event::Due(server) => self.disk_is_due(now, server as usize),
+            Event::Received(server) => self.received(now, server as usize),
+            Event::Confirmed(server) => self.confirmed(now, server as usize),
+            Event::Checkpointer => self.look_at_checkpoint(now),
+            Event::Background => self.clean(now),
+            Event::Resume(session) => {
+                self.spend(now, session, Stretch::Held);
+                self.read_on(now, session);
+            }
+            Event::Offer => self.offer(now),
+            Event::Measure => self.measure(now),
+        }
+    }
+
+    fn course(&mut self) -> &mut Course<Event> {
+        &mut self.course
+    }
+
+    fn report(&mut self, job: &PostgresqlJob, cell: u64) -> Report {
+        let work = &job.workload;
+        let (host, shares) = (&job.cluster.host, work.connections.is_some());
+        sql_report(cell, &work.transactions, shares, host, self.parts())
+    }
+}
+
+impl Postgresql {
+    /// A transaction of an open loop is due.
+    fn offer(&mut self, now: u64) {
+        self.course.issued += 1;
+        self.course.recorder.started(now);
+        match self.idle.pop() {
+            Some(session) => {
+                self.sessions[session as usize].kind = self.plan.kinds.draw(&mut self.kinds);
+                self.set_out(now, session, now);
+            }
+            None => self.unsent.push_back(now),
+        }
+        if self.course.issued < self.course.most_issued {
+            self.next_offer += distance(&self.rules.load, &mut self.arrivals);
+            self.course.queue.push(self.next_offer, Event::Offer);
+        }
+    }
+
+    /// A session of a closed loop begins its transaction, unless enough are issued.
+    fn begin(&mut self, now: u64, session: u32) {
+        if self.course.issued >= self.course.most_issued {
+            return;
+        }
+        self.course.issued += 1;
+        self.course.recorder.started(now);
+        self.set_out(now, session, now);
+    }
+
+    /// A session wants a connection for a transaction that was due at `started`.
+    fn set_out(&mut self, now: u64, number: u32, started: u64) {
+        let session = &mut self.sessions[number as usize];
+        session.started = started;
+        session.step = self.plan.kinds.of(session.kind).steps.start;
+        session.wrote = false;
+        session.recent.clear();
+        session.split = Split::default();
+        session.split.add(Stretch::Unsent, now - started);
+        session.mark = now;
+        if self.connections.enter(now, number) {
+            self.send(now, number);
+        }
+    }
+
+    fn step(&self, session: u32) -> &Step {
+        &self.plan.steps[self.sessions[session as usize].step as usize]
+    }
+
+    /// Counts the time of a session since it was last counted.
+    fn spend(&mut self, now: u64, number: u32, stretch: Stretch) {
+        let session = &mut self.sessions[number as usize];
+        session.split.add(stretch, now - session.mark);
+        session.mark = now;
+    }
+
+    /// A session sends its statement.
+    fn send(&mut self, now: u64, number: u32) {
+        self.spend(now, number, Stretch::Slots);
+        self.sessions[number as usize].asked = now;
+        if self.step(number).inside {
+            return self.arrive(now, number);
+        }
+        let bytes = self.step(number).bytes / 2;
+        let count = self.machines.len();
+        let (cores, link) = &mut self.machines[number as usize % count];
+        let cpu_ns = self.rules.parameters.client_cpu_ns + 2 * self.rules.tls_ns;
+        let ready = cores.serve(now, work(&mut self.times, cpu_ns));
+        let left = link.send(now, ready, bytes);
+        self.spend(left, number, Stretch::Client);
+        let way = self.paths.delay(number as usize % count, 0);
+        self.course.queue.push(left + way, Event::Arrive(number));
+    }
+
+    /// A backend takes a statement: receives, plans, executes and answers it, all in one piece.
+    fn arrive(&mut self, now: u64, number: u32) {
+        self.spend(now, number, Stretch::Network);
+        let step = self.step(number);
+        let (read, changed) = step.rows;
+        let messages = if step.inside { 0 } else { 2 };
+        let parameters = &self.rules.parameters;
+        let cpu_ns = parameters.statement_cpu_ns
+            + messages * self.rules.tls_ns
+            + read * parameters.row_read_cpu_ns
+            + changed * parameters.row_write_cpu_ns;
+        let span = work(&mut self.times, cpu_ns);
+        let at = self.servers[0].cores.serve(now, span);
+        self.course.queue.push(at, Event::Plan(number));
+    }
+
+    fn planned(&mut self, now: u64, number: u32) {
+        self.spend(now, number, Stretch::Cpu);
+        let first = self.step(number).accesses.start;
+        let session = &mut self.sessions[number as usize];
+        (session.access, session.row, session.loaded) = (first, 0, 0);
+        self.next_row(number);
+        self.read_on(now, number);
+    }
+
+    /// The rows are there: the CPU of the pages that were read, and of a commit.
+    fn finish(&mut self, now: u64, number: u32) {
+        let session = &self.sessions[number as usize];
+        let commits = self.step(number).commits && session.wrote;
+        let parameters = &self.rules.parameters;
+        let mut cpu_ns = u64::from(session.loaded) * parameters.page_read_cpu_ns;
+        if commits {
+            cpu_ns += parameters.commit_cpu_ns;
+        }
+        if cpu_ns == 0 {
+            return self.ready(now, number);
+        }
+        let span = work(&mut self.times, cpu_ns);
+        let at = self.servers[0].cores.serve(now, span);
+        self.course.queue.push(at, Event::Ready(number));
+    }
+
+    /// A backend has done its work: it answers, or waits until its log is on the disk.
+    fn ready(&mut self, now: u64, number: u32) {
+        self.spend(now, number, Stretch::Cpu);
+        let commits = self.step(number).commits && self.sessions[number as usize].wrote;
+        if !commits {
+            return self.reply(now, number);
+        }
+        let lsn = self.changes.commit();
+        let session = &mut self.sessions[number as usize];
+        (session.lsn, session.wrote, session.since) = (lsn, false, now);
+        if !self.rules.waits {
+            return self.reply(now, number);
+        }
+        self.committing.push_back(number);
+        self.sync_log(now, 0, lsn);
+    }
+
+    /// A backend answers its client.
+    fn reply(&mut self, now: u64, number: u32) {
+        let bytes = self.step(number).bytes / 2;
+        let session = &self.sessions[number as usize];
+        let next = session.step + 1;
+        let more = next < self.plan.kinds.of(session.kind).steps.end;
+        if more && self.plan.steps[next as usize].inside {
+            // The batch goes on where it is.
+            return self.course.queue.push(now, Event::Done(number));
+        }
+        let left = self.servers[0].link.send(now, now, bytes);
+        let way = self.paths.delay(0, number as usize % self.machines.len());
+        let overhead_ns = self.rules.parameters.overhead_ns;
+        self.spend(left + way, number, Stretch::Network);
+        self.spend(left + way + overhead_ns, number, Stretch::Overhead);
+        self.course
+            .queue
+            .push(left + way + overhead_ns, Event::Done(number));
+    }
+
+    fn done(&mut self, now: u64, number: u32) {
+        if let Some(name) = self.step(number).name {
+            let asked = self.sessions[number as usize].asked;
+            self.course.recorder.note(name as usize, now - asked);
+        }
+        let session = &mut self.sessions[number as usize];
+        session.step += 1;
+        let kind = session.kind;
+        let (plan, started) = (self.plan.kinds.of(kind), session.started);
+        if session.step < plan.steps.end {
+            return self.send(now, number);
+        }
+        let think_ns = plan.think_ns;
+        assert_eq!(
+            session.split.total(),
+            now - started,
+            "a transaction spends its time somewhere, and once"
+        );
+        self.course.recorder.split(kind as usize, &session.split);
+        self.course.recorder.ended(now, kind as usize, started);
+        if let Some(next) = self.connections.leave(now) {
+            self.send(now, next);
+        }
+        if matches!(self.rules.load, Load::Open { .. }) {
+            return match self.unsent.pop_front() {
+                Some(due) => {
+                    self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
+                    self.set_out(now, number, due);
+                }
+                None => self.idle.push(number),
+            };
+        }
+        let kinds = &self.plan.kinds;
+        let (kind, pause) = kinds.draw_next(think_ns, &mut self.kinds, &mut self.people);
+        self.sessions[number as usize].kind = kind;
+        if pause == 0 {
+            self.begin(now, number);
+        } else {
+            self.course.queue.push(now + pause, Event::Begin(number));
+        }
+    }
+
+    /// Schedules what the disk model of a server has decided, and its next step.
+    fn take_decisions(&mut self, now: u64, index: usize) {
+        let disks = &mut self.servers[index].storage.disks;
+        for io in disks.passed() {
+            self.ios[io].passed = now;
+        }
+        disks.schedule(
+            now,
+            &mut self.course.queue,
+            Event::Io,
+            Event::Due(index as u32),
+        );
+    }
+
+    fn disk_is_due(&mut self, now: u64, index: usize) {
+        if self.servers[index].storage.disks.step(now) {
+            self.take_decisions(now, index);
+        }
+    }
+
+    fn io_ended(&mut self, now: u64, number: u32) {
+        let io = self.ios[number];
+        let index = usize::from(io.node);
+        self.ios.release(number);
+        match io.purpose {
+            Purpose::Stream(WRITE_BACK) => {
+                let server = &mut self.servers[index];
+                server.written_back();
+                server.write_back(now, &mut self.ios);
+                self.take_decisions(now, index);
+            }
+            Purpose::Stream(_) => {}
+            Purpose::Piece(_) => unreachable!("nobody rebuilds it"),
+            Purpose::Log(which) => {
+                let server = &mut self.servers[index];
+                if server.log_io_ended(now, which, io.passed, &mut self.ios) {
+                    self.log_synced(now, index);
+                } else if which == LOG_WRITE {
+                    self.take_decisions(now, index);
+                }
+            }
+            Purpose::Pages { waiter, .. } => {
+                let storage = &mut self.servers[0].storage;
+                storage.arrived(io.purpose, &mut self.ios);
+                let mut next = waiter;
+                while next != NOBODY {
+                    let this = next;
+                    let session = &mut self.sessions[this as usize];
+                    next = std::mem::replace(&mut session.next, NOBODY);
+                    session.part += 1;
+                    let since = session.since;
+                    self.course.recorder.waited_for_disk(now - since);
+                    let passed = io.passed.clamp(since, now);
+                    self.spend(passed, this, Stretch::Limits);
+                    self.spend(now, this, Stretch::Disk);
+                    self.read_on(now, this);
+                }
+            }
+        }
+    }
+
+    /// Counts anew: the warm-up is over.
+    fn measure(&mut self, now: u64) {
+        let already = self.course.issued;
+        self.course.measure(now, already);
+        for (cores, link) in &mut self.machines {
+            cores.reset();
+            link.reset();
+        }
+        self.connections.reset(now);
+        self.buffers.reset();
+        self.before = self
+            .servers
+            .iter()
+            .map(|server| server.storage.volumes(now))
+            .collect();
+        for server in &mut self.servers {
+            server.cores.reset();
+            server.link.reset();
+            server.storage.reset();
+        }
+    }
+
+    /// What the run leaves for its report.
+    fn parts(&mut self) -> SqlParts<'_> {
+        let now = self.course.recorder.measured_to();
+        let used = self
+            .connections
+            .usage(now.max(self.connections.changed_at()));
+        let nodes = self.servers.iter().zip(&self.before);
+        let nodes = nodes.map(|(server, before)| NodeParts {
+            cores: &server.cores,
+            link: &server.link,
+            storage: &server.storage,
+            pending_compaction_bytes: 0,
+            before,
+        });
+        SqlParts {
+            recorder: &self.course.recorder,
+            names: &self.plan.names,
+            machines: &self.machines,
+            connections: (self.connections.count(), used),
+            nodes: nodes.collect(),
+            blocks: self.buffers.counts(),
+            events: self.course.queue.scheduled(),
+            unsent: self.unsent.len() as u64,
+        }
+    }
+}
+
+/// `shared_buffers` in the state asked for.
+fn buffers(job: &PostgresqlJob, plan: &Plan) -> Buffers {
+    let count = job.database.shared_buffers_bytes / PAGE_BYTES;
+    let mut buffers = Buffers::new(plan.pages + plan.growth, count);
+    if job.before.page_cache != CacheState::Cold && !job.before.empty {
+        warm(&mut buffers, plan.pages);
+    }
+    buffers
+}
+
+/// Fills buffers with pages from all over, as reading them at random leaves them.
+fn warm(buffers: &mut Buffers, pages: u64) {
+    let wanted = buffers.capacity().min(pages);
+    for page in 0..pages {
+        // Half a step beside those of the page cache: most pages are in one of the two.
+        let (here, next) = (page * wanted + pages / 2, (page + 1) * wanted + pages / 2);
+        if next / pages > here / pages {
+            buffers.keep(page as u32);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! A job's relations and transactions, laid out: rows in pages of 8 KiB, index leaves behind them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::database::postgresql::files::FILE_BYTES;
+use crate::database::transactions::Kinds;
+use crate::job::{AccessKind, PostgresqlJob, Relation, RowDraw, Transaction};
+
+/// Bytes of a page. **Source:** PostgreSQL's `BLCKSZ`.
+pub const PAGE_BYTES: u64 = 8192;
+
+/// Bytes of a page that rows and their pointers can have. **Source:** bufpage.h: a header of 24 bytes.
+const ROOM_BYTES: u64 = PAGE_BYTES - 24;
+
+/// Bytes of a leaf that entries have: a header, a special space of 16 bytes, and a tenth that stays free.
+/// **Source:** nbtree.h, `BTREE_DEFAULT_FILLFACTOR`: 90.
+const LEAF_BYTES: u64 = (PAGE_BYTES - 24 - 16) * 9 / 10;
+
+/// Room for rows that are added or move, as a share of the relations.
+const GROWTH_SHARE: u64 = 8;
+/// And at least so many pages: 128 MiB.
+const LEAST_GROWTH: u64 = 16_384;
+
+/// Where a relation's rows and index entries lie, in pages.
+///
+/// The pages of the index above its leaves are few and always in a buffer: a leaf holds some three hundred entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Rows, at least one.
+    pub rows: u64,
+    /// Rows of a page; zero: it is an index alone.
+    per_page: u64,
+    first_page: u64,
+    per_leaf: u64,
+    first_leaf: u64,
+    /// Bytes of a row.
+    pub row_bytes: u64,
+    /// Bytes of an entry.
+    pub entry_bytes: u64,
+}
+
+impl Layout {
+    /// Rows of a page; zero: it is an index alone.
+    pub fn per_page(&self) -> u64 {
+        self.per_page
+    }
+
+    /// The page of a row.
+    #[inline]
+    pub fn page_of(&self, row: u64) -> Option<u32> {
+        (self.per_page > 0).then(|| (self.first_page + row / self.per_page) as u32)
+    }
+
+    /// The leaf with the entry of a row.
+    #[inline]
+    pub fn leaf_of(&self, row: u64) -> u32 {
+        (self.first_leaf + row / self.per_leaf) as u32
+    }
+
+    /// Bytes of the log for the image of a page of rows, and for that of a leaf: the hole in it is left out.
+    pub fn image_bytes(&self) -> (u64, u64) {
+        (
+            PAGE_BYTES - ROOM_BYTES + self.per_page * self.row_bytes,
+            PAGE_BYTES - ROOM_BYTES + self.per_leaf * self.entry_bytes,
+        )
+    }
+}
+
+/// An access of a statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// The relation.
+    pub relation: u32,
+    /// What is done.
+    pub kind: AccessKind,
+    /// With how many rows, one after the other.
+    pub rows: u32,
+    /// Which ones.
+    pub draw: RowDraw,
+    /// Bytes of a row that come into the log.
+    pub log_bytes: u64,
+}
+
+/// One statement: a round trip of a client, unless it came with another.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Bytes of request and answer.
+    pub bytes: u64,
+    /// Whether it came with the statement before.
+    pub inside: bool,
+    /// Whether it ends a transaction.
+    pub commits: bool,
+    /// Whether it changes a column that an index has, so that each index gets an entry.
+    pub indexed: bool,
+    /// Under which of the names its latency is noted.
+    pub name: Option<u32>,
+    /// What it touches.
+    pub accesses: Range<u32>,
+    /// Rows that it reads, and those that it changes.
+    pub rows: (u64, u64),
+}
+
+/// Everything that does not change during a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// All relations.
+    pub relations: Vec<Layout>,
+    /// All kinds of transaction.
+    pub kinds: Kinds,
+    /// All statements.
+    pub steps: Vec<Step>,
+    /// All accesses.
+    pub accesses: Vec<Access>,
+    /// Names in the answer, the kinds of transaction first.
+    pub names: Vec<String>,
+    /// Whether anything is written.
+    pub writes: bool,
+    /// Pages of all relations.
+    pub pages: u64,
+    /// Pages behind them, for rows that are added or move.
+    pub growth: u64,
+    /// The first page of each file, in order. Those behind all others belong to the first file of rows.
+    pub file_starts: Vec<u64>,
+}
+
+impl Plan {
+    /// The plan of a checked job, in a run that is `scale` times smaller, and its files with it.
+    pub fn new(job: &PostgresqlJob, scale: u64) -> Plan {
+        let transactions = &job.workload.transactions;
+        let (relations, pages) = layouts(&job.tables);
+        let volumes = &job.cluster.host.volumes;
+        let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
+        let room = volume.map_or(0, |volume| volume.size_bytes / PAGE_BYTES);
+        let growth = (pages / GROWTH_SHARE).max(LEAST_GROWTH);
+        let mut plan = Plan {
+            relations,
+            kinds: Kinds::default(),
+            steps: Vec::new(),
+            accesses: Vec::new(),
+            names: transactions.iter().map(|t| t.name.clone()).collect(),
+            writes: false,
+            pages,
+            growth: growth.min(room.saturating_sub(pages)).max(1),
+            file_starts: Vec::new(),
+        };
+        plan.add_files((FILE_BYTES / PAGE_BYTES / scale).max(1));
+        let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
+        let numbers: BTreeMap<&str, u32> = numbers.collect();
+        for transaction in transactions {
+            plan.add_kind(transaction, &numbers, &job.tables);
+        }
+        plan
+    }
+
+    /// Files of so many pages each, those of rows and those of an index apart.
+    fn add_files(&mut self, pages: u64) {
+        let starts = self
+            .relations
+            .iter()
+            .flat_map(|r| [r.first_page, r.first_leaf]);
+        let mut starts: Vec<u64> = starts.chain([self.pages]).collect();
+        starts.dedup();
+        for ends in starts.windows(2) {
+            let mut at = ends[0];
+            while at < ends[1] {
+                self.file_starts.push(at);
+                at += pages;
+            }
+        }
+    }
+
+    /// The file of a page.
+    #[inline]
+    pub fn file_of(&self, page: u32) -> usize {
+        if u64::from(page) >= self.pages {
+            return 0;
+        }
+        self.file_starts
+            .partition_point(|&start| start <= u64::from(page))
+            - 1
+    }
+
+    fn add_kind(
+        &mut self,
+        transaction: &Transaction,
+        numbers: &BTreeMap<&str, u32>,
+        tables: &[Relation],
+    ) {
+        let first = self.steps.len() as u32;
+        for statement in &transaction.statements {
+            let from = self.accesses.len() as u32;
+            let mut rows = (0, 0);
+            let mut indexed = false;
+            for access in &statement.accesses {
+                let relation = numbers[access.table.as_str()];
+                let table = &tables[relation as usize];
+                let count = access.rows.max(1);
+                let whole = table.row_bytes.max(table.entry_bytes);
+                let writes = access.kind != AccessKind::Read;
+                if access.kind != AccessKind::Insert {
+                    rows.0 += u64::from(count);
+                }
+                if writes {
+                    rows.1 += u64::from(count);
+                }
+                indexed |= table.row_bytes == 0 && writes;
+                self.writes |= writes;
+                self.accesses.push(Access {
+                    relation,
+                    kind: access.kind,
+                    rows: count,
+                    draw: access.draw,
+                    log_bytes: u64::from(access.written_bytes.unwrap_or(whole)),
+                });
+            }
+            let accesses = from..self.accesses.len() as u32;
+            let name = statement.reported_as.as_deref().map(|n| self.name(n));
+            for _ in 0..statement.times {
+                self.steps.push(Step {
+                    bytes: u64::from(statement.bytes),
+                    inside: statement.inside,
+                    commits: statement.commits,
+                    indexed,
+                    name,
+                    accesses: accesses.clone(),
+                    rows,
+                });
+            }
+        }
+        self.kinds.add(transaction, first..self.steps.len() as u32);
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        let known = self.names.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        }) as u32
+    }
+}
+
+/// Where relations lie one after the other, and how many pages they take.
+pub fn layouts(tables: &[Relation]) -> (Vec<Layout>, u64) {
+    let mut pages = 0;
+    let layouts = tables.iter().map(|table| {
+        let rows = table.rows.max(1);
+        let row_bytes = u64::from(table.row_bytes);
+        let per_page = match row_bytes {
+            0 => 0,
+            bytes => (ROOM_BYTES / bytes).max(1),
+        };
+        let entry_bytes = u64::from(table.entry_bytes.max(1));
+        let per_leaf = (LEAF_BYTES / entry_bytes).max(1);
+        let heap = if per_page > 0 {
+            rows.div_ceil(per_page)
+        } else {
+            0
+        };
+        let layout = Layout {
+            rows,
+            per_page,
+            first_page: pages,
+            per_leaf,
+            first_leaf: pages + heap,
+            row_bytes,
+            entry_bytes,
+        };
+        pages += heap + rows.div_ceil(per_leaf);
+        layout
+    });
+    (layouts.collect(), pages)
+}

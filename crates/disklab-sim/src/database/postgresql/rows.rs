@@ -1,0 +1,221 @@
+//! How a backend gets at its rows: which ones, the pages that they need, and what it changes.
+
+use super::{MOST_RECENT, Postgresql};
+use crate::database::postgresql::event::Event;
+use crate::database::postgresql::plan::Access;
+use crate::database::postgresql::server::CACHE_PAGES;
+use crate::filelayout::Pages;
+use crate::job::{AccessKind, RowDraw};
+use crate::storage::{File, Purpose, Touched};
+
+impl Postgresql {
+    /// Draws the next row of the statement, and says which pages it needs.
+    pub(super) fn next_row(&mut self, number: u32) {
+        let session = &mut self.sessions[number as usize];
+        session.wanted = 0;
+        session.there = 0;
+        let step = &self.plan.steps[session.step as usize];
+        if session.access >= step.accesses.end {
+            return;
+        }
+        let access = self.plan.accesses[session.access as usize];
+        let row = self.draw(number, &access);
+        let layout = &self.plan.relations[access.relation as usize];
+        let session = &mut self.sessions[number as usize];
+        session.number = row;
+        let inserts = access.kind == AccessKind::Insert;
+        if inserts && access.draw != RowDraw::Keys && layout.per_page() > 0 {
+            // Behind the last row, and into the last leaf: both have just been written.
+            return;
+        }
+        session.pages[0] = layout.leaf_of(row);
+        session.wanted = 1;
+        if let Some(page) = layout.page_of(row).filter(|_| !inserts) {
+            session.pages[1] = page;
+            session.wanted = 2;
+        }
+    }
+
+    /// Which row an access takes.
+    pub(super) fn draw(&mut self, number: u32, access: &Access) -> u64 {
+        let rows = self.plan.relations[access.relation as usize].rows;
+        let session = &mut self.sessions[number as usize];
+        let place = session
+            .recent
+            .iter()
+            .position(|one| one.0 == access.relation);
+        let row = match access.draw {
+            RowDraw::Recent => match place.and_then(|at| session.recent.remove(at)) {
+                Some((_, row)) => row,
+                // A row of the terminal's own: of its warehouse, its district.
+                None => (u64::from(number) * rows / self.sessions.len() as u64) % rows,
+            },
+            RowDraw::Uniform => self.rows.below(rows),
+            RowDraw::Run => {
+                if session.row == 0 {
+                    session.base = self.rows.below(rows);
+                }
+                (session.base + u64::from(session.row)) % rows
+            }
+            RowDraw::Nurand { a, group } => {
+                let group = u64::from(group.max(1));
+                if session.row == 0 {
+                    session.base = self.rows.below((rows / group).max(1)) * group;
+                }
+                // TPC-C 2.1.6, as for YugabyteDB.
+                let drawn = self.rows.below(u64::from(a) + 1) | self.rows.below(group);
+                (session.base + drawn % group) % rows
+            }
+            RowDraw::Keys => {
+                let key = self.keys.draw(access.kind == AccessKind::Read);
+                match &self.shared {
+                    Some((scale, places)) => places.place(key / scale % rows),
+                    None => key % rows,
+                }
+            }
+        };
+        let session = &mut self.sessions[number as usize];
+        if access.draw != RowDraw::Recent && session.recent.len() < MOST_RECENT {
+            session.recent.push_back((access.relation, row));
+        }
+        row
+    }
+
+    /// Goes through rows and pages until one has to be waited for, or the statement is done.
+    pub(super) fn read_on(&mut self, now: u64, number: u32) {
+        loop {
+            let session = &mut self.sessions[number as usize];
+            if session.there < session.wanted {
+                let page = session.pages[usize::from(session.there)];
+                if std::mem::take(&mut session.writes) {
+                    // Its turn to write what made room has come, and gone.
+                    session.there += 1;
+                    continue;
+                }
+                if !session.reads && !self.buffers.find(page) {
+                    (session.reads, session.part, session.has_file) = (true, 0, false);
+                }
+                if session.reads && !self.read_page(now, number, page) {
+                    return;
+                }
+                self.sessions[number as usize].there += 1;
+                continue;
+            }
+            let end = self.step(number).accesses.end;
+            let session = &self.sessions[number as usize];
+            if session.access >= end {
+                break;
+            }
+            self.change_row(now, number);
+            let session = &mut self.sessions[number as usize];
+            session.row += 1;
+            if session.row == self.plan.accesses[session.access as usize].rows {
+                (session.access, session.row) = (session.access + 1, 0);
+            }
+            self.next_row(number);
+        }
+        self.finish(now, number);
+    }
+
+    /// Reads a page from the operating system; false: the session waits for the file, or for an I/O.
+    pub(super) fn read_page(&mut self, now: u64, number: u32, page: u32) -> bool {
+        let file = self.plan.file_of(page);
+        if !self.sessions[number as usize].has_file {
+            // Whoever is woken has it.
+            self.sessions[number as usize].has_file = true;
+            if !self.files.read(file, number) {
+                return false;
+            }
+        }
+        let first = u64::from(page) * CACHE_PAGES;
+        let pages = Pages {
+            first,
+            last: first + CACHE_PAGES - 1,
+        };
+        loop {
+            let at = first + self.sessions[number as usize].part;
+            if at > pages.last {
+                break;
+            }
+            let storage = &mut self.servers[0].storage;
+            if let Touched::Awaits(io) = storage.touch(now, File::Data, at, pages, &mut self.ios) {
+                let session = &mut self.sessions[number as usize];
+                if let Purpose::Pages { waiter, .. } = &mut self.ios[io].purpose {
+                    session.next = std::mem::replace(waiter, number);
+                }
+                session.since = now;
+                self.take_decisions(now, 0);
+                return false;
+            }
+            let session = &mut self.sessions[number as usize];
+            if session.part > 0 {
+                // It is one page of the server's, found or not.
+                self.servers[0].storage.uncount_hit();
+            }
+            session.part += 1;
+        }
+        self.servers[0].storage.read_ended(File::Data, pages.last);
+        let session = &mut self.sessions[number as usize];
+        session.reads = false;
+        session.loaded += 1;
+        self.end_reading(now, file);
+        let Some(old) = self.keep(now, number, page) else {
+            return true;
+        };
+        let goes_on = self.files.write(self.plan.file_of(old), number);
+        self.sessions[number as usize].writes = !goes_on;
+        goes_on
+    }
+
+    /// A read of a file has ended: others may have their turn.
+    fn end_reading(&mut self, now: u64, file: usize) {
+        let mut woken = std::mem::take(&mut self.woken);
+        self.files.read_ended(file, &mut woken);
+        for session in woken.drain(..) {
+            self.queue_resume(now, session);
+        }
+        self.woken = woken;
+    }
+
+    /// A session that has waited for a file goes on.
+    fn queue_resume(&mut self, now: u64, session: u32) {
+        self.course.queue.push(now, Event::Resume(session));
+    }
+
+    /// Puts a page into a buffer. Returns the changed page that had to make room: the backend writes it itself.
+    fn keep(&mut self, now: u64, number: u32, page: u32) -> Option<u32> {
+        let old = self.buffers.keep(page)?;
+        self.sessions[number as usize].loaded += 1;
+        self.write_to_page_cache(old);
+        self.dirty.push_back((now, old));
+        Some(old)
+    }
+
+    pub(super) fn write_to_page_cache(&mut self, page: u32) {
+        let first = u64::from(page) * CACHE_PAGES;
+        self.servers[0].storage.written(first, first + CACHE_PAGES);
+    }
+
+    /// Changes the row that the session has reached, as its access says.
+    pub(super) fn change_row(&mut self, now: u64, number: u32) {
+        let session = &self.sessions[number as usize];
+        let access = self.plan.accesses[session.access as usize];
+        if access.kind == AccessKind::Read {
+            return;
+        }
+        let indexed = self.plan.steps[session.step as usize].indexed;
+        let changed = self
+            .changes
+            .row(&self.plan, &access, session.number, indexed);
+        let session = &mut self.sessions[number as usize];
+        session.wrote = true;
+        session.lsn = self.changes.log;
+        for page in changed.into_iter().flatten() {
+            // New pages have no content to be read.
+            if let Some(old) = self.keep(now, number, page) {
+                self.files.write_in_background(self.plan.file_of(old));
+            }
+            self.buffers.change(page);
+        }
+    }
+}

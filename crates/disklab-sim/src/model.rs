@@ -1,0 +1,144 @@
+//! What every model has: a queue of events, what is recorded, and when the run is over; and the loop over it.
+
+use disklab_disk::Refusal;
+
+use crate::engine::{Code, Queue};
+use crate::job::{Mechanism, Stop};
+use crate::record::Recorder;
+use crate::report::Report;
+
+/// How a job is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// By how much the system is smaller than the real one.
+    pub scale: u64,
+    /// Start of every random stream.
+    pub seed: u64,
+    /// Which of the cells that follow each other on one cluster.
+    pub pass: u64,
+    /// Mechanisms that are switched off.
+    pub off: &'a [Mechanism],
+}
+
+impl Setting<'_> {
+    /// Whether a mechanism is switched off.
+    pub fn has_not(&self, mechanism: Mechanism) -> bool {
+        self.off.contains(&mechanism)
+    }
+}
+
+/// A database in virtual time.
+pub trait Model: Sized {
+    /// What it is made of.
+    type Job;
+    /// What happens in it.
+    type Event: Code;
+
+    /// Builds it from a checked job. Refuses what the disk model refuses.
+    fn new(job: &Self::Job, setting: &Setting) -> Result<Self, Refusal>;
+
+    /// Schedules what happens first.
+    fn begin(&mut self);
+
+    /// Lets an event happen.
+    fn handle(&mut self, now: u64, event: Self::Event);
+
+    /// Its run: events, records, end.
+    fn course(&mut self) -> &mut Course<Self::Event>;
+
+    /// What became of it, once it has run.
+    fn report(&mut self, job: &Self::Job, cell: u64) -> Report;
+}
+
+/// The run of a model.
+pub struct Course<E> {
+    /// What will happen.
+    pub queue: Queue<E>,
+    /// What is measured.
+    pub recorder: Recorder,
+    /// Operations that have begun.
+    pub issued: u64,
+    /// Those that begin in all; while the run warms up there is no such bound.
+    pub most_issued: u64,
+    operations: u64,
+    duration_ns: u64,
+    warm_up_ns: u64,
+    on_time: bool,
+}
+
+impl<E: Code> Course<E> {
+    /// A run that records so many kinds of operation.
+    pub fn new(stop: Stop, warm_up_ns: u64, kinds: usize) -> Course<E> {
+        let operations = stop.operations.unwrap_or(u64::MAX);
+        Course {
+            queue: Queue::default(),
+            recorder: Recorder::of_kinds(kinds),
+            issued: 0,
+            most_issued: if warm_up_ns > 0 { u64::MAX } else { operations },
+            operations,
+            duration_ns: stop.duration_ns.unwrap_or(u64::MAX),
+            warm_up_ns,
+            on_time: false,
+        }
+    }
+
+    /// The same, which ends when its time is over, and not with the event behind it.
+    pub fn on_time(self) -> Course<E> {
+        Course {
+            on_time: true,
+            ..self
+        }
+    }
+
+    /// Schedules the end of the warm-up, if there is one.
+    pub fn schedule_measure(&mut self, event: E) {
+        if self.warm_up_ns > 0 {
+            self.queue.push(self.warm_up_ns, event);
+        }
+    }
+
+    /// The warm-up is over: a number of operations is one of those that count, beyond what has begun `already`.
+    pub fn measure(&mut self, now: u64, already: u64) {
+        self.recorder.measure(now);
+        self.most_issued = self.operations.saturating_add(already);
+    }
+
+    /// Whether no operation begins any more.
+    #[inline]
+    pub fn has_all(&self) -> bool {
+        self.issued >= self.most_issued
+    }
+
+    /// Whether every operation of the job has begun.
+    pub fn did_all(&self) -> bool {
+        self.issued >= self.operations
+    }
+}
+
+/// Runs a model to its end.
+pub fn run<M: Model>(model: &mut M) {
+    model.begin();
+    while let Some(event) = model.course().queue.pop() {
+        let course = model.course();
+        let now = course.queue.now();
+        if now >= course.duration_ns {
+            break;
+        }
+        model.handle(now, event);
+        let course = model.course();
+        if course.has_all() && course.recorder.under_way() == 0 {
+            break;
+        }
+    }
+    let course = model.course();
+    let most = if course.on_time {
+        course.duration_ns
+    } else {
+        u64::MAX
+    };
+    course.recorder.end(course.queue.now().min(most));
+    assert!(
+        course.recorder.littles_law_holds(),
+        "Little's law does not hold: some operation was lost or counted twice"
+    );
+}

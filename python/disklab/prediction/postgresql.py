@@ -1,0 +1,380 @@
+"""From a trial of PostgreSQL to a job of the simulator: `crates/disklab-sim/src/job/postgresql.rs`.
+
+What a row takes of its page, and an entry of its index, follow from PostgreSQL's own formats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from disklab.catalog import Catalog
+from disklab.catalog.facts import GIB
+from disklab.databases.postgresql.configuration import WAL_VOLUMES
+from disklab.databases.postgresql.sizing import plan_memory
+from disklab.databases.protocol import Setting, Sizes
+from disklab.errors import Problem
+from disklab.prediction import statements
+from disklab.prediction.calibration import Calibration
+from disklab.prediction.jobs import (
+    AS_LEFT,
+    HOST_CACHE,
+    KERNEL_READ_AHEAD_BYTES,
+    NS_PER_S,
+    PPM,
+    REHEARSE,
+    Job,
+    Prepared,
+    delays,
+    host_profile,
+    load_of,
+    network,
+)
+from disklab.prediction.statements import Json
+from disklab.spec import Trial, TrialSpec
+from disklab.spec.model import Dataset
+
+TUPLE_HEADER = 24
+"""Of a row, aligned. **Source:** PostgreSQL's manual, 73.6.1: 23 bytes."""
+
+ITEM_POINTER = 4
+"""Of a row or an entry in its page. **Source:** the same."""
+
+INDEX_HEADER = 8
+"""Of an entry of a B-tree. **Source:** itup.h, `IndexTupleData`."""
+
+ALIGNED = 8
+SHORT_VALUE = 126
+"""Longer values have a header of four bytes, aligned, instead of one. **Source:** varatt.h."""
+
+LARGEST_ROW = 8168
+"""Longer rows are stored beside the table (TOAST)."""
+
+KEY_BYTES = 8
+
+INDEXES = {"k": 8, "customer name": 40, "order of customer": 16}
+"""Secondary indexes among the tables of a workload, with the bytes of a key."""
+
+COMPOSITE_KEY_BYTES = 12
+"""Of TPC-C's primary keys: warehouse, district and a number."""
+
+READ = {
+    "shared_buffers",
+    "max_wal_size",
+    "checkpoint_timeout",
+    "checkpoint_completion_target",
+    "full_page_writes",
+    "synchronous_commit",
+    "bgwriter_delay",
+    "bgwriter_lru_maxpages",
+}
+"""Settings that a prediction follows."""
+
+UNITS = {
+    **{"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40},
+    **{"us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9},
+    "d": 86_400 * 10**9,
+}
+"""In bytes and nanoseconds. **Source:** PostgreSQL's manual, 20.1.1."""
+
+OFF = ("off", "false", "no", "0", "local")
+"""Of `synchronous_commit` and switches; `local` waits for no standby, which is told apart."""
+
+
+READING_SCRIPTS = ("oltp_read", "oltp_read_only", "oltp_point_select")
+
+UPPER_BOUND = (
+    "take the rate of PostgreSQL's writes as an upper bound: our rehearsals, whose shared_buffers "
+    "are small, did a third to three fifths of what was predicted of them"
+)
+"""**Source:** our own rehearsals of 2026-11-24, in docs/predict.md."""
+
+
+def prepare_postgresql(
+    trial: Trial, catalog: Catalog, calibration: Calibration, place: str
+) -> Prepared:
+    """Return the job of a trial of PostgreSQL. `place`: the file, for the reasons."""
+    reasons = [*unmodelled(trial.spec, place)]
+    if reasons:
+        return Prepared(None, tuple(reasons))
+    warnings = [*_warnings(trial, catalog, calibration)]
+    job = postgresql_job(trial.spec, catalog, calibration)
+    return Prepared({"postgresql": job}, (), tuple(warnings))
+
+
+def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    """Yield what of a trial the simulator does not model."""
+    work, before, cluster, database = spec.workload, spec.before, spec.cluster, spec.database
+    assert cluster is not None
+    assert database is not None
+    if AS_LEFT in (before.page_cache, before.host_cache):
+        rule = "a simulated trial of PostgreSQL has no trial before it"
+        way_out = "say cold or warm, and empty, written or warm"
+        yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
+    if spec.events:
+        rule = "the simulator breaks nodes of Cassandra so far"
+        yield Problem(f"{place}: events", str(len(spec.events)), rule, REHEARSE)
+    if spec.procedure is not None and spec.procedure.variable is not None:
+        rule = "the search for a rate simulates Cassandra so far"
+        yield Problem(f"{place}: procedure", "variable", rule, REHEARSE)
+    if database.replication_factor != cluster.nodes:
+        value = f"{cluster.nodes} nodes, replication factor {database.replication_factor}"
+        rule = "each PostgreSQL server holds all rows: there are as many copies as nodes"
+        way_out = f"write replication_factor: {cluster.nodes}"
+        yield Problem(f"{place}: cluster.nodes", value, rule, way_out)
+    if work.kind == "rows" and spec.dataset is not None:
+        row = row_bytes(spec.dataset)
+        if row > LARGEST_ROW:
+            rule = "rows that do not fit a page of 8 KiB (TOAST) are not simulated"
+            yield Problem(f"{place}: dataset.row", f"{row} bytes in a page", rule, REHEARSE)
+
+
+def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    spec = trial.spec
+    vm = catalog.vms[spec.cluster.vm] if spec.cluster else None
+    outside = calibration.outside(trial, vm.series_name if vm else None)
+    if outside:
+        yield f"outside the calibrated range: {'; '.join(outside)}"
+    if writes(spec):
+        yield UPPER_BOUND
+    settings = spec.database.settings if spec.database else {}
+    unread = [name for name in settings if name not in READ]
+    if unread:
+        yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
+
+
+def writes(spec: TrialSpec) -> bool:
+    """Return whether a trial changes rows."""
+    work = spec.workload
+    if work.operations is not None:
+        return work.operations.write > 0
+    return work.sysbench is None or work.sysbench.script not in READING_SCRIPTS
+
+
+def postgresql_job(
+    spec: TrialSpec, catalog: Catalog, calibration: Calibration, scale: Fraction = Fraction(1)
+) -> Job:
+    """Return the job of PostgreSQL under a load. `scale`: of memory, disks' caches and the log."""
+    cluster, database = spec.cluster, spec.database
+    assert cluster is not None
+    assert database is not None
+    vm = catalog.vms[cluster.vm].facts
+    client = catalog.vms[spec.client.vm or cluster.vm].facts
+    memory = int((vm.mem_gib or 0) * GIB)
+    plan = plan_memory(Sizes(memory_bytes=memory, scale=scale, nodes=cluster.nodes))
+    data = cluster.device_of("data")
+    named = (name for name in WAL_VOLUMES if name in cluster.volumes)
+    log = next((cluster.device_of(name) for name in named), data)
+    read_ahead = cluster.volumes["data"].read_ahead_bytes
+    tables, work = _workload(spec, calibration)
+    return {
+        "cluster": {
+            "nodes": cluster.nodes,
+            "host": host_profile(spec, scale),
+            "cores": vm.vcpu,
+            "page_cache_bytes": plan.page_cache,
+            "network_bytes_per_s": network(vm.net_mbit_per_s),
+            **({"zones": cluster.zones} if cluster.zones > 1 else {}),
+            "data_volume": data,
+            "commitlog_volume": None if log == data else log,
+            "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
+            "kernel": "6.18",
+            "locks_files": cluster.volumes["data"].filesystem == "xfs",
+        },
+        "client": {
+            "nodes": spec.client.nodes,
+            "cores": client.vcpu,
+            "network_bytes_per_s": network(client.net_mbit_per_s),
+        },
+        "network": delays(spec, catalog, calibration),
+        "database": {
+            # With the primary they are a majority, as the provider has it.
+            "synchronous_standbys": cluster.nodes // 2,
+            "tls": database.tls,
+            **_settings({**plan.settings, **database.settings}),
+        },
+        "tables": tables,
+        "workload": work,
+        "before": {
+            "page_cache": spec.before.page_cache,
+            "host_cache": HOST_CACHE[spec.before.host_cache],
+            "empty": spec.before.dataset == "empty",
+        },
+        "parameters": calibration.values(),
+    }
+
+
+def _settings(given: Mapping[str, Setting]) -> Json:
+    """Return settings as the engine takes them; those that nobody set are PostgreSQL 15's."""
+
+    def amount(name: str, usual: Setting, unit: str) -> int:
+        return quantity(given.get(name, usual), unit)
+
+    commit = str(given.get("synchronous_commit", "on")).lower()
+    images = str(given.get("full_page_writes", "on")).lower()
+    target = float(given.get("checkpoint_completion_target", 0.9))
+    return {
+        "shared_buffers_bytes": amount("shared_buffers", "128MB", "8kB"),
+        "max_wal_bytes": amount("max_wal_size", "1GB", "MB"),
+        "checkpoint_timeout_ns": amount("checkpoint_timeout", "5min", "s"),
+        "checkpoint_completion_permille": round(target * 1000),
+        "full_page_writes": images not in OFF,
+        "synchronous_commit": commit not in OFF or commit == "local",
+        "bgwriter_delay_ns": amount("bgwriter_delay", "200ms", "ms"),
+        "bgwriter_most_pages": int(given.get("bgwriter_lru_maxpages", 100)),
+    }
+
+
+def quantity(value: Setting, unit: str) -> int:
+    """Return an amount of postgresql.conf in bytes or nanoseconds; `unit`: of one without any."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(value))
+    if found is None:
+        return 0
+    times, name = (8, unit[1:]) if unit[0].isdigit() else (1, unit)
+    if found[2]:
+        times, name = 1, found[2]
+    return int(float(found[1]) * times * UNITS.get(name, 1))
+
+
+def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
+    """Return the tables and the load of a trial."""
+    work = spec.workload
+    stop = work.stop
+    duration_s = stop.duration_s if stop else None
+    common = {
+        "stop": {
+            "operations": stop.operations if stop else None,
+            # The simulator's duration counts from the start; ours from the end of the warm-up.
+            "duration_ns": (
+                None if duration_s is None else round((duration_s + work.warm_up_s) * NS_PER_S)
+            ),
+        },
+        "warm_up_ns": round(work.warm_up_s * NS_PER_S),
+    }
+    if work.kind == "rows":
+        tables, transactions = _rows(spec)
+        assert spec.dataset is not None
+        return tables, {
+            **common,
+            "transactions": transactions,
+            "load": load_of(spec, calibration),
+            "keys": work.keys,
+            "asked_rows": work.asked_of(spec.dataset.rows or 0),
+        }
+    stored = statements.Stored(1, 0)
+    if work.tpcc is not None:
+        shape = statements.tpcc(work.tpcc, stored)
+    else:
+        assert work.sysbench is not None
+        shape = statements.sysbench(work.sysbench, stored, statements.IN_A_TRANSACTION)
+    load: Json = {"closed": {"threads": shape.sessions}}
+    if work.load is not None and work.load.rate_per_s is not None:
+        load = load_of(spec, calibration)
+        load["open"]["max_in_flight"] = shape.connections or shape.sessions
+    return [_relation(table) for table in shape.tables if table["name"] != statements.STATUS], {
+        **common,
+        "transactions": [_transaction(one) for one in shape.transactions],
+        "load": load,
+        "connections": shape.connections,
+        "keys": "uniform",
+    }
+
+
+def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
+    """Return the table of rows, and its reads and writes as transactions of one statement."""
+    dataset, operations = spec.dataset, spec.workload.operations
+    assert dataset is not None
+    assert operations is not None
+    table = {
+        "name": "rows",
+        "rows": dataset.rows,
+        "row_bytes": row_bytes(dataset),
+        "entry_bytes": entry_bytes(KEY_BYTES),
+    }
+    values = dataset.columns * dataset.column_bytes
+    adds = spec.before.dataset == "empty" or spec.workload.keys == "latest"
+    kinds = {
+        "read": (operations.read, statements.access("rows", "read", draw="keys")),
+        "write": (
+            operations.write,
+            statements.access("rows", "insert", draw="keys")
+            if adds
+            else statements.update("rows", values, draw="keys"),
+        ),
+    }
+    return [table], [
+        {
+            "name": name,
+            "share_ppm": round(share * PPM),
+            "statements": [
+                {**statements.statement(access, row_bytes=values), "commits": name == "write"}
+            ],
+        }
+        for name, (share, access) in kinds.items()
+        if share > 0
+    ]
+
+
+def row_bytes(dataset: Dataset) -> int:
+    """Return what a row of the rows workload takes of its page: a bigint and columns of bytes."""
+    data = KEY_BYTES
+    for _ in range(dataset.columns):
+        if dataset.column_bytes > SHORT_VALUE:
+            data = -(-data // 4) * 4 + 4 + dataset.column_bytes
+        else:
+            data += 1 + dataset.column_bytes
+    return _aligned(TUPLE_HEADER + data) + ITEM_POINTER
+
+
+def entry_bytes(key_bytes: int) -> int:
+    """Return what an entry of an index takes of its page."""
+    return _aligned(INDEX_HEADER + key_bytes) + ITEM_POINTER
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNED) * ALIGNED
+
+
+def _relation(table: Json) -> Json:
+    """Return a table of the statement lists as PostgreSQL stores it."""
+    name, rows = table["name"], table["rows"]
+    if name in INDEXES:
+        return {
+            "name": name,
+            "rows": rows,
+            "row_bytes": 0,
+            "entry_bytes": entry_bytes(INDEXES[name]),
+        }
+    is_sysbench = name == "sbtest"
+    # Text has a header of a byte for each value; sysbench's two numbers are in its bytes.
+    data = table["row_bytes"] + (2 if is_sysbench else COMPOSITE_KEY_BYTES)
+    key = 4 if is_sysbench else COMPOSITE_KEY_BYTES
+    return {
+        "name": name,
+        "rows": rows,
+        "row_bytes": _aligned(TUPLE_HEADER + data) + ITEM_POINTER,
+        "entry_bytes": entry_bytes(key),
+    }
+
+
+def _transaction(transaction: Json) -> Json:
+    """Return a transaction with its commit as PostgreSQL's: the log, instead of a table."""
+    found: list[Any] = []
+    for one in transaction["statements"]:
+        commits = any(access["table"] == statements.STATUS for access in one["accesses"])
+        accesses = [
+            _access(access) for access in one["accesses"] if access["table"] != statements.STATUS
+        ]
+        found.append({**one, "accesses": accesses, "commits": commits})
+    # A statement without a transaction around it commits by itself.
+    if not any(one["commits"] for one in found) and len(found) == 1:
+        found[0]["commits"] = True
+    return {**transaction, "statements": found}
+
+
+def _access(access: Json) -> Json:
+    if access.get("written_bytes") == statements.LOCK_BYTES:
+        return {**access, "kind": "lock"}
+    return access

@@ -1,0 +1,182 @@
+"""From trials of PostgreSQL to jobs, and what the simulation of them answers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.engine.simulation import simulate
+from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.prediction.cells import prepare
+from disklab.prediction.jobs import Prepared
+from disklab.prediction.postgresql import entry_bytes, quantity, row_bytes
+from disklab.prediction.rehearsed import prepare_rehearsed
+from disklab.spec.model import Dataset
+
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "postgresql-disk-types-quick.yaml"
+CATALOG = load_catalog([])
+
+SMALL = """\
+title: small
+cluster: {nodes: 1, vm: azure/Standard_D4s_v5, volumes: {data: {disks: azure/P15}}}
+database: {engine: postgresql, replication_factor: 1}
+dataset: {rows: 1M, row: 10 x 100B}
+workload:
+  operations: {read: 50%, write: 50%}
+  load: {threads: 8}
+  stop: {operations: 60000}
+"""
+SYSBENCH = SMALL.replace("dataset: {rows: 1M, row: 10 x 100B}\n", "").replace(
+    """  operations: {read: 50%, write: 50%}
+  load: {threads: 8}
+  stop: {operations: 60000}
+""",
+    """  sysbench: {script: oltp_read_write, tables: 2, rows_per_table: 100k, threads: 16}
+  stop: {duration: 40s}
+""",
+)
+
+
+def postgresql() -> Calibration:
+    found = calibration_for("postgresql")
+    assert found is not None
+    return found
+
+
+def prepared(text: str) -> Prepared:
+    (trial,) = spec.parse(text, "x.yaml").trials("predict")
+    return prepare(trial, CATALOG, postgresql(), "x.yaml")
+
+
+def job(text: str) -> Any:
+    found = prepared(text).job
+    assert found is not None
+    return found["postgresql"]
+
+
+def test_memory_is_the_providers_plan() -> None:
+    found = job(SMALL)
+    # 16 GiB: a quarter for shared_buffers, the rest but 128 MiB for the page cache.
+    assert found["database"]["shared_buffers_bytes"] == 4 << 30
+    assert found["cluster"]["page_cache_bytes"] == (12 << 30) - (128 << 20)
+    assert found["database"]["max_wal_bytes"] == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("row", "bytes_"),
+    [
+        # PostgreSQL 15, pageinspect's heap_page_items and bt_page_items, with 4 for the pointer.
+        (Dataset(rows=1, row="10 x 100B"), 1052),
+        (Dataset(rows=1, row="5 x 200B"), 1060),
+        (Dataset(rows=1, row="5 x 40B"), 244),
+    ],
+)
+def test_a_row_takes_what_postgresql_gives_it(row: Dataset, bytes_: int) -> None:
+    assert row_bytes(row) == bytes_
+    assert entry_bytes(8) == 20
+
+
+def test_settings_are_followed_with_their_units() -> None:
+    text = SMALL.replace(
+        "replication_factor: 1",
+        "replication_factor: 1, settings: {max_wal_size: 4GB, checkpoint_timeout: 15min, "
+        "full_page_writes: off, synchronous_commit: off, shared_buffers: 1GB, work_mem: 8MB}",
+    )
+    settings = job(text)["database"]
+    assert settings["max_wal_bytes"] == 4 << 30
+    assert settings["checkpoint_timeout_ns"] == 900 * 10**9
+    assert settings["shared_buffers_bytes"] == 1 << 30
+    assert (settings["full_page_writes"], settings["synchronous_commit"]) == (False, False)
+    assert "work_mem" in " ".join(prepared(text).warnings)
+    assert quantity(16384, "8kB") == 128 << 20
+
+
+def test_reads_and_writes_of_rows_are_transactions_of_one_statement() -> None:
+    work = job(SMALL)["workload"]
+    read, write = work["transactions"]
+    assert (read["name"], write["name"]) == ("read", "write")
+    assert [one["statements"][0]["commits"] for one in (read, write)] == [False, True]
+    assert write["statements"][0]["accesses"][0]["kind"] == "update"
+    assert work["load"] == {"closed": {"threads": 8}}
+
+
+def test_a_rehearsal_has_its_own_memory_and_writes_the_same_bytes_again() -> None:
+    experiment = spec.parse(SMALL + "rehearse: {scale: 1/50}\n", "x.yaml")
+    (trial,) = experiment.trials("rehearse", scale=Fraction(1, 50), nodes=1)
+    found = prepare_rehearsed(trial, CATALOG, postgresql(), "x.yaml").job
+    assert found is not None
+    made = found["postgresql"]
+    assert made["database"]["shared_buffers_bytes"] == (4 << 30) // 50 // 1024 * 1024
+    # The server's least: two segments of 16 MiB are too few.
+    assert made["database"]["max_wal_bytes"] == 64 << 20
+    _, write = made["workload"]["transactions"]
+    assert write["statements"][0]["accesses"][0]["written_bytes"] == 0
+    assert made["parameters"]["client_cpu_ns"] == 0
+
+
+def test_xfs_makes_writes_wait_for_reads_and_ext4_does_not() -> None:
+    assert job(SMALL)["cluster"]["locks_files"] is True
+    ext4 = SMALL.replace("disks: azure/P15", "disks: azure/P15, filesystem: ext4")
+    assert job(ext4)["cluster"]["locks_files"] is False
+
+
+def test_sysbench_commits_by_the_log_and_has_its_index() -> None:
+    found = job(SYSBENCH)
+    tables = {table["name"]: table for table in found["tables"]}
+    assert set(tables) == {"sbtest", "k"}
+    # 24 of header, two numbers, 120 and 60 characters with a byte each.
+    assert (tables["sbtest"]["row_bytes"], tables["k"]["row_bytes"]) == (220, 0)
+    (transaction,) = found["workload"]["transactions"]
+    commits = [one["commits"] for one in transaction["statements"]]
+    assert commits == [False] * (len(commits) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("10 x 100B", "1 x 20KiB", "TOAST"),
+        ("nodes: 1", "nodes: 3", "holds all rows"),
+        ("title: small", "title: s\nbefore: {page_cache: as-left}", "no trial before it"),
+    ],
+)
+def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, reason: str) -> None:
+    found = prepared(SMALL.replace(old, new, 1))
+    assert found.job is None
+    assert any(reason in problem.rule for problem in found.reasons)
+    assert all(problem.way_out for problem in found.reasons)
+
+
+def test_the_quick_experiment_is_answered_and_bound_by_its_disks() -> None:
+    trials = spec.load(EXPERIMENT).trials("predict")
+    jobs = []
+    for trial in trials[:2]:
+        made = prepare(trial, CATALOG, postgresql(), "x.yaml").job
+        jobs.append({"cell": trial.index, "seed": 1, "fidelity": "quick", **(made or {})})
+    answers = {answer["cell"]: answer for answer in simulate(jobs)}
+    read, write = answers[trials[0].index], answers[trials[1].index]
+    for answer in (read, write):
+        assert answer["event"] == "cell"
+        assert answer["bottleneck"]["resource"] == "data disk IOPS"
+        # Little's law: 64 threads.
+        assert answer["ops_per_s"] * answer["latency_ms"]["mean"] / 1000 == pytest.approx(64, 0.02)
+        for name in ("p50", "p95", "p99"):
+            total = sum(answer["tail"][name].values())
+            assert total == pytest.approx(answer["latency_ms"][name], rel=0.01)
+    # A write reads its page, writes it back, and its log: fewer than half as many.
+    assert write["ops_per_s"] < 0.5 * read["ops_per_s"]
+    assert write["telemetry"]["write_ios_per_operation"] > 1
+
+
+def test_sysbench_in_memory_is_held_by_cpu_or_commits() -> None:
+    answer = next(
+        iter(simulate([{"cell": 0, "seed": 1, "fidelity": "quick", "postgresql": job(SYSBENCH)}]))
+    )
+    assert answer["event"] == "cell"
+    told = answer["per_operation"]
+    assert told["select"]["operations"] == pytest.approx(
+        10 * told["transaction"]["operations"], rel=0.02
+    )
