@@ -115,6 +115,7 @@ impl From<Transport> for TransportChoice {
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
+    panics_end_the_process();
     let result = match Arguments::parse().command {
         Command::Emulate(emulate) => become_host(emulate),
         Command::Check => return check_profiles(),
@@ -213,4 +214,14 @@ fn read_profile() -> Result<HostProfile, EmulatorError> {
         let place = format!("standard input:{}:{}", error.line(), error.column());
         EmulatorError::new(place, "profile", error.to_string(), way_out)
     })
+}
+
+/// Ends the process at a panic, in whichever thread: what shares a lock with that thread relies on it. A release
+/// does so by its profile; the profile of the tests unwinds, because a test must be able to see a panic.
+fn panics_end_the_process() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
