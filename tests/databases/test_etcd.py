@@ -24,6 +24,7 @@ from disklab.databases.etcd.rules import quantile, rules
 from disklab.databases.etcd.sizing import LEAST_ENTRIES, plan_memory
 from disklab.engine.load import (
     ClosedLoop,
+    KnownVersions,
     LoadDone,
     LoadJob,
     LoadProgress,
@@ -130,6 +131,22 @@ def test_what_was_not_written_is_missing_and_other_content_is_wrong(one: Etcd) -
     assert done(reads.model_copy(update={"workload": other})).wrong_rows == 200
     more = reads.workload.model_copy(update={"rows": 100 * ROWS})
     assert done(reads.model_copy(update={"workload": more})).missing_rows > 150
+
+
+def test_the_versions_of_keys_are_read_back(one: Etcd) -> None:
+    asked = job(one, {"write": 1.0}, Stop(operations=ROWS))
+    assert isinstance(asked.workload, RowsWorkload)
+    known = KnownVersions()
+    for operations in ({"write": 1.0}, {"read": 1.0}):
+        work = asked.workload.model_copy(update={"versions": known, "operations": operations})
+        seen = done(asked.model_copy(update={"workload": work}))
+        assert not seen.errors, seen.last_error
+        assert seen.versions is not None
+        known = seen.versions.known
+    assert seen.versions.judged_reads > 0
+    assert seen.versions.stale_reads == 0
+    # They are other content than what was filled.
+    assert done(job(one, {"read": 1.0}, Stop(operations=ROWS))).wrong_rows > 0
 
 
 def test_emptied_and_cold_and_stopped_and_started(one: Etcd) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Self
 from disklab.catalog import Caching, Catalog
 from disklab.databases import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.engine import Envelope, View
-from disklab.engine.load import LoadDone, LoadEvent, LoadProgress, LoadReady
+from disklab.engine.load import KnownVersions, LoadDone, LoadEvent, LoadProgress, LoadReady
 from disklab.errors import MachineError
 from disklab.hosts.attach import Attached
 from disklab.hosts.node import NodeWish
@@ -254,8 +254,8 @@ class FakeRows:
         del target, asked
         return lambda: FakeLoad(self._world, self._kind, 0.05 if self._events else 0.0)
 
-    def check(self, target: Target) -> Begin | None:
-        del target
+    def check(self, target: Target, known: KnownVersions | None = None) -> Begin | None:
+        del target, known
         return (lambda: FakeLoad(self._world, "check")) if self._events else None
 
     def wear(self, done: LoadDone) -> float:

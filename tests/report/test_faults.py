@@ -24,6 +24,10 @@ SEEN = Recovery(
     whole_s=11,
     failed_operations=17,
     rows_checked=20_000,
+    updates_lost=4,
+    reads_judged=900,
+    reads_stale=2,
+    consistency="ONE",
     rows_lost=3,
     rows_wrong=0,
     rows_unread=1,
@@ -40,14 +44,15 @@ def test_a_sentence_for_each_cell_and_a_chart_with_the_events(tmp_path: Path) ->
     assert text == (
         "local: 2 s without any success; at worst 50% of 5000 operations a second; back at 95 % "
         "after 8 s; whole again after 11 s; 17 operations failed; 3 of 20000 acknowledged rows "
-        "lost; 1 rows could not be read back"
+        "lost; 4 acknowledged updates lost; 2 of 900 reads stale at ONE; 1 rows could not be read "
+        "back"
     )
     assert done == "lose n2 at 3 s, replace n2 at 5 s"
     section = fault_section(subject)
     assert section is not None
     (panel,) = section.panels
     assert panel.figures.rows == (
-        ("local", "5,000", "2500", "2 s", "8 s", "11 s", "17", "3 of 20000"),
+        ("local", "5,000", "2500", "2 s", "8 s", "11 s", "17", "3 of 20000", "4", "2 of 900"),
     )
     drawn = json.dumps(panel.spec(width=300))
     assert "replace n2" in drawn

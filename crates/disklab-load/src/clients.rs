@@ -14,16 +14,23 @@ use crate::error::{LoadError, Problem};
 use crate::job::{Cql, Job, Postgresql, Rows};
 use crate::keys::Key;
 use crate::workloads::Failure;
+use crate::versions::Version;
 
 /// Rows by key over some protocol. Implementations never retry: a retry hides an error and stretches a latency.
 ///
 /// No two operations are ever under way in the same slot, so that a protocol may have a connection for each.
 pub trait RowClient {
-    /// Reads a row and compares it with what was written; a row that is missing or wrong is a failure.
-    fn read(&self, slot: usize, key: Key) -> impl Future<Output = Result<(), Failure>>;
+    /// Reads a row and compares it with what was written; a row that is missing or wrong is a failure. Returns which
+    /// version it is: 0 where rows have none.
+    fn read(&self, slot: usize, key: Key) -> impl Future<Output = Result<Version, Failure>>;
 
-    /// Writes a whole row.
-    fn write(&self, slot: usize, key: Key) -> impl Future<Output = Result<(), Failure>>;
+    /// Writes a whole row: this version of it.
+    fn write(
+        &self,
+        slot: usize,
+        key: Key,
+        version: Version,
+    ) -> impl Future<Output = Result<(), Failure>>;
 }
 
 /// A client that is made from a job.

@@ -224,6 +224,17 @@ impl Job {
         if let Workload::Tpcc(_) = &self.workload {
             found.extend(self.tpcc_problems());
         }
+        if let Workload::Rows(rows) = &self.workload
+            && rows.versions.is_some()
+            && count != 1
+        {
+            found.push(Problem::new(
+                "workload.versions",
+                format!("{count} generators"),
+                "only who writes all versions of a row knows which is the last",
+                "use one generator",
+            ));
+        }
         found.extend(self.load_problems());
         found
     }

@@ -22,6 +22,7 @@ use crate::output::{End, Said, Writer, say};
 use crate::pacing::{Pacing, Schedule, Terminals};
 use crate::record::{Interval, Record};
 use crate::slots::Shared;
+use crate::versions::Ledger;
 use crate::workloads::rows::{Choice, RowsWorkload};
 use crate::workloads::{Workload, tpcc};
 
@@ -108,7 +109,9 @@ impl<O: Write + Send> WithRows for DriveRows<'_, O> {
         } = self;
         let client = runtime.block_on(C::open(job, target, rows))?;
         let nodes = client.nodes().unwrap_or(target.contact_points().len());
-        let workload = RowsWorkload::new(client, Choice::new(job, rows));
+        let ledger = rows.versions.as_ref().map(Ledger::knowing).transpose();
+        let ledger = ledger.expect("checked when the job was read");
+        let workload = RowsWorkload::new(client, Choice::new(job, rows), ledger);
         drive(job, runtime, workload, nodes, out)
     }
 }

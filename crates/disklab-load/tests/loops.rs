@@ -545,3 +545,89 @@ fn a_user_without_a_password_is_refused_and_a_password_is_never_shown() {
     let whole = Job::parse(&as_user(&fake, "me", "hidden").to_string()).unwrap();
     assert!(!format!("{whole:?}").contains("hidden"));
 }
+
+#[test]
+fn stale_reads_and_lost_updates_are_counted_and_failed_writes_are_not() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    fake.manners(|manners| manners.dropped_writes.extend([5, 6]));
+    let versioned = |known: Value| ("/workload/versions", known);
+    let load = done(&job(
+        &fake,
+        &[
+            versioned(json!({})),
+            ("/workload/operations", json!({"read": 1.0, "write": 1.0})),
+            ("/stop/operations", json!(4_000)),
+        ],
+    ));
+    assert_eq!(load["errors"], json!({}));
+    let seen = &load["versions"];
+    assert!(seen["stale_reads"].as_u64() > Some(0), "{seen}");
+    assert!(seen["stale_reads"].as_u64() < Some(150), "{seen}");
+    let read_back = |known: &Value| {
+        done(&job(
+            &fake,
+            &[
+                versioned(known.clone()),
+                ("/workload/keys", json!("sequential")),
+                ("/stop/operations", json!(100)),
+            ],
+        ))
+    };
+    let found = read_back(&seen["known"]);
+    assert_eq!(found["versions"]["stale_reads"], 2);
+    assert_eq!(found["wrong_rows"], 0);
+    // A write that was refused may have been done all the same.
+    fake.manners(|manners| {
+        manners.dropped_writes.clear();
+        manners.refuse = Some((0x1100, "too late"));
+    });
+    let refused = done(&job(
+        &fake,
+        &[
+            versioned(seen["known"].clone()),
+            ("/workload/operations", json!({"write": 1.0})),
+            ("/stop/operations", json!(50)),
+        ],
+    ));
+    assert_eq!(refused["errors"], json!({"write_timeout": 50}));
+    fake.manners(|manners| manners.refuse = None);
+    let found = read_back(&refused["versions"]["known"]);
+    assert_eq!(found["versions"]["stale_reads"], 2);
+    // Who knows of no versions takes such a row for a wrong one.
+    assert_eq!(
+        done(&job(&fake, &[]))["wrong_rows"].as_u64() > Some(0),
+        true
+    );
+}
+
+#[test]
+fn rows_without_versions_have_the_bytes_that_they_always_had() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    let load = done(&job(
+        &fake,
+        &[("/workload/operations", json!({"read": 1.0, "write": 1.0}))],
+    ));
+    assert_eq!(load["wrong_rows"], 0);
+    assert!(load["versions"].is_null());
+    let read = done(&job(&fake, &[("/workload/versions", json!({}))]));
+    assert_eq!(read["errors"], json!({}));
+    assert_eq!(read["versions"]["judged_reads"], 0);
+}
+
+#[test]
+fn versions_want_room_and_one_generator() {
+    let fake = Fake::start(Manners::default());
+    let said = |changes: &[(&str, Value)]| {
+        let mut all = vec![("/workload/versions", json!({}))];
+        all.extend(changes.iter().cloned());
+        Job::parse(&job(&fake, &all).to_string())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(said(&[("/workload/column_bytes", json!(7))]).contains("first 8 bytes"));
+    assert!(said(&[("/workload/verify", json!(false))]).contains("first 8 bytes"));
+    assert!(said(&[("/generator", json!({"index": 0, "count": 2}))]).contains("one generator"));
+    assert!(said(&[("/workload/versions", json!({"rows": "!"}))]).contains("base64"));
+}

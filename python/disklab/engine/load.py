@@ -65,7 +65,7 @@ class PostgresqlTarget(DatabaseTarget):
     """A database that speaks PostgreSQL's wire protocol, and the table of the rows workload.
 
     Each operation in flight has a connection of its own, and the connections are dealt out over
-    the contact points in turn.
+    the contact points in turn; one whose server takes none goes to the next.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -97,6 +97,16 @@ def load_target(target: Mapping[str, object], *, consistency: str | None = None)
     return _TARGETS.get(str(asked["protocol"]), DatabaseTarget).model_validate(asked)
 
 
+class KnownVersions(JobPart):
+    """What is known of the versions of rows: a run tells it, and the one that reads back has it."""
+
+    rows: str = ""
+    """Keys and the oldest version that each may show; base64."""
+    failed: str = ""
+    """Versions whose writes failed: they may be there or not."""
+    judged_below: int | None = None
+
+
 class RowsWorkload(JobPart):
     """Whole rows of one table, by key; each byte that is read is compared with what was written."""
 
@@ -114,6 +124,9 @@ class RowsWorkload(JobPart):
     verify: bool = True
     content_seed: int | None = None
     """Seeds what stands in the rows; the job's seed when None. Fill and runs have the same one."""
+    versions: KnownVersions | None = None
+    """Given: each write has a version, and reads of an older one than was acknowledged are counted.
+    The table may have rows with versions then."""
 
     @property
     def writes(self) -> bool:
@@ -214,6 +227,18 @@ class OperationSummary(Message):
     max_ms: float | None
 
 
+class SeenVersions(Message):
+    """What a load with versions saw of them."""
+
+    judged_reads: int
+    """Reads of rows of which a version had been acknowledged."""
+    stale_reads: int
+    """Of these, reads that showed an older version than was acknowledged before they began."""
+    not_remembered_writes: int
+    """Acknowledged writes of rows beyond those that there is memory for; they are not judged."""
+    known: KnownVersions = Field(repr=False)
+
+
 class LoadDone(Message):
     """The whole run."""
 
@@ -238,11 +263,15 @@ class LoadDone(Message):
     cpu_ns: int
     started_unix_ns: int
     interrupted: bool
+    versions: SeenVersions | None = None
+    """Of a load whose writes have versions."""
     tpcc: TpccOutcome | None = None
     """What TPC-C says beyond that."""
 
 
 LoadEvent = LoadReady | LoadProgress | LoadDone
+LEAST_VERSIONED_BYTES = 8
+"""Size of a column that a version has room in."""
 EVENTS: dict[str, type[LoadReady | LoadProgress | LoadDone]] = {
     "ready": LoadReady,
     "progress": LoadProgress,

@@ -5,7 +5,8 @@ Every procedure is made of these functions; what it does with the load is its ow
 
 from __future__ import annotations
 
-from disklab.engine.load import LoadDone, Stop
+from disklab.database_facts import facts_of
+from disklab.engine.load import LoadDone, SeenVersions, Stop
 from disklab.procedures import conditions, jobs
 from disklab.procedures.bed import Bed
 from disklab.procedures.record import MEASURED, Notes
@@ -42,18 +43,24 @@ def measure(turn: Turn, bed: Bed, notes: Notes) -> Series:
     stop = jobs.stop_of(turn.spec, turn.effort, turn.scale)
     # What a timetable has broken is not as it was for a second pass.
     series = _series(turn, stop, again=jobs.uses_up(turn.spec) and not timetable)
+    seen: SeenVersions | None = None
     while series.wants_more():
         prepare(turn, bed, notes, stop)
         stream = turn.seeds.stream(f"pass {series.passes}", None)
-        _pass(turn, bed, notes, series, Asked(stop, stream))
+        # Writes with versions tell stale reads and lost updates from others; a client has to keep
+        # them in mind for it.
+        asked = Asked(stop, stream, versions=bool(timetable))
+        seen = _pass(turn, bed, notes, series, asked).versions
     notes.describe(MEASURED, series.in_words())
     workload = turn.workload()
-    check = workload.check(bed.target)
+    check = workload.check(bed.target, seen.known if seen is not None else None)
     if check is not None:
         with notes.phase("check", "whether the data are consistent"):
             found = bed.verify(check, notes.watcher("check", None))
             series.check(found)
             note_lost(notes, found)
+    if seen is not None:
+        note_versions(turn, notes, seen)
     return series
 
 
@@ -108,6 +115,23 @@ def note_lost(notes: Notes, done: LoadDone) -> None:
             "rows_lost": done.missing_rows,
             "rows_wrong": done.wrong_rows,
             "rows_unread": max(failed - done.missing_rows - done.wrong_rows, 0),
+            "updates_lost": None if done.versions is None else done.versions.stale_reads,
+        }
+    )
+
+
+def note_versions(turn: Turn, notes: Notes, seen: SeenVersions) -> None:
+    """Note how many reads beside the load were stale, and at which consistency level."""
+    if notes.recovery is None:
+        return
+    database = turn.spec.database
+    assert database is not None, "checked by the spec"
+    level = database.consistency if facts_of(database.engine).consistency_levels else None
+    notes.recovery = notes.recovery.model_copy(
+        update={
+            "reads_judged": seen.judged_reads,
+            "reads_stale": seen.stale_reads,
+            "consistency": level,
         }
     )
 
@@ -117,7 +141,7 @@ def _series(turn: Turn, stop: Stop, *, again: bool) -> Series:
     return Series(turn.effort, again=again, timed=timed, headline=turn.workload().headline)
 
 
-def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> None:
+def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> LoadDone:
     """Run the load once and add it to the series."""
     workload = turn.workload()
     begin = workload.run(bed.target, asked)
@@ -125,8 +149,9 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> N
     with notes.phase(MEASURED), notes.watching(bed.nodes, bed.time_dilation):
         course = notes.course(series.goal(asked.stop), series.rates)
         if not turn.spec.events:
-            series.add(bed.run(workload, begin, course))
-            return
+            done = bed.run(workload, begin, course)
+            series.add(done)
+            return done
         conductor = Conductor(
             turn.spec.events,
             bed.nodes,
@@ -140,3 +165,4 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> N
         series.add(done)
         failed = sum(done.errors.values())
         notes.recovery = recovery_of(conductor.taken, notes.ends_s, series.rates, failed)
+        return done

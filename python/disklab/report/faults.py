@@ -24,7 +24,18 @@ NEAR = 0.02
 """Share of the course within which events of two cells are one."""
 SHOWN = 4
 """Panels that are open at first."""
-HEADS = ("cell", "before", "at worst", "no success", "at 95 %", "whole", "failed", "rows lost")
+HEADS = (
+    "cell",
+    "before",
+    "at worst",
+    "no success",
+    "at 95 %",
+    "whole",
+    "failed",
+    "rows lost",
+    "updates lost",
+    "stale reads",
+)
 
 
 def broken(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery]]:
@@ -52,7 +63,16 @@ def together(found: list[Recovery]) -> Recovery:
         return max(values, default=None)
 
     times = ("ops_per_s_before", "lowest_ops_per_s", "unavailable_s", "back_s", "whole_s")
-    counts = ("failed_operations", "rows_checked", "rows_lost", "rows_wrong", "rows_unread")
+    counts = (
+        "failed_operations",
+        "rows_checked",
+        "rows_lost",
+        "rows_wrong",
+        "rows_unread",
+        "updates_lost",
+        "reads_judged",
+        "reads_stale",
+    )
     update = {name: middle(name) for name in times} | {name: most(name) for name in counts}
     return found[0].model_copy(update=update)
 
@@ -143,6 +163,10 @@ def _row(found: Recovery) -> list[str]:
         "" if found.whole_s is None else seconds(found.whole_s),
         str(found.failed_operations),
         lost,
+        "not known" if found.updates_lost is None else str(found.updates_lost),
+        "not known"
+        if found.reads_stale is None
+        else f"{found.reads_stale} of {found.reads_judged}",
     ]
 
 

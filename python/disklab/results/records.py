@@ -344,6 +344,15 @@ class Recovery(Record):
     """Rows that were not what was acknowledged last."""
     rows_unread: Count | None = None
     """Rows that could not be read: nothing is known of them."""
+    updates_lost: Count | None = None
+    """Rows that were read back in an older version than was acknowledged last. A write that failed
+    may be there or not, and is no part of it. None: rows had no versions."""
+    reads_judged: Count | None = None
+    """Reads beside the load of rows of which a version had been acknowledged before they began."""
+    reads_stale: Count | None = None
+    """Of these, those that showed an older version."""
+    consistency: str | None = None
+    """The level that they were read at; None: the database has none."""
     yearly: Yearly | None = None
     """Only of mode `predict`, and of experiments that state `failures`."""
     rebuilds: list[Rebuild] = Field(default_factory=list)

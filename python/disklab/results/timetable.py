@@ -168,6 +168,11 @@ def in_words(found: Recovery) -> str:
     parts.append(f"{found.failed_operations} operations failed")
     if found.rows_lost is not None:
         parts.append(f"{found.rows_lost} of {found.rows_checked} acknowledged rows lost")
+    if found.updates_lost is not None:
+        parts.append(f"{found.updates_lost} acknowledged updates lost")
+    if found.reads_stale is not None:
+        level = f" at {found.consistency}" if found.consistency else ""
+        parts.append(f"{found.reads_stale} of {found.reads_judged} reads stale{level}")
     if found.rows_wrong:
         parts.append(f"{found.rows_wrong} rows wrong")
     if found.rows_unread:

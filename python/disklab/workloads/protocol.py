@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from disklab.engine.load import LoadDone, LoadEvent, Stop
+from disklab.engine.load import KnownVersions, LoadDone, LoadEvent, Stop
 
 Target = Mapping[str, object]
 """Where a database is found: `Database.target`."""
@@ -63,6 +63,8 @@ class Asked:
     """Seeds what is drawn at random in it."""
     threads: int | None = None
     """Instead of the trial's."""
+    versions: bool = False
+    """Whether writes of rows get versions, where they can have them."""
 
 
 class Workload(Protocol):
@@ -103,8 +105,11 @@ class Workload(Protocol):
         """Return the trial's own load, in slow motion where the trial has one; all else is not."""
         ...
 
-    def check(self, target: Target) -> Begin | None:
-        """Return what verifies the data after the last run; None: reads verify them as they go."""
+    def check(self, target: Target, known: KnownVersions | None = None) -> Begin | None:
+        """Return what verifies the data after the last run; None: reads verify them as they go.
+
+        `known`: what that run told of the versions of rows.
+        """
         ...
 
     def wear(self, done: LoadDone) -> float:

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from disklab.database_facts import RowsLoad, facts_of
 from disklab.engine.load import (
+    LEAST_VERSIONED_BYTES,
     ClosedLoop,
     DatabaseTarget,
     EngineLoad,
     Generator,
+    KnownVersions,
     LoadDone,
     LoadJob,
     OpenLoop,
@@ -80,10 +82,14 @@ class Rows:
             repeat=asked.stream,
             threads=asked.threads,
         ).model_copy(update={"stop": asked.stop})
+        assert isinstance(job.workload, RowsWorkload)
+        if asked.versions and job.workload.column_bytes >= LEAST_VERSIONED_BYTES:
+            work = job.workload.model_copy(update={"versions": KnownVersions()})
+            job = job.model_copy(update={"workload": work})
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
         return EngineLoad(slowed)
 
-    def check(self, target: Target) -> Begin | None:
+    def check(self, target: Target, known: KnownVersions | None = None) -> Begin | None:
         """Return the job that reads every row once, where a timetable may have lost some.
 
         Otherwise nothing: every read compares what it gets with what was written.
@@ -91,10 +97,11 @@ class Rows:
         if not self._spec.events:
             return None
         how = _load_of(self._spec)
+        work = _rows(self._spec, self._rows, self._seed, "sequential", {"read": 1.0})
         job = LoadJob(
             seed=self._seed,
             target=_target(self._spec, target),
-            workload=_rows(self._spec, self._rows, self._seed, "sequential", {"read": 1.0}),
+            workload=work.model_copy(update={"versions": known}),
             load=ClosedLoop(threads=how.fill_in_flight),
             stop=Stop(operations=self._rows, give_up_s=READ_BACK_GIVE_UP_S),
         )

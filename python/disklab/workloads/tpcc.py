@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from disklab.engine.load import ClosedLoop, EngineLoad, LoadDone, LoadJob, Stop, load_target
+from disklab.engine.load import (
+    ClosedLoop,
+    EngineLoad,
+    KnownVersions,
+    LoadDone,
+    LoadJob,
+    Stop,
+    load_target,
+)
 from disklab.engine.tpcc import TpccWorkload
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
@@ -118,8 +126,9 @@ class Tpcc:
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
         return EngineLoad(slowed)
 
-    def check(self, target: Target) -> Begin:
+    def check(self, target: Target, known: KnownVersions | None = None) -> Begin:
         """Return the job that asks the standard's consistency conditions."""
+        del known  # TPC-C's rows have no versions
         job = check_job(target, self._work.warehouses)
         return EngineLoad(job)
 

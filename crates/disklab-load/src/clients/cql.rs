@@ -30,6 +30,7 @@ use crate::error::{LoadError, Problem};
 use crate::job::{Cql, Job, Rows};
 use crate::keys::Key;
 use crate::workloads::Failure;
+use crate::versions::Version;
 use crate::workloads::rows::Step;
 use lane::{Lane, NotOpen};
 use routes::Routes;
@@ -104,19 +105,19 @@ impl OpenRows for CqlRows {
 }
 
 impl CqlRows {
-    async fn perform(&self, step: Step, key: Key) -> Result<(), Failure> {
+    async fn perform(&self, step: Step, key: Key) -> Result<Version, Failure> {
         let asked = self.routes.borrow_mut().choose(key)?.ask(step)?;
         asked.await
     }
 }
 
 impl RowClient for CqlRows {
-    async fn read(&self, _slot: usize, key: Key) -> Result<(), Failure> {
+    async fn read(&self, _slot: usize, key: Key) -> Result<Version, Failure> {
         self.perform(Step::Read(key), key).await
     }
 
-    async fn write(&self, _slot: usize, key: Key) -> Result<(), Failure> {
-        self.perform(Step::Write(key), key).await
+    async fn write(&self, _slot: usize, key: Key, version: Version) -> Result<(), Failure> {
+        self.perform(Step::Write(key, version), key).await.map(drop)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::clients::{OpenRows, Protocol, RowClient};
 use crate::error::{LoadError, Problem};
 use crate::job::{Job, Rows, Secret, name_problem, twelve_seconds};
 use crate::keys::Key;
+use crate::versions::Version;
 use crate::workloads::rows::Content;
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 use link::{Connector, Link};
@@ -169,7 +170,7 @@ impl EtcdRows {
         format!("{}/{key:016x}", self.table)
     }
 
-    fn examine(&self, key: Key, value: &[u8]) -> Result<(), Failure> {
+    fn examine(&self, key: Key, value: &[u8]) -> Result<Version, Failure> {
         let columns = self.content.columns();
         let wrong = |text: String| Failure {
             kind: WRONG_ROW.into(),
@@ -179,19 +180,20 @@ impl EtcdRows {
         if value.len() != whole {
             return Err(wrong(format!("{} bytes, not {whole}", value.len())));
         }
+        let version = self.content.version(key, value);
         for column in 0..columns {
             let from = column as usize * self.column_bytes;
             let bytes = &value[from..from + self.column_bytes];
-            if !self.content.matches(key, column, bytes) {
+            if !self.content.matches(key, version, column, bytes) {
                 return Err(wrong(format!("column c{column} is not what was written")));
             }
         }
-        Ok(())
+        Ok(version)
     }
 }
 
 impl RowClient for EtcdRows {
-    async fn read(&self, slot: usize, key: Key) -> Result<(), Failure> {
+    async fn read(&self, slot: usize, key: Key) -> Result<Version, Failure> {
         let asked = messages::range(self.key(key).as_bytes());
         let answer = self.call(slot, RANGE, asked).await?;
         let value = messages::first_value(&answer).map_err(link::protocol)?;
@@ -201,15 +203,15 @@ impl RowClient for EtcdRows {
                 text: format!("key {key}: no such key"),
             }),
             Some(value) if self.verify => self.examine(key, value),
-            Some(_) => Ok(()),
+            Some(_) => Ok(0),
         }
     }
 
-    async fn write(&self, slot: usize, key: Key) -> Result<(), Failure> {
+    async fn write(&self, slot: usize, key: Key, version: Version) -> Result<(), Failure> {
         let columns = self.content.columns();
         let mut value = BytesMut::with_capacity(columns as usize * self.column_bytes);
         for column in 0..columns {
-            self.content.write(key, column, &mut value);
+            self.content.write(key, version, column, &mut value);
         }
         let asked = messages::put(self.key(key).as_bytes(), &value);
         self.call(slot, PUT, asked).await.map(drop)

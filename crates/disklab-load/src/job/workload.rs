@@ -3,6 +3,8 @@
 use serde::Deserialize;
 
 use crate::error::Problem;
+use crate::versions::Known;
+use crate::workloads::rows::VERSION_BYTES;
 
 /// The largest row: Cassandra refuses mutations larger than half a commit log segment (32 MiB).
 const LARGEST_ROW_BYTES: u64 = 16 << 20;
@@ -74,6 +76,10 @@ pub struct Rows {
     /// Seeds the content of the rows; the job's seed when left out. A fill and the runs that read it have the same one.
     #[serde(default)]
     pub content_seed: Option<u64>,
+    /// Whether each write has a version, so that stale reads and lost updates are counted; and what an earlier run has
+    /// told of the versions in the table.
+    #[serde(default)]
+    pub versions: Option<Known>,
 }
 
 /// Which rows.
@@ -153,6 +159,26 @@ impl Rows {
                 "it is at least one and at most all rows, and with `latest` the newest are asked for",
                 "leave it out to ask for all rows",
             ));
+        }
+        if let Some(known) = &self.versions {
+            if self.column_bytes < VERSION_BYTES as u32 || !self.verify {
+                found.push(Problem::new(
+                    "workload.versions",
+                    format!("column_bytes {}, verify {}", self.column_bytes, self.verify),
+                    format!(
+                        "a version is in the first {VERSION_BYTES} bytes of a row that is verified"
+                    ),
+                    "use larger columns, or leave versions out",
+                ));
+            }
+            if let Some(why) = known.problem() {
+                found.push(Problem::new(
+                    "workload.versions",
+                    "rows, failed",
+                    format!("numbers of 8 bytes in base64: {why}"),
+                    "give what the last line of the earlier run says in versions.known",
+                ));
+            }
         }
         if !(self.theta > 0.0 && self.theta <= 10.0) {
             found.push(Problem::new(

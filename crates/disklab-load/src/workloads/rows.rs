@@ -9,7 +9,8 @@ use crate::clients::RowClient;
 use crate::job::{Job, KeyOrder, Rows};
 use crate::keys::{Bell, Frontier, Key, Keys, Sequence, Spread, Zipf};
 use crate::mix::Mix;
-use crate::workloads::{Failure, Workload};
+use crate::versions::{Ledger, Version};
+use crate::workloads::{Failure, Outcome, Workload};
 
 /// SplitMix64's odd constant; see [`Stream`].
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -26,15 +27,21 @@ fn word(place: u64) -> u64 {
     ((place ^ (place >> 32)) & 0xffff_ffff).wrapping_mul(FACTOR) ^ place
 }
 
-/// What stands in a row: a pure function of seed, key and column.
+/// Bytes at the beginning of a row that its version is in.
+pub const VERSION_BYTES: usize = 8;
+
+/// What stands in a row: a pure function of seed, key, version and column.
 ///
-/// Each column is a stream of its own, eight bytes a number, too irregular for compression to get hold of. Writing a row again writes the same bytes, so that a reader
-/// need not know which write it sees.
+/// Each column is a stream of its own, eight bytes a number, too irregular for compression to get hold of. Without
+/// versions, writing a row again writes the same bytes, so that a reader need not know which write it sees. With them,
+/// the row's first bytes say which it is, and all others belong to it: a row of parts of two versions is wrong. A row
+/// has as many bytes as without, and the same ones as long as it is as it was filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Content {
     seed: u64,
     columns: u32,
     column_bytes: u32,
+    versions: bool,
 }
 
 impl Content {
@@ -44,13 +51,30 @@ impl Content {
             seed: mix(seed),
             columns,
             column_bytes,
+            versions: false,
+        }
+    }
+
+    /// The same with versions.
+    pub fn with_versions(self) -> Content {
+        assert!(
+            self.column_bytes as usize >= VERSION_BYTES,
+            "checked with the job"
+        );
+        Content {
+            versions: true,
+            ..self
         }
     }
 
     /// The content of a job's rows.
     pub fn of(job: &Job, rows: &Rows) -> Content {
         let seed = rows.content_seed.unwrap_or(job.seed);
-        Content::new(seed, rows.columns, rows.column_bytes)
+        let content = Content::new(seed, rows.columns, rows.column_bytes);
+        match rows.versions {
+            None => content,
+            Some(_) => content.with_versions(),
+        }
     }
 
     /// Number of columns.
@@ -58,10 +82,16 @@ impl Content {
         self.columns
     }
 
-    /// Appends a column's bytes.
-    pub fn write(&self, key: Key, column: u32, to: &mut impl BufMut) {
-        let mut place = self.start(key, column);
-        for _ in 0..self.column_bytes / 8 {
+    /// Appends the bytes of a column of a version.
+    pub fn write(&self, key: Key, version: Version, column: u32, to: &mut impl BufMut) {
+        let mut place = self.start(key, version, column);
+        let mut words = self.column_bytes / 8;
+        if self.versions && column == 0 {
+            to.put_u64_le(self.first_word(key) ^ version);
+            place = place.wrapping_add(GAMMA);
+            words -= 1;
+        }
+        for _ in 0..words {
             place = place.wrapping_add(GAMMA);
             to.put_slice(&word(place).to_le_bytes());
         }
@@ -70,15 +100,33 @@ impl Content {
         to.put_slice(&last[..rest]);
     }
 
-    /// Whether `bytes` are exactly a column's bytes.
-    pub fn matches(&self, key: Key, column: u32, bytes: &[u8]) -> bool {
+    /// Which version a row says that it is, by the bytes of its first column; 0 where rows have none.
+    pub fn version(&self, key: Key, first: &[u8]) -> Version {
+        match first.first_chunk() {
+            Some(bytes) if self.versions => u64::from_le_bytes(*bytes) ^ self.first_word(key),
+            _ => 0,
+        }
+    }
+
+    /// The first bytes of a row as it was filled.
+    fn first_word(&self, key: Key) -> u64 {
+        word(self.start(key, 0, 0).wrapping_add(GAMMA))
+    }
+
+    /// Whether `bytes` are exactly those of a column of a version.
+    pub fn matches(&self, key: Key, version: Version, column: u32, bytes: &[u8]) -> bool {
         if bytes.len() != self.column_bytes as usize {
             return false;
         }
-        let (words, rest) = bytes.as_chunks::<8>();
+        let mut place = self.start(key, version, column);
+        let (mut words, rest) = bytes.as_chunks::<8>();
+        if self.versions && column == 0 {
+            // The version was read from these bytes: they are right by that.
+            words = &words[1..];
+            place = place.wrapping_add(GAMMA);
+        }
         // Differences are gathered, not branched on: a right row is what one nearly always sees.
         let mut difference = 0;
-        let mut place = self.start(key, column);
         for bytes in words {
             place = place.wrapping_add(GAMMA);
             difference |= u64::from_le_bytes(*bytes) ^ word(place);
@@ -87,8 +135,9 @@ impl Content {
         difference == 0 && rest == &last[..rest.len()]
     }
 
-    fn start(&self, key: Key, column: u32) -> u64 {
-        mix(mix(self.seed.wrapping_add(key)) ^ u64::from(column))
+    fn start(&self, key: Key, version: Version, column: u32) -> u64 {
+        let filled = mix(mix(self.seed.wrapping_add(key)) ^ u64::from(column));
+        filled ^ version.wrapping_mul(FACTOR)
     }
 }
 
@@ -97,14 +146,15 @@ impl Content {
 pub enum Step {
     /// Read it, and compare it with what was written.
     Read(Key),
-    /// Write all of it.
-    Write(Key),
+    /// Write all of it: this version.
+    Write(Key, Version),
 }
 
 /// The workload over a client.
 pub struct RowsWorkload<C> {
     client: C,
     choice: RefCell<Choice>,
+    ledger: Option<Ledger>,
 }
 
 /// What decides the next operation.
@@ -151,7 +201,8 @@ impl Choice {
         if self.mix.draw() == 0 {
             Step::Read(self.keys.to_read())
         } else {
-            Step::Write(self.keys.to_write())
+            // Which version it is will be known when it starts.
+            Step::Write(self.keys.to_write(), 0)
         }
     }
 
@@ -162,12 +213,33 @@ impl Choice {
 }
 
 impl<C: RowClient> RowsWorkload<C> {
-    /// The workload of a job over a connected client.
-    pub fn new(client: C, choice: Choice) -> RowsWorkload<C> {
+    /// The workload of a job over a connected client; `ledger` where writes have versions.
+    pub fn new(client: C, choice: Choice, ledger: Option<Ledger>) -> RowsWorkload<C> {
         RowsWorkload {
             client,
             choice: RefCell::new(choice),
+            ledger,
         }
+    }
+
+    async fn read(&self, slot: usize, key: Key) -> Result<(), Failure> {
+        let Some(ledger) = &self.ledger else {
+            return self.client.read(slot, key).await.map(drop);
+        };
+        let oldest = ledger.oldest(key);
+        let seen = self.client.read(slot, key).await?;
+        ledger.read(oldest, seen);
+        Ok(())
+    }
+
+    async fn write(&self, slot: usize, key: Key) -> Result<(), Failure> {
+        let Some(ledger) = &self.ledger else {
+            return self.client.write(slot, key, 0).await;
+        };
+        let writing = ledger.write(key);
+        self.client.write(slot, key, writing.version).await?;
+        writing.acknowledged();
+        Ok(())
     }
 }
 
@@ -183,18 +255,23 @@ impl<C: RowClient> Workload for RowsWorkload<C> {
     }
 
     fn kind(&self, step: Step) -> usize {
-        usize::from(matches!(step, Step::Write(_)))
+        usize::from(matches!(step, Step::Write(..)))
     }
 
     async fn perform(&self, slot: usize, step: Step) -> Result<(), Failure> {
         match step {
-            Step::Read(key) => self.client.read(slot, key).await,
-            Step::Write(key) => {
-                let written = self.client.write(slot, key).await;
+            Step::Read(key) => self.read(slot, key).await,
+            Step::Write(key, _) => {
+                let written = self.write(slot, key).await;
                 self.choice.borrow_mut().wrote(key, written.is_ok());
                 written
             }
         }
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        let told = self.ledger.as_ref()?.told();
+        Some(Box::new(move |_, _| ("versions", told)))
     }
 }
 
@@ -204,9 +281,9 @@ mod tests {
 
     use super::*;
 
-    fn column(content: &Content, key: Key, column: u32) -> Vec<u8> {
+    fn column(content: &Content, key: Key, version: Version, column: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
-        content.write(key, column, &mut bytes);
+        content.write(key, version, column, &mut bytes);
         bytes
     }
 
@@ -215,7 +292,7 @@ mod tests {
         // From this implementation, 2026-11-21: a change of content makes filled tables useless.
         let content = Content::new(1, 5, 11);
         assert_eq!(
-            column(&content, 42, 3),
+            column(&content, 42, 0, 3),
             [6, 77, 71, 14, 2, 164, 108, 190, 36, 241, 158]
         );
     }
@@ -226,17 +303,41 @@ mod tests {
             seed: u64, key: u64, bytes in 1u32..900, at: prop::sample::Index, bit in 0u8..8,
         ) {
             let content = Content::new(seed, 2, bytes);
-            let mut written = column(&content, key, 1);
-            prop_assert!(content.matches(key, 1, &written));
-            prop_assert!(!content.matches(key, 1, &written[1..]));
+            let mut written = column(&content, key, 0, 1);
+            prop_assert!(content.matches(key, 0, 1, &written));
+            prop_assert!(!content.matches(key, 0, 1, &written[1..]));
             if bytes >= 4 {
                 // Shorter ones may be alike by chance.
-                prop_assert!(!content.matches(key, 0, &written));
-                prop_assert!(!content.matches(key.wrapping_add(1), 1, &written));
+                prop_assert!(!content.matches(key, 0, 0, &written));
+                prop_assert!(!content.matches(key.wrapping_add(1), 0, 1, &written));
             }
             let at = at.index(written.len());
             written[at] ^= 1 << bit;
-            prop_assert!(!content.matches(key, 1, &written));
+            prop_assert!(!content.matches(key, 0, 1, &written));
+        }
+
+        #[test]
+        fn a_row_says_which_version_it_is_and_all_of_it_belongs_to_that(
+            seed: u64, key: u64, bytes in 16u32..200, version in 1u64..1 << 40, other in 1u64..1 << 40,
+            at: prop::sample::Index, bit in 0u8..8,
+        ) {
+            prop_assume!(version != other);
+            let plain = Content::new(seed, 2, bytes);
+            let content = plain.with_versions();
+            for at in 0..2 {
+                prop_assert_eq!(column(&content, key, 0, at), column(&plain, key, 0, at));
+            }
+            let row = [0, 1].map(|at| column(&content, key, version, at));
+            prop_assert_eq!(row[0].len(), bytes as usize);
+            prop_assert_eq!(content.version(key, &row[0]), version);
+            prop_assert!(content.matches(key, version, 0, &row[0]));
+            prop_assert!(content.matches(key, version, 1, &row[1]));
+            prop_assert!(!content.matches(key, version, 1, &column(&content, key, other, 1)));
+            let mut altered = row[0].clone();
+            let at = at.index(altered.len());
+            altered[at] ^= 1 << bit;
+            let says = content.version(key, &altered);
+            prop_assert!(!content.matches(key, says, 0, &altered), "{}", says);
         }
     }
 }

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from disklab.engine.load import LoadDone
+from disklab.engine.load import KnownVersions, LoadDone
 from disklab.hosts import requirements
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
@@ -86,7 +86,7 @@ class Sysbench:
         command.append("run")
         return lambda: Measuring(command, environment(target), seconds, self._time_dilation)
 
-    def check(self, target: Target) -> None:
+    def check(self, target: Target, known: KnownVersions | None = None) -> None:
         """Return nothing: sysbench has no check of what it reads."""
 
     def wear(self, done: LoadDone) -> float:

@@ -23,6 +23,7 @@ use super::statements::{Ids, Statements, refused};
 use crate::clients::silence::end_when_silent;
 use crate::job::Login;
 use crate::workloads::Failure;
+use crate::versions::Version;
 use crate::workloads::rows::Step;
 
 /// How long after a lost connection, or one that could not be made, another one is tried.
@@ -323,7 +324,7 @@ pub struct Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Result<(), Failure>;
+    type Output = Result<Version, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let lane = self.lane.clone();
@@ -353,7 +354,7 @@ struct Streams {
 enum Stream {
     Free,
     Asked(Step, Option<Waker>),
-    Answered(Result<(), Failure>),
+    Answered(Result<Version, Failure>),
     /// Nobody waits for its answer, which is still to come.
     GivenUp,
 }
@@ -377,7 +378,7 @@ impl Streams {
     fn answered(
         &mut self,
         number: u16,
-        examine: impl FnOnce(Step) -> Result<(), Failure>,
+        examine: impl FnOnce(Step) -> Result<Version, Failure>,
     ) -> Result<(), String> {
         let unasked = || format!("an answer to the request {number}, which was not asked");
         let stream = self.all.get_mut(usize::from(number)).ok_or_else(unasked)?;
@@ -393,7 +394,11 @@ impl Streams {
         Ok(())
     }
 
-    fn poll_answer(&mut self, number: u16, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_answer(
+        &mut self,
+        number: u16,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Version, Failure>> {
         match &mut self.all[usize::from(number)] {
             Stream::Asked(_, waker) => {
                 // Whoever waits is one task: its waker stays the same.
@@ -401,7 +406,7 @@ impl Streams {
                 Poll::Pending
             }
             Stream::Answered(answer) => {
-                let answer = std::mem::replace(answer, Ok(()));
+                let answer = std::mem::replace(answer, Ok(0));
                 self.release(number);
                 Poll::Ready(answer)
             }
@@ -526,7 +531,7 @@ mod tests {
 
     const READ: Step = Step::Read(1);
 
-    fn poll(streams: &mut Streams, number: u16) -> Poll<Result<(), Failure>> {
+    fn poll(streams: &mut Streams, number: u16) -> Poll<Result<Version, Failure>> {
         streams.poll_answer(number, &mut Context::from_waker(Waker::noop()))
     }
 
@@ -548,10 +553,10 @@ mod tests {
             .unwrap();
         assert_eq!(streams.take(READ), Some(first));
         streams.answered(second, |_| Err(failure())).unwrap();
-        assert!(streams.answered(second, |_| Ok(())).is_err(), "twice");
+        assert!(streams.answered(second, |_| Ok(0)).is_err(), "twice");
         assert_eq!(poll(&mut streams, second), Poll::Ready(Err(failure())));
         assert_eq!(streams.take(READ), Some(second));
-        assert!(streams.answered(99, |_| Ok(())).is_err(), "never asked");
+        assert!(streams.answered(99, |_| Ok(0)).is_err(), "never asked");
     }
 
     #[test]
@@ -559,11 +564,11 @@ mod tests {
         let mut streams = Streams::default();
         let numbers = [0, 1, 2].map(|_| streams.take(READ).unwrap());
         streams.give_up(numbers[0]);
-        streams.answered(numbers[1], |_| Ok(())).unwrap();
+        streams.answered(numbers[1], |_| Ok(0)).unwrap();
         streams.fail_all(&failure());
         assert_eq!(streams.free, [numbers[0]]);
         // An answer that had come before counts.
-        assert_eq!(poll(&mut streams, numbers[1]), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut streams, numbers[1]), Poll::Ready(Ok(0)));
         assert_eq!(poll(&mut streams, numbers[2]), Poll::Ready(Err(failure())));
     }
 

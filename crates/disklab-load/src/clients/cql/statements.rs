@@ -5,6 +5,7 @@ use bytes::BufMut;
 use super::frames::{Answer, Request, Rows};
 use crate::job::{Consistency, Cql, Job, Rows as AskedRows};
 use crate::keys::Key;
+use crate::versions::Version;
 use crate::workloads::rows::{Content, Step};
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 
@@ -53,24 +54,24 @@ impl Statements {
 
     /// Appends the request of a step.
     pub fn request(&self, step: Step, ids: &Ids, stream: u16, out: &mut Vec<u8>) {
-        let (key, id, columns) = match step {
-            Step::Read(key) => (key, &ids.select, 0),
-            Step::Write(key) => (key, &ids.insert, self.content.columns()),
+        let (key, version, id, columns) = match step {
+            Step::Read(key) => (key, 0, &ids.select, 0),
+            Step::Write(key, version) => (key, version, &ids.insert, self.content.columns()),
         };
         let values = columns as u16 + 1;
         let mut request = Request::execute(out, stream, id, self.consistency, values);
         request.value(|out| out.put_i64(key as i64));
         for column in 0..columns {
-            request.value(|out| self.content.write(key, column, out));
+            request.value(|out| self.content.write(key, version, column, out));
         }
         request.end();
     }
 
-    /// Compares an answer with what it has to be.
-    pub fn examine(&self, step: Step, answer: &Answer<'_>) -> Result<(), Failure> {
+    /// Compares an answer with what it has to be; returns the version of the row that was read.
+    pub fn examine(&self, step: Step, answer: &Answer<'_>) -> Result<Version, Failure> {
         match (step, answer) {
             (Step::Read(key), Answer::Rows(rows)) => self.examine_row(key, *rows),
-            (Step::Write(_), Answer::Void) => Ok(()),
+            (Step::Write(..), Answer::Void) => Ok(0),
             (_, Answer::Error(code, text)) => Err(refused(*code, text)),
             (_, other) => Err(Failure {
                 kind: "protocol".into(),
@@ -79,7 +80,7 @@ impl Statements {
         }
     }
 
-    fn examine_row(&self, key: Key, mut rows: Rows<'_>) -> Result<(), Failure> {
+    fn examine_row(&self, key: Key, mut rows: Rows<'_>) -> Result<Version, Failure> {
         let wrong = |text: String| Failure {
             kind: WRONG_ROW.into(),
             text: format!("key {key}: {text}"),
@@ -95,21 +96,25 @@ impl Statements {
             more => return Err(wrong(format!("{more} rows"))),
         }
         if !self.verify {
-            return Ok(());
+            return Ok(0);
         }
         if rows.columns != self.content.columns() {
             return Err(wrong(format!("{} columns", rows.columns)));
         }
+        let mut version = 0;
         for column in 0..rows.columns {
             let bytes = rows
                 .value()
                 .ok_or_else(|| wrong(format!("it ends before column c{column}")))?
                 .ok_or_else(|| wrong(format!("column c{column} is null")))?;
-            if !self.content.matches(key, column, bytes) {
+            if column == 0 {
+                version = self.content.version(key, bytes);
+            }
+            if !self.content.matches(key, version, column, bytes) {
                 return Err(wrong(format!("column c{column} is not what was written")));
             }
         }
-        Ok(())
+        Ok(version)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::clients::{OpenRows, RowClient};
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql, Rows};
 use crate::keys::Key;
+use crate::versions::Version;
 use crate::workloads::rows::Content;
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 
@@ -97,28 +98,31 @@ impl OpenRows for PostgresRows {
 }
 
 impl PostgresRows {
-    fn examine(&self, key: Key, row: RowBytes<'_>) -> Result<(), Failure> {
+    fn examine(&self, key: Key, row: RowBytes<'_>) -> Result<Version, Failure> {
         let wrong = |text: String| Failure {
             kind: WRONG_ROW.into(),
             text: format!("key {key}: {text}"),
         };
-        let mut columns = 0;
+        let (mut columns, mut version) = (0, 0);
         for bytes in row {
             let bytes = bytes.ok_or_else(|| wrong(format!("column c{columns} is null")))?;
-            if !self.content.matches(key, columns, bytes) {
+            if columns == 0 {
+                version = self.content.version(key, bytes);
+            }
+            if !self.content.matches(key, version, columns, bytes) {
                 return Err(wrong(format!("column c{columns} is not what was written")));
             }
             columns += 1;
         }
         if columns == self.content.columns() && u32::from(row.columns) == columns {
-            return Ok(());
+            return Ok(version);
         }
         Err(wrong(format!("{columns} columns")))
     }
 }
 
 impl RowClient for PostgresRows {
-    async fn read(&self, slot: usize, key: Key) -> Result<(), Failure> {
+    async fn read(&self, slot: usize, key: Key) -> Result<Version, Failure> {
         let read = async |wire: &mut Wire| {
             let mut found = None;
             let put = |key: Key, out: &mut BytesMut| out.put_i64(key as i64);
@@ -126,7 +130,7 @@ impl RowClient for PostgresRows {
                 found = Some(if self.verify {
                     self.examine(key, row)
                 } else {
-                    Ok(())
+                    Ok(0)
                 });
             };
             let asked = wire.execute(SELECT, [key], put, row).await;
@@ -141,14 +145,14 @@ impl RowClient for PostgresRows {
         self.pool.on(slot, read).await
     }
 
-    async fn write(&self, slot: usize, key: Key) -> Result<(), Failure> {
+    async fn write(&self, slot: usize, key: Key, version: Version) -> Result<(), Failure> {
         let write = async |wire: &mut Wire| {
             // The key, and then each column, made while it is written to the request.
             let columns = (0..self.content.columns()).map(Some);
             let values = std::iter::once(None).chain(columns);
             let put = |column: Option<u32>, out: &mut BytesMut| match column {
                 None => out.put_i64(key as i64),
-                Some(column) => self.content.write(key, column, out),
+                Some(column) => self.content.write(key, version, column, out),
             };
             let asked = wire.execute(UPSERT, values, put, |_| ()).await;
             asked.map_err(WireError::into_failure)
