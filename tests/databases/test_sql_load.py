@@ -13,6 +13,7 @@ from disklab.engine import LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun, 
 from disklab.engine.load import (
     ClosedLoop,
     Generator,
+    KnownVersions,
     OpenLoop,
     RowsWorkload,
     Stop,
@@ -197,3 +198,48 @@ def test_what_cannot_be_is_said_in_four_parts(plain: Database) -> None:
     with pytest.raises(UserError) as refused:
         last(job(plain, {"read": 1.0}, load=OpenLoop(rate_per_s=1, max_in_flight=20_000)))
     assert "each is a connection" in str(refused.value)
+
+
+def test_an_update_that_was_lost_is_counted(plain: Database) -> None:
+    with asking(plain) as sql:
+        sql.ask("CREATE TABLE before AS SELECT * FROM rows")
+    try:
+        asked = job(plain, {"write": 1.0}, keys="sequential")
+        assert isinstance(asked.workload, RowsWorkload)
+        versioned = {"workload": asked.workload.model_copy(update={"versions": KnownVersions()})}
+        done = last(asked.model_copy(update=versioned))
+        assert done.errors == {}
+        assert done.versions is not None
+        assert lost(plain, done.versions.known) == 0
+        with asking(plain) as sql:
+            sql.ask("DELETE FROM rows WHERE key IN (3, 4)")
+            sql.ask("INSERT INTO rows SELECT * FROM before WHERE key IN (3, 4)")
+        assert lost(plain, done.versions.known) == 2
+    finally:
+        fill(plain)
+        with asking(plain) as sql:
+            sql.ask("DROP TABLE before")
+
+
+def lost(database: Database, known: KnownVersions) -> int:
+    """Read every row back; return how many are older than what was acknowledged last."""
+    asked = job(database, {"read": 1.0}, keys="sequential")
+    assert isinstance(asked.workload, RowsWorkload)
+    work = asked.workload.model_copy(update={"versions": known})
+    done = last(asked.model_copy(update={"workload": work}))
+    assert done.errors == {}
+    assert done.versions is not None
+    assert done.versions.judged_reads == ROWS
+    return done.versions.stale_reads
+
+
+def test_the_next_server_of_the_list_is_taken_when_one_takes_no_connections(
+    plain: Database,
+) -> None:
+    points = plain.target["contact_points"]
+    assert isinstance(points, list)
+    # Nobody listens at the first port.
+    target = {"contact_points": ["127.0.0.1:1", *points]}
+    done = last(job(plain, {"read": 1.0}, target=target))
+    assert done.errors == {}
+    assert done.operations["read"].count == ROWS

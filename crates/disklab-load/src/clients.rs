@@ -2,6 +2,7 @@
 
 pub mod cql;
 pub mod etcd;
+mod pauses;
 pub mod postgres;
 mod silence;
 
@@ -13,8 +14,8 @@ use serde::Deserialize;
 use crate::error::{LoadError, Problem};
 use crate::job::{Cql, Job, Postgresql, Rows};
 use crate::keys::Key;
-use crate::workloads::Failure;
 use crate::versions::Version;
+use crate::workloads::Failure;
 
 /// Rows by key over some protocol. Implementations never retry: a retry hides an error and stretches a latency.
 ///

@@ -25,12 +25,13 @@ use futures_util::future::join_all;
 use scylla::client::session::Session;
 use scylla::cluster::ClusterState;
 
+use crate::clients::pauses::Pauses;
 use crate::clients::{OpenRows, RowClient};
 use crate::error::{LoadError, Problem};
-use crate::job::{Cql, Job, Rows};
+use crate::job::{Cql, Job, Login, Rows};
 use crate::keys::Key;
-use crate::workloads::Failure;
 use crate::versions::Version;
+use crate::workloads::Failure;
 use crate::workloads::rows::Step;
 use lane::{Lane, NotOpen};
 use routes::Routes;
@@ -71,7 +72,7 @@ impl OpenRows for CqlRows {
         let nodes = addresses.len();
         let lanes = addresses
             .into_iter()
-            .map(|address| Rc::new(Lane::new(address, statements.clone(), target.login())));
+            .map(|address| lane_to(address, job.seed, statements.clone(), target.login()));
         let opening = lanes.map(async |lane: Rc<Lane>| (lane.clone(), lane.open().await));
         let mut why_not = None;
         let mut connected = false;
@@ -90,7 +91,8 @@ impl OpenRows for CqlRows {
         }
         let target = target.clone();
         let login = target.login();
-        let make = move |address| Rc::new(Lane::new(address, statements.clone(), login.clone()));
+        let seed = job.seed;
+        let make = move |address| lane_to(address, seed, statements.clone(), login.clone());
         routes.follow(&cluster, &target, &make);
         let routes = Rc::new(RefCell::new(routes));
         let follower = follow(session, cluster, routes.clone(), target, make);
@@ -119,6 +121,16 @@ impl RowClient for CqlRows {
     async fn write(&self, _slot: usize, key: Key, version: Version) -> Result<(), Failure> {
         self.perform(Step::Write(key, version), key).await.map(drop)
     }
+}
+
+fn lane_to(
+    address: SocketAddr,
+    seed: u64,
+    statements: Rc<Statements>,
+    login: Option<Login>,
+) -> Rc<Lane> {
+    let pauses = Pauses::new(Stream::new(seed, &format!("pauses of {address}")));
+    Rc::new(Lane::new(address, statements, login, pauses))
 }
 
 /// Keeps the routes as the driver knows the cluster, for ever.

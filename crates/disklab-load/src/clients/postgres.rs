@@ -13,12 +13,14 @@ mod wire;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use disklab_units::random::Stream;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 pub use driver::{Sessions, Statements, Unprepared, failure};
 
+use crate::clients::pauses::Pauses;
 use crate::error::{LoadError, Problem};
 use crate::job::{Job, Postgresql, Secret};
 use crate::workloads::Failure;
@@ -67,8 +69,37 @@ pub enum NoConnection {
 /// A connection for each slot, made anew when it was lost or given up.
 pub struct Pool<C: Connect> {
     servers: Vec<Server>,
+    /// Of each server, how it is.
+    health: Vec<RefCell<Health>>,
     connector: C,
     slots: Vec<RefCell<Option<C::Connection>>>,
+}
+
+/// Whether a server takes connections, as far as the last tries tell.
+struct Health {
+    pauses: Pauses,
+    /// It is not tried before then, because of this failure.
+    rests: Option<(Instant, Failure)>,
+}
+
+impl Health {
+    /// Why it is not to be tried now.
+    fn resting(&self) -> Option<Failure> {
+        let (until, why) = self.rests.as_ref()?;
+        (Instant::now() < *until).then(|| why.clone())
+    }
+
+    fn failed(&mut self, why: &Failure) {
+        // Those who tried at the same moment have failed once.
+        if self.resting().is_none() {
+            self.rests = Some((Instant::now() + self.pauses.next(), why.clone()));
+        }
+    }
+
+    fn answered(&mut self) {
+        self.pauses.reset();
+        self.rests = None;
+    }
 }
 
 impl<C: Connect> Pool<C> {
@@ -81,8 +112,17 @@ impl<C: Connect> Pool<C> {
         count: usize,
     ) -> Result<Pool<C>, LoadError> {
         allow_open_files(count);
+        let health = |point: &String| Health {
+            pauses: Pauses::new(Stream::new(job.seed, &format!("pauses of {point}"))),
+            rests: None,
+        };
         let pool = Pool {
             servers: servers(job, target, settings),
+            health: target
+                .contact_points
+                .iter()
+                .map(|point| RefCell::new(health(point)))
+                .collect(),
             connector,
             slots: (0..count).map(|_| RefCell::default()).collect(),
         };
@@ -121,9 +161,31 @@ impl<C: Connect> Pool<C> {
         done
     }
 
+    /// A connection to the slot's own server, or to the next one of the list that takes connections. One that did not
+    /// is left alone for a while.
     async fn connect(&self, slot: usize) -> Result<C::Connection, NoConnection> {
-        let server = &self.servers[slot % self.servers.len()];
-        self.connector.connect(server).await
+        let count = self.servers.len();
+        let mut why = None;
+        for at in (slot..slot + count).map(|at| at % count) {
+            let resting = self.health[at].borrow().resting();
+            if let Some(failure) = resting {
+                why.get_or_insert(NoConnection::Unreachable(failure));
+                continue;
+            }
+            match self.connector.connect(&self.servers[at]).await {
+                Ok(connection) => {
+                    self.health[at].borrow_mut().answered();
+                    return Ok(connection);
+                }
+                // Another server would refuse them as well.
+                Err(NoConnection::Refused(failure)) => return Err(NoConnection::Refused(failure)),
+                Err(NoConnection::Unreachable(failure)) => {
+                    self.health[at].borrow_mut().failed(&failure);
+                    why = Some(NoConnection::Unreachable(failure));
+                }
+            }
+        }
+        Err(why.expect("a target has a contact point"))
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -20,14 +20,15 @@ use tokio::net::TcpStream;
 use super::driver::CONNECT_TIMEOUT;
 use super::frames::{Answer, HEAD_BYTES, Head, Request};
 use super::statements::{Ids, Statements, refused};
+use crate::clients::pauses::Pauses;
 use crate::clients::silence::end_when_silent;
 use crate::job::Login;
-use crate::workloads::Failure;
 use crate::versions::Version;
+use crate::workloads::Failure;
 use crate::workloads::rows::Step;
 
-/// How long after a lost connection, or one that could not be made, another one is tried.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// A connection that lasted for so long was a good one: it is made again as soon as the first time.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// What is read at once: sixteen rows of 4 KB. More would not stay in the processor's cache until it is compared.
 const READ_BYTES: usize = 64 << 10;
@@ -40,6 +41,7 @@ pub struct Lane {
     address: SocketAddr,
     statements: Rc<Statements>,
     login: Option<Login>,
+    pauses: RefCell<Pauses>,
     state: RefCell<State>,
 }
 
@@ -84,11 +86,17 @@ enum Said {
 
 impl Lane {
     /// A node that there is no connection to yet.
-    pub fn new(address: SocketAddr, statements: Rc<Statements>, login: Option<Login>) -> Lane {
+    pub fn new(
+        address: SocketAddr,
+        statements: Rc<Statements>,
+        login: Option<Login>,
+        pauses: Pauses,
+    ) -> Lane {
         Lane {
             address,
             statements,
             login,
+            pauses: RefCell::new(pauses),
             state: RefCell::new(State {
                 ids: Err(no_connection(address, &"not connected yet")),
                 out: Output::default(),
@@ -155,14 +163,19 @@ impl Lane {
             };
             match made {
                 Ok(talk) => {
+                    let since = Instant::now();
                     let why = self.converse(talk).await;
                     self.close(&why);
+                    if since.elapsed() >= LASTING {
+                        self.pauses.borrow_mut().reset();
+                    }
                 }
                 Err(why) => {
                     self.state.borrow_mut().ids = Err(no_connection(self.address, &why));
                 }
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            let pause = self.pauses.borrow_mut().next();
+            tokio::time::sleep(pause).await;
         }
     }
 
