@@ -87,7 +87,7 @@ READING_SCRIPTS = ("oltp_read", "oltp_read_only", "oltp_point_select")
 
 UPPER_BOUND = (
     "take the rate of PostgreSQL's writes as an upper bound: our rehearsals, whose shared_buffers "
-    "are small, did a third to three fifths of what was predicted of them"
+    "are small, did 28 to 60 % of what was predicted of them"
 )
 """**Source:** our own rehearsals of 2026-11-24, in docs/predict.md."""
 
