@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize(("page", "text"), FILES, ids=[page.name for page, _ in FILES])
 def test_an_experiment_in_the_docs_is_accepted(page: Path, text: str, tmp_path: Path) -> None:
+    # Files that an example names lie beside it, as they do in experiments.
+    shutil.copytree(DOCS.parent / "experiments" / "traces", tmp_path / "traces")
     file = tmp_path / "of_the_docs.yaml"
     file.write_text(text)
     command = [str(DISKLAB), "experiment", "check", str(file)]
