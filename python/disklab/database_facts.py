@@ -75,7 +75,20 @@ class Facts(_Part):
     """The smallest volume on which it starts."""
     compiles: bool = False
     """Whether it compiles itself while it runs, and so wants a warm-up after each start."""
-    events: tuple[Literal["kill", "start", "restart", "lose", "replace"], ...] = ()
+    events: tuple[
+        Literal[
+            "kill",
+            "start",
+            "restart",
+            "lose",
+            "replace",
+            "add",
+            "decommission",
+            "migrate",
+            "repair",
+        ],
+        ...,
+    ] = ()
     """What may happen to one of its nodes in a timetable; disks may break under any database."""
     rows: RowsLoad
     tpcc: TpccRoom | None = None

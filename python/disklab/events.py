@@ -89,7 +89,7 @@ class TimedStep:
     """A step of a timetable has begun or, with `ended_s`, ended; times from the load's start."""
 
     kind: str
-    """`kill`, `start`, `restart`, `lose`, `replace`, `slow`, `stall`, `mend`."""
+    """What happens: `kill`, `migrate`, `mend`, ...; see docs/experiment-file.md."""
     node: str
     at_s: float
     """When it was asked for."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.cluster import Cassandra
+from disklab.databases.cassandra.configuration import even_tokens, token_for_newcomer
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.engine import LoadDone, run_load
 from disklab.engine.load import load_target
@@ -24,12 +26,13 @@ NODES = 3
 ROWS = 300
 
 
-@pytest.fixture
-def three() -> Iterator[Cassandra]:
+@contextmanager
+def cluster(nodes: int, later: int = 0) -> Iterator[Cassandra]:
+    """Yield a started cluster, as many copies as nodes, and places for those that come later."""
     with tempfile.TemporaryDirectory(prefix="disklab-test-") as folder:
         Path(folder).chmod(0o755)
         places = []
-        for number, address in enumerate(free_addresses(NODES, PORTS), 1):
+        for number, address in enumerate(free_addresses(nodes + later, PORTS), 1):
             data = Path(folder, f"data{number}")
             data.mkdir()
             places.append(
@@ -39,11 +42,13 @@ def three() -> Iterator[Cassandra]:
                     volumes={"data": data},
                     run_dir=Path(folder, "run", f"n{number}"),
                     log_dir=Path(folder, "log"),
+                    comes_later=number > nodes,
                 )
             )
-        asked = Request("cassandra", Sizes(4 * GIB, nodes=NODES), table={"compression": "none"})
+        sizes = Sizes(4 * GIB, nodes=nodes + later)
+        asked = Request("cassandra", sizes, table={"compression": "none"})
         database = provision(
-            replace(asked, replication_factor=NODES, tables_beside=("beside",)), places
+            replace(asked, replication_factor=nodes, tables_beside=("beside",)), places
         )
         assert isinstance(database, Cassandra)
         try:
@@ -51,6 +56,12 @@ def three() -> Iterator[Cassandra]:
             yield database
         finally:
             database.stop()
+
+
+@pytest.fixture
+def three() -> Iterator[Cassandra]:
+    with cluster(NODES) as database:
+        yield database
 
 
 def test_nodes_agree_on_members_and_schema_before_they_are_asked(three: Cassandra) -> None:
@@ -68,3 +79,35 @@ def test_nodes_agree_on_members_and_schema_before_they_are_asked(three: Cassandr
     assert isinstance(done, LoadDone)
     assert done.errors == {}
     assert count_rows(three.target) == ROWS
+
+
+def test_a_node_joins_at_anothers_place_which_leaves_and_all_is_repaired() -> None:
+    with cluster(2, later=1) as database:
+        *_, filled = run_load(job(database.target, ROWS, write=1.0))
+        assert isinstance(filled, LoadDone)
+        assert filled.errors == {}
+        database.add_node("n3", near="n2")
+        database.decommission_node("n2")
+        assert [node.files.place.name for node in database.nodes] == ["n1", "n3"]
+        database.repair_node("n3")
+        live, mode = database.nodes[1].jolokia.read(
+            (STORAGE, "LiveNodes"), (STORAGE, "OperationMode")
+        )
+        assert mode == "NORMAL"
+        assert len(live) == 2
+        # Each row is asked of both, the new one among them.
+        everywhere = {"target": load_target(database.target, consistency="ALL")}
+        *_, read = run_load(job(database.target, ROWS, read=1.0).model_copy(update=everywhere))
+        assert isinstance(read, LoadDone)
+        assert read.errors == {}
+        assert count_rows(database.target) == ROWS
+
+
+def test_a_newcomer_takes_half_of_the_largest_share_or_anothers_place() -> None:
+    tokens = even_tokens(3)
+    assert tokens == [-(2**63), -(2**63) + 2**64 // 3, -(2**63) + 2**65 // 3]
+    assert token_for_newcomer(tokens, tokens[1]) == tokens[1] - 1
+    for known in (tokens, even_tokens(1), [*tokens, 2**62]):
+        new = token_for_newcomer(known, None)
+        assert -(2**63) <= new < 2**63
+        assert new not in known

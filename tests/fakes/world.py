@@ -181,6 +181,15 @@ class FakeDatabase:
     def replace_node(self, name: str) -> None:
         self._world.step(f"database: replace {name}")
 
+    def add_node(self, name: str, near: str | None = None) -> None:
+        self._world.step(f"database: add {name}" + (f" near {near}" if near else ""))
+
+    def decommission_node(self, name: str) -> None:
+        self._world.step(f"database: decommission {name}")
+
+    def repair_node(self, name: str) -> None:
+        self._world.step(f"database: repair {name}")
+
     def stop(self) -> None:
         self._world.standing.discard(self._name)
         self._world.step("database: stop")

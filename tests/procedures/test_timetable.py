@@ -43,6 +43,12 @@ events:
   - {at: 6ms, kill: n1}
   - {at: 7ms, start: n1}
   - {at: 8ms, restart: n3}
+  - {at: 9ms, migrate: n2, host: {vm: azure/Standard_L8s}}
+  - {at: 10ms, add: n4}
+  - {at: 11ms, repair: n2}
+  - {at: 12ms, credits: n2}
+  - {at: 13ms, migrate: n2}
+  - {at: 14ms, decommission: n1}
 """
 )
 CONDUCTED = [
@@ -54,6 +60,14 @@ CONDUCTED = [
     "database: kill n1",
     "database: start n1",
     "database: restart n3",
+    "database: add n2b near n2",
+    "database: decommission n2",
+    "database: add n4",
+    "database: repair n2b",
+    "node: credits 0",
+    "database: add n2c near n2b",
+    "database: decommission n2b",
+    "database: decommission n1",
 ]
 CATALOG = load_catalog()
 
@@ -105,11 +119,12 @@ def test_every_step_is_taken_in_order_and_told(world: World, rehearsal: Rehearsa
     assert result.status == "ok", result
     assert conducted(world) == CONDUCTED
     told = [one for one in rehearsal.events if isinstance(one, TimedStep)]
-    assert [one.ended_s is None for one in told] == [True, False] * 7
+    assert [one.ended_s is None for one in told] == [True, False] * 13
     seen = result.recovery
     assert seen is not None
     assert [one.kind for one in seen.steps] == [
-        "lose", "replace", "stall", "mend", "kill", "start", "restart",
+        "lose", "replace", "stall", "mend", "kill", "start", "restart", "migrate", "add", "repair",
+        "credits", "migrate", "decommission",
     ]  # fmt: skip
     assert all(one.begun_s >= one.at_s for one in seen.steps)
     assert seen.rows_checked
@@ -161,7 +176,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         assert part in text, text
 
 
-@pytest.mark.parametrize("word", ["zone", "cut", "lossy", "add", "move", "repair", "stop"])
+@pytest.mark.parametrize("word", ["zone", "cut", "lossy", "move", "stop"])
 def test_what_cannot_be_is_refused_by_name(word: str) -> None:
     with pytest.raises(UserError, match=f"{word} cannot be rehearsed yet"):
         spec.parse(HEAD + f"events: [{{at: 1s, {word}: n2}}]")
@@ -221,3 +236,44 @@ def test_a_step_before_the_second_interval_has_nothing_to_compare_with() -> None
     found = recovery_of([step("kill", 0.5, 0.5)], ends, rates, 0)
     assert found.ops_per_s_before is None
     assert found.back_s is None
+
+
+def test_hosts_that_come_later_are_checked_before_anything_is_made() -> None:
+    wrong = (
+        "events: [{at: 1s, migrate: n2, host: {vm: azure/Standard_L9s}},"
+        " {at: 2s, migrate: n1, host: {disks: azure/P31}}]"
+    )
+    with pytest.raises(UserError) as told:
+        spec.parse(HEAD + wrong)
+    text = str(told.value)
+    assert "events.0.host.vm: 'azure/Standard_L9s': no such VM size" in text
+    assert "events.1.host.disks: 'azure/P31': no such disk" in text
+
+
+def test_nodes_come_and_go_in_their_order() -> None:
+    wrong = (
+        "events: [{at: 1s, add: n5}, {at: 2s, decommission: n1}, {at: 3s, kill: n4},"
+        " {at: 4s, kill: n2, host: {vm: azure/Standard_L8s}}]"
+    )
+    with pytest.raises(UserError, match="host is that of a new node, which kill does not make"):
+        spec.parse(HEAD + wrong)
+    with pytest.raises(UserError) as told:
+        spec.parse(HEAD + wrong.replace(", host: {vm: azure/Standard_L8s}", ""))
+    text = str(told.value)
+    for part in (
+        "n5: the cluster has no such node; it has n1 to n4",
+        "each of 3 copies is on a node of its own, and no more would be left",
+        "at 3 s n4 is to come, which kill is not for",
+    ):
+        assert part in text, text
+    with pytest.raises(UserError, match="add is not known for PostgreSQL"):
+        spec.parse(
+            HEAD.replace("engine: cassandra, replication_factor: 3", "engine: postgresql")
+            + "events: [{at: 1s, add: n4}]"
+        )
+
+
+def test_a_prediction_of_what_the_simulator_does_not_know_is_refused() -> None:
+    text = HEAD + "events: [{at: 1s, migrate: n2}]"
+    (trial,) = spec.parse(text).trials("predict")
+    assert "the simulator does not know migrate" in str(trial.refused)

@@ -48,6 +48,10 @@ class NodePlace:
     had here, and the page cache is that of the machine."""
     machine: NamespaceMachine | None = None
     """The emulated host that it runs on; None: it runs beside disklab, on loopback."""
+    comes_later: bool = False
+    """It is no part of the cluster until it is added (`Growing`)."""
+    memory_bytes: int | None = None
+    """Memory of its VM, unscaled, where it is another one than the request's."""
 
 
 @dataclass(frozen=True)
@@ -211,4 +215,28 @@ class Breakable(Protocol):
 
     def replace_node(self, name: str) -> None:
         """Put an empty node in the place of a dead one; returns when it has its data."""
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A database to which nodes come, and from which they go, while it serves.
+
+    Each by its own procedure, which streams data. `name` is that of a `NodePlace`.
+    """
+
+    def add_node(self, name: str, near: str | None = None) -> None:
+        """Let a node join that comes later; returns when it has its data and answers queries.
+
+        `near`: it takes over what this node has, which is to leave. Otherwise it takes half of
+        what the node with the largest share has.
+        """
+        ...
+
+    def decommission_node(self, name: str) -> None:
+        """Let a node leave in order; returns when the others have its data and it has ended."""
+        ...
+
+    def repair_node(self, name: str) -> None:
+        """Let a node compare what it has with the other copies; returns when they are alike."""
         ...

@@ -38,6 +38,7 @@ class Bed:
 
     name: str
     nodes: Sequence[Node]
+    """Those of the cluster, then those that a timetable brings later."""
     database: Database
     time_dilation: int
     """Seconds of this machine for each second of its hosts while a trial's load runs. Fills and
@@ -51,6 +52,10 @@ class Bed:
     state: BedState
     log_folder: Path | None
     undo: ExitStack
+    names: Sequence[str] = ()
+    """What a timetable calls the nodes, in order."""
+    later: int = 0
+    """How many of them, the last ones, a timetable brings later."""
     is_warm: bool = False
     """Whether the database's compiler has seen reads and writes since the last start; always, for
     one without a compiler."""
@@ -84,13 +89,14 @@ class Bed:
                 # After a restart the compiler begins anew.
                 self.is_warm = self.is_warm and not (self.compiles and left.way == "restart")
             case "set credits":
-                for node in self.nodes:
+                for node in self.nodes[: len(self.nodes) - self.later]:
                     node.set_credits(spec.before.credits_ratio)
                 self._note(credits=spec.before.credits_ratio)
             case "run the load" | "warm up":
                 raise AssertionError("the procedure runs the load")
             case _:
-                for node in self.nodes:
+                # Those that come later are new hosts then, and may have other disks.
+                for node in self.nodes[: len(self.nodes) - self.later]:
                     self._take_on(node, step, volume)
 
     def settle(self) -> None:

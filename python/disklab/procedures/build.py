@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,7 +26,8 @@ from disklab.hosts.protocol import Node
 from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
 from disklab.procedures.turn import Turn
-from disklab.spec import Cluster, Trial, TrialSpec
+from disklab.spec import Cluster, Trial, TrialSpec, newcomers
+from disklab.spec.timetable import cluster_on
 from disklab.workloads.rows import WARM_UP_TABLE
 
 CLIENT = "client"
@@ -57,17 +58,16 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
     """Return a bed whose database answers and holds nothing yet.
 
     `prefix` begins the names of its hosts; no other host of this machine has such names.
-
     Raises UserError, MachineError or EngineError; then nothing is left.
     """
     trial, spec = turn.trial, turn.spec
     assert spec.cluster is not None, "a cluster experiment"
     with ExitStack() as undo:
         nodes: list[Node] = []
-        groups: list[ControlGroup | None] = []
-        for number in range(spec.cluster.nodes):
-            wish = node_wish(trial, f"{prefix}-n{number + 1}")
-            say(f"host {number + 1} of {spec.cluster.nodes}: {volumes_in_words(wish)}")
+        asked = clusters_of(spec)
+        for number, (name, cluster) in enumerate(asked.items(), 1):
+            wish = node_wish(trial, f"{prefix}-{name}", cluster)
+            say(f"host {number} of {len(asked)}: {volumes_in_words(wish)}")
             node = site.make_node(site.catalog, wish, site.places, say)
             undo.callback(node.remove)
             # After the database has stopped: its configuration, its group, and what did not stop.
@@ -76,36 +76,35 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             if site.take_logs is not None:
                 undo.callback(site.take_logs, site.logs(node.name))
             nodes.append(node)
-            groups.append(_group(node.name, site.places.database(node.name)))
+        groups = [_group(node.name, site.places.database(node.name)) for node in nodes]
         request = request_of(turn, site.catalog)
         network = None
         if spec.cluster.network is not None:
             say("hosts in namespaces, and the network between them")
-            network = network_of(spec.cluster, prefix, nodes, site)
+            network = network_of(asked, prefix, nodes, site)
             undo.callback(network.close)
             # From here on this thread, and all that it starts, is on the client's host.
             undo.enter_context(network[CLIENT].inside_network())
-            addresses = [network[f"n{number}"].address for number in range(1, len(nodes) + 1)]
+            addresses = [network[name].address for name in asked]
         else:
             addresses = free_addresses(len(nodes), record_of(request.engine).ports)
-        database = site.provision(
-            request,
-            [
-                NodePlace(
-                    name=f"n{number}",
-                    address=address,
-                    volumes=node_folders(spec, node),
-                    run_dir=site.places.database(node.name),
-                    log_dir=site.logs(node.name),
-                    group=group,
-                    machine=None if network is None else network[f"n{number}"],
-                )
-                for number, (node, address, group) in enumerate(
-                    zip(nodes, addresses, groups, strict=True), 1
-                )
-            ],
-            say,
-        )
+        places = [
+            NodePlace(
+                name=name,
+                address=address,
+                volumes=node_folders(spec, node),
+                run_dir=site.places.database(node.name),
+                log_dir=site.logs(node.name),
+                group=group,
+                machine=None if network is None else network[name],
+                comes_later=number >= spec.cluster.nodes,
+                memory_bytes=_other_memory(spec.cluster, cluster, site.catalog),
+            )
+            for number, ((name, cluster), node, address, group) in enumerate(
+                zip(asked.items(), nodes, addresses, groups, strict=True)
+            )
+        ]
+        database = site.provision(request, places, say)
         undo.callback(database.stop)
         say("starting the database")
         database.start()
@@ -122,35 +121,67 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             compiles=facts_of(request.engine).compiles,
             is_warm=not facts_of(request.engine).compiles,
             undo=undo.pop_all(),
+            names=tuple(asked),
+            later=len(asked) - spec.cluster.nodes,
         )
 
 
-def network_of(cluster: Cluster, name: str, nodes: Sequence[Node], site: Site) -> EmulatedHosts:
+def clusters_of(spec: TrialSpec) -> dict[str, Cluster]:
+    """Return each host by its node's name, those of newcomers last: a cluster of nodes like it."""
+    cluster = spec.cluster
+    assert cluster is not None, "a cluster experiment"
+    found = {f"n{number + 1}": cluster for number in range(cluster.nodes)}
+    for number, name in newcomers(spec.events).items():
+        found[name] = cluster_on(cluster, spec.events[number].host)
+    return found
+
+
+def _other_memory(cluster: Cluster, other: Cluster, catalog: Catalog) -> int | None:
+    """Return the memory of another VM than the cluster's, in bytes; None: it is the same VM."""
+    if other.vm == cluster.vm:
+        return None
+    return int(_memory_gib(other.vm, catalog) * GIB)
+
+
+def _memory_gib(name: str, catalog: Catalog) -> float:
+    vm = find_vm(catalog, name, Words())
+    assert vm is not None, "a cluster has a VM"
+    if vm.facts.mem_gib is None:
+        rule = "the catalogue does not know its memory, which the page cache is scaled from"
+        raise UserError(Problem("cluster.vm", vm.name, rule, "choose another VM size"))
+    return float(vm.facts.mem_gib)
+
+
+def network_of(
+    asked: Mapping[str, Cluster], name: str, nodes: Sequence[Node], site: Site
+) -> EmulatedHosts:
     """Return a host in namespaces for each node, and one for the client, on the file's network.
 
     A node's host sees its volumes, its run directory and the folder of logs, at their places.
+    `asked`: a cluster of nodes like it, for each node.
     """
-    vm = find_vm(site.catalog, cluster.vm, Words())
-    mbit_per_s = None if vm is None else vm.facts.net_mbit_per_s
+    cluster = next(iter(asked.values()))
     facts = site.catalog.networks[str(cluster.network)]
-    bytes_per_s = None if mbit_per_s is None else mbit_per_s * 1_000_000 // 8
 
-    def link(number: int) -> Link:
+    def link(number: int, vm_name: str) -> Link:
+        vm = find_vm(site.catalog, vm_name, Words())
+        mbit_per_s = None if vm is None else vm.facts.net_mbit_per_s
+        bytes_per_s = None if mbit_per_s is None else mbit_per_s * 1_000_000 // 8
         return Link(zone=str(number % cluster.zones + 1), bytes_per_s=bytes_per_s)
 
     for node in nodes:
         site.logs(node.name).mkdir(parents=True, exist_ok=True)
     wishes = [
         HostWish(
-            f"n{number + 1}",
+            node_name,
             # The database has a group of its own, whose limit its provider sets.
             grouped=False,
-            link=link(number),
+            link=link(number, own.vm),
             shared=(*node.volumes.values(), site.places.database(node.name), site.logs(node.name)),
         )
-        for number, node in enumerate(nodes)
+        for number, ((node_name, own), node) in enumerate(zip(asked.items(), nodes, strict=True))
     ]
-    wishes.append(HostWish(CLIENT, link=link(0)))
+    wishes.append(HostWish(CLIENT, link=link(0, cluster.vm)))
     zones = [str(number + 1) for number in range(cluster.zones)]
     within = RoundTrip.of_percentiles(facts.within_zone.percentiles_us)
     between = RoundTrip.of_percentiles(facts.between_zones.percentiles_us)
@@ -162,9 +193,9 @@ def network_of(cluster: Cluster, name: str, nodes: Sequence[Node], site: Site) -
     return EmulatedHosts.start(site.places, name, wishes, wish)
 
 
-def node_wish(trial: Trial, name: str) -> NodeWish:
-    """Return the host of a node: the trial's VM and devices, scaled."""
-    cluster = trial.spec.cluster
+def node_wish(trial: Trial, name: str, cluster: Cluster | None = None) -> NodeWish:
+    """Return the host of a node: the trial's VM and devices, scaled; or those of `cluster`."""
+    cluster = cluster or trial.spec.cluster
     assert cluster is not None, "a cluster experiment"
     return NodeWish(
         name=name,
@@ -212,18 +243,13 @@ def request_of(turn: Turn, catalog: Catalog) -> Request:
     trial, spec = turn.trial, turn.spec
     assert spec.cluster is not None
     assert spec.database is not None
-    vm = find_vm(catalog, spec.cluster.vm, Words())
-    assert vm is not None, "a cluster has a VM"
-    if vm.facts.mem_gib is None:
-        rule = "the catalogue does not know its memory, which the page cache is scaled from"
-        raise UserError(Problem("cluster.vm", vm.name, rule, "choose another VM size"))
     return Request(
         engine=spec.database.engine,
         version=spec.database.version,
         sizes=Sizes(
-            memory_bytes=int(vm.facts.mem_gib * GIB),
+            memory_bytes=int(_memory_gib(spec.cluster.vm, catalog) * GIB),
             scale=Fraction(trial.share.scale),
-            nodes=spec.cluster.nodes,
+            nodes=len(clusters_of(spec)),
             time_dilation=trial.share.time_dilation,
         ),
         replication_factor=spec.database.replication_factor,

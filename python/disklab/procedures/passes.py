@@ -154,7 +154,7 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
             return done
         conductor = Conductor(
             turn.spec.events,
-            bed.nodes,
+            dict(zip(bed.names, bed.nodes, strict=True)),
             bed.database,
             bed.data_device,
             bed.time_dilation,

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from disklab.databases import Breakable, Database
+from disklab.databases import Breakable, Database, Growing
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, TimedStep
 from disklab.hosts.protocol import Node
 from disklab.results import StepTaken
-from disklab.spec import TimedEvent
-from disklab.spec.timetable import in_order
+from disklab.spec import TimedEvent, newcomers
+from disklab.spec.timetable import DISK_KINDS, NEW_HOST_KINDS, in_order
 
 THREAD = "timetable"
 # While a step is being ended: the process that it starts is killed again and again until the step
@@ -40,7 +40,8 @@ class Conductor:
     """
 
     events: Sequence[TimedEvent]
-    nodes: Sequence[Node]
+    nodes: Mapping[str, Node]
+    """By name, those that come later as well (`newcomers`)."""
     database: Database
     data_device: str
     time_dilation: int
@@ -50,6 +51,8 @@ class Conductor:
     """What was done, in order; times are the described system's, from the start of the load."""
     error: DisklabError | None = None
     _begun: float | None = None
+    _moved: dict[str, str] = field(default_factory=dict)
+    """Where nodes that were migrated are now."""
     _now_on: str | None = None
     """The node of the step that is under way."""
     _cancelled: threading.Event = field(default_factory=threading.Event)
@@ -99,12 +102,13 @@ class Conductor:
             thread.join(END_POLL_S)
 
     def _run(self) -> None:
-        for _, event in in_order(self.events):
+        coming = newcomers(self.events)
+        for number, event in in_order(self.events):
             wait_s = event.at_s * self.time_dilation - (time.monotonic() - self._started)
             if self._cancelled.wait(max(wait_s, 0.0)):
                 return
             try:
-                self._take(event)
+                self._take(event, coming.get(number))
             except DisklabError as error:
                 if not self._cancelled.is_set():
                     first, _, rest = str(error).partition("\n")
@@ -121,12 +125,12 @@ class Conductor:
     def _time_s(self) -> float:
         return round((time.monotonic() - self._started) / self.time_dilation, 3)
 
-    def _take(self, event: TimedEvent) -> None:
+    def _take(self, event: TimedEvent, newcomer: str | None) -> None:
         begun_s = self._time_s()
-        self._now_on = event.node
+        self._now_on = newcomer or self._place(event.node)
         self.emit(TimedStep(event.kind, event.node, event.at_s, begun_s, None))
         try:
-            self._do(event)
+            self._do(event, newcomer)
         finally:
             self._now_on = None
         ended_s = self._time_s()
@@ -141,10 +145,22 @@ class Conductor:
         )
         self.emit(TimedStep(event.kind, event.node, event.at_s, begun_s, ended_s))
 
-    def _do(self, event: TimedEvent) -> None:
-        node = self.nodes[int(event.node.removeprefix("n")) - 1]
-        database = self.database
-        match event.kind:
+    def _place(self, name: str) -> str:
+        """Return where a node of the file is by now."""
+        return self._moved.get(name, name)
+
+    def _do(self, event: TimedEvent, newcomer: str | None) -> None:
+        name = self._place(event.node)
+        if event.kind in NEW_HOST_KINDS:
+            assert newcomer is not None, "each of them has one"
+            self._bring(event, name, newcomer)
+        elif event.kind in DISK_KINDS:
+            self._touch_disk(event.kind, self.nodes[name])
+        else:
+            self._ask_database(event.kind, name)
+
+    def _touch_disk(self, kind: str, node: Node) -> None:
+        match kind:
             case "slow":
                 fault = {"kind": "slow", "permille": SLOW_PERMILLE, "disk": None}
                 node.break_disk(self.data_device, fault)
@@ -152,17 +168,39 @@ class Conductor:
                 node.break_disk(self.data_device, {"kind": "stall", "for_ns": None})
             case "mend":
                 node.break_disk(self.data_device, {"kind": "recover"})
-            case kind:
-                assert isinstance(database, Breakable), "the spec refuses what others cannot do"
-                match kind:
-                    case "kill":
-                        database.kill_node(event.node)
-                    case "lose":
-                        database.kill_node(event.node)
-                        node.lose()
-                    case "start":
-                        database.start_node(event.node)
-                    case "restart":
-                        database.restart_node(event.node)
-                    case "replace":
-                        database.replace_node(event.node)
+            case "credits":
+                node.set_credits(0.0)
+
+    def _bring(self, event: TimedEvent, name: str, newcomer: str) -> None:
+        database = self.database
+        assert isinstance(database, Growing), "the spec refuses what others cannot do"
+        if event.kind == "add":
+            database.add_node(newcomer)
+            return
+        database.add_node(newcomer, near=name)
+        if self._cancelled.is_set():
+            return
+        self._now_on = name
+        database.decommission_node(name)
+        self._moved[event.node] = newcomer
+
+    def _ask_database(self, kind: str, name: str) -> None:
+        database = self.database
+        if kind in ("decommission", "repair"):
+            assert isinstance(database, Growing), "the spec refuses what others cannot do"
+            ask = database.repair_node if kind == "repair" else database.decommission_node
+            ask(name)
+            return
+        assert isinstance(database, Breakable), "the spec refuses what others cannot do"
+        match kind:
+            case "kill":
+                database.kill_node(name)
+            case "lose":
+                database.kill_node(name)
+                self.nodes[name].lose()
+            case "start":
+                database.start_node(name)
+            case "restart":
+                database.restart_node(name)
+            case "replace":
+                database.replace_node(name)

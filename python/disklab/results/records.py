@@ -261,7 +261,7 @@ class StepTaken(Record):
     """A step of a timetable; times in seconds of the described system, from the load's start."""
 
     kind: str
-    """`kill`, `start`, `restart`, `lose`, `replace`, `slow`, `stall`, `mend`."""
+    """What happened: `kill`, `migrate`, `mend`, ...; see docs/experiment-file.md."""
     node: str
     at_s: Number
     """When it was asked for."""
@@ -334,7 +334,8 @@ class Recovery(Record):
     """From the first step until the rate stayed at 95 % of the one before, to the end; None: it
     did not."""
     whole_s: Number | None = None
-    """From the first step until the last node was started or replaced; None: none was."""
+    """From the first step until the last node was started, replaced, added, moved or repaired, or
+    had left; None: none was."""
     failed_operations: Count = 0
     rows_checked: Count | None = None
     """All rows, each read once after the load; every one of them was acknowledged."""

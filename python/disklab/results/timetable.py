@@ -12,6 +12,8 @@ BACK_RATIO = 0.95
 """Back is who does so much of the rate before, on the mean of `BACK_INTERVALS` intervals: one alone
 strays by more than that."""
 BACK_INTERVALS = 3
+WHOLE_AFTER = ("start", "restart", "replace", "add", "decommission", "migrate", "repair")
+"""Steps that end when a node has all its data, or the others have those of one that left."""
 MOST_DEVIATIONS = 3.0
 """Of Poisson arrivals, whose number strays by its square root: one mean of 700 is further off."""
 
@@ -29,7 +31,7 @@ def recovery_of(
     course = list(zip([0.0, *ends_s], ends_s, rates, strict=False))
     before = [rate for begin, end, rate in course[1:] if end <= first_s]
     behind = [one for one in course if one[0] >= first_s]
-    mended = [step.ended_s for step in steps if step.kind in ("start", "restart", "replace")]
+    mended = [step.ended_s for step in steps if step.kind in WHOLE_AFTER]
     found = Recovery(
         steps=list(steps),
         failed_operations=failed,

@@ -4,7 +4,7 @@ from disklab.spec.experiment import Experiment, Mode, Refusal, Trial, load, pars
 from disklab.spec.feasible import resolve_volumes
 from disklab.spec.model import Cluster, ExperimentFile, TrialSpec, Volume
 from disklab.spec.share import Figure, Share
-from disklab.spec.timetable import TimedEvent
+from disklab.spec.timetable import TimedEvent, newcomers
 
 __all__ = [
     "Cluster",
@@ -19,6 +19,7 @@ __all__ = [
     "TrialSpec",
     "Volume",
     "load",
+    "newcomers",
     "parse",
     "resolve_volumes",
 ]

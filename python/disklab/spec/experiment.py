@@ -34,6 +34,7 @@ from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
 from disklab.spec.replay import OwnReplay, Replay, replay_of
 from disklab.spec.sections import decided, section_problems
 from disklab.spec.share import Portion, Share, scaled_down, share_of
+from disklab.spec.timetable import REHEARSED_KINDS
 
 Mode = Literal["predict", "rehearse", "measure", "published"]
 
@@ -236,8 +237,14 @@ class Experiment:
             rule = "a trace is replayed on emulated disks alone: it writes where the trace did"
             place = self.document.place(("workload", "trace"), cell.tree)
             yield Problem(place, cell.spec.workload.trace.file, rule, "use `disklab rehearse`")
+        added = {event.node for event in cell.spec.events if event.kind == "add"}
         for number, event in enumerate(cell.spec.events):
-            if mode == "rehearse" and int(event.node.removeprefix("n")) > portion.nodes:
+            if mode == "predict" and event.kind in REHEARSED_KINDS:
+                rule = f"the simulator does not know {event.kind}"
+                place = self.document.place(("events", number, event.kind), cell.tree)
+                yield Problem(place, event.kind, rule, "use `disklab rehearse`")
+            runs = event.node in added or int(event.node.removeprefix("n")) <= portion.nodes
+            if mode == "rehearse" and not runs:
                 rule = f"this rehearsal has {portion.nodes} of the cluster's nodes"
                 place = self.document.place(("events", number, event.kind), cell.tree)
                 yield Problem(place, event.node, rule, f"--nodes {event.node.removeprefix('n')}")
@@ -398,7 +405,7 @@ def _cell(
     document: Document, index: int, levels: tuple[Level, ...], tree: Located, spec: TrialSpec
 ) -> _Cell:
     site = Site(document, tree)
-    problems = [*feasible.impossible(spec, site)]
+    problems = [*feasible.impossible(spec, site), *feasible.newcomer_problems(spec, site)]
     volumes: dict[str, int] = {}
     replay = None
     try:

@@ -26,6 +26,7 @@ from disklab.errors import Problem, UserError
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
 from disklab.spec.model import Cluster, Dataset, Table, TrialSpec, Volume
+from disklab.spec.timetable import cluster_on, newcomers
 
 FULL = Fraction(1)
 
@@ -176,6 +177,26 @@ def _resolve(
     if problems:
         raise UserError(*problems)
     return found
+
+
+def newcomer_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield what the hosts of nodes that a timetable brings cannot be."""
+    cluster = spec.cluster
+    if cluster is None:
+        return
+    for number in newcomers(spec.events):
+        on = spec.events[number].host
+        if on is None:
+            continue
+        where = {part: site.place(("events", number, "host", part)) for part in ("vm", "disks")}
+        other = spec.model_copy(update={"cluster": cluster_on(cluster, on)})
+        devices = tuple(volumes_of(other))
+        at = Places(
+            vm=where["vm"] if on.vm else site.place(("cluster", "vm")),
+            disks=where["disks"] if on.disks else site.place(("events", number, "host")),
+            caching=site.place(("events", number, "host")),
+        )
+        yield from _problems_of(partial(_resolve, devices, [at] * len(devices), FULL))
 
 
 def stored_row_bytes(dataset: Dataset) -> int:

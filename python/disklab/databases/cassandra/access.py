@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 
 from disklab.databases.cassandra.jolokia import (
     CLOSE_CQL,
+    DECOMMISSION,
     DRAIN,
     FLUSH,
     MESSAGING,
     OPEN_CQL,
     ORIGIN,
     PENDING,
+    REPAIR,
+    REPAIR_STATUS,
     STORAGE,
 )
 from disklab.engine import CqlLogin, CqlQuery, QueryError
@@ -39,7 +42,9 @@ READ = {
     MESSAGING: ("DroppedMessages",),
 }
 WRITTEN = {STORAGE: ("CompactionThroughputMbPerSec",)}
-CALLED = {STORAGE: (DRAIN, FLUSH, OPEN_CQL, CLOSE_CQL)}
+CALLED = {
+    STORAGE: (DRAIN, FLUSH, OPEN_CQL, CLOSE_CQL, DECOMMISSION, REPAIR, REPAIR_STATUS),
+}
 
 
 @dataclass(frozen=True)

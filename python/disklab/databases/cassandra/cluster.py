@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
 from disklab.databases.cassandra import timing
 from disklab.databases.cassandra.access import Secrets
@@ -17,12 +18,14 @@ from disklab.databases.cassandra.configuration import (
     Start,
     access_settings,
     default_settings,
+    even_tokens,
     node_settings,
+    token_for_newcomer,
 )
 from disklab.databases.cassandra.jolokia import FLUSH, PENDING, STORAGE
 from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import merged
-from disklab.databases.cassandra.sizing import MIB, MemoryPlan
+from disklab.databases.cassandra.sizing import MIB, MemoryPlan, plan_memory
 from disklab.databases.cassandra.table import statements
 from disklab.databases.protocol import (
     Coldness,
@@ -42,6 +45,9 @@ REBUILD_SECONDS = 1800.0
 QUIET_SECONDS = 2.0
 # Metadata blocks and pages in use at that moment stay; above this the cache is not cold.
 COLD_RATIO = 0.01
+# Of system_distributed and system_traces, whatever the user's tables have; Cassandra lets no node
+# leave that they need, unless it is forced. Source: SystemDistributedKeyspace of Cassandra 5.0.
+OWN_COPIES = 3
 NO_GROUP = (
     "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
     "are cached that the full system would read from its disks"
@@ -72,7 +78,16 @@ class Cassandra:
         self._installation = installation
         self._secrets = kept or Secrets.new()
         self._has_role = kept is not None
-        self.nodes = [make(NodeFiles(place), self._secrets) for place in places]
+        first = [place for place in places if not place.comes_later]
+        self.nodes = [make(NodeFiles(place), self._secrets) for place in first]
+        self._waiting = {
+            place.name: make(NodeFiles(place), self._secrets)
+            for place in places
+            if place.comes_later
+        }
+        tokens = even_tokens(len(self.nodes))
+        names = (place.name for place in first)
+        self._tokens = dict(zip(names, tokens, strict=True))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -103,9 +118,7 @@ class Cassandra:
         """Start the first node, then the others together; make role, keyspace and table."""
         try:
             for node in self.nodes:
-                if (group := node.files.place.group) is not None:
-                    group.set_limit(self.plan.limit)
-                    record_group(node.files.place.run_dir, group)
+                self._make_room(node)
                 self._configure(node)
             # The others ask the first one, their seed, for the ring.
             for nodes in (self.nodes[:1], self.nodes[1:]):
@@ -128,15 +141,29 @@ class Cassandra:
             self._kill()
             raise
 
-    def _configure(self, node: Node, *, replaces: bool = False) -> None:
+    def _plan_of(self, node: Node) -> MemoryPlan:
+        """Return the memory of a node, whose VM may be another one than the request's."""
+        own = node.files.place.memory_bytes
+        if own is None:
+            return self.plan
+        return plan_memory(replace(self.request.sizes, memory_bytes=own))
+
+    def _make_room(self, node: Node) -> None:
+        if (group := node.files.place.group) is not None:
+            group.set_limit(self._plan_of(node).limit)
+            record_group(node.files.place.run_dir, group)
+
+    def _configure(self, node: Node, *, replaces: bool = False, joins: bool = False) -> None:
         known = self._installation.known
-        usual = default_settings(self.plan, known, self.request.version)
+        usual = default_settings(self._plan_of(node), known, self.request.version)
         defaults = {**timing.usual(known), **usual}
         settings = timing.dilated(
             merged(self.request.settings, defaults, known), self.request.sizes.time_dilation
         )
         addresses = [one.files.place.address for one in self.nodes]
-        own = {**node_settings(node.files, addresses, replaces=replaces), **access_settings(known)}
+        token = self._tokens[node.files.place.name]
+        placed = node_settings(node.files, addresses, token, replaces=replaces, joins=joins)
+        own = {**placed, **access_settings(known)}
         node.configure(own, settings, self._secrets, self._installation.account)
 
     def kill_node(self, name: str) -> None:
@@ -166,13 +193,41 @@ class Cassandra:
         self._configure(node, replaces=True)
         self._bring_up(node, replaces=True)
 
-    def _named(self, name: str) -> Node:
-        return next(node for node in self.nodes if node.files.place.name == name)
+    def add_node(self, name: str, near: str | None = None) -> None:
+        """Let a node bootstrap; returns when it has streamed its share.
 
-    def _bring_up(self, node: Node, *, replaces: bool = False) -> None:
+        **Source:** Cassandra's documentation, "Adding, replacing, moving and removing nodes".
+        """
+        node = self._waiting[name]
+        place = None if near is None else self._tokens[near]
+        self._tokens[name] = token_for_newcomer(list(self._tokens.values()), place)
+        self._make_room(node)
+        self.nodes.append(node)
+        del self._waiting[name]
+        self._configure(node, joins=True)
+        self._bring_up(node, joins=True)
+
+    def decommission_node(self, name: str) -> None:
+        """Let a node stream what it has to the others and leave the ring."""
+        node = self._named(name)
+        node.leave(forced=len(self.nodes) <= OWN_COPIES)
+        self.nodes.remove(node)
+        del self._tokens[name]
+
+    def repair_node(self, name: str) -> None:
+        """Repair a node in full. See `Growing`."""
+        limit_s = REBUILD_SECONDS * self.request.sizes.time_dilation
+        self._named(name).repair(self.request.keyspace, limit_s)
+
+    def _named(self, name: str) -> Node:
+        known = (*self.nodes, *self._waiting.values())
+        return next(node for node in known if node.files.place.name == name)
+
+    def _bring_up(self, node: Node, *, replaces: bool = False, joins: bool = False) -> None:
         self._launch(node, replaces=replaces)
         # Streaming is bound by disks, whose time is slower.
-        limit_s = REBUILD_SECONDS * self.request.sizes.time_dilation if replaces else READY_SECONDS
+        streams = replaces or joins
+        limit_s = REBUILD_SECONDS * self.request.sizes.time_dilation if streams else READY_SECONDS
         node.wait_until_up(limit_s)
         node.open_cql()
         node.wait_until_ready()
@@ -275,7 +330,7 @@ class Cassandra:
         makes_role = node is self.nodes[0] and not self._has_role
         alone = self.request.replication_factor == 1
         replaced = Replaced(node.files.place.address, alone) if replaces else None
-        start = Start(self.plan, len(self.nodes), makes_role, replaced)
+        start = Start(self._plan_of(node), len(self.nodes), makes_role, replaced)
         node.launch(self._installation, start)
 
     def _check(self) -> None:
@@ -340,7 +395,7 @@ class Cassandra:
     def _fit_groups(self) -> None:
         for node in self.nodes:
             if (group := node.files.place.group) is not None:
-                group.set_limit(self.plan.limit_for(group.use().anonymous))
+                group.set_limit(self._plan_of(node).limit_for(group.use().anonymous))
 
     def _tasks(self) -> Iterator[str]:
         """Yield what the nodes are compacting."""

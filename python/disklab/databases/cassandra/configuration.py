@@ -169,16 +169,43 @@ class Start:
         return ROLE_DELAY_MS["one" if self.nodes == 1 else "several"]
 
 
+def even_tokens(nodes: int) -> list[int]:
+    """Return one token for each node, so that all have the same share."""
+    return [TOKENS * index // nodes - TOKENS // 2 for index in range(nodes)]
+
+
+def token_for_newcomer(tokens: list[int], near: int | None) -> int:
+    """Return the token of a node that joins.
+
+    Just below that of the node which it is to follow, whose rows it has then; otherwise in the
+    middle of the largest share.
+    """
+    if near is not None:
+        return near - 1
+    ordered = sorted(tokens)
+    ends = [*ordered[1:], ordered[0] + TOKENS]
+    start, end = max(zip(ordered, ends, strict=True), key=lambda share: share[1] - share[0])
+    middle = (start + end) // 2
+    return middle if middle < TOKENS // 2 else middle - TOKENS
+
+
 def node_settings(
-    files: NodeFiles, addresses: list[str], *, replaces: bool = False
+    files: NodeFiles,
+    addresses: list[str],
+    token: int,
+    *,
+    replaces: bool = False,
+    joins: bool = False,
 ) -> dict[str, object]:
-    """Return what disklab sets itself. `replaces`: it takes a dead node's tokens and data."""
+    """Return what disklab sets itself; `addresses` are those of all nodes, in order.
+
+    `replaces`: it takes a dead node's tokens and data. `joins`: it streams its share.
+    """
     place = files.place
-    index = addresses.index(place.address)
     own: dict[str, object] = {
         "cluster_name": "disklab",
         "num_tokens": 1,
-        "initial_token": str(TOKENS * index // len(addresses) - TOKENS // 2),
+        "initial_token": str(token),
         "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
         "data_file_directories": [str(files.sstables)],
         "commitlog_directory": str(files.commitlog),
@@ -197,9 +224,10 @@ def node_settings(
         "role_manager": "CassandraRoleManager",
         "seed_provider": _seeds(addresses[0]),
     }
-    if replaces:
-        # It has the dead node's token; a node that is its own seed streams nothing.
-        del own["initial_token"]
+    if replaces or joins:
+        # A node that is its own seed streams nothing; one that replaces has the dead one's token.
+        if replaces:
+            del own["initial_token"]
         others = [address for address in addresses if address != place.address]
         own |= {"auto_bootstrap": True, "seed_provider": _seeds(",".join(others))}
     return own

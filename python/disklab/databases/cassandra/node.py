@@ -30,10 +30,13 @@ from disklab.databases.cassandra.configuration import (
 from disklab.databases.cassandra.gc_log import GcLog
 from disklab.databases.cassandra.jolokia import (
     CLOSE_CQL,
+    DECOMMISSION,
     DRAIN,
     MESSAGING,
     OPEN_CQL,
     PENDING,
+    REPAIR,
+    REPAIR_STATUS,
     STORAGE,
     Jolokia,
 )
@@ -185,6 +188,37 @@ class Node:
             with suppress(MachineError):
                 self.jolokia.call(STORAGE, DRAIN)
         self.process.end(signal.SIGTERM, STOP_SECONDS)
+
+    def leave(self, *, forced: bool) -> None:
+        """Decommission: stream all to the others, then end.
+
+        `forced`: fewer nodes are left than Cassandra's own tables have copies.
+        **Source:** Cassandra's documentation, "Adding, replacing, moving and removing nodes".
+        """
+        # Its JMX does one thing at a time, so nobody can look at it until it has left.
+        self.serves = False
+        self.jolokia.call(STORAGE, DECOMMISSION, forced)
+        self.process.end(signal.SIGTERM, STOP_SECONDS)
+
+    def repair(self, keyspace: str, limit_s: float) -> None:
+        """Compare the copies of a keyspace in full, as `nodetool repair -full` does.
+
+        Raises MachineError when it fails or takes too long.
+        """
+        options = {"incremental": "false", "primaryRange": "false", "parallelism": "parallel"}
+        number = self.jolokia.call(STORAGE, REPAIR, keyspace, options)
+        # 0: there is nothing to compare, as with one copy.
+        deadline = time.monotonic() + limit_s
+        while number:
+            self.process.check()
+            said = self.jolokia.call(STORAGE, REPAIR_STATUS, number) or ["IN_PROGRESS"]
+            if said[0] == "COMPLETED":
+                return
+            if said[0] == "FAILED":
+                raise self.process.failure(f"could not be repaired: {'; '.join(said[1:])}")
+            if time.monotonic() > deadline:
+                raise self.process.failure(f"was not repaired within {limit_s:.0f} s")
+            time.sleep(READY_POLL_SECONDS)
 
     def kill(self) -> None:
         """End the process at once, as a crash would."""

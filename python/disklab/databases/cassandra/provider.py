@@ -76,8 +76,9 @@ def _check_nodes(request: Request, nodes: Sequence[NodePlace]) -> Iterator[Probl
         rule = "disklab rehearses Cassandra without TLS"
         yield Problem("database.tls", "true", rule, "write tls: false, or leave it out")
     factor = request.replication_factor
-    if factor > len(nodes):
-        rule = f"each copy of a row is on a node of its own, and there are {len(nodes)}"
+    first = sum(not node.comes_later for node in nodes)
+    if factor > first:
+        rule = f"each copy of a row is on a node of its own, and there are {first}"
         way_out = f"rehearse {factor} nodes (--nodes {factor}), or lower the replication factor"
         yield Problem("database.replication_factor", str(factor), rule, way_out)
     for node in nodes:
