@@ -22,6 +22,9 @@ MOST_THREADS = 128
 """Twice what a loop device has under way by default; more threads than that wait in the kernel."""
 OPEN_THREADS = 64
 """Of an open loop: above the limits of a disk all are busy, below them few."""
+BEGIN_US = 1
+"""When a log begins. fio takes a time of 0 for none and leaves out the wait that follows: each
+thread would do its first I/O at once, and all of them the others in step (fio 3.33, iolog.c)."""
 NS_PER_US = 1_000
 NS_PER_S = 1_000_000_000
 # Beyond twice its time a trace that is not sustained tells nothing new.
@@ -58,10 +61,10 @@ def write_jobs(folder: Path, trace: Trace, device: Path, depth: int | None, slow
     `slow`: seconds of this machine for each second of the disk.
     """
     threads = min(OPEN_THREADS if depth is None else depth, MOST_THREADS, len(trace))
-    logs: list[list[str]] = [["fio version 3 iolog", f"0 {device} add", f"0 {device} open"]]
-    logs = [[*logs[0]] for _ in range(threads)]
+    head = ["fio version 3 iolog", f"{BEGIN_US} {device} add", f"{BEGIN_US} {device} open"]
+    logs = [[*head] for _ in range(threads)]
     for number, (at, offset, length, writes) in enumerate(trace.ios()):
-        when = 0 if depth is not None else at * slow // NS_PER_US
+        when = BEGIN_US + (0 if depth is not None else at * slow // NS_PER_US)
         action = "write" if writes else "read"
         logs[number % threads].append(f"{when} {device} {action} {offset} {length}")
     longest_s = LONGEST_FACTOR * trace.at_ns[-1] / NS_PER_S * slow + LONGEST_SPARE_S
