@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from disklab import spec
+from disklab.cli.advise import beside
 from disklab.results import Run
+from disklab.spec import bundled
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 
@@ -96,6 +98,17 @@ def test_a_file_that_requires_nothing_is_refused(tmp_path: Path) -> None:
     file.write_text(FILE.replace("require: REQUIRE", ""))
     told = run("advise", str(file), code=2)
     assert "advice looks for what keeps it; add for example require:" in told.stderr
+
+
+def test_an_experiment_that_comes_with_disklab_is_known_by_name() -> None:
+    told = run("advise", "cassandra-host-caching-quick", code=2)
+    assert "advice looks for what keeps it; add for example require:" in told.stderr
+
+
+def test_the_finalists_are_never_written_among_disklab_s_own_files(tmp_path: Path) -> None:
+    own = bundled.folder() / "cassandra-what-to-buy.yaml"
+    assert beside(own) == Path("cassandra-what-to-buy-advice.yaml")
+    assert beside(tmp_path / "mine.yaml") == tmp_path / "mine-advice.yaml"
 
 
 def test_a_budget_below_every_option_says_so(tmp_path: Path) -> None:

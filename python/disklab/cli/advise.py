@@ -34,6 +34,7 @@ from disklab.cli.output import Json, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.results import DEFAULT_OUT
+from disklab.spec import bundled
 
 if TYPE_CHECKING:
     from disklab.advice.answer import Advice
@@ -160,8 +161,11 @@ def usual_region(wish: spec.Experiment) -> str:
 
 
 def beside(file: Path | None) -> Path:
-    """Return where the experiment of the finalists is written."""
-    return NAME if file is None else file.with_name(f"{file.stem}-advice.yaml")
+    """Return where the experiment of the finalists is written: never among disklab's own files."""
+    if file is None:
+        return NAME
+    name = f"{file.stem}-advice.yaml"
+    return Path(name) if file.parent == bundled.folder() else file.with_name(name)
 
 
 def quiet(event: Event) -> None:

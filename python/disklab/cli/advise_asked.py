@@ -10,19 +10,29 @@ from typing import Annotated, Literal
 import typer
 
 from disklab import spec
+from disklab.cli.completion import bundled_names
 from disklab.cli.experiment_new import amount
 from disklab.errors import Problem, UserError
+from disklab.spec import bundled
 from disklab.spec.draft import GIB, START, Draft, draft, held
 
 NAME = Path("advice.yaml")
 """What errors call the file that the options stand for."""
 
+
+def _named(file: Path | None) -> Path | None:
+    return None if file is None else bundled.found(file)
+
+
 FileArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="EXPERIMENT",
-        help="Experiment file with `require:`. Without it --data, --reads, --writes and --p99 ask.",
+        help="Experiment file with `require:`, or the name of one that comes with disklab. "
+        "Without it --data, --reads, --writes and --p99 ask.",
         show_default=False,
+        callback=_named,
+        autocompletion=bundled_names,
     ),
 ]
 DataOption = Annotated[

@@ -176,7 +176,10 @@ def sketches(subjects: Sequence[Subject]) -> list[Finding]:
             for part in text.removeprefix(OUTSIDE).split("; ")
         )
         if told:
-            what = "; ".join(told).replace("(fitted on ", "(measured: ")
+            # A calibration that was fitted on nothing has no range to tell.
+            what = (
+                "; ".join(told).replace(" (fitted on )", "").replace("(fitted on ", "(measured: ")
+            )
             file = subject.info.experiment.file or "EXPERIMENT"
             text = f"Take this as a sketch: nothing like it was measured: {what}"
             reason = f"a short rehearsal narrows it: disklab rehearse {file} --quick"
