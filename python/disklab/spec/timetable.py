@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field, computed_field, model_validator
 
@@ -33,21 +33,7 @@ EventKind = Literal[
     "stall",
     "mend",
 ]
-KINDS: tuple[EventKind, ...] = (
-    "kill",
-    "start",
-    "restart",
-    "lose",
-    "replace",
-    "add",
-    "decommission",
-    "migrate",
-    "repair",
-    "credits",
-    "slow",
-    "stall",
-    "mend",
-)
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
 DISK_KINDS = ("credits", "slow", "stall", "mend")
 """They concern disks and leave the database to see what it makes of that: any database will do."""
 NEW_HOST_KINDS = ("add", "migrate")
