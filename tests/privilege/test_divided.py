@@ -46,10 +46,12 @@ def has_postgresql() -> None:
 
 
 @contextmanager
-def rehearsal(lab: Lab, mine: Path) -> Iterator[subprocess.Popen[str]]:
+def rehearsal(
+    lab: Lab, mine: Path, experiment: str = EXPERIMENT
+) -> Iterator[subprocess.Popen[str]]:
     """Start a rehearsal as sudo would; it is ended with the block."""
     file = mine / "experiment.yaml"
-    file.write_text(EXPERIMENT)
+    file.write_text(experiment)
     # Closed to everybody else: root's part gets by without it.
     file.chmod(0o600)
     os.chown(file, CALLER, CALLER)
@@ -158,4 +160,38 @@ def test_the_caller_is_told_when_root_is_killed(lab: Lab, mine: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     lab.run("clean")
+    assert nothing_left(lab) == NOTHING
+
+
+TRACE = """
+title: A trace of the caller's alone
+device:
+  vm: azure/Standard_D8s_v3
+  volume: {disks: azure/P10, caching: ReadOnly}
+workload: {trace: mine.csv}
+before: {host_cache: empty}
+rehearse: {time_dilation: 1}
+"""
+
+
+def test_a_trace_that_only_the_caller_may_read_is_replayed(lab: Lab, mine: Path) -> None:
+    """The caller's part reads it; root's part gets columns of numbers and replays them."""
+    lines = [
+        f"{10**17 + n * 100_000},h,0,{'Write' if n % 4 == 0 else 'Read'},{n % 50 * 16384},8192,0"
+        for n in range(200)
+    ]
+    trace = mine / "mine.csv"
+    trace.write_text("\n".join(lines) + "\n")
+    trace.chmod(0o600)
+    os.chown(trace, CALLER, CALLER)
+    with rehearsal(lab, mine, TRACE) as started:
+        said, _ = started.communicate(timeout=120)
+        assert started.returncode in (0, 1), said
+    (folder,) = (mine / "runs").iterdir()
+    (result,) = Run.open(folder).results()
+    # A busy machine makes it invalid, and says so; what was done is the same.
+    assert result.status in ("ok", "invalid"), result
+    done = {side: one.operations for side, one in result.per_operation.items()}
+    assert done == {"read": 150, "write": 50}
+    assert set(owners(mine).values()) == {CALLER}
     assert nothing_left(lab) == NOTHING

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +16,7 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.privilege.columns import Columns, columns_of, replay_of
 from disklab.privilege.requests import (
     REQUESTS,
     Begin,
@@ -66,9 +69,12 @@ def turns_of(file: Path) -> list[Turn]:
 def test_a_turn_arrives_as_it_was_sent(file: Path) -> None:
     turns = turns_of(file)
     for turn in turns:
-        _, there = request_of(asked(TakeTurn(turn)))
+        replay = turn.trial.replay
+        columns = None if replay is None else columns_of(replay)
+        _, there = request_of(asked(TakeTurn(turn, columns)))
         assert isinstance(there, TakeTurn)
         assert there.turn == turn
+        assert there.turn.trial.replay == replay
 
 
 def test_the_catalogue_arrives_as_it_was_sent() -> None:
@@ -143,6 +149,56 @@ def test_an_error_arrives_as_it_was_raised(error: DisklabError) -> None:
     there = error_of(told(error))
     assert type(there) is type(error)
     assert str(there) == str(error)
+
+
+def numbers(*given: int) -> str:
+    return base64.b64encode(array("q", given).tobytes()).decode()
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"at_ns": numbers(0)}, "one length"),
+        ({"at_ns": numbers(1, 0)}, "do not go back"),
+        ({"is_write": base64.b64encode(b"\0\2").decode()}, "read or write"),
+        ({"offset_bytes": numbers(0, 512)}, "whole sectors"),
+        ({"offset_bytes": numbers(0, -4096)}, "whole sectors"),
+        ({"offset_bytes": numbers(0, GIB)}, "whole sectors"),
+        ({"offset_bytes": numbers(0, (1 << 63) - 4096)}, "whole sectors"),
+        ({"length_bytes": numbers(4096, 0)}, "whole sectors"),
+        ({"length_bytes": numbers(4096, 2 * GIB)}, "whole sectors"),
+        ({"length_bytes": "AAAA"}, "64 bits"),
+        ({"length_bytes": "../../etc/shadow"}, "base64"),
+    ],
+)
+def test_columns_that_are_no_trace_on_the_volume_are_refused(
+    changed: dict[str, Any], said: str
+) -> None:
+    both = base64.b64encode(b"\0\1").decode()
+    columns = Columns(
+        *("msr", "h,0", numbers(0, 5), numbers(0, 4096), numbers(4096, 4096), both),
+        *({"flushes": 3}, 1, 0),
+    )
+    kept = replay_of(columns, GIB)
+    assert [*kept.placed.trace.ios()] == [(0, 0, 4096, False), (5, 4096, 4096, True)]
+    assert columns_of(kept) == columns
+    with pytest.raises(MachineError, match=f"^refused: .*{said}"):
+        replay_of(replace(columns, **changed), GIB)
+
+
+def test_a_turn_has_the_columns_of_its_trace_and_no_others() -> None:
+    trace, other = (
+        next(turn for file in EXPERIMENTS if file.stem == stem for turn in turns_of(file))
+        for stem in ("device-trace", "cassandra-disk-caching-threads")
+    )
+    assert trace.trial.replay is not None
+    columns = columns_of(trace.trial.replay)
+    for request in (TakeTurn(trace), TakeTurn(other, columns)):
+        with root_part() as link, pytest.raises(MachineError, match="refused: a turn that replays"):
+            Root(link).ask(request, lambda _: None)
 
 
 def test_no_request_has_a_path() -> None:

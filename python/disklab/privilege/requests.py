@@ -16,6 +16,8 @@ from disklab.catalog import Catalog
 from disklab.errors import MachineError
 from disklab.events import PhaseStarted, Progress, TimedStep, Warned
 from disklab.hosts.places import check_name
+from disklab.privilege.columns import Columns, replay_of
+from disklab.probe.known import Disk, resolved
 from disklab.procedures.turn import Turn
 from disklab.results import Second, TrialResult, Whole
 from disklab.spec import Trial
@@ -33,6 +35,8 @@ class Check:
     trials: list[Trial]
     turns: list[Turn]
     catalog: Catalog
+    traces_write_bytes: int = 0
+    """What a trace of these turns writes, at most: its disk's image has to have room for it."""
 
 
 @checked(config=_STRICT)
@@ -50,6 +54,8 @@ class TakeTurn:
     """Run one turn on a bed of emulated hosts; it is built when another one stands, or none."""
 
     turn: Turn
+    trace: Columns | None = None
+    """What is replayed, of a turn that replays a trace."""
 
 
 @checked(config=_STRICT)
@@ -141,7 +147,23 @@ def request_of(message: dict[str, Any]) -> tuple[str, Request]:
         raise MachineError(f"refused: {len(turns)} turns are more than {MOST_TURNS}")
     for turn in turns:
         _check_names(turn)
+    if isinstance(request, TakeTurn):
+        request = replace(request, turn=_with_trace(request.turn, request.trace), trace=None)
     return name, request
+
+
+def _with_trace(turn: Turn, columns: Columns | None) -> Turn:
+    """Return a turn with what it replays. Raises MachineError when it has none, or one too many."""
+    device = turn.trial.spec.device
+    wanted = turn.trial.spec.workload.trace is not None
+    if wanted != (columns is not None) or (wanted and device is None):
+        raise MachineError("refused: a turn that replays a trace, and no other, has its columns")
+    if columns is None or device is None:
+        return turn
+    volume = device.volume
+    disk = Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes)
+    volume_bytes = volume.size_bytes or resolved(disk).volume.size_bytes
+    return replace(turn, trial=replace(turn.trial, replay=replay_of(columns, volume_bytes)))
 
 
 def _check_names(turn: Turn) -> None:

@@ -40,6 +40,7 @@ from disklab.procedures import preparation
 from disklab.procedures.build import Site
 from disklab.procedures.outcome import Frame
 from disklab.procedures.rehearsal import Beds, run_turn
+from disklab.procedures.replay import check_room
 from disklab.results import Second, Whole
 
 LOG_PART_BYTES = 256 << 10
@@ -122,6 +123,7 @@ class RootPart:
         match request:
             case Check():
                 settle_on(request.catalog)
+                check_room(request.traces_write_bytes)
                 return preparation.check(request.trials, request.turns, request.catalog, self._say)
             case Begin():
                 self._begin(request)

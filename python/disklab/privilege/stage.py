@@ -14,6 +14,7 @@ from disklab.catalog import Catalog
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit
 from disklab.hosts.places import NAME
+from disklab.privilege.columns import columns_of
 from disklab.privilege.requests import (
     ANSWERS,
     TOLD,
@@ -33,6 +34,7 @@ from disklab.privilege.requests import (
 from disklab.privilege.wire import Link, error_of
 from disklab.procedures.life import uninterrupted
 from disklab.procedures.outcome import Frame
+from disklab.procedures.replay import most_written_bytes
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, Second, SecondsWriter, TelemetryWriter, TrialResult, Whole
 from disklab.spec import Trial
@@ -67,7 +69,8 @@ class Root:
         # Only the first refusal is told, and only where there is no turn.
         refused = [one for one in trials if one.refused is not None][:1]
         kept = [*([] if turns else refused)]
-        found: dict[str, str] = self.ask(Check(kept, plain, catalog), hear)
+        request = Check(kept, plain, catalog, most_written_bytes(turns))
+        found: dict[str, str] = self.ask(request, hear)
         return found
 
     def ask(self, request: Request, hear: Hear) -> Any:
@@ -159,7 +162,10 @@ class Divided:
         """Let root's part run one turn; its seconds and telemetry are written down here."""
         del frame
         with _Notes(run, emit, turn.key) as notes:
-            result: TrialResult = self.root.ask(TakeTurn(without_wishes(turn)), notes.hear)
+            replay = turn.trial.replay
+            columns = None if replay is None else columns_of(replay)
+            asked_for = TakeTurn(without_wishes(turn), columns)
+            result: TrialResult = self.root.ask(asked_for, notes.hear)
         return result
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,27 +68,38 @@ class ReplayTurn:
 
 
 def check(turn: Turn) -> None:
-    """Raise UserError when fio, or the room for what the trace writes, is missing."""
+    """Raise UserError when fio, or the room for what the trace writes, is missing.
+
+    Root's part of a rehearsal under sudo has no trace before its turn: it is told what to expect.
+    """
     fio.find_fio(ENGINE)
-    if turn.trial.replay is None:
-        asked = turn.trial.spec.workload.trace
-        rule = "root's part of a rehearsal under sudo reads no file of yours, and a trace is one"
-        way_out = "rehearse it in a shell of root (sudo -i), or use `disklab predict`"
-        raise UserError(Problem("workload.trace", asked.file if asked else "", rule, way_out))
     wanted = ReplayTurn(turn)
     if wanted.depth is not None and wanted.depth > iolog.MOST_THREADS:
         rule = f"a rehearsal keeps at most {iolog.MOST_THREADS} I/Os of a trace under way"
         way_out = "use a smaller depth, or `disklab predict`"
         raise UserError(Problem("workload.trace.depth", str(wanted.depth), rule, way_out))
+    if turn.trial.replay is not None:
+        check_room(wanted.replay.mixture.written_bytes)
+
+
+def check_room(needed_bytes: int) -> None:
+    """Raise UserError when what a trace writes does not fit where disks' images lie."""
     folder = Places.usual().data
     while not folder.exists():
         folder = folder.parent
-    needed = wanted.replay.mixture.written_bytes
     free = shutil.disk_usage(folder).free
-    if free < needed:
-        rule = f"{folder} has {free // MIB} MiB free, the trace writes {needed // MIB} MiB"
+    if free < needed_bytes:
+        rule = f"{folder} has {free // MIB} MiB free, the trace writes {needed_bytes // MIB} MiB"
         way_out = "set DISKLAB_DATA_DIR, or replay less of it: workload.stop"
         raise UserError(Problem("workload.trace", "its writes", rule, way_out))
+
+
+def most_written_bytes(turns: Iterable[Turn]) -> int:
+    """Return what a trace of these turns writes, at most; 0: none has one."""
+    # Repeats, and cells that replay alike, share the object.
+    shared = {(id(one.trial.replay), one.effort): one for one in turns if one.trial.replay}
+    each = (ReplayTurn(one).replay.mixture.written_bytes for one in shared.values())
+    return max(each, default=0)
 
 
 def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:

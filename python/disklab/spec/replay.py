@@ -88,7 +88,7 @@ class Replay:
 if TYPE_CHECKING:
     OwnReplay = Replay | None
 else:
-    # A trace stays in the process that read it: a message of a rehearsal under sudo has none.
+    # A trial is sent without it: privilege/columns.py has the form in which a trace is sent.
     OwnReplay = Annotated[
         Any,
         PlainValidator(lambda value: value if isinstance(value, Replay) else None),
