@@ -94,6 +94,8 @@ class Facts(_Part):
     tpcc: TpccRoom | None = None
     simulator: str | None = None
     """The simulator's model of it; None: there is none."""
+    primary: bool = False
+    """Whether one node serves all operations and the others keep copies."""
     advised: bool = False
     """Whether `disklab advise` searches with that model."""
     packages: tuple[Package, ...] = ()

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from disklab.advice.bounds import serving_nodes
 from disklab.advice.question import question_of
 from disklab.cli.advise_asked import Asked
 from disklab.errors import UserError
 from disklab.spec.draft import held
 
-FULL = Asked(*("azure", 3, 3, "2TB", "1000B", 20000, 5000, 10, 20, True, 5000))
+FULL = Asked(
+    cloud="azure",
+    nodes=3,
+    copies=3,
+    data="2TB",
+    row="1000B",
+    reads=20000,
+    writes=5000,
+    p99=10,
+    head_room=20,
+    durable=True,
+    budget=5000,
+)
 
 
 def test_options_make_the_question_of_the_docs() -> None:
@@ -39,3 +52,15 @@ def test_everything_that_is_missing_is_told_at_once() -> None:
     with pytest.raises(UserError) as caught:
         Asked(nodes=3).experiment()
     assert [one.place for one in caught.value.problems] == ["--data", "--p99", "--reads"]
+
+
+def test_options_ask_for_one_server_of_postgresql() -> None:
+    asked = Asked(database="postgresql", data="500GB", reads=8000, writes=500, p99=10)
+    spec = question_of(asked.experiment()).spec
+    assert spec.database is not None
+    assert spec.cluster is not None
+    assert (spec.database.engine, spec.cluster.nodes) == ("postgresql", 1)
+    assert serving_nodes(spec) == 1
+    with pytest.raises(UserError) as caught:
+        Asked(database="postgresql", nodes=3, data="1GB", reads=1, p99=1).experiment()
+    assert [problem.place for problem in caught.value.problems] == ["--nodes"]

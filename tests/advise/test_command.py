@@ -115,3 +115,22 @@ def test_a_budget_below_every_option_says_so(tmp_path: Path) -> None:
     told = advised(tmp_path, "{budget: 100 USD/month}", "--candidates", "P30,E8s_v3")
     assert told["options"] == []
     assert told["answer"][1].startswith("Costs more than the budget")
+
+
+def test_a_server_of_postgresql_is_advised_on(tmp_path: Path) -> None:
+    told = json.loads(
+        run(
+            *("advise", "--database", "postgresql", "--data", "100GB", "--reads", "2000"),
+            *("--writes", "200", "--p99", "20", "--candidates", "P30,D8s_v3"),
+            *("--no-bands", "--json", "--out", str(tmp_path / "runs")),
+            *("--write", str(tmp_path / "advice.yaml")),
+        ).stdout
+    )
+    first = told["options"][0]
+    assert first["option"].startswith("1 x D")
+    assert first["outcome"] in ("met", "cannot tell")
+    assert "upper bound" in " ".join(first["warnings"])
+    # More log between checkpoints is a lever, and what it does was simulated.
+    assert any("max_wal_size" in option["option"] for option in told["quick"])
+    again = spec.load(tmp_path / "advice.yaml")
+    assert {trial.spec.database.engine for trial in again.trials("rehearse") if trial.spec.database}

@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.advice.bounds import SLACK, Machine, ceiling
+from disklab.advice.bounds import SLACK, Machine, cache_bytes, ceiling
 from disklab.advice.candidates import Candidate, field_of, too_weak
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
-from disklab.prediction.calibration import calibration_for, page_cache_bytes
+from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.results.carried import SUSTAINED, carried_ratio
 from disklab.results.pricing import cluster_price
 
 CASES = int(os.environ.get("DISKLAB_PRUNING_CASES", "6"))
 CATALOG = load_catalog()
 CALIBRATION = calibration_for("cassandra")
+POSTGRESQL = calibration_for("postgresql")
 
 FILE = """
 title: t
@@ -37,6 +38,23 @@ database:
   replication_factor: {copies}
   consistency: {consistency}
   table: {{compaction: leveled}}
+dataset: {{rows: {rows}, row: 1 x {row}B}}
+workload:
+  operations: {{read: {read}, write: {write}}}
+  load: {{rate: {rate:.0f}/s}}
+  stop: {{duration: 30s}}
+before: {{credits: {credits}%}}
+require: {{rate: {rate:.0f}/s}}
+"""
+
+SERVER = """
+title: t
+cluster:
+  nodes: 1
+  vm: azure/Standard_E32s_v3
+  volumes: {{data: {{disks: 8 x azure/P30}}}}
+client: {{nodes: 3, vm: azure/Standard_E32s_v3}}
+database: {{engine: postgresql, replication_factor: 1}}
 dataset: {{rows: {rows}, row: 1 x {row}B}}
 workload:
   operations: {{read: {read}, write: {write}}}
@@ -75,37 +93,42 @@ def asked_of(chance: random.Random) -> dict[str, object]:
     }
 
 
-def at_the_edge(seed: int) -> tuple[Question, Candidate] | None:
+def at_the_edge(
+    seed: int, file: str, calibration: Calibration
+) -> tuple[Question, Candidate] | None:
     """Return an option and a rate at which it is only just ruled out; None: nothing fits."""
-    assert CALIBRATION is not None
     chance = random.Random(seed)
     asked, wanted = asked_of(chance), chance.choice(WANTED)
-    low = question_of(spec.parse(FILE.format(rate=10.0, **asked)), wanted)
-    candidates = field_of(low, CATALOG, CALIBRATION).candidates
+    low = question_of(spec.parse(file.format(rate=10.0, **asked)), wanted)
+    candidates = field_of(low, CATALOG, calibration).candidates
     if not candidates:
         return None
     one = chance.choice(candidates)
     vm = one.made.vm
     assert vm is not None
-    cache = page_cache_bytes(vm.facts.mem_gib, CALIBRATION)
-    most = ceiling(low.spec, Machine(one.made.host, cache, vm.facts.vcpu), CALIBRATION)
+    cache = cache_bytes(low.spec, vm.facts.mem_gib, calibration)
+    most = ceiling(low.spec, Machine(one.made.host, cache, vm.facts.vcpu), calibration)
     if not 0 < most.per_s < MOST_OFFERED_PER_S:
         return None
     just = most.per_s / SLACK * 1.02
-    return question_of(spec.parse(FILE.format(rate=just, **asked)), wanted), one
+    return question_of(spec.parse(file.format(rate=just, **asked)), wanted), one
 
 
-def test_what_is_ruled_out_does_not_carry_the_rate_when_it_is_simulated() -> None:
-    assert CALIBRATION is not None
+@pytest.mark.parametrize(
+    ("file", "calibration"), [(FILE, CALIBRATION), (SERVER, POSTGRESQL)], ids=["ring", "server"]
+)
+def test_what_is_ruled_out_does_not_carry_the_rate_when_it_is_simulated(
+    file: str, calibration: Calibration
+) -> None:
     tried, seed = 0, int(os.environ.get("DISKLAB_SEED", "1"))
     while tried < CASES:
         seed += 1
-        found = at_the_edge(seed)
+        found = at_the_edge(seed, file, calibration)
         if found is None:
             continue
         made, one = found
-        assert too_weak(made, one, CALIBRATION), seed
-        simulated = Simulator(made, CATALOG, CALIBRATION, workers=1).quick([one])
+        assert too_weak(made, one, calibration), seed
+        simulated = Simulator(made, CATALOG, calibration, workers=1).quick([one])
         if one.name not in simulated:
             continue
         ratio = carried_ratio([simulated[one.name].result])

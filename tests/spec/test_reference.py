@@ -26,6 +26,7 @@ TRIALS = {
     "cassandra-vm-types": 48,
     "cassandra-what-to-buy": 1,
     "cassandra-what-to-buy-aws": 1,
+    "postgresql-what-to-buy": 1,
     "cassandra-ycsb": 12,
     "device-trace": 8,
     "etcd-which-disk": 8,

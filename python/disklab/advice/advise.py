@@ -150,6 +150,7 @@ def finals(
     run = predict(experiment, options, emit)
     rebuilt = _rebuilt(experiment, options, how.calibration or calibration_of(question))
     nodes = question.spec.cluster.nodes if question.spec.cluster else 1
+    copies = question.spec.database.replication_factor if question.spec.database else 1
     found = {}
     for trial in run.planned():
         results = tuple(r for r in run.results() if r.trial == trial.trial)
@@ -158,7 +159,9 @@ def finals(
         candidate = by_name[str(trial.factors[FACTOR])]
         if told is not None:
             again = rebuilt.get(trial.trial)
-            found[candidate.name] = Option(candidate, results, told, nodes, again)
+            found[candidate.name] = Option(
+                candidate, results, told, nodes, again, copied=copies > 1
+            )
     return run, found
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from disklab.catalog.facts import GIB
 from disklab.catalog.profile import HostProfile, Limit
-from disklab.prediction.calibration import Calibration
+from disklab.database_facts import facts_of
+from disklab.prediction.calibration import Calibration, page_cache_bytes
 from disklab.spec import TrialSpec
 
 SLACK = 0.9
@@ -39,10 +41,30 @@ class Ceiling:
 def copies_read(spec: TrialSpec) -> int:
     """Return how many replicas a read asks."""
     assert spec.database is not None
+    if facts_of(spec.database.engine).primary:
+        return 1
     copies = spec.database.replication_factor
     if spec.database.consistency == "ALL":
         return copies
     return MANY.get(spec.database.consistency, copies // 2 + 1)
+
+
+def serving_nodes(spec: TrialSpec) -> int:
+    """Return among how many nodes the operations are shared."""
+    assert spec.cluster is not None
+    assert spec.database is not None
+    return 1 if facts_of(spec.database.engine).primary else spec.cluster.nodes
+
+
+def cache_bytes(spec: TrialSpec, memory_gib: float | None, calibration: Calibration) -> int:
+    """Return the most that a node's memory holds of its data.
+
+    A server without a heap of its own may use all of it, as buffers or as page cache.
+    """
+    assert spec.database is not None
+    if facts_of(spec.database.engine).simulator == "cassandra":
+        return page_cache_bytes(memory_gib, calibration)
+    return int((memory_gib or 0) * GIB)
 
 
 def node_data_bytes(spec: TrialSpec) -> float:
@@ -71,7 +93,6 @@ def ceiling(
 
     `reads`: disk reads of an operation at least, where a simulation has shown it.
     """
-    assert spec.cluster is not None
     work = spec.workload.operations
     assert work is not None
     found = [_cpu(spec, machine.cores, calibration)]
@@ -90,7 +111,7 @@ def ceiling(
             cost = 1 if limit.unit == "ios" else SMALLEST_IO_BYTES
             if share > 0 and limit.scope in ("all", "read"):
                 node = sustained(limit, seconds_of(spec)) * count / cost / share
-                most = node * spec.cluster.nodes
+                most = node * serving_nodes(spec)
                 found.append(Ceiling(most, f"{name} {'IOPS' if cost == 1 else 'MB/s'}"))
     return min(found, key=lambda one: one.per_s)
 
@@ -117,12 +138,16 @@ def _cpu(spec: TrialSpec, cores: int, calibration: Calibration) -> Ceiling:
     """Return what the nodes' processors do at most: each operation at its replicas only."""
     assert spec.workload.operations is not None
     assert spec.database is not None
-    assert spec.cluster is not None
     work, costs = spec.workload.operations, calibration.values()
-    read = copies_read(spec) * costs.get("read_cpu_ns", 0)
-    write = spec.database.replication_factor * costs.get("write_cpu_ns", 0)
+    if facts_of(spec.database.engine).primary:
+        statement = costs.get("statement_cpu_ns", 0)
+        read = statement + costs.get("row_read_cpu_ns", 0)
+        write = statement + costs.get("row_write_cpu_ns", 0)
+    else:
+        read = copies_read(spec) * costs.get("read_cpu_ns", 0)
+        write = spec.database.replication_factor * costs.get("write_cpu_ns", 0)
     each_ns = work.read * read + work.write * write
-    most = spec.cluster.nodes * cores * 1e9 / each_ns if each_ns else float("inf")
+    most = serving_nodes(spec) * cores * 1e9 / each_ns if each_ns else float("inf")
     return Ceiling(most, "node CPU")
 
 

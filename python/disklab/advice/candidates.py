@@ -9,7 +9,15 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from disklab.advice.bounds import SLACK, Machine, ceiling, copies_read, seconds_of
+from disklab.advice.bounds import (
+    SLACK,
+    Machine,
+    cache_bytes,
+    ceiling,
+    copies_read,
+    seconds_of,
+    serving_nodes,
+)
 from disklab.advice.question import Question
 from disklab.advice.strength import Strength, strength_of
 from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeRequest, resolve
@@ -17,7 +25,7 @@ from disklab.catalog.facts import GIB, Rate
 from disklab.catalog.load import DiskEntry, VmEntry
 from disklab.catalog.price import NoPrice, vm_price, volume_price
 from disklab.errors import UserError
-from disklab.prediction.calibration import Calibration, page_cache_bytes
+from disklab.prediction.calibration import Calibration
 from disklab.spec import feasible
 
 MOST_IN_STRIPE = 16
@@ -243,11 +251,10 @@ def _round(amount: float) -> int:
 def _reads_of_node(question: Question) -> float:
     """Return the reads a second of one node."""
     spec = question.spec
-    assert spec.cluster is not None
     assert spec.workload.operations is not None
     assert spec.workload.load is not None
     rate = (spec.workload.load.rate_per_s or 0) * (1 + question.require.head_room_ratio)
-    return rate * spec.workload.operations.read * copies_read(spec) / spec.cluster.nodes
+    return rate * spec.workload.operations.read * copies_read(spec) / serving_nodes(spec)
 
 
 def bytes_needed(question: Question) -> float:
@@ -317,8 +324,8 @@ def too_weak(
     vm = option.made.vm
     assert vm is not None
     assert question.spec.workload.load is not None
-    page_cache = page_cache_bytes(vm.facts.mem_gib, calibration)
-    machine = Machine(option.made.host, page_cache, vm.facts.vcpu)
+    memory = cache_bytes(question.spec, vm.facts.mem_gib, calibration)
+    machine = Machine(option.made.host, memory, vm.facts.vcpu)
     most = ceiling(question.spec, machine, calibration, reads)
     wanted = (question.spec.workload.load.rate_per_s or 0) * SLACK
     return f"{most.limit} is too low" if most.per_s < wanted else ""

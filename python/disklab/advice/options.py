@@ -41,7 +41,9 @@ class Option:
     nodes: int
     rebuilt: Rebuilt | None
     """What a lost node needs to stream its data again, simulated beside the load; None: there is
-    no other copy."""
+    no other copy, or the simulator does not break nodes of this database."""
+    copied: bool = False
+    """Whether other nodes have its data too."""
     levers: tuple[Lever, ...] = field(default=())
 
     @property
@@ -113,6 +115,11 @@ class Option:
     def lost(self) -> str:
         """What is lost when a VM is stopped, moved or lost."""
         if self.rebuilt is None:
+            if self.local and self.copied:
+                return (
+                    "that node's data, which the others have; how long a new one takes to copy "
+                    "them is not simulated"
+                )
             if self.local:
                 return "that node's data, of which there is no other copy"
             return "nothing: the disks move to another VM"

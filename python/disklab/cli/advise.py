@@ -21,6 +21,7 @@ from disklab.cli.advise_asked import (
     Asked,
     Budget,
     Cloud,
+    Database,
     DataOption,
     Durable,
     FileArgument,
@@ -72,6 +73,7 @@ Html = Annotated[
 
 def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: FileArgument = None,
+    database: Database = None,
     data: DataOption = None,
     reads: Reads = None,
     writes: Writes = None,
@@ -109,7 +111,8 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     finalists at full fidelity.
 
     Examples: [bold]disklab advise --data 2TB --reads 20000 --writes 5000 --p99 10[/bold],
-    [bold]disklab advise experiments/cassandra-what-to-buy.yaml[/bold],
+    [bold]disklab advise --database postgresql --data 500GB --reads 8000 --p99 10[/bold],
+    [bold]disklab advise cassandra-what-to-buy[/bold],
     [bold]disklab advise FILE --candidates P30,PremiumV2,nvme --html advice.html[/bold]
     """
     # Loaded here because it brings polars: no other command is to wait for that.
@@ -119,7 +122,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
-        *(cloud, nodes, copies, data, row, reads, writes, p99, head_room, durable, budget)
+        *(database, cloud, nodes, copies, data, row, reads, writes, p99, head_room, durable, budget)
     )
     wish = experiment_of(experiment, asked)
     question = question_of(wish, wanted, region or usual_region(wish), terms)

@@ -12,6 +12,7 @@ import typer
 from disklab import spec
 from disklab.cli.completion import bundled_names
 from disklab.cli.experiment_new import amount
+from disklab.database_facts import facts_of
 from disklab.errors import Problem, UserError
 from disklab.spec import bundled
 from disklab.spec.draft import GIB, START, Draft, draft, held
@@ -34,6 +35,10 @@ FileArgument = Annotated[
         callback=_named,
         autocompletion=bundled_names,
     ),
+]
+Database = Annotated[
+    Literal["cassandra", "postgresql"] | None,
+    typer.Option(help="PostgreSQL: one server; a file can ask for more.", show_default="cassandra"),
 ]
 DataOption = Annotated[
     str | None,
@@ -66,6 +71,7 @@ Cloud = Annotated[
 class Asked:
     """What the options say; each is None where it was not given."""
 
+    database: Literal["cassandra", "postgresql"] | None = None
     cloud: str | None = None
     nodes: int | None = None
     copies: int | None = None
@@ -102,15 +108,18 @@ class Asked:
         if rate <= 0:
             rule = "something must be read or written"
             raise UserError(Problem("--reads", f"{rate:g}", rule, "write for example 20000"))
+        database = self.database or "cassandra"
+        if database == "postgresql":
+            self._refuse_more_servers()
         vm, disks = START[self.cloud or "azure"]
-        nodes = self.nodes or 3
+        nodes = self.nodes or (3 if database == "cassandra" else 1)
         row_bytes = amount("--row", self.row or "1000B")
         rows = max(1, amount("--data", self.data or "") // row_bytes)
         copies = self.copies or min(3, nodes)
         each_gib = -(-rows * row_bytes * copies // (nodes * GIB))
         text = draft(
             Draft(
-                database="cassandra",
+                database=database,
                 vm=vm,
                 disks=[held(disks, each_gib)],
                 nodes=nodes,
@@ -124,7 +133,18 @@ class Asked:
                 head_room=(self.head_room or 0) / 100,
                 durable=self.durable,
                 budget_usd=self.budget,
-                title="What should this Cassandra stand on?",
+                title=f"What should this {facts_of(database).title} stand on?",
             )
         )
         return spec.parse(text, NAME)
+
+    def _refuse_more_servers(self) -> None:
+        """Raise UserError when options ask for standbys."""
+        rule = "options ask for one server of PostgreSQL"
+        way_out = "leave it out, or say nodes and replication_factor in a file"
+        asked = {"--nodes": self.nodes, "--copies": self.copies}
+        more = {name: amount for name, amount in asked.items() if (amount or 1) > 1}
+        if more:
+            raise UserError(
+                *(Problem(name, str(amount), rule, way_out) for name, amount in more.items())
+            )

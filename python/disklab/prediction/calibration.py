@@ -153,7 +153,9 @@ class Calibration(Part):
                 ends = f"{least}" if least == most else f"{least} to {most}"
                 found.append(f"{words.format(figure)} (fitted on {ends})")
         if series is not None and series not in self.range.vm_series:
-            found.append(f"VMs of {series} (fitted on {', '.join(self.range.vm_series)})")
+            fitted = ", ".join(self.range.vm_series)
+            told = f"fitted on {fitted}" if fitted else "no cloud's VM was measured"
+            found.append(f"VMs of {series} ({told})")
         return found
 
 
