@@ -139,10 +139,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         found = advise(question, replace(how, workers=workers), quiet, tell)
     if html is not None:
         write_page(found, html, seed)
-    if json:
-        print_json(found.as_json())
-    else:
-        show(found)
+    print_json(found.as_json()) if json else show(found)
 
 
 def experiment_of(file: Path | None, asked: Asked) -> spec.Experiment:
