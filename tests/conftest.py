@@ -1,18 +1,38 @@
-"""What all tests share: the mark `machine`, and a machine that is left as it was found."""
+"""What all tests share: the mark `machine`, a browser, and which tests share a process."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 
 import pytest
 from disklab.hosts import requirements
 from hypothesis import settings
+from playwright.sync_api import Browser, sync_playwright
 
 # A busy machine is slow, not wrong: no example fails for the time that it took.
 settings.register_profile("disklab", deadline=None)
 settings.load_profile("disklab")
 
 IN_CI = os.environ.get("CI") == "true"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A browser of this machine, one for each process of the tests."""
+    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if program is None:
+        if IN_CI:
+            pytest.fail("no chromium: scripts/setup.sh should have installed it")
+        pytest.skip("needs chromium (apt install chromium)")
+    with sync_playwright() as playwright:
+        # Chromium refuses its sandbox to root, which CI is.
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        started = playwright.chromium.launch(executable_path=program, args=sandbox)
+        yield started
+        started.close()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,6 +55,13 @@ def _shared(item: pytest.Item) -> str | None:
     if "package" in wide:
         return wide["package"]
     return item.nodeid.split("::")[0] if "module" in wide else None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Raise when xdist does not know the groups: each process would make what they share."""
+    if session.config.getoption("loadgroup", False):
+        for item in session.items:
+            assert not item.get_closest_marker("xdist_group") or "@" in item.nodeid, item.nodeid
 
 
 def skip_without_devices(items: list[pytest.Item]) -> None:

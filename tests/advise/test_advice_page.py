@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from tests.advise.test_command import FILE, run
-
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no chromium: scripts/setup.sh should have installed it")
-        pytest.skip("needs chromium (apt install chromium)")
-    with sync_playwright() as playwright:
-        # Chromium refuses its sandbox to root, which CI is.
-        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=program, args=sandbox)
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def advice(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("advice")
-    file, page = folder / "buy.yaml", folder / "advice.html"
-    file.write_text(FILE.replace("REQUIRE", "{read: {p99: 40ms}, head_room: 10%}"))
-    options = ("--no-bands", "--candidates", "P30,nvme,E8s_v3,L8s_v3", "--html", str(page))
-    run("advise", str(file), *options, "--out", str(folder / "runs"))
-    return page
+from tests.advise.conftest import Advice
 
 
 def opened(browser: Browser, page: Path, width: int, scheme: str = "light") -> Page:
@@ -64,9 +34,9 @@ def usd(tab: Page) -> int:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_the_page_fits_the_screen_and_clips_no_label(
-    browser: Browser, advice: Path, width: int, scheme: str
+    browser: Browser, advice: Advice, width: int, scheme: str
 ) -> None:
-    tab = opened(browser, advice, width, scheme)
+    tab = opened(browser, advice.page, width, scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     outside = tab.evaluate(
         """() => {
@@ -84,8 +54,8 @@ def test_the_page_fits_the_screen_and_clips_no_label(
     tab.close()
 
 
-def test_an_edited_objective_and_price_change_the_answer(browser: Browser, advice: Path) -> None:
-    tab = opened(browser, advice, 1200)
+def test_an_edited_objective_and_price_change_the_answer(browser: Browser, advice: Advice) -> None:
+    tab = opened(browser, advice.page, 1200)
     says, price = tab.inner_text("#says"), usd(tab)
     assert says.startswith("Buy 3 x ")
     tab.fill("label:has-text('read p99') input", "0.01")
@@ -110,8 +80,8 @@ def test_an_edited_objective_and_price_change_the_answer(browser: Browser, advic
     tab.close()
 
 
-def test_the_table_is_sorted_by_the_keyboard(browser: Browser, advice: Path) -> None:
-    tab = opened(browser, advice, 1200)
+def test_the_table_is_sorted_by_the_keyboard(browser: Browser, advice: Advice) -> None:
+    tab = opened(browser, advice.page, 1200)
     tab.focus("button[data-by=usd]")
     for direction in ("ascending", "descending"):
         tab.keyboard.press("Enter")
@@ -123,8 +93,8 @@ def test_the_table_is_sorted_by_the_keyboard(browser: Browser, advice: Path) -> 
     tab.close()
 
 
-def test_finalists_tell_tail_lever_and_what_buys_them(browser: Browser, advice: Path) -> None:
-    tab = opened(browser, advice, 1200)
+def test_finalists_tell_tail_lever_and_what_buys_them(browser: Browser, advice: Advice) -> None:
+    tab = opened(browser, advice.page, 1200)
     first = tab.locator("#finalists .finalist").first
     assert "A stopped or lost VM loses" in first.inner_text()
     tail = first.locator("p.quiet").inner_text()

@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from disklab import spec
 from disklab.cli.advise import beside
 from disklab.results import Run
 from disklab.spec import bundled
+
+if TYPE_CHECKING:
+    from tests.advise.conftest import Advice
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 
@@ -56,10 +59,8 @@ def advised(folder: Path, require: str, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_the_cheapest_that_keeps_the_promise_is_named_first(tmp_path: Path) -> None:
-    told = advised(
-        tmp_path, "{read: {p99: 40ms}, head_room: 10%}", "--candidates", "P30,nvme,E8s_v3,L8s_v3"
-    )
+def test_the_cheapest_that_keeps_the_promise_is_named_first(advice: Advice, tmp_path: Path) -> None:
+    told = advice.told
     first, *others = told["options"]
     assert told["answer"][0].startswith(f"Buy {first['option']}: ")
     assert first["outcome"] == "met"

@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -17,29 +14,16 @@ from disklab.probe.charts import write_chart
 from disklab.report import theme
 from disklab.report.files import write_page
 from disklab.report.report import Report
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from tests.report import synthetic
 from tests.test_probe_shown import MS, result
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+# Pages that some tests ask for by name are made once too.
+pytestmark = pytest.mark.xdist_group("tests/report/test_page.py")
+
 DRAWN = "document.body.dataset.drawn === 'yes'"
 SECONDS_LONG = 36_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no chromium: scripts/setup.sh should have installed it")
-        pytest.skip("needs chromium (apt install chromium)")
-    with sync_playwright() as playwright:
-        # Chromium refuses its sandbox to root, which CI is.
-        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=program, args=sandbox)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -31,7 +30,7 @@ from disklab.events import (
 from disklab.results import Run
 from disklab.results.event_log import EVENTS, EventLog
 from disklab.results.wishes import Wish, wish_of
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from tests.report import synthetic
 
@@ -99,16 +98,11 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def tab() -> Iterator[Page]:
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        assert os.environ.get("CI") != "true", "scripts/setup.sh installs chromium in CI"
-        pytest.skip("needs chromium (apt install chromium)")
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=program, args=arguments)
-        yield browser.new_page()
-        browser.close()
+def tab(browser: Browser) -> Iterator[Page]:
+    # With cookies of its own.
+    made = browser.new_context()
+    yield made.new_page()
+    made.close()
 
 
 def test_nothing_is_answered_without_the_token(page_of: Served) -> None:
