@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import subprocess
 import sys
@@ -77,6 +78,9 @@ def test_the_cheapest_that_keeps_the_promise_is_named_first(advice: Advice, tmp_
     }
     report = run("report", told["run"], "--html", str(tmp_path / "page.html"))
     assert "asked for" in report.stdout
+    stored_page = Path(told["run"]) / "advice.html"
+    assert f"advice: {stored_page}" in report.stderr.replace("\n", "")
+    assert told["answer"][0] in html.unescape(stored_page.read_text())
     # What is written beside it is an experiment that can be rehearsed.
     again = spec.load(told["experiment"])
     assert len(again.trials("rehearse")) == len(told["options"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from disklab.advice import page
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import field_of
 from disklab.advice.levers import levers, singly
@@ -39,8 +40,11 @@ MORE_LOAD = 1.5
 MORE_DATA = 2
 """Growth at which the choice is looked at again."""
 
-ADVICE, REHEARSED_BYTES = "advice.json", 4 << 30
-"""What a run folder has beside its results; and how much data a rehearsal of advice has."""
+ADVICE, PAGE = "advice.json", "advice.html"
+"""What a run folder has beside its results."""
+
+REHEARSED_BYTES = 4 << 30
+"""How much data a rehearsal of advice has."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,10 @@ def changed(question: Question, tree: dict[str, Any]) -> Question:
 
 
 def store(advice: Advice, how: How) -> None:
-    """Write the experiment of the options that were simulated, and everything found, as JSON."""
+    """Write the experiment of the options that were simulated, and everything found.
+
+    The page is stored too, so that nobody must ask again (for minutes) to see it.
+    """
     if how.beside is not None and advice.options:
         text = rehearsable(advice)
         try:
@@ -274,6 +281,7 @@ def store(advice: Advice, how: How) -> None:
     if advice.run is not None:
         told = json.dumps(advice.as_json(), ensure_ascii=False, indent=1)
         (advice.run / ADVICE).write_text(told + "\n", encoding="utf-8")
+        page.write(advice, advice.run / PAGE, how.seed)
 
 
 def rehearsable(advice: Advice) -> str:

@@ -50,6 +50,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab report RUN --against reference[/bold], [bold]disklab report OLD NEW[/bold]
     """
     # Charts take a second to import; other commands should not wait for them.
+    from disklab.advice.advise import PAGE  # noqa: PLC0415
     from disklab.report import files  # noqa: PLC0415
     from disklab.report.content import content  # noqa: PLC0415
     from disklab.report.report import Report  # noqa: PLC0415
@@ -69,6 +70,9 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
         show(made, console())
     for path in written:
         notes().print(Text(f"report: {path}"))
+    for run in opened:
+        if (run.folder / PAGE).is_file():
+            notes().print(Text(f"advice: {run.folder / PAGE}"))
 
 
 def checked(against: str | None) -> bool:
