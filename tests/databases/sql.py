@@ -33,7 +33,7 @@ def need_postgresql() -> None:
 
 
 @contextmanager
-def postgresql(*, tls: bool) -> Iterator[Database]:
+def postgresql(*, tls: bool, **settings: str) -> Iterator[Database]:
     """Yield a running server without tables but `rows` of five columns."""
     need_postgresql()
     root = Path(tempfile.mkdtemp(prefix="disklab-test-"))
@@ -48,7 +48,7 @@ def postgresql(*, tls: bool) -> Iterator[Database]:
         run_dir=root / "run",
         log_dir=root / "log",
     )
-    database = provision(Request("postgresql", Sizes(GIB), tls=tls), [place])
+    database = provision(Request("postgresql", Sizes(GIB), tls=tls, settings=settings), [place])
     try:
         database.start()
         yield database
