@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from disklab.databases.asking import Question, ask
 from disklab.errors import MachineError
 
 # A read of a handful of attributes takes milliseconds; a JVM in a long collection some seconds.
@@ -63,7 +63,7 @@ class Jolokia:
     def _ask(self, requests: Sequence[Mapping[str, object]], seconds: float) -> list[Any]:
         try:
             answers = json.loads(self._exchange(json.dumps(requests).encode(), seconds))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise MachineError(
                 f"{self.address}:{self.port}: JMX does not answer: {error}"
             ) from error
@@ -73,13 +73,9 @@ class Jolokia:
         return self._values(requests, answers)
 
     def _exchange(self, body: bytes, seconds: float) -> bytes:
-        """Return what the agent answers to a body. Raises OSError or HTTPException."""
-        connection = http.client.HTTPConnection(self.address, self.port, timeout=seconds)
-        try:
-            connection.request("POST", PATH, body, self._headers())
-            return connection.getresponse().read()
-        finally:
-            connection.close()
+        """Return what the agent answers to a body. Raises OSError."""
+        where, text = (self.address, self.port), body.decode()
+        return ask(Question(*where, "POST", PATH, self._headers(), text, seconds))[1]
 
     def _headers(self) -> dict[str, str]:
         word = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()

@@ -6,12 +6,12 @@ For what disklab asks now and then; the load goes by gRPC.
 from __future__ import annotations
 
 import base64
-import http.client
 import json
-import ssl
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from disklab.databases.asking import Question, Tls, ask
 from disklab.errors import MachineError
 
 ANSWER_SECONDS = 5.0
@@ -29,20 +29,20 @@ class Gateway:
         self._address = address
         self._port = port
         self._folder = folder
-        self._tls: ssl.SSLContext | None = None
+        self._tls: Tls | None = None
 
     def is_healthy(self) -> bool:
         """Return whether the member answers and its cluster has a leader."""
         try:
             status, text = self._request("GET", "/health", None, ANSWER_SECONDS)
-            return status == http.client.OK and json.loads(text).get("health") == "true"
-        except (OSError, ValueError, http.client.HTTPException):
+            return status == HTTPStatus.OK and json.loads(text).get("health") == "true"
+        except (OSError, ValueError):
             return False
 
     def metrics(self) -> str:
         """Return the member's metrics in Prometheus's text form. Raises MachineError."""
         status, text = self._told("GET", "/metrics", None, ANSWER_SECONDS)
-        if status != http.client.OK:
+        if status != HTTPStatus.OK:
             raise MachineError(f"{self._address}: /metrics answered {status}")
         return text
 
@@ -66,30 +66,24 @@ class Gateway:
     def _post(self, path: str, asked: dict[str, Any], harmless: int = 0) -> dict[str, Any]:
         status, text = self._told("POST", path, json.dumps(asked), WORK_SECONDS)
         found: dict[str, Any] = json.loads(text) if text.startswith("{") else {}
-        if status == http.client.OK or (harmless and found.get("code") == harmless):
+        if status == HTTPStatus.OK or (harmless and found.get("code") == harmless):
             return found
         raise MachineError(f"{self._address}: {path} answered {status}: {text.strip()}")
 
     def _told(self, method: str, path: str, body: str | None, seconds: float) -> tuple[int, str]:
         try:
             return self._request(method, path, body, seconds)
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             raise MachineError(f"{self._address}: {path} was not answered: {error}") from error
 
     def _request(self, method: str, path: str, body: str | None, seconds: float) -> tuple[int, str]:
         if self._tls is None:
-            tls = ssl.create_default_context(cafile=str(self._folder / "authority.pem"))
-            tls.load_cert_chain(self._folder / "client.pem", self._folder / "client.key")
-            self._tls = tls
-        connection = http.client.HTTPSConnection(
-            self._address, self._port, timeout=seconds, context=self._tls
-        )
-        try:
-            connection.request(method, path, body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode("utf-8", "replace")
-        finally:
-            connection.close()
+            names = ("authority.pem", "client.pem", "client.key")
+            self._tls = Tls(*((self._folder / name).read_text("ascii") for name in names))
+        asked = (method, path, {"Content-Type": "application/json"}, body)
+        question = Question(self._address, self._port, *asked, seconds, self._tls)
+        status, text = ask(question)
+        return status, text.decode("utf-8", "replace")
 
 
 def _base64(text: bytes) -> str:
