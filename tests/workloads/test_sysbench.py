@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import stat
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from disklab import spec
+from disklab.engine import server_account
 from disklab.engine.load import LoadDone, LoadProgress, Stop
 from disklab.errors import MachineError, UserError
 from disklab.hosts import requirements
@@ -65,13 +68,17 @@ Latency (ms):
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A program that is found as sysbench; a test writes what it does."""
-    path = tmp_path / "sysbench"
-    path.write_text("#!/bin/sh\n")
-    path.chmod(path.stat().st_mode | stat.S_IEXEC)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    return path
+    # pytest's own folders are closed to the user that load clients run as.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sysbench"
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        if account := server_account():
+            os.chown(folder, account.uid, account.gid)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        yield path
 
 
 def workload(script: str = "oltp_read", more: str = "", load: str = "") -> Workload:
@@ -134,13 +141,13 @@ def test_what_it_says_of_a_failure_is_the_error(program: Path) -> None:
     ],
 )
 def test_a_run_is_asked_for_as_the_file_says(
-    program: Path, tmp_path: Path, script: str, load: str, expected: set[str]
+    program: Path, script: str, load: str, expected: set[str]
 ) -> None:
-    seen = tmp_path / "seen"
+    seen, said = program.with_name("seen"), program.with_name("said")
     program.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$@" "PGSSLMODE=$PGSSLMODE" > {seen}\ncat {tmp_path}/said\n'
+        f'#!/bin/sh\nprintf "%s\\n" "$@" "PGSSLMODE=$PGSSLMODE" > {seen}\ncat {said}\n'
     )
-    (tmp_path / "said").write_text(SAID)
+    said.write_text(SAID)
     begin = workload(script, ", secondary_index: false", load).run(
         TARGET, Asked(Stop(duration_s=3.6), stream=7, threads=9)
     )

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from types import FrameType
 
 from disklab.privilege.identity import Caller, open_way
@@ -56,6 +56,17 @@ def divide(words: Sequence[str]) -> None:
     _serve(Link(ours), child)
 
 
+def leave_working_directory(environment: MutableMapping[str, str]) -> None:
+    """Go where the caller can put nothing that a program of root's would look for.
+
+    sysbench's Lua, for one, looks for what a script requires in the working directory first.
+    """
+    for name in ("DISKLAB_RUN_DIR", "DISKLAB_DATA_DIR"):
+        if environment.get(name):
+            environment[name] = os.path.abspath(environment[name])
+    os.chdir("/")
+
+
 def _serve(link: Link, child: int) -> None:
     """Be root's part until the caller's has ended; end with its exit code."""
 
@@ -64,6 +75,7 @@ def _serve(link: Link, child: int) -> None:
         os.kill(child, number)
 
     signal.signal(signal.SIGTERM, forward)
+    leave_working_directory(os.environ)
     # Loaded here, after the fork: the caller's part has no use for it before.
     from disklab.privilege.root import RootPart  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.machines.child import LocalChild
 
@@ -57,8 +58,11 @@ class Login:
 class Sql:
     """A connection of one psql to one server. A context manager."""
 
-    def __init__(self, program: str, login: Login) -> None:
-        """Start psql (`program`); that the server answers is known with the first answer."""
+    def __init__(self, program: str, login: Login, account: Account | None = None) -> None:
+        """Start psql (`program`); that the server answers is known with the first answer.
+
+        `account`: who it runs as; None: the user of this process.
+        """
         self._address = f"{login.host}:{login.port}"
         self._lock = threading.Lock()
         command = [program, "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
@@ -67,7 +71,9 @@ class Sql:
         self._child = LocalChild.start(
             [*command, "-w", "-d", login.database],
             stdin=None,
-            variables={**login.variables(), "LC_ALL": "C.UTF-8"},
+            variables={**login.variables(), "LC_ALL": "C.UTF-8"}
+            | ({} if account is None else {"HOME": "/nonexistent"}),
+            rights=() if account is None else account.rights(),
         )
         self._lines = self._child.lines()
 

@@ -41,11 +41,12 @@ class Account:
 
     def command(self, command: list[str]) -> list[str]:
         """Return the command that gives up root for good before it becomes `command`."""
-        return [
-            *("setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"),
-            *("--no-new-privs", "--", "env", "HOME=/nonexistent"),
-            *command,
-        ]
+        return ["setpriv", *self.rights(), "--", "env", "HOME=/nonexistent", *command]
+
+    def rights(self) -> list[str]:
+        """Return the options by which setpriv gives up root for good."""
+        user = (f"--reuid={self.uid}", f"--regid={self.gid}")
+        return [*user, "--clear-groups", "--no-new-privs"]
 
     def arguments(self) -> list[str]:
         """Return the options by which the engine becomes this user."""

@@ -54,8 +54,11 @@ class LocalChild:
         stdin: bytes | None = b"",
         variables: Mapping[str, str] | None = None,
         folder: PurePosixPath | None = None,
+        rights: Sequence[str] = (),
     ) -> LocalChild:
         """Start a program. It is killed when this process ends, whatever ends it.
+
+        `rights`: options of setpriv(1), by which it gives up what it does not need.
 
         `stdin` None: it is told by `say`, until `hush`. Raises MachineError when there is no such
         program, or the kernel refuses.
@@ -68,7 +71,7 @@ class LocalChild:
                 "install it, or give its path"
             )
         # setpriv becomes the program, so the number of the process stays.
-        command = ["setpriv", "--pdeathsig", "KILL", "--", program, *words[1:]]
+        command = ["setpriv", *rights, "--pdeathsig", "KILL", "--", program, *words[1:]]
         given = subprocess.PIPE if stdin is None else open_bytes(stdin)
         try:
             process = _STARTER.call(

@@ -18,6 +18,7 @@ from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.log import LOG
 from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import MemoryPlan
+from disklab.engine import Account, server_account
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement.far_pages import cached_bytes, drop_pages
@@ -143,6 +144,9 @@ class FarServer(Server):
 
     def _psql(self) -> str:
         return requirements.required_program("psql", "this machine")
+
+    def _asks_as(self) -> Account | None:
+        return server_account()
 
 
 def _entry(kind: str, address: str) -> str:

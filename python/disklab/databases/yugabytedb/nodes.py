@@ -211,7 +211,7 @@ class Yugabyted:
     def _connect(self, place: NodePlace) -> Sql:
         password = self._password
         login = Login(place.address, YSQL_PORT, USER, DATABASE, tls=False, password=password)
-        return Sql(self._program.psql, login)
+        return Sql(self._program.psql, login, self._program.account)
 
     def _connected(self) -> Sql:
         assert self._sql is not None, "start() connects"

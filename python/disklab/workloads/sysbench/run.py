@@ -10,10 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from disklab.engine import server_account
 from disklab.engine.load import LoadDone, LoadEvent
 from disklab.errors import MachineError
 from disklab.workloads.sysbench.output import OPERATION, Told
@@ -40,20 +42,33 @@ class Process:
         self._most_s = most_s
         self._last: deque[str] = deque(maxlen=MOST_LINES)
         self._before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self._process = subprocess.Popen(
-            list(command),
+        account = server_account()
+        with _readable(command) as (words, script):
+            self._process = self._start(
+                words if account is None else account.command(words), script, environment
+            )
+        self._over = False
+        self._limit = threading.Timer(most_s, self._end_it)
+        self._limit.daemon = True
+        self._limit.start()
+
+    @staticmethod
+    def _start(
+        words: list[str], script: Sequence[int], environment: Mapping[str, str]
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            words,
+            pass_fds=script,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             # Ctrl-C in a terminal is for the caller, who ends this when he wants to.
             start_new_session=True,
+            # Lua looks for what a script requires in the working directory first.
+            cwd="/",
             env=dict(environment),
         )
-        self._over = False
-        self._limit = threading.Timer(most_s, self._end_it)
-        self._limit.daemon = True
-        self._limit.start()
 
     @property
     def pid(self) -> int:
@@ -165,6 +180,24 @@ class Filling(Process):
             cpu_ns=self.cpu_ns(), started_unix_ns=self._started_ns, open_loop=False
         )
         yield done.model_copy(update={"operations": {OPERATION: _rows(done, self._rows)}})
+
+
+@contextmanager
+def _readable(command: Sequence[str]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """Yield a command with its script where another user may read it, and the open file.
+
+    Our own script lies in the folder of this program, which may be open to its owner alone.
+    """
+    program, script, *options = command
+    if not script.endswith(".lua"):
+        yield [*command], ()
+        return
+    handle = os.memfd_create("script")
+    try:
+        os.write(handle, Path(script).read_bytes())
+        yield [program, f"/proc/self/fd/{handle}", *options], (handle,)
+    finally:
+        os.close(handle)
 
 
 def _rows(done: LoadDone, rows: int) -> object:
