@@ -102,6 +102,9 @@ class Lab:
             quiet = os.open(self.root / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
+            # Under pytest these are files of its own.
+            sys.stdout = os.fdopen(1, "w", closefd=False)
+            sys.stderr = os.fdopen(2, "w", closefd=False)
             os.write(quiet, f"\n$ disklab {' '.join(sys.argv[1:])}\n".encode())
             command_line()
 
@@ -125,11 +128,14 @@ class Lab:
             try:
                 self.child(arguments)()
             except SystemExit as end:
-                os._exit(end.code if isinstance(end.code, int) else 1)
+                told = end.code if isinstance(end.code, int) else 1
             except BaseException:
                 traceback.print_exc()
-                os._exit(70)
-            os._exit(0)
+                told = 70
+            else:
+                told = 0
+            sys.stdout.flush()
+            os._exit(told)
         code = wait(child, seconds)
         if code is None:
             os.kill(child, signal.SIGKILL)

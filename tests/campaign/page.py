@@ -29,9 +29,9 @@ chooses the details of each:
 - backing full: the file system of the disk images has no room left while a writer works, then it
   has again, and the disk works on;
 - backing errors: the disk images lie on an emulated disk that answers errors or stalls; every
-  command ends, `clean` leaves nothing, and nothing newer than what was sent is found when that disk
-  is well and was mounted again. What was flushed may be lost then, and was: a FLUSH waits for no
-  write-back of this machine, whose own disk is taken to be well (docs/emulator.md);
+  command ends, `clean` leaves nothing, and when that disk is well and was mounted again, everything
+  flushed is there, unless the disk or `clean` has said that it failed (docs/emulator.md); nothing
+  is newer than what was sent;
 - engine stands still: SIGSTOP for up to 2 s, several times, while a writer works;
 - rehearsal loses a process: database, load client, engine, or two at once, or one of them with the
   conductor, in a phase of a rehearsal, which is then cleaned up and resumed.

@@ -173,3 +173,8 @@ def test_cache_hits_are_held_against_what_a_hit_takes() -> None:
     assert told(20_000, 1.0) == []
     assert told(90_000, 0.2) == []
     assert told(150_000, 0.2)
+
+
+def test_a_disk_that_has_lost_data_makes_a_trial_invalid_and_says_why() -> None:
+    after = view([(50_000, 10_000)]).model_copy(update={"failure": "this machine failed"})
+    assert judged(after=after).invalid == ["volume data failed: this machine failed"]

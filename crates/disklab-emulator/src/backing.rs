@@ -5,6 +5,7 @@
 
 mod file;
 mod memory;
+mod write_back;
 
 pub use file::{FileBacking, Found, remove};
 pub use memory::MemoryBacking;
@@ -46,6 +47,21 @@ pub enum BackingKind {
 }
 
 impl Backing {
+    /// Why the volume takes no more writes; nothing while all is well.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Backing::Memory(_) => None,
+            Backing::File(file) => file.failure(),
+        }
+    }
+
+    /// Looks whether this machine has lost data since the last look; see [`FileBacking::look`].
+    pub fn look(&mut self) {
+        if let Backing::File(file) = self {
+            file.look();
+        }
+    }
+
     /// Reads a range at once.
     ///
     /// A file whose data have left the page cache makes the caller wait for this machine's disk.

@@ -98,6 +98,8 @@ pub struct View {
     pub emulator: EmulatorCounters,
     /// What was injected and not mended.
     pub faults: Vec<Fault>,
+    /// Why it takes no more writes: this machine lost some of its data.
+    pub failure: Option<String>,
 }
 
 /// How well the emulator keeps the model's time.

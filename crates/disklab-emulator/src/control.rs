@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use disklab_disk::profile::VolumeProfile;
 use disklab_disk::{Change, Fault};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::backing::BackingChoice;
 use crate::connections::{AT_WORK, Connections, Place};
-use crate::emulator::{CacheRange, Emulated, Identity};
+use crate::emulator::{CacheRange, DETACH_WAIT, Data, Emulated, Identity};
 use crate::error::EmulatorError;
 
 /// A request line: a volume of many disks with long distributions has some tens of KiB.
@@ -69,7 +70,11 @@ enum Request {
     TimeDilation {
         factor: NonZeroU32,
     },
-    Shutdown,
+    Shutdown {
+        /// The data of its volumes are removed next.
+        #[serde(default)]
+        discard: bool,
+    },
 }
 
 /// Listens at `path`, for root only, and serves in threads until the process ends.
@@ -187,7 +192,15 @@ fn answer(request: Request, emulated: &mut Emulated) -> Result<Value, EmulatorEr
         Request::Detach {
             volume,
             delete_data,
-        } => emulated.detach(&volume, delete_data).map(|()| json!({})),
+        } => {
+            let data = if delete_data {
+                Data::Remove
+            } else {
+                Data::Keep
+            };
+            let problem = emulated.detach(&volume, data, Instant::now() + DETACH_WAIT)?;
+            Ok(json!({ "problem": problem }))
+        }
         Request::List => Ok(json!({ "volumes": emulated.list()? })),
         Request::Show { volume } => to_value(emulated.show(&volume)?),
         Request::Set { volume, change } => Ok(json!({ "profile": emulated.set(&volume, change)? })),
@@ -200,7 +213,10 @@ fn answer(request: Request, emulated: &mut Emulated) -> Result<Value, EmulatorEr
         Request::TimeDilation { factor } => {
             emulated.dilate(Dilation::new(factor)).map(|()| json!({}))
         }
-        Request::Shutdown => emulated.shutdown().map(|()| json!({})),
+        Request::Shutdown { discard } => {
+            let data = if discard { Data::Abandon } else { Data::Keep };
+            Ok(json!({ "problems": emulated.shutdown(data)? }))
+        }
     }
 }
 

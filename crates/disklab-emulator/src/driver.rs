@@ -14,7 +14,7 @@ mod volume;
 use std::io;
 use std::os::fd::RawFd;
 
-use disklab_disk::{Completion, Destaged, Io, Outcome};
+use disklab_disk::{Completion, Destaged, Io, Op, Outcome};
 use disklab_units::{Bytes, Duration, Instant};
 use io_uring::{opcode, types};
 
@@ -41,6 +41,8 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const LARGE: u32 = 128 << 10;
 /// Completions taken at once: a bound on the time until due replies are looked at again.
 const BATCH: usize = 256;
+/// Between two looks whether this machine's disk has taken what was flushed.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is known about the request in a slot.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +94,8 @@ pub struct Driver {
     transfers: usize,
     /// What remains to be done after a host failure, once nothing moves any more.
     erasure: Option<Erasure>,
+    /// When the backings are looked at again.
+    look_again: Instant,
     stopping: bool,
     // Filled and emptied in every turn; kept so that no turn allocates.
     done: Vec<Done>,
@@ -139,6 +143,7 @@ impl Driver {
             preimages: None,
             transfers: 0,
             erasure: None,
+            look_again: clock::now(),
             stopping: false,
             done: Vec::with_capacity(BATCH),
             requests: Vec::with_capacity(BATCH),
@@ -225,6 +230,7 @@ impl Driver {
         while let Some(slot) = self.due.pop_due(now) {
             self.ready(slot, now);
         }
+        self.look_at_backings(now);
         self.erase_when_still();
         Ok(())
     }
@@ -236,6 +242,11 @@ impl Driver {
             Ok(timed) => timed,
             Err(errno) => return self.transport.reply(&mut self.ring, slot, Err(errno)),
         };
+        if self.refused(request) {
+            return self
+                .transport
+                .reply(&mut self.ring, slot, Err(Errno(libc::EIO)));
+        }
         let issued = self.issued(request, now);
         self.slots[slot.0 as usize] = Some(InFlight {
             request,
@@ -281,6 +292,19 @@ impl Driver {
             None => self.move_data(slot, false),
         }
         self.settle(now);
+    }
+
+    /// Whether a volume that has lost data is asked for more than what it has.
+    fn refused(&mut self, request: Request) -> bool {
+        let Some(volume) = self.volumes[request.volume.0 as usize].as_mut() else {
+            return false;
+        };
+        let refused = request.op != Op::Read && volume.backing.failure().is_some();
+        if refused {
+            volume.replies += 1;
+            volume.failed_here(request.op);
+        }
+        refused
     }
 
     /// When the time of a request began that has arrived now.

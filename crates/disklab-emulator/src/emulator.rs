@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use disklab_disk::profile::{HostProfile, Medium, VolumeProfile};
 use disklab_units::Dilation;
@@ -35,6 +36,7 @@ mod issue;
 mod volumes;
 
 pub use host_cache::CacheRange;
+pub use volumes::Data;
 
 /// Which transport is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,11 @@ pub enum Calibrate {
 /// The logical block of a device unless asked otherwise. Cloud disks have 4 KiB physical sectors, and that
 /// is what file systems align to on them.
 const BLOCK_BYTES: u32 = 4096;
+
+/// How long a detach waits for this machine's disk to take what is kept: half of what who asked waits.
+pub const DETACH_WAIT: Duration = Duration::from_secs(20);
+/// The same at an end by a signal, which is killed after ten seconds.
+const END_WAIT: Duration = Duration::from_secs(5);
 
 /// A running host, as the control socket sees it.
 pub struct Emulated {
@@ -211,7 +218,10 @@ impl Up {
     fn take_down(self) -> (Vec<String>, std::io::Result<End>) {
         // From here on the control socket waits for the lock and ends with the process.
         let mut emulated = lock(&self.emulated);
-        let left = emulated.detach_all();
+        for text in emulated.detach_all(Data::Keep, END_WAIT) {
+            Event::Warning { text }.print();
+        }
+        let left = emulated.devices();
         let _ = self.mount.map(|mount| mount.unmount(left.is_empty()));
         let _ = emulated.commands.send(Command::Stop);
         // A driver that panicked has taken the process with it.
@@ -378,15 +388,16 @@ impl Emulated {
         Ok(())
     }
 
-    /// Starts the end, unless a volume is in use.
-    pub fn shutdown(&mut self) -> Result<(), EmulatorError> {
+    /// Starts the end, unless a volume is in use. Returns what is wrong with data that are kept.
+    pub fn shutdown(&mut self, data: Data) -> Result<Vec<String>, EmulatorError> {
         for volume in &self.volumes {
             volume
                 .device
                 .claim()
                 .map_err(|in_use| in_use.explain(&volume.name, &volume.device))?;
         }
+        let problems = self.detach_all(data, DETACH_WAIT);
         self.signals.shutdown();
-        Ok(())
+        Ok(problems)
     }
 }

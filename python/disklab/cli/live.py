@@ -26,6 +26,8 @@ def view_table(view: View, before: View | None, seconds: float) -> RenderableTyp
     late = emulator.late_replies / emulator.replies if emulator.replies else 0.0
     lateness = about_time(emulator.lateness_ns.p99)
     parts.append(f"emulator: {emulator.transport}, {late:.2%} of replies late, p99 by {lateness}")
+    if view.failure is not None:
+        parts.append(Text(f"failed: {view.failure}", "bold red"))
     if view.faults:
         faults = ", ".join(" ".join(str(part) for part in fault.values()) for fault in view.faults)
         parts.append(Text(f"faults: {faults}", "red"))

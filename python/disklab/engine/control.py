@@ -68,9 +68,14 @@ class Control:
         request = {"op": "attach", "volume": volume.model_dump(), "backing": backing}
         return AttachedVolume.model_validate(self._ask(request, ATTACH_SECONDS))
 
-    def detach(self, volume: str, *, delete_data: bool = False) -> None:
-        """Take a volume and its device away; refused while somebody uses it."""
-        self._ask({"op": "detach", "volume": volume, "delete_data": delete_data})
+    def detach(self, volume: str, *, delete_data: bool = False) -> str | None:
+        """Take a volume and its device away; refused while somebody uses it.
+
+        Returns what is wrong with data that stay; None: this machine's disk has taken them.
+        """
+        request = {"op": "detach", "volume": volume, "delete_data": delete_data}
+        problem = self._ask(request).get("problem")
+        return None if problem is None else str(problem)
 
     def volumes(self) -> list[ListedVolume]:
         """Return what is attached."""
@@ -116,9 +121,13 @@ class Control:
         """
         self._ask({"op": "time-dilation", "factor": factor})
 
-    def shutdown(self) -> None:
-        """End the host; refused while a device of it is in use."""
-        self._ask({"op": "shutdown"})
+    def shutdown(self, *, discard: bool = False) -> list[str]:
+        """End the host; refused while a device of it is in use.
+
+        Returns what is wrong with data that stay; `discard`: they are removed next.
+        """
+        answer = self._ask({"op": "shutdown", "discard": discard})
+        return [str(one) for one in answer.get("problems", [])]
 
     def _ask(self, request: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         """Send one request; return its answer. Raises UserError for a refusal."""

@@ -81,6 +81,8 @@ class ListedVolume(Message):
     size_bytes: int
     caching: str
     disks: list[str]
+    failure: str | None = None
+    """Why it takes no more writes: this machine lost some of its data."""
 
 
 class Operation(Message):
@@ -199,3 +201,5 @@ class View(Message):
     counters: VolumeCounters
     emulator: EmulatorCounters
     faults: list[dict[str, Any]]
+    failure: str | None = None
+    """Why it takes no more writes: this machine lost some of its data."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -46,6 +47,8 @@ BUSY_SECONDS = 20.0
 # The last close of a device detaches it.
 GONE_SECONDS = 20.0
 POLL_SECONDS = 0.1
+# By this the engine refuses data that are not whole; it goes with the file.
+LOST = "user.disklab.lost"
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,8 @@ def _plan_host(host: HostPlace, places: Places, scope: Scope, plan: Plan) -> Non
         return
     # Who waits for its disk ends with that, and is seen to below.
     _plan_database(places.database(host.name), plan)
-    plan.parts.append(list(_host_steps(host, places, process)))
+    keep = not (orphan or scope.data)
+    plan.parts.append(list(_host_steps(host, places, process, keep=keep)))
     if orphan and not scope.data:
         # What a rehearsal filled is of no use to anybody, and may be large.
         _plan_data(host, plan)
@@ -258,10 +262,12 @@ def _host_steps(
     places: Places,
     process: EngineProcess | None,
     but: Collection[str] = (),
+    *,
+    keep: bool = True,
 ) -> Iterator[Step]:
     """Yield what there is to remove of a host, in the order in which one thing holds the other.
 
-    Some volumes may be seen to by earlier steps.
+    Some volumes may be seen to by earlier steps. `keep`: their data stay.
     """
     devices = [one for one in our_devices(places) if one.host == host.name]
     devices = [one for one in devices if one.volume not in but]
@@ -274,7 +280,9 @@ def _host_steps(
             remove = partial(_unmount, device, mount.point, host, places, orderly=orderly)
             yield Step("mount", str(mount.point), host.name, remove)
     if process is not None and orderly:
-        yield Step("process", str(process.pid), host.name, partial(_shut_down, host, process))
+        yield Step(
+            "process", str(process.pid), host.name, partial(_shut_down, host, process, keep=keep)
+        )
     for device in devices:
         remove = partial(_detach, device, host, places)
         yield Step("device", str(device.path), host.name, remove, holds=True)
@@ -282,7 +290,8 @@ def _host_steps(
     if any(is_our_fuse_mount(mount, host) for mount in mounts()):
         remove = partial(_unmount_fuse, host)
         yield Step("fuse mount", str(host.mount), host.name, remove, holds=True)
-    yield Step("run directory", str(host.run), host.name, partial(_remove_run_dir, host))
+    remove = partial(_remove_run_dir, host, settle=keep and not orderly)
+    yield Step("run directory", str(host.run), host.name, remove)
 
 
 def _answers(host: HostPlace) -> bool:
@@ -301,15 +310,14 @@ def _kill(host: HostPlace, process: EngineProcess) -> Outcome:
     return ended, ""
 
 
-def _shut_down(host: HostPlace, process: EngineProcess) -> Outcome:
+def _shut_down(host: HostPlace, process: EngineProcess, *, keep: bool) -> Outcome:
     """End a healthy host in the orderly way; kill it when it will not."""
     try:
         with Control(host.socket) as control:
-            control.shutdown()
+            note = "; ".join(control.shutdown(discard=not keep))
     except DisklabError as error:
         note = str(error)
     else:
-        note = ""
         process.wait()
     ended = not process.is_ours() or process.end()
     return ended, note
@@ -421,11 +429,36 @@ def _unmount_fuse(host: HostPlace) -> Outcome:
     return gone, "" if gone else "still mounted"
 
 
-def _remove_run_dir(host: HostPlace) -> Outcome:
+def _remove_run_dir(host: HostPlace, *, settle: bool) -> Outcome:
+    problems = list(_unwritten(host)) if settle else []
     for record in host.volume_records().values():
         remove_mount_point(record)
     left = host.remove()
-    return not left, ", ".join(left)
+    return not left, "; ".join([*left, *problems])
+
+
+def _unwritten(host: HostPlace) -> Iterator[str]:
+    """Yield what this machine's disk has not taken of the data of a dead host.
+
+    Its engine would have been told; nobody else has these files open.
+    """
+    for path in sorted(host.data.glob("*.img")):
+        if host.why_foreign_image(path.stem) is not None:
+            continue
+        # A process of its own, since a disk that hangs holds who waits for it.
+        command = ["sync", "--data", str(path)]
+        ran = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            _, told = ran.communicate(timeout=BUSY_SECONDS)
+        except subprocess.TimeoutExpired:
+            ran.kill()
+            yield f"{path}: this machine's disk has not taken all data within {BUSY_SECONDS:g} s"
+            continue
+        if ran.returncode:
+            reason = f"this machine failed to write its data back ({told.strip()})"
+            with suppress(OSError):
+                os.setxattr(path, LOST, reason.encode())
+            yield f"{path}: {reason}: what was flushed may be lost"
 
 
 def as_json(removed: list[Removed], kept: Kept) -> dict[str, object]:

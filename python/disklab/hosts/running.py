@@ -52,7 +52,7 @@ class Listed:
     vm: str | None
     mount_point: str | None
     state: str
-    """`attached`, `attaching` (left half-made) or `host does not answer`."""
+    """`attached`, `attaching` (left half-made), `failed: ` and why, or `host does not answer`."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,8 @@ def list_volumes(places: Places, host: str | None = None) -> list[Listed]:
         for name, record in one.volume_records().items():
             live = None if answers is None else answers.get(name)
             state = record.state if live is not None else "not there: run `disklab clean`"
+            if live is not None and live.failure is not None:
+                state = f"failed: {live.failure}"
             if answers is None:
                 everything = "" if EngineProcess.of(one.run) is None else " --all"
                 state = f"host does not answer: run `disklab clean{everything}`"
@@ -238,7 +240,8 @@ def drop_cache(target: Target) -> CacheCounters:
 def detach(target: Target, places: Places, *, delete_data: bool = False) -> list[str]:
     """Unmount what we mounted and take the device away. The last volume ends its host.
 
-    Returns the places of data that stay.
+    Returns the places of data that stay. MachineError: it is detached, and this machine's disk has
+    not taken all of them.
     """
     require_machine()
     host, name = target.host, target.volume
@@ -258,7 +261,7 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
                 unmount(mounted.point)
             try:
                 prove(device.path, host, name)
-                control.detach(name, delete_data=delete_data)
+                problem = control.detach(name, delete_data=delete_data)
             except UserError as error:
                 # Refused: somebody has the device open. Everything is to be as it was.
                 holder = elsewhere(device) if "is mounted" in str(error) else None
@@ -275,5 +278,7 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
         host.unmark_images()
         if last:
             stop_host(host)
+        if problem is not None:
+            raise MachineError(f"{name} is detached, but {problem}")
         file = host.data_file(name)
         return [str(file)] if file.exists() else []

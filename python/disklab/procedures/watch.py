@@ -51,7 +51,7 @@ def watched(bed: Bed, notes: Notes) -> Iterator[None]:
                 sources.append(Memory(f"n{number}", group))
 
         def noticed(error: DisklabError) -> None:
-            # Only a database's death ends a load; a blind source of telemetry is not its end.
+            # The death of a database or a disk ends a load; a blind source of telemetry does not.
             if isinstance(error, MachineError):
                 bed.give_up(error)
 

@@ -80,6 +80,8 @@ def judge(
     for volume, (before, after) in volumes.items():
         _judge_emulator(made, volume, before, after, _took_ns(seen, phase, volume))
         _judge_flushes(made, seen, phase, volume)
+        if after.failure is not None:
+            made.invalid.append(f"volume {volume} failed: {after.failure}")
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from disklab.databases.protocol import Database
 from disklab.engine.control import Control
 from disklab.engine.messages import LimitCounters, View
+from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup
 
 Metric = tuple[str, float]
@@ -172,7 +173,10 @@ class Disk:
 
 
 class Emulator:
-    """One volume as the emulator counts it: cache hits, limits, credits, its own lateness."""
+    """One volume as the emulator counts it: cache hits, limits, credits, its own lateness.
+
+    Raises MachineError when the volume has failed.
+    """
 
     def __init__(self, volume: str, control: Control, suffix: str = "") -> None:
         """Take a connection of this source's own; `suffix` tells nodes apart."""
@@ -186,6 +190,8 @@ class Emulator:
         """Yield what the model and the emulator did in the interval."""
         view = self._control.show(self._volume)
         before, self._before = self._before, view
+        if view.failure is not None:
+            raise MachineError(f"volume {self._volume} failed: {view.failure}")
         cache = view.counters.cache
         if cache is not None:
             yield "cached_bytes", cache.cached_bytes

@@ -10,8 +10,10 @@ use crate::error::EmulatorError;
 
 /// See the module.
 pub struct FileBacking {
-    file: File,
-    path: PathBuf,
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    /// Why it takes no more writes.
+    pub(super) failure: Option<String>,
 }
 
 /// What an attach found where its file goes.
@@ -96,7 +98,11 @@ impl FileBacking {
         let backing = FileBacking {
             file,
             path: path.to_owned(),
+            failure: None,
         };
+        if found.has_data() {
+            backing.check_whole()?;
+        }
         let sized = backing.size(size, grows, preallocate, failed);
         match sized {
             Ok(()) => Ok((backing, found)),
@@ -122,6 +128,7 @@ impl FileBacking {
         Ok(FileBacking {
             file,
             path: PathBuf::from("a test's"),
+            failure: None,
         })
     }
 
@@ -154,28 +161,6 @@ impl FileBacking {
             &error,
             "free some space, attach without preallocate, or choose another data directory with DISKLAB_DATA_DIR",
         ))
-    }
-
-    /// An error when data could not be written back to this machine's disk since the last time that somebody asked. Writes
-    /// and waits for nothing: 0.2 us, where fdatasync takes milliseconds.
-    ///
-    /// **Source:** Linux, fs/sync.c (`sync_file_range`) and mm/filemap.c (`file_fdatawait_range`): a wait for a range with
-    /// nothing under way only reports what failed.
-    pub fn failed_write_back(&self) -> io::Result<()> {
-        let end = libc::off64_t::MAX - 1;
-        // SAFETY: a valid descriptor; the call touches no memory of ours.
-        let done = unsafe {
-            libc::sync_file_range(
-                self.file.as_raw_fd(),
-                end,
-                1,
-                libc::SYNC_FILE_RANGE_WAIT_BEFORE,
-            )
-        };
-        match done {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
     }
 
     /// For ring entries. Stays valid as long as the backing.

@@ -201,6 +201,7 @@ impl Driver {
                 unkept_sectors: self.preimages.as_ref().map_or(0, Preimages::evicted),
             },
             faults: self.host.faults(id),
+            failure: volume.backing.failure().map(str::to_owned),
         })
     }
 

@@ -3,12 +3,12 @@
 use std::io;
 
 use disklab_disk::{Destaged, Op, VolumeId};
-use disklab_units::Bytes;
+use disklab_units::{Bytes, Instant};
 
 use crate::backing::Backing;
 use crate::clock;
 use crate::driver::volume::Timed;
-use crate::driver::{Driver, InFlight};
+use crate::driver::{Driver, InFlight, LOOK};
 use crate::event::Event;
 use crate::preimage::SECTOR;
 use crate::ring::{Owner, Transfer, label};
@@ -149,21 +149,24 @@ impl Driver {
 
     /// Whether a FLUSH comes to a backing whose earlier writes did not reach this machine's disk.
     pub(super) fn missed_write_back(&mut self, request: Request) -> bool {
+        let Some(Some(volume)) = self.volumes.get_mut(request.volume.0 as usize) else {
+            return false;
+        };
         if request.op != Op::Flush {
             return false;
         }
-        let Some(Some(volume)) = self.volumes.get(request.volume.0 as usize) else {
-            return false;
-        };
-        let Backing::File(file) = &volume.backing else {
-            return false;
-        };
-        match file.failed_write_back() {
-            Ok(()) => false,
-            Err(error) => {
-                self.tell_once(request, error.raw_os_error().unwrap_or(libc::EIO));
-                true
-            }
+        volume.backing.look();
+        volume.backing.failure().is_some()
+    }
+
+    /// Looks after what was flushed and is written back later.
+    pub(super) fn look_at_backings(&mut self, now: Instant) {
+        if now < self.look_again {
+            return;
+        }
+        self.look_again = now + LOOK;
+        for volume in self.volumes.iter_mut().flatten() {
+            volume.backing.look();
         }
     }
 
@@ -181,7 +184,7 @@ impl Driver {
                 match request.op {
                     Op::Read => "a read",
                     Op::Write => "a write",
-                    Op::Flush => "an earlier write",
+                    Op::Flush => "a flush",
                     Op::Discard => "a discard",
                 },
                 io::Error::from_raw_os_error(errno),

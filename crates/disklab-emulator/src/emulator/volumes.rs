@@ -1,6 +1,7 @@
 //! The volumes of a host: made, changed, broken and taken away.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use disklab_disk::profile::{Caching, Medium, VolumeProfile};
 use disklab_disk::{Change, Fault};
@@ -33,6 +34,19 @@ pub struct ListedVolume {
     size_bytes: u64,
     caching: Caching,
     disks: Vec<String>,
+    /// Why it takes no more writes.
+    failure: Option<String>,
+}
+
+/// What becomes of a volume's data when it is detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// They stay, and this machine's disk has taken them at the end, or it is said why not.
+    Keep,
+    /// Somebody removes them next.
+    Abandon,
+    /// They go.
+    Remove,
 }
 
 impl Emulated {
@@ -195,8 +209,14 @@ impl Emulated {
             })
     }
 
-    /// Takes a volume away. Refused while somebody uses it.
-    pub fn detach(&mut self, name: &str, delete_data: bool) -> Result<(), EmulatorError> {
+    /// Takes a volume away. Refused while somebody uses it. Waits until `deadline` for this machine's disk to take what
+    /// is kept; returns what is wrong with it, if something is.
+    pub fn detach(
+        &mut self,
+        name: &str,
+        data: Data,
+        deadline: Instant,
+    ) -> Result<Option<String>, EmulatorError> {
         let volume = self.find(name)?;
         let (index, backing, medium) = (volume.index, volume.backing, volume.medium);
         let device = volume.device.path();
@@ -207,9 +227,9 @@ impl Emulated {
         self.forget(&device);
         self.volumes.retain(|volume| volume.name != name);
         self.directory.forget_volume(name);
-        self.commands.ask(|answer| Command::Detach(index, answer))?;
+        let backing_left = self.commands.ask(|answer| Command::Detach(index, answer))?;
         let path = self.directory.backing_file(name);
-        if backing.kind == BackingKind::File && (delete_data || medium != Medium::Remote) {
+        if backing.kind == BackingKind::File && (data == Data::Remove || medium != Medium::Remote) {
             remove(&path).map_err(|error| {
                 EmulatorError::system(
                     path.display().to_string(),
@@ -218,20 +238,30 @@ impl Emulated {
                     "the volume is detached; remove its data by hand",
                 )
             })?;
+        } else if data == Data::Keep
+            && let Some(Backing::File(mut file)) = backing_left
+        {
+            return Ok(file.settle(deadline).err());
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Detaches what nobody uses; returns the devices that stay.
-    pub(super) fn detach_all(&mut self) -> Vec<String> {
+    /// Detaches what nobody uses; returns what is wrong with data that are kept.
+    pub(super) fn detach_all(&mut self, data: Data, wait: Duration) -> Vec<String> {
+        let deadline = Instant::now() + wait;
         let names: Vec<String> = self
             .volumes
             .iter()
             .map(|volume| volume.name.clone())
             .collect();
-        for name in names {
-            let _ = self.detach(&name, false);
-        }
+        names
+            .iter()
+            .filter_map(|name| self.detach(name, data, deadline).ok().flatten())
+            .collect()
+    }
+
+    /// The devices of the attached volumes.
+    pub(super) fn devices(&self) -> Vec<String> {
         self.volumes
             .iter()
             .map(|volume| volume.device.path().display().to_string())
@@ -243,13 +273,16 @@ impl Emulated {
         self.volumes
             .iter()
             .map(|volume| {
-                let profile = self.show(&volume.name)?.profile;
+                let View {
+                    profile, failure, ..
+                } = self.show(&volume.name)?;
                 Ok(ListedVolume {
                     name: volume.name.clone(),
                     device: volume.device.path(),
                     size_bytes: profile.size_bytes,
                     caching: profile.caching,
                     disks: profile.disks.into_iter().map(|disk| disk.name).collect(),
+                    failure,
                 })
             })
             .collect()
