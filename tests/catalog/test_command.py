@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests import in_process
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
-        [str(DISKLAB), "catalog", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = in_process.disklab("catalog", *arguments)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests import in_process
 from tests.foreign import loop_device
 
 DISKLAB = Path(sys.executable).with_name("disklab")
@@ -69,7 +70,12 @@ class Lab:
     def refused(self, *arguments: str, before: tuple[str, ...] = ()) -> str:
         """Return the message of a mistake: exit code 2, and nothing has changed."""
         state = self.state()
-        message = self.run(*arguments, code=2, before=before).stderr
+        if before:
+            message = self.run(*arguments, code=2, before=before).stderr
+        else:
+            ran = in_process.disklab(*arguments, environment=self.environment())
+            assert ran.returncode == 2, f"{arguments}: {ran}"
+            message = ran.stderr
         assert self.state() == state
         return message
 

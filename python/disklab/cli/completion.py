@@ -7,7 +7,6 @@ from collections.abc import Callable
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError
 from disklab.hosts.places import Places
-from disklab.spec import bundled
 from disklab.terminal import plain
 
 
@@ -27,7 +26,14 @@ def _attached() -> list[str]:
     return [name for host in Places.usual().hosts() for name in host.volume_records()]
 
 
-bundled_names = _completion(bundled.names)
+def _bundled() -> list[str]:
+    # The models of the experiment file take a quarter of a second, which most commands do not need.
+    from disklab.spec import bundled  # noqa: PLC0415
+
+    return bundled.names()
+
+
+bundled_names = _completion(_bundled)
 disk_names = _completion(lambda: load_catalog().disk_names())
 vm_names = _completion(lambda: list(load_catalog().vms))
 all_names = _completion(lambda: [*load_catalog().disk_names(), *load_catalog().vms])
