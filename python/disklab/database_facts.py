@@ -85,6 +85,7 @@ class Facts(_Part):
             "add",
             "decommission",
             "migrate",
+            "move",
             "repair",
         ],
         ...,

@@ -137,6 +137,9 @@ class FakeNode:
     def lose(self) -> None:
         self._world.step("node: lose")
 
+    def move(self, vm: str, caching: Caching | None = None) -> None:
+        self._world.step(f"node: move to {vm}" + (f", {caching}" if caching else ""))
+
     def remove(self) -> None:
         self._world.standing.discard(self.name)
         self._world.step("node: remove")
@@ -153,6 +156,7 @@ class FakeDatabase:
         self._world = world
         self._name = f"database on {nodes[0].run_dir.name}"
         self.request = request
+        self._streamed = 0
 
     def start(self) -> None:
         self._world.standing.add(self._name)
@@ -186,6 +190,23 @@ class FakeDatabase:
 
     def decommission_node(self, name: str) -> None:
         self._world.step(f"database: decommission {name}")
+
+    def set_reachable(self, name: str, *, reachable: bool) -> None:
+        self._world.step(f"database: {name} {'within' if reachable else 'out of'} reach")
+
+    def leave_disks(self, name: str) -> None:
+        self._world.step(f"database: {name} leaves its disks")
+
+    def start_on_moved_disks(self, name: str, memory_bytes: int) -> None:
+        self._world.step(f"database: start {name} with {memory_bytes >> 30} GiB")
+
+    def streamed(self) -> Mapping[str, int]:
+        # Each look finds more, as if something always came in.
+        self._streamed += 1_000
+        return {"n1": self._streamed}
+
+    def wait_until_whole(self) -> None:
+        self._world.step("database: is whole")
 
     def repair_node(self, name: str) -> None:
         self._world.step(f"database: repair {name}")
@@ -263,8 +284,13 @@ class FakeRows:
         del target, asked
         return lambda: FakeLoad(self._world, self._kind, 0.05 if self._events else 0.0)
 
-    def check(self, target: Target, known: KnownVersions | None = None) -> Begin | None:
-        del target, known
+    def check(
+        self,
+        target: Target,
+        known: KnownVersions | None = None,
+        consistency: str | None = None,
+    ) -> Begin | None:
+        del target, known, consistency
         return (lambda: FakeLoad(self._world, "check")) if self._events else None
 
     def wear(self, done: LoadDone) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from disklab.catalog import load_catalog
 from disklab.errors import MachineError, UserError
-from disklab.hosts.delays import Link, NetworkWish, RoundTrip
+from disklab.hosts.delays import Between, Link, NetworkWish, RoundTrip
 from disklab.hosts.namespaces import EmulatedHosts, HostWish
 from disklab.machines import Command
 from disklab.machines.netns import NamespaceMachine
@@ -118,6 +118,13 @@ class TestSwitch:
             assert not reaches(hosts["n2"], hosts["n1"])
             assert reaches(hosts["client"], hosts["n1"])
             hosts.part("n1", "n2", cut=False)
+            hosts.change_way("n1", "n2", Between(extra_ns=30_000_000))
+            assert 80e6 <= at(round_trips(hosts, 5), 0) < 160e6
+            assert at(round_trips(hosts, 20, "client"), 0) < 15e6, "others are as near as before"
+            hosts.change_way("n1", "n2", Between())
+            hosts.change_link("n2", extra_ns=30_000_000, bytes_per_s=MB)
+            hosts.restore_link("n2")
+            assert 20e6 <= at(round_trips(hosts, 5), 0) < 60e6
             hosts.cut("client")
             assert not reaches(hosts["client"], hosts["n1"])
             hosts.join("client")
@@ -129,7 +136,7 @@ class TestSwitch:
             hosts.delays.dilate(4)
             assert 80e6 <= at(round_trips(hosts, 5), 0) < 160e6
             with pytest.raises(MachineError, match="there is no such port"):
-                hosts.delays.part("h0", "h9", cut=True)
+                hosts.delays.between("h0", "h9", Between(cut=True))
 
     def test_a_rate_bounds_a_stream(self, shared_lab: Lab) -> None:
         rate = 5 * MB

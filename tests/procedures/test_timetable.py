@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases import NodePlace, Request, Sizes
 from disklab.errors import DisklabError, EngineError, MachineError, UserError
 from disklab.events import Event, TimedStep
 from disklab.hosts.control_group import GroupRoot
+from disklab.hosts.delays import Between, Link
 from disklab.hosts.places import Places
 from disklab.procedures import expectation
-from disklab.procedures.build import Site
+from disklab.procedures.breaking import Breaker, Ground
+from disklab.procedures.build import Site, node_wish
 from disklab.procedures.effort import QUICK
 from disklab.procedures.life import Planned, live
 from disklab.procedures.plan import order
 from disklab.procedures.rehearsal import Beds, Emulation
 from disklab.results import ExperimentNote, Run, RunInfo, StepTaken
 from disklab.results.timetable import recovery_of
+from disklab.spec.timetable_checks import ends_whole
 from disklab.workloads import selection
 
 from tests.fakes.world import World
@@ -129,7 +134,170 @@ def test_every_step_is_taken_in_order_and_told(world: World, rehearsal: Rehearsa
     assert all(one.begun_s >= one.at_s for one in seen.steps)
     assert seen.rows_checked
     assert seen.rows_lost == 0
+    # Looked at before and behind each event that moves data, and at no other.
+    assert [one.streamed_bytes for one in seen.steps] == [
+        None, 1000, None, None, None, 1000, 1000, 1000, 1000, 1000, None, 1000, 1000,
+    ]  # fmt: skip
+    # Every node was up at the end, so all rows were read from all copies too.
+    assert "database: is whole" in world.steps
+    assert seen.at_all is not None
+    assert seen.at_all.rows_lost == 0
     assert not world.standing
+
+
+NETWORKED = """
+title: What do broken links cost?
+cluster:
+  nodes: 3
+  zones: 3
+  network: azure/standard
+  vm: azure/Standard_DS14_v2
+  volumes: {data: {disks: azure/P30}}
+database: {engine: cassandra, replication_factor: 3}
+dataset: {rows: 10k, row: 1 x 100B}
+workload: {operations: {read: 100%}, load: {threads: 4}, stop: {duration: 10s}}
+"""
+
+
+@dataclass
+class SeenNetwork:
+    """Stands in for hosts in namespaces: notes what is asked of their links."""
+
+    steps: list[str] = field(default_factory=list)
+
+    def change_link(self, name: str, **parts: object) -> None:
+        shown = ", ".join(f"{key} {value}" for key, value in parts.items() if value)
+        self.steps.append(f"{name}: {shown or 'joined'}")
+
+    def change_way(self, one: str, other: str, way: Between) -> None:
+        self.steps.append(f"{one}-{other}: {'as before' if way == Between() else way}")
+
+    def restore_link(self, name: str) -> None:
+        self.steps.append(f"{name}: as before")
+
+    def link(self, name: str) -> Link:
+        del name
+        return Link(bytes_per_s=100_000_000)
+
+    def __getitem__(self, name: str) -> SeenNetwork:
+        return self
+
+
+def test_links_zones_and_moved_disks_are_taken_as_the_file_says(world: World) -> None:
+    what = spec.parse(
+        NETWORKED
+        + """
+events:
+  - {at: 1s, cut: n1-client}
+  - {at: 2s, join: client-n1}
+  - {at: 3s, slow_link: n2, round_trip: 20ms, bandwidth: 8Mbit/s}
+  - {at: 4s, join: n2}
+  - {at: 5s, lossy: n2-n3, loss: 5%}
+  - {at: 6s, join: n3-n2}
+  - {at: 7s, lose_zone: 2}
+  - {at: 8s, start: n2}
+  - {at: 9s, move: n1, host: {vm: azure/Standard_DS13_v2, caching: None}}
+"""
+    )
+    (trial,) = what.trials("rehearse")
+    assert trial.refused is None
+    cluster = trial.spec.cluster
+    assert cluster is not None
+    places = Places(world.folder / "run", world.folder / "data")
+    nodes = {
+        name: world.make_node(CATALOG, node_wish(trial, name), places, print)
+        for name in ("n1", "n2", "n3")
+    }
+    request = Request("cassandra", Sizes(1))
+    place = NodePlace("n1", "127.0.0.1", {}, world.folder, world.folder)
+    database = world.provision(request, [place], print)
+    network = SeenNetwork()
+    for node in nodes.values():
+        node.volumes = {}
+    ground = Ground(nodes, database, "data", cluster, lambda _: 3 << 30, network)  # type: ignore[arg-type]
+    breaker = Breaker(ground, threading.Event())
+    world.steps.clear()
+    for event in trial.spec.events:
+        breaker.do(event, None)
+    assert network.steps == [
+        "client-n1: Between(bytes_per_s=None, extra_ns=0, loss_ppm=0, cut=True)",
+        "client-n1: as before",
+        "n2: as before",
+        "n2: bytes_per_s 1000000, extra_ns 10000000",
+        "n2: as before",
+        "n2: bytes_per_s 100000000",
+        "n2-n3: Between(bytes_per_s=None, extra_ns=0, loss_ppm=50000, cut=False)",
+        "n2-n3: as before",
+        "n2: cut True",
+        "n2: joined",
+    ]
+    assert world.steps == [
+        "database: n1 out of reach",
+        "database: n1 within reach",
+        "database: n2 within reach",
+        "database: n2 within reach",
+        "database: kill n2",
+        "node: lose",
+        "database: start n2",
+        "database: n1 leaves its disks",
+        "node: move to azure/Standard_DS13_v2, None",
+        "database: start n1 with 3 GiB",
+    ]
+
+
+def test_links_and_zones_that_are_not_there_are_refused() -> None:
+    wrong = (
+        "events: [{at: 1s, cut: n9}, {at: 2s, join: n1}, {at: 3s, lose_zone: 4},"
+        " {at: 4s, move: n1}, {at: 5s, slow: n7}]"
+    )
+    with pytest.raises(UserError) as told:
+        spec.parse(NETWORKED + wrong)
+    text = str(told.value)
+    for part in (
+        "n9: the cluster has no such node; it has n1 to n3",
+        "at 2 s the link of n1 is as it was at first",
+        "4: the cluster has 3 zones",
+        "a move is to another VM size, and the disks stay what they are",
+        "n7: the cluster has no such node",
+    ):
+        assert part in text, text
+    without = NETWORKED.replace("  network: azure/standard\n", "")
+    with pytest.raises(UserError, match=r"without cluster\.network nodes have no links"):
+        spec.parse(without + "events: [{at: 1s, cut: n2}]")
+    with pytest.raises(UserError, match="on a disk of the VM's own, which does not move"):
+        spec.parse(HEAD + "events: [{at: 1s, move: n1, host: {vm: azure/Standard_L8s}}]")
+    with pytest.raises(UserError, match="its link is cut"):
+        spec.parse(
+            NETWORKED + "events: [{at: 1s, kill: n2}, {at: 2s, cut: n2}, {at: 3s, start: n2}]"
+        )
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        ("slow_link: n1", "a slow link, and nothing else, has a round_trip"),
+        ("cut: client", "without the client's link there is no load"),
+        ("cut: n1-n1", "a link is that of a node, or between two"),
+        ("kill: n1, loss: 5%", "a lossy link, and nothing else, has a loss"),
+        ("slow_link: n1, bandwidth: 5", "a bandwidth is an amount of data a second"),
+    ],
+)
+def test_a_link_has_the_figures_of_its_event(event: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        spec.parse(NETWORKED + f"events: [{{at: 1s, {event}}}]")
+
+
+def test_whole_is_who_has_all_nodes_links_and_disks() -> None:
+    for events, whole in (
+        ("{at: 1s, cut: n2}", False),
+        ("{at: 1s, cut: n2}, {at: 2s, join: n2}", True),
+        ("{at: 1s, kill: n2}", False),
+        ("{at: 1s, lose_zone: 2}, {at: 2s, start: n2}", True),
+        ("{at: 1s, stall: n2}", False),
+        ("{at: 1s, add: n4}, {at: 2s, decommission: n1}", True),
+    ):
+        (trial,) = spec.parse(NETWORKED + f"events: [{events}]").trials("rehearse")
+        assert ends_whole(trial.spec) is whole, events
 
 
 @pytest.mark.parametrize("step", sorted(set(CONDUCTED)))
@@ -176,7 +344,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         assert part in text, text
 
 
-@pytest.mark.parametrize("word", ["zone", "cut", "lossy", "move", "stop"])
+@pytest.mark.parametrize("word", ["zone", "partition", "fail", "stop"])
 def test_what_cannot_be_is_refused_by_name(word: str) -> None:
     with pytest.raises(UserError, match=f"{word} cannot be rehearsed yet"):
         spec.parse(HEAD + f"events: [{{at: 1s, {word}: n2}}]")

@@ -6,10 +6,12 @@ from disklab.databases.protocol import (
     Conditions,
     Database,
     Growing,
+    Movable,
     NodePlace,
     Observation,
     Request,
     Sizes,
+    Streaming,
 )
 from disklab.databases.registry import provision, record_of, records
 
@@ -19,10 +21,12 @@ __all__ = [
     "Conditions",
     "Database",
     "Growing",
+    "Movable",
     "NodePlace",
     "Observation",
     "Request",
     "Sizes",
+    "Streaming",
     "provision",
     "record_of",
     "records",

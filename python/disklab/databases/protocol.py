@@ -217,6 +217,39 @@ class Breakable(Protocol):
         """Put an empty node in the place of a dead one; returns when it has its data."""
         ...
 
+    def set_reachable(self, name: str, *, reachable: bool) -> None:
+        """Say whether this machine reaches a node, which runs: otherwise it is asked nothing."""
+        ...
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A database whose nodes' disks can be moved to another VM, which goes on from them."""
+
+    def leave_disks(self, name: str) -> None:
+        """End a node in order, so that nothing of it uses its disks. Fine for a dead one."""
+        ...
+
+    def start_on_moved_disks(self, name: str, memory_bytes: int) -> None:
+        """Start a node on its disks, on a VM with so much memory (unscaled).
+
+        Returns when it answers queries.
+        """
+        ...
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """A database whose nodes get data from each other, and count them."""
+
+    def streamed(self) -> Mapping[str, int]:
+        """Return the bytes that each node that serves has got since it started, by name."""
+        ...
+
+    def wait_until_whole(self) -> None:
+        """Return when every node sees all others. Raises MachineError when that takes too long."""
+        ...
+
 
 @runtime_checkable
 class Growing(Protocol):

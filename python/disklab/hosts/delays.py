@@ -73,6 +73,20 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Between:
+    """What the way between two hosts is like, beside their links."""
+
+    bytes_per_s: int | None = None
+    """What each of the two may send to the other; None: what its link allows."""
+    extra_ns: int = 0
+    """Added to each frame's way."""
+    loss_ppm: int = 0
+    """The share of frames that is lost."""
+    cut: bool = False
+    """Nothing comes through, and nobody is told; both still reach the others."""
+
+
+@dataclass(frozen=True)
 class NetworkWish:
     """What the network between the hosts is to be."""
 
@@ -146,9 +160,9 @@ class DelaySwitch:
         self._ask(op="link", port=name, link=asdict(changed))
         self._links[name] = changed
 
-    def part(self, one: str, other: str, *, cut: bool) -> None:
-        """Cut the way between two hosts, or join it again."""
-        self._ask(op="part", ports=[one, other], cut=cut)
+    def between(self, one: str, other: str, way: Between) -> None:
+        """Change the way between two hosts, in both directions."""
+        self._ask(op="between", ports=[one, other], link=asdict(way))
 
     def dilate(self, factor: int) -> None:
         """Let the network's time run slower by this factor from now on."""

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -27,6 +27,7 @@ from disklab.engine.own_folder import ForeignError, folder, make_folder, new_fil
 from disklab.errors import MachineError
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
 from disklab.hosts.delays import (
+    Between,
     DelaySwitch,
     Link,
     NetworkWish,
@@ -75,6 +76,7 @@ class EmulatedHosts:
         self._name = name
         self._machines: dict[str, NamespaceMachine] = {}
         self._links = names_of([wish.name for wish in wishes])
+        self._first = {wish.name: wish.link for wish in wishes}
         self._held: list[HeldHost] = []
         self._delays: DelaySwitch | None = None
 
@@ -156,11 +158,23 @@ class EmulatedHosts:
 
     def part(self, one: str, other: str, *, cut: bool = True) -> None:
         """Cut the way between two hosts, or join it; both still reach the others."""
-        self._need_delays().part(self._links[one], self._links[other], cut=cut)
+        self.change_way(one, other, Between(cut=cut))
+
+    def change_way(self, one: str, other: str, way: Between) -> None:
+        """Change the way between two hosts from now on; `Between()`: as their links are."""
+        self._need_delays().between(self._links[one], self._links[other], way)
+
+    def link(self, name: str) -> Link:
+        """Return what a host's link is like now."""
+        return self._need_delays().link(self._links[name])
 
     def change_link(self, name: str, **parts: object) -> None:
         """Change a host's link from now on, by the names of `Link`."""
         self._need_delays().change(self._links[name], **parts)
+
+    def restore_link(self, name: str) -> None:
+        """Let a host's link be as it was at first."""
+        self._need_delays().change(self._links[name], **asdict(self._first[name]))
 
     def close(self) -> None:
         """End every program in the hosts and remove them all."""

@@ -61,6 +61,10 @@ class EmulatedNode:
     def __init__(self, place: HostPlace, places: Places) -> None:
         self._place = place
         self._places = places
+        self._catalog: Catalog | None = None
+        self._requests: dict[str, AttachRequest] = {}
+        """How each volume was asked for."""
+        self._time_dilation = 1
         self.attached: dict[str, Attached] = {}
         self.default_read_ahead_kib: dict[str, int] = {}
         """What the kernel chose for each device."""
@@ -75,6 +79,7 @@ class EmulatedNode:
         nothing is left.
         """
         node = cls(places.host(wish.name), places)
+        node._catalog = catalog
         mounts = places.run / "mounts"
         mounts.mkdir(parents=True, exist_ok=True, mode=0o755)
         try:
@@ -96,6 +101,7 @@ class EmulatedNode:
                     mount_point=mounts / f"{wish.name}-{name}",
                     owner=Owner.this(),
                 )
+                node._requests[name] = request
                 made = attach(catalog, request, places, progress)
                 node.attached[name] = made
                 node.default_read_ahead_kib[name] = made.read_ahead_kib
@@ -168,6 +174,7 @@ class EmulatedNode:
 
     def set_time_dilation(self, factor: int) -> None:
         """Let its time run slower by this factor from now on; 1: as this machine's."""
+        self._time_dilation = factor
         with Control(self._place.socket) as control:
             control.dilate(factor)
 
@@ -181,6 +188,20 @@ class EmulatedNode:
         running.lose(self._place, list(self.attached))
         for name, kib in ahead.items():
             set_read_ahead(our_device(self.target(name)), kib)
+
+    def move(self, vm: str, caching: Caching | None = None) -> None:
+        """Detach all disks and attach them to another VM. See `Fragile`."""
+        assert self._catalog is not None, "a node that was built has a catalogue"
+        ahead = {name: self.read_ahead_kib(name) for name in self.attached}
+        for name in reversed(list(self.attached)):
+            running.detach(self.target(name), self._places)
+        for name, asked in self._requests.items():
+            volume = asked.volume if caching is None else replace(asked.volume, caching=caching)
+            request = replace(asked, vm=vm, volume=volume, host_cache_bytes=None)
+            self._requests[name] = request
+            self.attached[name] = attach(self._catalog, request, self._places)
+            set_read_ahead(our_device(self.target(name)), ahead[name])
+        self.set_time_dilation(self._time_dilation)
 
     def read_ahead_kib(self, volume: str) -> int:
         """Return how far the kernel reads ahead on a volume."""

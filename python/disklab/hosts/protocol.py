@@ -91,6 +91,14 @@ class Fragile(Protocol):
         """
         ...
 
+    def move(self, vm: str, caching: Caching | None = None) -> None:
+        """Detach its disks and attach them to another VM; nothing may have a volume open.
+
+        Network disks keep their data, local ones are new and empty; the host cache is cold, and
+        counters begin at zero. `caching`: that of all volumes there; None: as before.
+        """
+        ...
+
 
 class Node(Watched, Conditioned, Bursting, Fragile, Protocol):
     """A node of a rehearsed cluster. Every method raises DisklabError when it is lost."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -211,10 +213,28 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
         record = target.host.volume_record(target.volume)
         if record is None or record.mount_point is None or record.filesystem is None:
             continue
+        _await_free(our_device(target).path)
         if record.local_disk is not None:
             kind: Filesystem = "ext4" if record.filesystem == "ext4" else "xfs"
             make_filesystem(our_device(target), kind, reformat=True)
         mount_device(our_device(target), Path(record.mount_point), record.filesystem)
+
+
+def _await_free(device: Path) -> None:
+    """Return when no namespace has it mounted; those of killed programs go a moment later."""
+    deadline = time.monotonic() + LOSE_SECONDS
+    while _is_held(device):
+        if time.monotonic() > deadline:
+            raise MachineError(f"{device}: another namespace still has it mounted")
+        time.sleep(LOSE_POLL_SECONDS)
+
+
+def _is_held(device: Path) -> bool:
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
 
 
 def _unmount_dead(point: Path) -> None:

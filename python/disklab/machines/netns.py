@@ -32,6 +32,8 @@ from disklab.machines.rooted import RootedFiles
 _CHUNK_BYTES = 64 << 10
 # The first process answers in about a millisecond; a busy machine takes its time.
 START_SECONDS = 60.0
+# A journal is replayed at the speed of an emulated disk.
+MOUNT_SECONDS = 120.0
 # The kernel closes all pipes of a host that goes within this.
 GONE_SECONDS = 0.2
 # From <sched.h>; Python has setns(2) from 3.12 on.
@@ -189,6 +191,33 @@ class NamespaceMachine:
             if lun is not None:
                 _link_lun(dev, lun, name)
         return PurePosixPath("/dev") / name
+
+    def mount(self, device: str, point: str, kind: str, options: str) -> None:
+        """Mount a block device of this machine in the host alone. Raises MachineError.
+
+        No node of it stays in the host, which nothing there would know what to do with.
+        """
+        name = f"disklab-{os.path.basename(device)}"
+        shown = self.show_disk(device, name)
+        try:
+            self._do("mount", "-t", kind, "-o", options, str(shown), point)
+        finally:
+            self.hide_disk(name)
+
+    def unmount(self, point: str) -> None:
+        """Unmount a folder in the host alone; what uses it there still sees it.
+
+        Raises MachineError. Where nothing is mounted nothing happens.
+        """
+        # 0: it is a mount, 1 (or 32, by the version of util-linux): it is none.
+        if self.run(Command(["mountpoint", "-q", point])).code == 0:
+            self._do("umount", "--lazy", point)
+
+    def _do(self, *words: str) -> None:
+        ran = self.run(Command(list(words)), MOUNT_SECONDS)
+        if ran.code != 0:
+            said = ran.stderr.decode(errors="replace").strip()
+            raise MachineError(f"{' '.join(words)} on {self._name}: {said}")
 
     def hide_disk(self, name: str, lun: int | None = None) -> None:
         """Take a disk away again, as the cloud does on detaching. A mounted one stays mounted."""

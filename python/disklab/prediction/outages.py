@@ -17,7 +17,7 @@ from disklab.prediction.jobs import with_credits
 from disklab.prediction.yearly import Outage, System, drawn_years, expected
 from disklab.results import Yearly
 from disklab.spec import TimedEvent, Trial
-from disklab.spec.timetable import lost_with_vm
+from disklab.spec.timetable_checks import lost_with_vm
 
 Job = dict[str, Any]
 

@@ -15,10 +15,11 @@ from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.namespaces import EmulatedHosts
 from disklab.hosts.open_files import renew_read_ahead
 from disklab.hosts.protocol import Node
+from disklab.procedures.breaking import Ground
 from disklab.procedures.conditions import BedState, HostCache, Step
 from disklab.procedures.jobs import LEAST_CLIENTS
 from disklab.procedures.timetable import Conductor
-from disklab.spec import TrialSpec, Volume
+from disklab.spec import Cluster, TrialSpec, Volume
 from disklab.telemetry import Source
 from disklab.workloads.protocol import Begin, Load, Target, Workload
 
@@ -52,6 +53,8 @@ class Bed:
     state: BedState
     log_folder: Path | None
     undo: ExitStack
+    memory_of: Callable[[str], int] = lambda _: 0
+    """What a VM size has, in bytes."""
     names: Sequence[str] = ()
     """What a timetable calls the nodes, in order."""
     later: int = 0
@@ -214,6 +217,11 @@ class Bed:
     def _dilate_network(self, factor: int) -> None:
         if self.network is not None and self.network.delays is not None:
             self.network.delays.dilate(factor)
+
+    def ground(self, cluster: Cluster) -> Ground:
+        """Return what a timetable happens to."""
+        nodes = dict(zip(self.names, self.nodes, strict=True))
+        return Ground(nodes, self.database, self.data_device, cluster, self.memory_of, self.network)
 
     def give_up(self, error: DisklabError) -> None:
         """End the load that runs, because of this error. Called from the thread that noticed it."""

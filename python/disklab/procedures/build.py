@@ -27,11 +27,8 @@ from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
 from disklab.procedures.turn import Turn
 from disklab.spec import Cluster, Trial, TrialSpec, newcomers
-from disklab.spec.timetable import cluster_on
+from disklab.spec.timetable import CLIENT, cluster_on, zone_of
 from disklab.workloads.rows import WARM_UP_TABLE
-
-CLIENT = "client"
-"""The host of the load, in a set of hosts in namespaces."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +115,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             data_device=spec.cluster.device_of("data"),
             state=first_state(spec, nodes),
             log_folder=site.log_folder,
+            memory_of=lambda vm: int(_memory_gib(vm, site.catalog) * GIB),
             compiles=facts_of(request.engine).compiles,
             is_warm=not facts_of(request.engine).compiles,
             undo=undo.pop_all(),
@@ -167,7 +165,7 @@ def network_of(
         vm = find_vm(site.catalog, vm_name, Words())
         mbit_per_s = None if vm is None else vm.facts.net_mbit_per_s
         bytes_per_s = None if mbit_per_s is None else mbit_per_s * 1_000_000 // 8
-        return Link(zone=str(number % cluster.zones + 1), bytes_per_s=bytes_per_s)
+        return Link(zone=zone_of(number, cluster.zones), bytes_per_s=bytes_per_s)
 
     for node in nodes:
         site.logs(node.name).mkdir(parents=True, exist_ok=True)

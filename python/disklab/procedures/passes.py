@@ -6,14 +6,17 @@ Every procedure is made of these functions; what it does with the load is its ow
 from __future__ import annotations
 
 from disklab.database_facts import facts_of
-from disklab.engine.load import LoadDone, SeenVersions, Stop
+from disklab.databases import Streaming
+from disklab.engine.load import KnownVersions, LoadDone, SeenVersions, Stop
 from disklab.procedures import conditions, jobs
 from disklab.procedures.bed import Bed
 from disklab.procedures.record import MEASURED, Notes
 from disklab.procedures.series import Series
 from disklab.procedures.timetable import Conductor
 from disklab.procedures.turn import Turn
+from disklab.results import ReadBack
 from disklab.results.timetable import recovery_of
+from disklab.spec.timetable_checks import ends_whole
 from disklab.workloads.protocol import Asked
 
 SEARCH = "search"
@@ -59,6 +62,7 @@ def measure(turn: Turn, bed: Bed, notes: Notes) -> Series:
             found = bed.verify(check, notes.watcher("check", None))
             series.check(found)
             note_lost(notes, found)
+        read_back_at_all(turn, bed, notes, seen.known if seen is not None else None)
     if seen is not None:
         note_versions(turn, notes, seen)
     return series
@@ -106,18 +110,40 @@ def go_on(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Series:
 
 def note_lost(notes: Notes, done: LoadDone) -> None:
     """Note which rows were not what was acknowledged, of a load that has read each of them."""
-    if notes.recovery is None:
-        return
+    if notes.recovery is not None:
+        found = _read_back(done)
+        notes.recovery = notes.recovery.model_copy(update=found.model_dump())
+
+
+def _read_back(done: LoadDone) -> ReadBack:
     failed = sum(done.errors.values())
-    notes.recovery = notes.recovery.model_copy(
-        update={
-            "rows_checked": sum(one.count for one in done.operations.values()) + failed,
-            "rows_lost": done.missing_rows,
-            "rows_wrong": done.wrong_rows,
-            "rows_unread": max(failed - done.missing_rows - done.wrong_rows, 0),
-            "updates_lost": None if done.versions is None else done.versions.stale_reads,
-        }
+    return ReadBack(
+        rows_checked=sum(one.count for one in done.operations.values()) + failed,
+        rows_lost=done.missing_rows,
+        rows_wrong=done.wrong_rows,
+        rows_unread=max(failed - done.missing_rows - done.wrong_rows, 0),
+        updates_lost=None if done.versions is None else done.versions.stale_reads,
     )
+
+
+def read_back_at_all(turn: Turn, bed: Bed, notes: Notes, known: KnownVersions | None) -> None:
+    """Read every row from all its copies, where the timetable has left the cluster whole.
+
+    What a quorum still hides, such as a replaced node that did not get a row, shows only so.
+    """
+    database, spec = bed.database, turn.spec
+    if notes.recovery is None or not isinstance(database, Streaming) or not ends_whole(spec):
+        return
+    assert spec.database is not None, "checked by the spec"
+    if not facts_of(spec.database.engine).consistency_levels:
+        return
+    check = turn.workload().check(bed.target, known, consistency="ALL")
+    if check is None:
+        return
+    with notes.phase("check at ALL", "whether every copy has what was acknowledged"):
+        database.wait_until_whole()
+        found = bed.verify(check, notes.watcher("check", None))
+    notes.recovery = notes.recovery.model_copy(update={"at_all": _read_back(found)})
 
 
 def note_versions(turn: Turn, notes: Notes, seen: SeenVersions) -> None:
@@ -152,11 +178,11 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
             done = bed.run(workload, begin, course)
             series.add(done)
             return done
+        cluster = turn.spec.cluster
+        assert cluster is not None, "checked by the spec"
         conductor = Conductor(
             turn.spec.events,
-            dict(zip(bed.names, bed.nodes, strict=True)),
-            bed.database,
-            bed.data_device,
+            bed.ground(cluster),
             bed.time_dilation,
             notes.emit,
             bed.give_up,

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from disklab.databases import Breakable, Database, Growing
+from disklab.databases import Breakable, Streaming
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, TimedStep
-from disklab.hosts.protocol import Node
+from disklab.procedures.breaking import Breaker, Ground
 from disklab.results import StepTaken
+from disklab.results.timetable import WHOLE_AFTER
 from disklab.spec import TimedEvent, newcomers
-from disklab.spec.timetable import DISK_KINDS, NEW_HOST_KINDS, in_order
+from disklab.spec.timetable import in_order
 
 THREAD = "timetable"
 # While a step is being ended: the process that it starts is killed again and again until the step
@@ -27,8 +28,6 @@ THREAD = "timetable"
 END_POLL_S = 0.5
 # A killed process has been waited for; what else a step does ends by the time-outs of its own.
 MOST_END_S = 60.0
-SLOW_PERMILLE = 10_000
-"""`slow`: service times are ten times as long."""
 
 
 @dataclass
@@ -40,10 +39,7 @@ class Conductor:
     """
 
     events: Sequence[TimedEvent]
-    nodes: Mapping[str, Node]
-    """By name, those that come later as well (`newcomers`)."""
-    database: Database
-    data_device: str
+    ground: Ground
     time_dilation: int
     emit: Emit
     give_up: Callable[[DisklabError], None]
@@ -51,12 +47,13 @@ class Conductor:
     """What was done, in order; times are the described system's, from the start of the load."""
     error: DisklabError | None = None
     _begun: float | None = None
-    _moved: dict[str, str] = field(default_factory=dict)
-    """Where nodes that were migrated are now."""
-    _now_on: str | None = None
-    """The node of the step that is under way."""
     _cancelled: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _breaker: Breaker = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what does the steps."""
+        self._breaker = Breaker(self.ground, self._cancelled)
 
     def begin(self) -> None:
         """Start the clock: the first operation of the load starts now."""
@@ -95,10 +92,10 @@ class Conductor:
         thread = self._thread
         deadline = time.monotonic() + MOST_END_S
         while thread is not None and thread.is_alive() and time.monotonic() < deadline:
-            node = self._now_on
-            if node is not None and isinstance(self.database, Breakable):
+            node, database = self._breaker.now_on, self.ground.database
+            if node is not None and isinstance(database, Breakable):
                 with suppress(DisklabError):
-                    self.database.kill_node(node)
+                    database.kill_node(node)
             thread.join(END_POLL_S)
 
     def _run(self) -> None:
@@ -127,12 +124,9 @@ class Conductor:
 
     def _take(self, event: TimedEvent, newcomer: str | None) -> None:
         begun_s = self._time_s()
-        self._now_on = newcomer or self._place(event.node)
         self.emit(TimedStep(event.kind, event.node, event.at_s, begun_s, None))
-        try:
-            self._do(event, newcomer)
-        finally:
-            self._now_on = None
+        streamed = self._streamed(event)
+        self._breaker.do(event, newcomer)
         ended_s = self._time_s()
         self.taken.append(
             StepTaken(
@@ -141,66 +135,25 @@ class Conductor:
                 at_s=event.at_s,
                 begun_s=begun_s,
                 ended_s=ended_s,
+                streamed_bytes=_grown(streamed, self._streamed(event)),
             )
         )
         self.emit(TimedStep(event.kind, event.node, event.at_s, begun_s, ended_s))
 
-    def _place(self, name: str) -> str:
-        """Return where a node of the file is by now."""
-        return self._moved.get(name, name)
+    def _streamed(self, event: TimedEvent) -> Mapping[str, int] | None:
+        """Return what each node has got by streaming so far; None: the event moves no data."""
+        database = self.ground.database
+        if event.kind not in WHOLE_AFTER or not isinstance(database, Streaming):
+            return None
+        return database.streamed()
 
-    def _do(self, event: TimedEvent, newcomer: str | None) -> None:
-        name = self._place(event.node)
-        if event.kind in NEW_HOST_KINDS:
-            assert newcomer is not None, "each of them has one"
-            self._bring(event, name, newcomer)
-        elif event.kind in DISK_KINDS:
-            self._touch_disk(event.kind, self.nodes[name])
-        else:
-            self._ask_database(event.kind, name)
 
-    def _touch_disk(self, kind: str, node: Node) -> None:
-        match kind:
-            case "slow":
-                fault = {"kind": "slow", "permille": SLOW_PERMILLE, "disk": None}
-                node.break_disk(self.data_device, fault)
-            case "stall":
-                node.break_disk(self.data_device, {"kind": "stall", "for_ns": None})
-            case "mend":
-                node.break_disk(self.data_device, {"kind": "recover"})
-            case "credits":
-                node.set_credits(0.0)
-
-    def _bring(self, event: TimedEvent, name: str, newcomer: str) -> None:
-        database = self.database
-        assert isinstance(database, Growing), "the spec refuses what others cannot do"
-        if event.kind == "add":
-            database.add_node(newcomer)
-            return
-        database.add_node(newcomer, near=name)
-        if self._cancelled.is_set():
-            return
-        self._now_on = name
-        database.decommission_node(name)
-        self._moved[event.node] = newcomer
-
-    def _ask_database(self, kind: str, name: str) -> None:
-        database = self.database
-        if kind in ("decommission", "repair"):
-            assert isinstance(database, Growing), "the spec refuses what others cannot do"
-            ask = database.repair_node if kind == "repair" else database.decommission_node
-            ask(name)
-            return
-        assert isinstance(database, Breakable), "the spec refuses what others cannot do"
-        match kind:
-            case "kill":
-                database.kill_node(name)
-            case "lose":
-                database.kill_node(name)
-                self.nodes[name].lose()
-            case "start":
-                database.start_node(name)
-            case "restart":
-                database.restart_node(name)
-            case "replace":
-                database.replace_node(name)
+def _grown(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> int | None:
+    """Return what nodes have got between two looks; a node that was started counts from zero."""
+    if before is None or after is None:
+        return None
+    grown = 0
+    for name, count in after.items():
+        was = before.get(name, 0)
+        grown += count - was if count >= was else count
+    return grown

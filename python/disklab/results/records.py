@@ -269,6 +269,8 @@ class StepTaken(Record):
     ended_s: Number
     """When the database's procedure had ended: a started node answers queries, a replaced one has
     its data."""
+    streamed_bytes: Count | None = None
+    """What nodes got from others meanwhile; None: the event moves no data, or nobody counts it."""
 
 
 class Rebuild(Record):
@@ -320,6 +322,19 @@ class Yearly(Record):
     """In all of the drawn years."""
 
 
+class ReadBack(Record):
+    """Rows that were read after a load, each once."""
+
+    rows_checked: Count
+    rows_lost: Count
+    """Acknowledged rows that were not there."""
+    rows_wrong: Count
+    rows_unread: Count
+    """Rows that could not be read: nothing is known of them."""
+    updates_lost: Count | None = None
+    """Rows in an older version than was acknowledged last; None: rows had no versions."""
+
+
 class Recovery(Record):
     """What a load saw of the faults of a timetable."""
 
@@ -345,6 +360,9 @@ class Recovery(Record):
     """Rows that were not what was acknowledged last."""
     rows_unread: Count | None = None
     """Rows that could not be read: nothing is known of them."""
+    at_all: ReadBack | None = None
+    """All rows once more, each from all of its copies, when the cluster was whole again; None: it
+    was not, or the database has no consistency levels."""
     updates_lost: Count | None = None
     """Rows that were read back in an older version than was acknowledged last. A write that failed
     may be there or not, and is no part of it. None: rows had no versions."""

@@ -39,6 +39,16 @@ _NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
 _COUNT = re.compile(rf"{_NUMBER}\s*([kMG])?", re.ASCII)
 _RATE = re.compile(rf"{_NUMBER}\s*([kMG])?\s*/\s*s", re.ASCII)
 _TIME = re.compile(rf"{_NUMBER}\s*(us|ms|s|min|h)", re.ASCII)
+BANDWIDTHS = {
+    "kB": Fraction(10**3),
+    "MB": Fraction(10**6),
+    "GB": Fraction(10**9),
+    "kbit": Fraction(10**3, 8),
+    "Mbit": Fraction(10**6, 8),
+    "Gbit": Fraction(10**9, 8),
+}
+_BANDWIDTH_PATTERN = rf"\d+(\.\d+)?\s*({'|'.join(BANDWIDTHS)})/s"
+_BANDWIDTH = re.compile(rf"{_NUMBER}\s*({'|'.join(BANDWIDTHS)})/s", re.ASCII)
 _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
 _SCALE = re.compile(r"(\d{1,9})\s*(?:/\s*(\d{1,9}))?", re.ASCII)
 
@@ -99,6 +109,16 @@ def rate(value: Any) -> float:
     if not 0 < amount <= MOST_COUNT:
         raise Unreadable("a rate is above 0", "write for example 20000/s")
     return float(amount)
+
+
+def bandwidth(value: Any) -> int:
+    """Read `10MB/s` or `100Mbit/s` as bytes a second."""
+    found = _BANDWIDTH.fullmatch(str(value).strip())
+    amount = Fraction(found[1]) * BANDWIDTHS[found[2]] if found else Fraction(0)
+    if not 1 <= amount <= MOST_COUNT:
+        rule = "a bandwidth is an amount of data a second"
+        raise Unreadable(rule, "write for example 10MB/s or 100Mbit/s")
+    return int(amount)
 
 
 def _time(value: Any) -> Fraction:
@@ -171,6 +191,11 @@ _TIME_SCHEMA = _schema(_TIME_PATTERN, "time", number=False)
 Seconds = Annotated[float, BeforeValidator(or_resolved(seconds, LONGEST_S)), _TIME_SCHEMA]
 Milliseconds = Annotated[
     float, BeforeValidator(or_resolved(milliseconds, LONGEST_S * 1000)), _TIME_SCHEMA
+]
+Bandwidth = Annotated[
+    int,
+    BeforeValidator(or_resolved(bandwidth, MOST_COUNT)),
+    _schema(_BANDWIDTH_PATTERN, "bandwidth", number=False),
 ]
 Ratio = Annotated[float, BeforeValidator(ratio), _schema(r"\d+(\.\d+)?\s*%", "share", number=True)]
 Scale = Annotated[

@@ -34,7 +34,7 @@ from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
 from disklab.spec.replay import OwnReplay, Replay, replay_of
 from disklab.spec.sections import decided, section_problems
 from disklab.spec.share import Portion, Share, scaled_down, share_of
-from disklab.spec.timetable import REHEARSED_KINDS
+from disklab.spec.timetable import REHEARSED_KINDS, nodes_of
 
 Mode = Literal["predict", "rehearse", "measure", "published"]
 
@@ -243,11 +243,15 @@ class Experiment:
                 rule = f"the simulator does not know {event.kind}"
                 place = self.document.place(("events", number, event.kind), cell.tree)
                 yield Problem(place, event.kind, rule, "use `disklab rehearse`")
-            runs = event.node in added or int(event.node.removeprefix("n")) <= portion.nodes
-            if mode == "rehearse" and not runs:
+            most = max(map(_number, {*nodes_of(event, cell.spec.cluster)} - added), default=0)
+            if mode == "rehearse" and most > portion.nodes:
                 rule = f"this rehearsal has {portion.nodes} of the cluster's nodes"
                 place = self.document.place(("events", number, event.kind), cell.tree)
-                yield Problem(place, event.node, rule, f"--nodes {event.node.removeprefix('n')}")
+                yield Problem(place, event.node, rule, f"--nodes {most}")
+
+
+def _number(node: str) -> int:
+    return int(node.removeprefix("n"))
 
 
 def portion_of(spec: TrialSpec, mode: Mode, wanted: Rehearse, compares_copies: bool) -> Portion:

@@ -184,7 +184,8 @@ def newcomer_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     cluster = spec.cluster
     if cluster is None:
         return
-    for number in newcomers(spec.events):
+    moves = [number for number, event in enumerate(spec.events) if event.kind == "move"]
+    for number in (*newcomers(spec.events), *moves):
         on = spec.events[number].host
         if on is None:
             continue

@@ -9,7 +9,7 @@ from disklab.spec import feasible
 from disklab.spec.failures import failure_problems
 from disklab.spec.located import Key, Site
 from disklab.spec.model import Load, Procedure, Stop, TrialSpec
-from disklab.spec.timetable import timetable_problems
+from disklab.spec.timetable_checks import timetable_problems
 
 # How long a trial measures when its file does not say: long enough for credits, caches and pauses
 # to show, short enough for a matrix (assumed).

@@ -2,54 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import Field, computed_field, model_validator
+from pydantic import Field, computed_field, field_validator, model_validator
 
 from disklab.catalog import Caching
-from disklab.database_facts import facts_of
-from disklab.errors import Problem
-from disklab.spec.amounts import Seconds, Unreadable
-from disklab.spec.located import Site
+from disklab.spec.amounts import Bandwidth, Ratio, Seconds, Unreadable
 from disklab.spec.part import Part
 
 if TYPE_CHECKING:
-    from disklab.spec.model import Cluster, TrialSpec
+    from disklab.spec.model import Cluster
 
 EventKind = Literal[
     "kill",
     "start",
     "restart",
     "lose",
+    "lose_zone",
     "replace",
     "add",
     "decommission",
     "migrate",
+    "move",
     "repair",
     "credits",
     "slow",
     "stall",
     "mend",
+    "cut",
+    "slow_link",
+    "lossy",
+    "join",
 ]
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 DISK_KINDS = ("credits", "slow", "stall", "mend")
 """They concern disks and leave the database to see what it makes of that: any database will do."""
+LINK_KINDS = ("cut", "slow_link", "lossy", "join")
+"""They concern links of hosts in namespaces; any database will do."""
 NEW_HOST_KINDS = ("add", "migrate")
 """They need a host beside the cluster's."""
-REHEARSED_KINDS = ("add", "decommission", "migrate", "repair", "credits")
+OTHER_VM_KINDS = (*NEW_HOST_KINDS, "move")
+"""They may say what the next host is."""
+REHEARSED_KINDS = ("add", "decommission", "migrate", "move", "repair", "credits", *LINK_KINDS)
 """The simulator does not know them."""
 NOT_YET = {
     "stop": "write kill: the process ends without being asked",
     "fail": "write stall, or slow",
-    "cut": "write kill: the node is away then, though the others notice it sooner",
-    "lossy": "leave it out",
-    "zone": "write one lose for each node of the zone, at the same time",
-    "move": "write migrate; or lose and start, with which attached disks wait for the next VM",
+    "zone": "write lose_zone",
+    "partition": "write cut: n1-n2 for each two nodes that are parted",
 }
 """What people will look for, and what comes nearest to it."""
 MOST_EVENTS = 100
+CLIENT = "client"
+"""What a link's end is called that is no node's: the host of the load."""
+BETWEEN = "-"
+"""Stands between the two ends of a link."""
 
 
 class OtherHost(Part):
@@ -92,8 +101,38 @@ class TimedEvent(Part):
     """A node is repaired (`nodetool repair -full`): it compares its copies with the others'."""
     credits: str | None = Field(default=None, examples=["n2"])
     """The burst credits of the node's disks and VM are gone."""
+    move: str | None = Field(default=None, examples=["n2"])
+    """A node's attached disks move to another VM, `host.vm`, as clouds do it: the database ends in
+    order, the disks are detached and attached to the new VM, whose host cache is cold, and the
+    database starts there on what they hold. Nothing is streamed. Address and name stay."""
+    lose_zone: str | None = Field(default=None, examples=["2"])
+    """All nodes of an availability zone are lost at once, each as `lose` says."""
+    cut: str | None = Field(default=None, examples=["n2", "n1-n2"])
+    """The link of a node, or the way between two (`client` may be one), carries nothing, and
+    nobody is told, until join. Needs `cluster.network`, as all links do."""
+    slow_link: str | None = Field(default=None, examples=["n2", "n1-n2"])
+    """The link is slow until join: `round_trip` is added to each round trip, and not more than
+    `bandwidth` is sent by the node, or by each of the two to the other."""
+    lossy: str | None = Field(default=None, examples=["n2", "n1-n2"])
+    """The link loses so many of its packets (`loss`) until join."""
+    join: str | None = Field(default=None, examples=["n2", "n1-n2"])
+    """The link is as it was at first."""
+    round_trip_s: Seconds | None = Field(default=None, alias="round_trip", examples=["20ms"])
+    """Of a slow link."""
+    bandwidth_bytes_per_s: Bandwidth | None = Field(
+        default=None, alias="bandwidth", examples=["10MB/s"]
+    )
+    """Of a slow link."""
+    loss_ratio: Ratio | None = Field(default=None, alias="loss", examples=["5%"])
+    """Of a lossy link."""
     host: OtherHost | None = Field(default=None, examples=[{"vm": "azure/Standard_L8s"}])
-    """The host of a node that is added or migrated; None: one like the cluster's."""
+    """The host of a node that is added, migrated or moved; None: one like the cluster's."""
+
+    @field_validator("lose_zone", mode="before")
+    @classmethod
+    def _number(cls, given: Any) -> Any:
+        return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
     slow: str | None = Field(default=None, examples=["n2"])
     """I/Os of the node's data volume take ten times as long, until mend."""
     stall: str | None = Field(default=None, examples=["n2"])
@@ -117,10 +156,25 @@ class TimedEvent(Part):
             found = f" (here: {', '.join(given)})" if given else ""
             rule = f"an event is exactly one of {', '.join(KINDS)}{found}"
             raise Unreadable(rule, "write for example {at: 60s, kill: n2}")
-        if self.host is not None and self.kind not in NEW_HOST_KINDS:
+        if self.host is not None and self.kind not in OTHER_VM_KINDS:
             rule = f"host is that of a new node, which {self.kind} does not make"
-            raise Unreadable(rule, f"leave it out, or use {' or '.join(NEW_HOST_KINDS)}")
+            raise Unreadable(rule, f"leave it out, or use {', '.join(OTHER_VM_KINDS)}")
+        self._check_link()
         return self
+
+    def _check_link(self) -> None:
+        slow = self.round_trip_s is not None or self.bandwidth_bytes_per_s is not None
+        if slow is not (self.kind == "slow_link"):
+            rule = "a slow link, and nothing else, has a round_trip, a bandwidth or both"
+            raise Unreadable(rule, "write {at: 60s, slow_link: n2, round_trip: 20ms}")
+        if (self.loss_ratio is not None) is not (self.kind == "lossy"):
+            rule = "a lossy link, and nothing else, has a loss"
+            raise Unreadable(rule, "write {at: 60s, lossy: n2, loss: 5%}")
+        if len(self.ends) > 2 or (len(self.ends) == 2 and self.ends[0] == self.ends[1]):
+            raise Unreadable("a link is that of a node, or between two", "write n2 or n1-n2")
+        if self.ends == (CLIENT,):
+            rule = "without the client's link there is no load"
+            raise Unreadable(rule, f"write {CLIENT}{BETWEEN}n2 for its way to a node")
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -131,8 +185,13 @@ class TimedEvent(Part):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def node(self) -> str:
-        """To which node."""
+        """To which node; of a link, its end or both (`n1-n2`); of a zone, its number."""
         return str(getattr(self, self.kind))
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The ends of the link that it concerns: one, whose whole link it is, or two; or none."""
+        return tuple(self.node.split(BETWEEN)) if self.kind in LINK_KINDS else ()
 
 
 def in_order(events: Sequence[TimedEvent]) -> list[tuple[int, TimedEvent]]:
@@ -172,125 +231,34 @@ def cluster_on(cluster: Cluster, on: OtherHost | None) -> Cluster:
     return cluster.model_copy(update={"vm": on.vm or cluster.vm, "volumes": volumes})
 
 
-def timetable_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
-    """Yield what is wrong with the timetable of a trial, all of it."""
-    events = spec.events
-    if not events:
-        return
-    if spec.cluster is None or spec.database is None or spec.workload.kind != "rows":
-        rule = "a timetable is for a cluster under operations on rows, which are verified"
-        yield Problem(site.place(("events",)), "events", rule, "leave it out")
-        return
-    yield from _ending_problems(spec, site)
-    taken = facts_of(spec.database.engine).events
-    for number, event in enumerate(events):
-        place = site.place(("events", number))
-        if event.kind not in (*taken, *DISK_KINDS):
-            title = facts_of(spec.database.engine).title
-            rule = f"{event.kind} is not known for {title}, which can {', '.join(taken) or 'none'}"
-            yield Problem(place, event.kind, rule, "leave it out, or use another database")
-        if event.kind == "lose" and spec.cluster.network is not None:
-            rule = "the disks of a host in namespaces cannot be lost yet: it has them mounted"
-            yield Problem(place, "lose", rule, "leave cluster.network out, or write kill")
-        if event.kind == "replace" and spec.cluster.nodes == 1:
-            rule = "a replaced node gets its data from others, and this cluster has one node"
-            yield Problem(place, "replace", rule, "write start, or use several nodes")
-    yield from _order_problems(spec, site)
+def zone_of(number: int, zones: int) -> str:
+    """Return the zone of the node with this number, from 0: nodes are spread in turn."""
+    return str(number % zones + 1)
 
 
-def _ending_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
-    """Yield what does not fit the end of the measurement."""
-    if len(spec.events) > MOST_EVENTS:
-        rule = f"a timetable has {MOST_EVENTS} events at most"
-        yield Problem(site.place(("events",)), str(len(spec.events)), rule, "leave some out")
-    if spec.procedure is not None and spec.procedure.variable is not None:
-        rule = "a timetable runs beside one load, and procedure variable tries many"
-        place = site.place(("procedure", "variable"))
-        yield Problem(place, "variable", rule, "use closed_loop or fixed")
-    stop = spec.workload.stop
-    if stop is None or stop.duration_s is None or stop.operations is not None:
-        rule = "a timetable needs a load that ends after a duration alone"
-        shown = site.text(("workload", "stop")) if stop else "(missing)"
-        place = site.place(("workload", "stop"))
-        yield Problem(place, shown, rule, "write stop: {duration: 300s}")
-        return
-    for number, event in enumerate(spec.events):
-        if not 0 < event.at_s < stop.duration_s:
-            rule = f"the load runs from 0 s to {stop.duration_s:g} s"
-            way_out = "give a time between, or a longer workload.stop.duration"
-            place = site.place(("events", number, "at"))
-            yield Problem(place, site.text(("events", number, "at")), rule, way_out)
+def nodes_of_zone(cluster: Cluster, zone: str) -> list[str]:
+    """Return the nodes of the cluster, as it was at first, that are in a zone."""
+    numbers = range(cluster.nodes)
+    return [f"n{one + 1}" for one in numbers if zone_of(one, cluster.zones) == zone]
 
 
-NEEDS = {
-    "add": ("to come",),
-    "decommission": ("up",),
-    "migrate": ("up",),
-    "repair": ("up",),
-    "credits": ("up",),
-    "kill": ("up",),
-    "start": ("killed", "lost"),
-    "restart": ("up",),
-    "lose": ("up", "killed"),
-    "replace": ("killed", "lost"),
-    "slow": ("up",),
-    "stall": ("up",),
-    "mend": ("up", "killed"),
-}
-AFTER = {
-    "kill": "killed",
-    "lose": "lost",
-    "start": "up",
-    "replace": "up",
-    "add": "up",
-    "decommission": "gone",
-}
-"""In which state a node is behind an event; others change none."""
-AWAY = ("to come", "gone")
-"""States of nodes that are no part of the cluster."""
+def nodes_of(event: TimedEvent, cluster: Cluster | None) -> list[str]:
+    """Return the nodes that an event concerns."""
+    if event.kind == "lose_zone":
+        return [] if cluster is None else nodes_of_zone(cluster, event.node)
+    ends = event.ends or (event.node,)
+    return [end for end in ends if end != CLIENT]
 
 
-def _order_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
-    """Yield the events that find their node in another state than they need."""
-    assert spec.cluster is not None
-    names = [f"n{number}" for number in range(1, spec.cluster.nodes + 1)]
-    state = dict.fromkeys(names, "up")
-    more = sum(event.kind == "add" for event in spec.events)
-    state |= dict.fromkeys(
-        (f"n{spec.cluster.nodes + number + 1}" for number in range(more)), "to come"
-    )
-    copies = spec.database.replication_factor if spec.database is not None else 1
-    broken: set[str] = set()
-    for number, event in in_order(spec.events):
-        place = site.place(("events", number, event.kind))
-        node, kind = event.node, event.kind
-        if node not in state:
-            rule = f"the cluster has no such node; it has n1 to {[*state][-1]}"
-            yield Problem(place, node, rule, f"write {[*state][-1]}")
+def each_alone(events: Sequence[TimedEvent], cluster: Cluster) -> list[TimedEvent]:
+    """Return a timetable without zones: one `lose` for each node of a lost one."""
+    found: list[TimedEvent] = []
+    for event in events:
+        if event.kind != "lose_zone":
+            found.append(event)
             continue
-        if state[node] not in NEEDS[kind] or (kind == "mend" and node not in broken):
-            found = "well" if kind == "mend" and state[node] == "up" else state[node]
-            rule = f"at {event.at_s:g} s {node} is {found}, which {kind} is not for"
-            yield Problem(place, node, rule, "look at the order of the events")
-            continue
-        if kind == "start" and state[node] == "lost" and lost_with_vm(spec):
-            rule = f"the data of {node} were on a disk of its VM and are lost with it"
-            yield Problem(place, node, rule, "write replace")
-        if kind == "decommission" and sum(one not in AWAY for one in state.values()) <= copies:
-            rule = f"each of {copies} copies is on a node of its own, and no more would be left"
-            yield Problem(place, node, rule, "add a node first, or use fewer copies")
-        state[node] = AFTER.get(kind, state[node])
-        if kind in ("slow", "stall"):
-            broken.add(node)
-        elif kind in ("mend", "lose", "migrate"):
-            broken.discard(node)
-    if all(one != "up" for one in state.values()):
-        rule = "at the end no node is left, so nothing can be read back"
-        yield Problem(site.place(("events",)), "events", rule, "start or replace one")
-
-
-def lost_with_vm(spec: TrialSpec) -> bool:
-    """Return whether the tables lie on a disk of the VM's own."""
-    assert spec.cluster is not None
-    disks = spec.cluster.volumes["data"].disks.strip().split("x")[-1].strip()
-    return disks in ("local", "nvme", "ephemeral-os")
+        found += [
+            event.model_copy(update={"lose_zone": None, "lose": node})
+            for node in nodes_of_zone(cluster, event.node)
+        ]
+    return found

@@ -105,10 +105,15 @@ class Workload(Protocol):
         """Return the trial's own load, in slow motion where the trial has one; all else is not."""
         ...
 
-    def check(self, target: Target, known: KnownVersions | None = None) -> Begin | None:
+    def check(
+        self,
+        target: Target,
+        known: KnownVersions | None = None,
+        consistency: str | None = None,
+    ) -> Begin | None:
         """Return what verifies the data after the last run; None: reads verify them as they go.
 
-        `known`: what that run told of the versions of rows.
+        `known`: what that run told of the versions of rows. `consistency`: in place of the trial's.
         """
         ...
 

@@ -89,7 +89,12 @@ class Rows:
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
         return EngineLoad(slowed)
 
-    def check(self, target: Target, known: KnownVersions | None = None) -> Begin | None:
+    def check(
+        self,
+        target: Target,
+        known: KnownVersions | None = None,
+        consistency: str | None = None,
+    ) -> Begin | None:
         """Return the job that reads every row once, where a timetable may have lost some.
 
         Otherwise nothing: every read compares what it gets with what was written.
@@ -100,7 +105,7 @@ class Rows:
         work = _rows(self._spec, self._rows, self._seed, "sequential", {"read": 1.0})
         job = LoadJob(
             seed=self._seed,
-            target=_target(self._spec, target),
+            target=_target(self._spec, target, consistency),
             workload=work.model_copy(update={"versions": known}),
             load=ClosedLoop(threads=how.fill_in_flight),
             stop=Stop(operations=self._rows, give_up_s=READ_BACK_GIVE_UP_S),
@@ -188,9 +193,11 @@ def _load_of(spec: TrialSpec) -> RowsLoad:
     return facts_of(spec.database.engine).rows
 
 
-def _target(spec: TrialSpec, target: Mapping[str, object]) -> DatabaseTarget:
+def _target(
+    spec: TrialSpec, target: Mapping[str, object], consistency: str | None = None
+) -> DatabaseTarget:
     assert spec.database is not None  # a cluster has one
-    return load_target(target, consistency=spec.database.consistency)
+    return load_target(target, consistency=consistency or spec.database.consistency)
 
 
 def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else

@@ -126,9 +126,14 @@ class Tpcc:
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
         return EngineLoad(slowed)
 
-    def check(self, target: Target, known: KnownVersions | None = None) -> Begin:
+    def check(
+        self,
+        target: Target,
+        known: KnownVersions | None = None,
+        consistency: str | None = None,
+    ) -> Begin:
         """Return the job that asks the standard's consistency conditions."""
-        del known  # TPC-C's rows have no versions
+        del known, consistency  # TPC-C's rows have no versions
         job = check_job(target, self._work.warehouses)
         return EngineLoad(job)
 

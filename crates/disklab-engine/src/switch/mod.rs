@@ -16,7 +16,7 @@ use disklab_units::{Dilation, Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use frames::{Frame, Port};
-use network::{Distance, Link, Lost, Network};
+use network::{Between, Distance, Link, Lost, Network};
 
 /// Frames on their way take at most so much memory; what comes then is lost, as in a switch without room.
 const MOST_BYTES_ON_THE_WAY: usize = 512 << 20;
@@ -45,8 +45,11 @@ enum Order {
     },
     /// Changes one link.
     Link { port: String, link: Link },
-    /// Cuts the way between two hosts, or joins it.
-    Part { ports: (String, String), cut: bool },
+    /// Changes the way between two hosts.
+    Between {
+        ports: (String, String),
+        link: Between,
+    },
     /// Lets time run slower by this factor.
     Dilate { factor: NonZeroU32 },
     /// Changes the machine's own part of a round trip.
@@ -273,7 +276,8 @@ impl Switch {
             if to == port {
                 continue;
             }
-            match network.arrive(left, port, to) {
+            let crossed = network.cross(left, port, to, bytes);
+            match crossed.and_then(|out| network.arrive(out, port, to)) {
                 Err(lost) => counters.lose(lost),
                 Ok(_) if self.bytes + frame.len() > MOST_BYTES_ON_THE_WAY => {
                     counters.lost_queue += 1
@@ -331,9 +335,9 @@ impl Switch {
                 let port = self.port(&port)?;
                 *self.network()?.link(port) = link;
             }
-            Order::Part { ports, cut } => {
+            Order::Between { ports, link } => {
                 let (one, other) = (self.port(&ports.0)?, self.port(&ports.1)?);
-                self.network()?.part(one, other, cut);
+                self.network()?.between(one, other, link);
             }
             Order::Dilate { factor } => {
                 self.network()?.forget_times();

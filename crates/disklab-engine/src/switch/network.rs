@@ -3,6 +3,8 @@
 //! A frame leaves its host through a queue at the VM's bandwidth, then travels for as long as the two
 //! zones are apart. Frames of one host to another keep their order.
 
+use std::collections::HashMap;
+
 use disklab_units::random::Stream;
 use disklab_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -77,6 +79,20 @@ pub struct Link {
     pub cut: bool,
 }
 
+/// What the way between two hosts is like beside their links.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Between {
+    /// What each of the two may send to the other; none: what its link allows.
+    pub bytes_per_s: Option<u64>,
+    /// Added to each frame's way.
+    pub extra_ns: u64,
+    /// The share of frames that is lost.
+    pub loss_ppm: u32,
+    /// Nothing comes through, and nobody is told; both still reach the others.
+    pub cut: bool,
+}
+
 /// How far two zones are from each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,6 +122,27 @@ struct Queue {
     rest: u64,
 }
 
+impl Queue {
+    /// Takes a frame of so many bytes at a rate; returns when its last byte is out.
+    fn take(&mut self, now: u64, rate: u64, bytes: u64) -> Result<u64, Lost> {
+        if self.free_at <= now {
+            *self = Queue {
+                free_at: now,
+                rest: 0,
+            };
+        }
+        let waiting = u128::from(self.free_at - now) * u128::from(rate) / 1_000_000_000;
+        let room = u128::from(rate) * u128::from(QUEUE.as_nanos()) / 1_000_000_000;
+        if waiting + u128::from(bytes) > room.max(u128::from(LEAST_QUEUE_BYTES)) {
+            return Err(Lost::Queue);
+        }
+        let cost = u128::from(bytes) * 1_000_000_000 + u128::from(self.rest);
+        self.free_at += (cost / u128::from(rate)) as u64;
+        self.rest = (cost % u128::from(rate)) as u64;
+        Ok(self.free_at)
+    }
+}
+
 /// The way from one host to another.
 #[derive(Clone, Debug, Default)]
 struct Way {
@@ -113,6 +150,8 @@ struct Way {
     last: u64,
     drawn_at: Option<u64>,
     drawn: u64,
+    /// Used only where the way is narrower than the link.
+    queue: Queue,
 }
 
 /// The network. `now` never runs backwards.
@@ -122,7 +161,8 @@ pub struct Network {
     distances: Vec<Distance>,
     queues: Vec<Queue>,
     ways: Vec<Way>,
-    cut_pairs: Vec<(usize, usize)>,
+    /// Pairs whose way was changed, the lower number first.
+    pairs: HashMap<(usize, usize), Between>,
     chance: Stream,
     own_ns: u64,
 }
@@ -136,7 +176,7 @@ impl Network {
             ways: vec![Way::default(); count * count],
             links,
             distances,
-            cut_pairs: Vec::new(),
+            pairs: HashMap::new(),
             chance: Stream::new(seed, "network"),
             own_ns: own.as_nanos(),
         }
@@ -147,12 +187,13 @@ impl Network {
         &mut self.links[port]
     }
 
-    /// Cuts the way between two hosts, or joins it again. Both still reach the others.
-    pub fn part(&mut self, one: usize, other: usize, cut: bool) {
+    /// Changes the way between two hosts, in both directions.
+    pub fn between(&mut self, one: usize, other: usize, changed: Between) {
         let pair = (one.min(other), one.max(other));
-        self.cut_pairs.retain(|known| *known != pair);
-        if cut {
-            self.cut_pairs.push(pair);
+        if changed == Between::default() {
+            self.pairs.remove(&pair);
+        } else {
+            self.pairs.insert(pair, changed);
         }
     }
 
@@ -176,35 +217,44 @@ impl Network {
         let Some(rate) = link.bytes_per_s.filter(|&rate| rate > 0) else {
             return Ok(Instant::from_nanos(now));
         };
-        let queue = &mut self.queues[from];
-        if queue.free_at <= now {
-            *queue = Queue {
-                free_at: now,
-                rest: 0,
-            };
-        }
-        let waiting = u128::from(queue.free_at - now) * u128::from(rate) / 1_000_000_000;
-        let room = u128::from(rate) * u128::from(QUEUE.as_nanos()) / 1_000_000_000;
-        if waiting + u128::from(bytes) > room.max(u128::from(LEAST_QUEUE_BYTES)) {
-            return Err(Lost::Queue);
-        }
-        let cost = u128::from(bytes) * 1_000_000_000 + u128::from(queue.rest);
-        queue.free_at += (cost / u128::from(rate)) as u64;
-        queue.rest = (cost % u128::from(rate)) as u64;
-        Ok(Instant::from_nanos(queue.free_at))
+        let out = self.queues[from].take(now, rate, bytes)?;
+        Ok(Instant::from_nanos(out))
+    }
+
+    /// Lets a frame that has left its host through the queue of the way to another, where that is narrower than its link.
+    pub fn cross(
+        &mut self,
+        left: Instant,
+        from: usize,
+        to: usize,
+        bytes: u64,
+    ) -> Result<Instant, Lost> {
+        let pair = self.pairs.get(&(from.min(to), from.max(to)));
+        let Some(rate) = pair
+            .and_then(|pair| pair.bytes_per_s)
+            .filter(|&rate| rate > 0)
+        else {
+            return Ok(left);
+        };
+        let way = &mut self.ways[from * self.links.len() + to];
+        let out = way.queue.take(left.as_nanos(), rate, bytes)?;
+        Ok(Instant::from_nanos(out))
     }
 
     /// When a frame that left its host at a time arrives at another.
     pub fn arrive(&mut self, left: Instant, from: usize, to: usize) -> Result<Instant, Lost> {
-        let pair = (from.min(to), from.max(to));
-        if self.links[from].cut || self.links[to].cut || self.cut_pairs.contains(&pair) {
+        let pair = self.pairs.get(&(from.min(to), from.max(to)));
+        let (cut, lost, slow) = pair.map_or((false, 0, 0), |pair| {
+            (pair.cut, pair.loss_ppm, pair.extra_ns)
+        });
+        if self.links[from].cut || self.links[to].cut || cut {
             return Err(Lost::Cut);
         }
-        let loss = [self.links[from].loss_ppm, self.links[to].loss_ppm];
+        let loss = [self.links[from].loss_ppm, self.links[to].loss_ppm, lost];
         if loss.into_iter().any(|ppm| self.chance.chance(ppm)) {
             return Err(Lost::Chance);
         }
-        let extra = self.links[from].extra_ns + self.links[to].extra_ns;
+        let extra = self.links[from].extra_ns + self.links[to].extra_ns + slow;
         let travel = self
             .travel(left.as_nanos(), from, to)
             .saturating_sub(self.own_ns / 2);
@@ -339,9 +389,13 @@ mod tests {
             assert!(arrived >= last);
             last = arrived;
         }
-        network.part(1, 0, true);
+        let cut = Between {
+            cut: true,
+            ..Between::default()
+        };
+        network.between(1, 0, cut);
         assert_eq!(network.arrive(at(1 << 40), 1, 0), Err(Lost::Cut));
-        network.part(0, 1, false);
+        network.between(0, 1, Between::default());
         assert!(network.arrive(at(1 << 40), 1, 0).is_ok());
         network.link(0).cut = true;
         assert_eq!(network.leave(at(1 << 40), 0, 60), Err(Lost::Cut));
@@ -358,6 +412,45 @@ mod tests {
             .filter(|turn| network.arrive(at(*turn), 0, 1).is_err())
             .count();
         assert!((9_500..10_500).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn a_way_between_two_is_slow_narrow_and_lossy_for_them_alone() {
+        let zones = ("1".to_owned(), "1".to_owned());
+        let distance = Distance {
+            zones,
+            round_trip_ns: trip(&[(0, 100_000), (1_000_000, 100_000)]),
+        };
+        let link = Link {
+            zone: "1".to_owned(),
+            ..Link::default()
+        };
+        let mut network = Network::new(vec![link; 3], vec![distance], 1, Duration::ZERO);
+        let changed = Between {
+            bytes_per_s: Some(1_000_000),
+            extra_ns: 7_000,
+            loss_ppm: 0,
+            cut: false,
+        };
+        network.between(2, 0, changed.clone());
+        assert_eq!(network.arrive(at(0), 0, 2), Ok(at(57_000)));
+        assert_eq!(network.arrive(at(0), 2, 0), Ok(at(57_000)));
+        assert_eq!(network.arrive(at(0), 0, 1), Ok(at(50_000)));
+        // A thousand bytes take a millisecond, in each direction by itself; the others take none.
+        assert_eq!(network.cross(at(0), 0, 2, 1_000), Ok(at(1_000_000)));
+        assert_eq!(network.cross(at(0), 0, 2, 1_000), Ok(at(2_000_000)));
+        assert_eq!(network.cross(at(0), 2, 0, 1_000), Ok(at(1_000_000)));
+        assert_eq!(network.cross(at(0), 0, 1, 1_000), Ok(at(0)));
+        let lossy = Between {
+            loss_ppm: 100_000,
+            ..Between::default()
+        };
+        network.between(0, 2, lossy);
+        let lost = (0..100_000)
+            .filter(|turn| network.arrive(at(*turn), 2, 0).is_err())
+            .count();
+        assert!((9_500..10_500).contains(&lost), "{lost}");
+        assert!((0..1_000).all(|turn| network.arrive(at(turn), 1, 0).is_ok()));
     }
 
     #[test]

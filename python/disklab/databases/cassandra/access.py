@@ -24,6 +24,7 @@ from disklab.databases.cassandra.jolokia import (
     REPAIR,
     REPAIR_STATUS,
     STORAGE,
+    STREAMED,
 )
 from disklab.engine import CqlLogin, CqlQuery, QueryError
 from disklab.errors import MachineError
@@ -40,6 +41,7 @@ READ = {
     STORAGE: ("OperationMode", "LiveNodes", "SchemaVersion", "Keyspaces", "NativeTransportRunning"),
     PENDING: ("Value",),
     MESSAGING: ("DroppedMessages",),
+    STREAMED: ("Count",),
 }
 WRITTEN = {STORAGE: ("CompactionThroughputMbPerSec",)}
 CALLED = {

@@ -88,6 +88,8 @@ class Cassandra:
         tokens = even_tokens(len(self.nodes))
         names = (place.name for place in first)
         self._tokens = dict(zip(names, tokens, strict=True))
+        self._memory: dict[str, int] = {}
+        """Of nodes that were moved to another VM: its memory, unscaled."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -143,7 +145,8 @@ class Cassandra:
 
     def _plan_of(self, node: Node) -> MemoryPlan:
         """Return the memory of a node, whose VM may be another one than the request's."""
-        own = node.files.place.memory_bytes
+        place = node.files.place
+        own = self._memory.get(place.name, place.memory_bytes)
         if own is None:
             return self.plan
         return plan_memory(replace(self.request.sizes, memory_bytes=own))
@@ -192,6 +195,30 @@ class Cassandra:
         node.empty()
         self._configure(node, replaces=True)
         self._bring_up(node, replaces=True)
+
+    def set_reachable(self, name: str, *, reachable: bool) -> None:
+        """Ask a node nothing while it cannot be reached."""
+        self._named(name).is_reachable = reachable
+
+    def leave_disks(self, name: str) -> None:
+        """Drain and end a node."""
+        self._named(name).stop()
+
+    def start_on_moved_disks(self, name: str, memory_bytes: int) -> None:
+        """Start a node on its disks, with the heap and caches of its new VM."""
+        node = self._named(name)
+        self._memory[name] = memory_bytes
+        self._make_room(node)
+        self.start_node(name)
+
+    def streamed(self) -> Mapping[str, int]:
+        """Return the bytes that each serving node has got by streaming since it started."""
+        seen = {node.files.place.name: node.streamed_bytes() for node in self.nodes}
+        return {name: count for name, count in seen.items() if count is not None}
+
+    def wait_until_whole(self) -> None:
+        """Return when every node sees all others."""
+        self._wait_for_agreement()
 
     def add_node(self, name: str, near: str | None = None) -> None:
         """Let a node bootstrap; returns when it has streamed its share.

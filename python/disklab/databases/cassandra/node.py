@@ -38,6 +38,7 @@ from disklab.databases.cassandra.jolokia import (
     REPAIR,
     REPAIR_STATUS,
     STORAGE,
+    STREAMED,
     Jolokia,
 )
 from disklab.databases.cql import READY, Cql
@@ -74,6 +75,8 @@ class Node:
         self.gc_log = GcLog(files.gc_log)
         self.serves = False
         """Whether it has answered a query and nobody has begun to stop it."""
+        self.is_reachable = True
+        """Whether this machine has a way to it."""
 
     def configure(
         self,
@@ -171,20 +174,34 @@ class Node:
         """
         if not self.serves:
             return None
+        if not self.is_reachable:
+            self.process.check()
+            return None
         try:
             self.process.check()
             pending, dropped = self.jolokia.read((PENDING, "Value"), (MESSAGING, "DroppedMessages"))
         except MachineError:
-            if not self.serves:
+            if not (self.serves and self.is_reachable):
                 return None
             self.process.await_death()
             raise
         return int(pending), sum(int(count) for count in dropped.values())
 
+    def streamed_bytes(self) -> int | None:
+        """Return what it has got from others since it started; None: it does not serve now."""
+        if not (self.serves and self.is_reachable):
+            return None
+        try:
+            return int(self.jolokia.read((STREAMED, "Count"))[0])
+        except MachineError:
+            # The figure is there from the first stream on.
+            self.process.check()
+            return 0
+
     def stop(self) -> None:
         """Drain and end. What has died already is no error; what does not end is killed."""
         self.serves = False
-        if self.process.is_running():
+        if self.process.is_running() and self.is_reachable:
             with suppress(MachineError):
                 self.jolokia.call(STORAGE, DRAIN)
         self.process.end(signal.SIGTERM, STOP_SECONDS)

@@ -83,6 +83,14 @@ class Member:
             return error
         return None
 
+    def drop_page_cache(self) -> None:
+        """Drop what the page cache holds of its files, written back before."""
+        for volume in self.place.volumes.values():
+            page_cache.sync(volume)
+        if self.place.group is not None:
+            self.place.group.reclaim()
+        page_cache.drop(self.files.data)
+
     def wait_until_healthy(self) -> None:
         """Return when the member answers for a cluster with a leader."""
         deadline = time.monotonic() + READY_SECONDS
@@ -116,6 +124,8 @@ class Etcd:
         self._counters: dict[str, dict[str, float]] = {}
         """Of each member, as it was last seen: what a dead one has done stays counted."""
         self._deaths: dict[str, str] = {}
+        self._away: set[str] = set()
+        """Members that were taken away: that they do not answer is no failure."""
         self._was_cold = False
 
     @property
@@ -152,17 +162,55 @@ class Etcd:
         """Start every member; returns when each knows a leader."""
         made = self._made()
         self._deaths.clear()
-        slow = self.request.sizes.time_dilation
+        self._away.clear()
         try:
             for member in self.members:
-                told = arguments(member.files, self._places, self.plan, self.request.settings, slow)
-                member.launch(self._installation, made.authority, told, self.plan.limit)
+                self._launch(member, made.authority)
             for member in self.members:
                 member.wait_until_healthy()
         except BaseException:
             for member in self.members:
                 member.process.kill()
             raise
+
+    def _launch(self, member: Member, authority: str) -> None:
+        slow = self.request.sizes.time_dilation
+        told = arguments(member.files, self._places, self.plan, self.request.settings, slow)
+        member.launch(self._installation, authority, told, self.plan.limit)
+
+    def kill_node(self, name: str) -> None:
+        """End a member at once."""
+        self._away.add(name)
+        self._named(name).process.kill()
+
+    def start_node(self, name: str) -> None:
+        """Start a killed member on its log; returns when it knows a leader."""
+        member = self._named(name)
+        if not (member.files.data / "member").exists():
+            raise member.process.failure("cannot be started: its disks are empty")
+        self._launch(member, self._made().authority)
+        member.wait_until_healthy()
+        self._away.discard(name)
+
+    def restart_node(self, name: str) -> None:
+        """End a member in order, drop its page cache, start it."""
+        self._away.add(name)
+        member = self._named(name)
+        member.process.end(signal.SIGTERM, STOP_SECONDS)
+        member.drop_page_cache()
+        self.start_node(name)
+
+    def replace_node(self, name: str) -> None:
+        """Refuse: the facts of the database do not list it."""
+        raise self._named(name).process.failure("cannot be replaced")
+
+    def set_reachable(self, name: str, *, reachable: bool) -> None:
+        """Ask a member nothing while it cannot be reached."""
+        change = self._away.discard if reachable else self._away.add
+        change(name)
+
+    def _named(self, name: str) -> Member:
+        return next(member for member in self.members if member.place.name == name)
 
     def expect(self, connections: int) -> None:
         """Do nothing: operations share connections, and a stream takes a few KiB."""
@@ -186,11 +234,7 @@ class Etcd:
         self._alive()
         self.stop()
         for member in self.members:
-            for volume in member.place.volumes.values():
-                page_cache.sync(volume)
-            if member.place.group is not None:
-                member.place.group.reclaim()
-            page_cache.drop(member.files.data)
+            member.drop_page_cache()
         self.start()
         self._was_cold = True
         sizes = [page_cache.cached_bytes(member.files.database) for member in self.members]
@@ -238,17 +282,18 @@ class Etcd:
         return self._certificates
 
     def _alive(self) -> list[Member]:
-        """Return the members that run, and note those that have died.
+        """Return the members that run and are within reach, and note those that have died.
 
         Raises MachineError, with the log of a dead one, when no majority is left.
         """
-        deaths = {member.place.name: member.death() for member in self.members}
+        here = [member for member in self.members if member.place.name not in self._away]
+        deaths = {member.place.name: member.death() for member in here}
         for name, error in deaths.items():
             if error is not None:
                 first = str(error).partition("\n")[0]
                 self._deaths[name] = f"{first}; the other members went on without it"
-        alive = [one for one in self.members if deaths[one.place.name] is None]
+        alive = [one for one in here if deaths[one.place.name] is None]
         last = next((error for error in deaths.values() if error is not None), None)
-        if last is not None and len(alive) <= len(self.members) // 2:
+        if last is not None and len(alive) + len(self._away) <= len(self.members) // 2:
             raise last
         return alive

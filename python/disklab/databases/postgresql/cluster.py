@@ -169,6 +169,14 @@ class PostgreSQL:
         """Refuse: the facts of the database do not list it."""
         raise self._named(name).process.failure("cannot be replaced")
 
+    def set_reachable(self, name: str, *, reachable: bool) -> None:
+        """Take a server that cannot be reached for one that is away; the primary is asked nothing.
+
+        Whoever looks at the cluster asks the primary alone.
+        """
+        change = self._away.discard if reachable else self._away.add
+        change(name)
+
     def _named(self, name: str) -> Server:
         return next(server for server in self.servers if server.place.name == name)
 
@@ -242,6 +250,8 @@ class PostgreSQL:
         primary = self.primary
         if primary.sql is None or primary.process.pid is None:
             return Observation((), {}, {})
+        if primary.place.name in self._away:
+            return Observation(tuple(primary.pids()), {}, {})
         try:
             for server in self.servers:
                 if server.place.name not in self._away:

@@ -86,7 +86,12 @@ class Sysbench:
         command.append("run")
         return lambda: Measuring(command, environment(target), seconds, self._time_dilation)
 
-    def check(self, target: Target, known: KnownVersions | None = None) -> None:
+    def check(
+        self,
+        target: Target,
+        known: KnownVersions | None = None,
+        consistency: str | None = None,
+    ) -> None:
         """Return nothing: sysbench has no check of what it reads."""
 
     def wear(self, done: LoadDone) -> float:

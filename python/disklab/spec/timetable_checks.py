@@ -1,0 +1,266 @@
+"""What is wrong with a timetable: what its database, its cluster or the order does not allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from disklab.database_facts import facts_of
+from disklab.errors import Problem
+from disklab.spec.located import Site
+from disklab.spec.timetable import (
+    CLIENT,
+    DISK_KINDS,
+    LINK_KINDS,
+    MOST_EVENTS,
+    TimedEvent,
+    in_order,
+    nodes_of_zone,
+)
+
+if TYPE_CHECKING:
+    from disklab.spec.model import TrialSpec
+
+
+def timetable_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield what is wrong with the timetable of a trial, all of it."""
+    events = spec.events
+    if not events:
+        return
+    if spec.cluster is None or spec.database is None or spec.workload.kind != "rows":
+        rule = "a timetable is for a cluster under operations on rows, which are verified"
+        yield Problem(site.place(("events",)), "events", rule, "leave it out")
+        return
+    yield from _ending_problems(spec, site)
+    taken = facts_of(spec.database.engine).events
+    for number, event in enumerate(events):
+        place = site.place(("events", number))
+        wanted = "lose" if event.kind == "lose_zone" else event.kind
+        if wanted not in (*taken, *DISK_KINDS, *LINK_KINDS):
+            title = facts_of(spec.database.engine).title
+            rule = f"{event.kind} is not known for {title}, which can {', '.join(taken) or 'none'}"
+            yield Problem(place, event.kind, rule, "leave it out, or use another database")
+        if event.kind in LINK_KINDS and spec.cluster.network is None:
+            rule = "without cluster.network nodes have no links: they share this machine's loopback"
+            yield Problem(place, event.kind, rule, "write cluster: {network: azure/standard}")
+        if event.kind == "move":
+            yield from _move_problems(spec, event, place)
+        if event.kind == "replace" and spec.cluster.nodes == 1:
+            rule = "a replaced node gets its data from others, and this cluster has one node"
+            yield Problem(place, "replace", rule, "write start, or use several nodes")
+    yield from _order_problems(spec, site)
+
+
+def _ending_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield what does not fit the end of the measurement."""
+    if len(spec.events) > MOST_EVENTS:
+        rule = f"a timetable has {MOST_EVENTS} events at most"
+        yield Problem(site.place(("events",)), str(len(spec.events)), rule, "leave some out")
+    if spec.procedure is not None and spec.procedure.variable is not None:
+        rule = "a timetable runs beside one load, and procedure variable tries many"
+        place = site.place(("procedure", "variable"))
+        yield Problem(place, "variable", rule, "use closed_loop or fixed")
+    stop = spec.workload.stop
+    if stop is None or stop.duration_s is None or stop.operations is not None:
+        rule = "a timetable needs a load that ends after a duration alone"
+        shown = site.text(("workload", "stop")) if stop else "(missing)"
+        place = site.place(("workload", "stop"))
+        yield Problem(place, shown, rule, "write stop: {duration: 300s}")
+        return
+    for number, event in enumerate(spec.events):
+        if not 0 < event.at_s < stop.duration_s:
+            rule = f"the load runs from 0 s to {stop.duration_s:g} s"
+            way_out = "give a time between, or a longer workload.stop.duration"
+            place = site.place(("events", number, "at"))
+            yield Problem(place, site.text(("events", number, "at")), rule, way_out)
+
+
+NEEDS = {
+    "add": ("to come",),
+    "decommission": ("up",),
+    "migrate": ("up",),
+    "move": ("up", "killed", "lost"),
+    "repair": ("up",),
+    "credits": ("up",),
+    "kill": ("up",),
+    "start": ("killed", "lost"),
+    "restart": ("up",),
+    "lose": ("up", "killed"),
+    "replace": ("killed", "lost"),
+    "slow": ("up",),
+    "stall": ("up",),
+    "mend": ("up", "killed"),
+}
+AFTER = {
+    "kill": "killed",
+    "lose": "lost",
+    "start": "up",
+    "replace": "up",
+    "move": "up",
+    "add": "up",
+    "decommission": "gone",
+}
+"""In which state a node is behind an event; others change none."""
+ASKED = ("start", "restart", "replace", "decommission", "migrate", "move", "repair")
+"""Procedures that end when the node answers."""
+AWAY = ("to come", "gone")
+"""States of nodes that are no part of the cluster."""
+
+
+@dataclass
+class Walk:
+    """The states of nodes, disks and links, event by event."""
+
+    spec: TrialSpec
+    state: dict[str, str] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    """Nodes whose data volume is slow or stalled."""
+    links: set[tuple[str, ...]] = field(default_factory=set)
+    """Those that are not as they were, by their ends."""
+    cut: set[tuple[str, ...]] = field(default_factory=set)
+    """Those of them that carry nothing."""
+
+    @classmethod
+    def of(cls, spec: TrialSpec) -> Walk:
+        """Return the states before the first event."""
+        assert spec.cluster is not None, "a timetable is for a cluster"
+        state = {f"n{number}": "up" for number in range(1, spec.cluster.nodes + 1)}
+        more = sum(event.kind == "add" for event in spec.events)
+        for number in range(more):
+            state[f"n{spec.cluster.nodes + number + 1}"] = "to come"
+        return cls(spec, state)
+
+    def problem(self, event: TimedEvent) -> tuple[str, str] | None:
+        """Return what is wrong with the next event, and the way out."""
+        if event.kind in LINK_KINDS:
+            return self._link_problem(event)
+        if event.kind == "lose_zone":
+            return self._zone_problem(event)
+        node, kind = event.node, event.kind
+        if node not in self.state:
+            return self._no_such()
+        if self.state[node] not in NEEDS[kind] or (kind == "mend" and node not in self.broken):
+            well = kind == "mend" and self.state[node] == "up"
+            found = "well" if well else self.state[node]
+            rule = f"at {event.at_s:g} s {node} is {found}, which {kind} is not for"
+            return rule, "look at the order of the events"
+        if kind in ASKED and (node,) in self.cut:
+            rule = f"at {event.at_s:g} s {node} cannot be asked for it: its link is cut"
+            return rule, f"write {{at: ..., join: {node}}} before"
+        return self._data_problem(event)
+
+    def _no_such(self) -> tuple[str, str]:
+        last = [*self.state][-1]
+        return f"the cluster has no such node; it has n1 to {last}", f"write {last}"
+
+    def _data_problem(self, event: TimedEvent) -> tuple[str, str] | None:
+        node, kind = event.node, event.kind
+        assert self.spec.database is not None, "a timetable is for a database"
+        copies = self.spec.database.replication_factor
+        if kind == "start" and self.state[node] == "lost" and lost_with_vm(self.spec):
+            rule = f"the data of {node} were on a disk of its VM and are lost with it"
+            return rule, "write replace"
+        left = sum(one not in AWAY for one in self.state.values())
+        if kind == "decommission" and left <= copies:
+            rule = f"each of {copies} copies is on a node of its own, and no more would be left"
+            return rule, "add a node first, or use fewer copies"
+        return None
+
+    def _zone_problem(self, event: TimedEvent) -> tuple[str, str] | None:
+        assert self.spec.cluster is not None
+        zones = self.spec.cluster.zones
+        known = [str(one + 1) for one in range(zones)]
+        if event.node not in known:
+            return f"the cluster has {zones} zones", f"write {known[-1]}, or raise cluster.zones"
+        if not any(self.state[one] in NEEDS["lose"] for one in self._in_zone(event)):
+            rule = f"at {event.at_s:g} s no node of zone {event.node} is left to be lost"
+            return rule, "look at the order of the events"
+        return None
+
+    def _link_problem(self, event: TimedEvent) -> tuple[str, str] | None:
+        ends = event.ends
+        for end in ends:
+            if end != CLIENT and end not in self.state:
+                return self._no_such()
+            if self.state.get(end) in AWAY:
+                rule = f"at {event.at_s:g} s {end} is {self.state[end]}: it has no link then"
+                return rule, "look at the order of the events"
+        if event.kind == "join" and tuple(sorted(ends)) not in self.links:
+            rule = f"at {event.at_s:g} s the link of {event.node} is as it was at first"
+            return rule, "leave it out, or name the ends that an earlier event does"
+        return None
+
+    def _in_zone(self, event: TimedEvent) -> list[str]:
+        assert self.spec.cluster is not None
+        return nodes_of_zone(self.spec.cluster, event.node)
+
+    def take(self, event: TimedEvent) -> None:
+        """Let the event happen."""
+        if event.kind in LINK_KINDS:
+            ends = tuple(sorted(event.ends))
+            change = self.links.discard if event.kind == "join" else self.links.add
+            change(ends)
+            change = self.cut.add if event.kind == "cut" else self.cut.discard
+            change(ends)
+            return
+        lost = self._in_zone(event) if event.kind == "lose_zone" else []
+        for node in lost:
+            if self.state[node] in NEEDS["lose"]:
+                self.state[node] = "lost"
+                self.broken.discard(node)
+        if lost:
+            return
+        node, kind = event.node, event.kind
+        self.state[node] = AFTER.get(kind, self.state[node])
+        if kind in ("slow", "stall"):
+            self.broken.add(node)
+        elif kind in ("mend", "lose", "migrate", "move"):
+            self.broken.discard(node)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all nodes of the cluster are up, and no link or disk is broken."""
+        up = all(one == "up" or one in AWAY for one in self.state.values())
+        return up and not self.broken and not self.links
+
+
+def ends_whole(spec: TrialSpec) -> bool:
+    """Return whether all nodes, links and disks are well behind the last event."""
+    walk = Walk.of(spec)
+    for _, event in in_order(spec.events):
+        walk.take(event)
+    return walk.is_whole
+
+
+def _order_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield the events that find their node in another state than they need."""
+    walk = Walk.of(spec)
+    for number, event in in_order(spec.events):
+        wrong = walk.problem(event)
+        if wrong is None:
+            walk.take(event)
+            continue
+        yield Problem(site.place(("events", number, event.kind)), event.node, *wrong)
+        if event.node in walk.state and walk.state[event.node] in NEEDS.get(event.kind, ()):
+            # What comes after is judged as if it had been right.
+            walk.take(event)
+    if all(one != "up" for one in walk.state.values()):
+        rule = "at the end no node is left, so nothing can be read back"
+        yield Problem(site.place(("events",)), "events", rule, "start or replace one")
+
+
+def _move_problems(spec: TrialSpec, event: TimedEvent, place: str) -> Iterator[Problem]:
+    if event.host is None or event.host.vm is None or event.host.disks is not None:
+        rule = "a move is to another VM size, and the disks stay what they are"
+        yield Problem(place, "move", rule, "write host: {vm: azure/Standard_E8s_v5}")
+    if lost_with_vm(spec):
+        rule = "the data are on a disk of the VM's own, which does not move"
+        yield Problem(place, "move", rule, "write migrate, which streams them")
+
+
+def lost_with_vm(spec: TrialSpec) -> bool:
+    """Return whether the tables lie on a disk of the VM's own."""
+    assert spec.cluster is not None
+    disks = spec.cluster.volumes["data"].disks.strip().split("x")[-1].strip()
+    return disks in ("local", "nvme", "ephemeral-os")
