@@ -22,7 +22,7 @@ TRIALS = {
     "cassandra-local-or-attached": 18,
     "cassandra-local-or-attached-quick": 6,
     "cassandra-lost-local-disk": 4,
-    "cassandra-node-replacement": 4,
+    "cassandra-node-replacement": 5,
     "cassandra-vm-types": 48,
     "cassandra-what-to-buy": 1,
     "cassandra-what-to-buy-aws": 1,

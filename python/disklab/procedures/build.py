@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import combinations_with_replacement
 from pathlib import Path
 
@@ -62,8 +63,8 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
     with ExitStack() as undo:
         nodes: list[Node] = []
         asked = clusters_of(spec)
-        for number, (name, cluster) in enumerate(asked.items(), 1):
-            wish = node_wish(trial, f"{prefix}-{name}", cluster)
+        for number, (name, own) in enumerate(asked.items(), 1):
+            wish = node_wish(trial, f"{prefix}-{name}", own)
             say(f"host {number} of {len(asked)}: {volumes_in_words(wish)}")
             node = site.make_node(site.catalog, wish, site.places, say)
             undo.callback(node.remove)
@@ -75,6 +76,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             nodes.append(node)
         groups = [_group(node.name, site.places.database(node.name)) for node in nodes]
         request = request_of(turn, site.catalog)
+        compiles = facts_of(request.engine).compiles
         network = None
         if spec.cluster.network is not None:
             say("hosts in namespaces, and the network between them")
@@ -85,22 +87,8 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             addresses = [network[name].address for name in asked]
         else:
             addresses = free_addresses(len(nodes), record_of(request.engine).ports)
-        places = [
-            NodePlace(
-                name=name,
-                address=address,
-                volumes=node_folders(spec, node),
-                run_dir=site.places.database(node.name),
-                log_dir=site.logs(node.name),
-                group=group,
-                machine=None if network is None else network[name],
-                comes_later=number >= spec.cluster.nodes,
-                memory_bytes=_other_memory(spec.cluster, cluster, site.catalog),
-            )
-            for number, ((name, cluster), node, address, group) in enumerate(
-                zip(asked.items(), nodes, addresses, groups, strict=True)
-            )
-        ]
+        made = _Made(nodes, addresses, groups, network)
+        places = list(_node_places(spec, asked, made, site))
         database = site.provision(request, places, say)
         undo.callback(database.stop)
         say("starting the database")
@@ -115,12 +103,43 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             data_device=spec.cluster.device_of("data"),
             state=first_state(spec, nodes),
             log_folder=site.log_folder,
-            memory_of=lambda vm: int(_memory_gib(vm, site.catalog) * GIB),
-            compiles=facts_of(request.engine).compiles,
-            is_warm=not facts_of(request.engine).compiles,
+            memory_of=partial(_memory_bytes, catalog=site.catalog),
+            compiles=compiles,
+            is_warm=not compiles,
             undo=undo.pop_all(),
             names=tuple(asked),
             later=len(asked) - spec.cluster.nodes,
+        )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What nodes are put on, in order."""
+
+    nodes: Sequence[Node]
+    addresses: Sequence[str]
+    groups: Sequence[ControlGroup | None]
+    network: EmulatedHosts | None
+
+
+def _node_places(
+    spec: TrialSpec, asked: Mapping[str, Cluster], made: _Made, site: Site
+) -> Iterator[NodePlace]:
+    assert spec.cluster is not None, "a cluster experiment"
+    parts = zip(made.nodes, made.addresses, made.groups, strict=True)
+    for number, ((name, own), (node, address, group)) in enumerate(
+        zip(asked.items(), parts, strict=True)
+    ):
+        yield NodePlace(
+            name=name,
+            address=address,
+            volumes=node_folders(spec, node),
+            run_dir=site.places.database(node.name),
+            log_dir=site.logs(node.name),
+            group=group,
+            machine=None if made.network is None else made.network[name],
+            comes_later=number >= spec.cluster.nodes,
+            memory_bytes=_other_memory(spec.cluster, own, site.catalog),
         )
 
 
@@ -138,7 +157,11 @@ def _other_memory(cluster: Cluster, other: Cluster, catalog: Catalog) -> int | N
     """Return the memory of another VM than the cluster's, in bytes; None: it is the same VM."""
     if other.vm == cluster.vm:
         return None
-    return int(_memory_gib(other.vm, catalog) * GIB)
+    return _memory_bytes(other.vm, catalog)
+
+
+def _memory_bytes(vm: str, catalog: Catalog) -> int:
+    return int(_memory_gib(vm, catalog) * GIB)
 
 
 def _memory_gib(name: str, catalog: Catalog) -> float:
