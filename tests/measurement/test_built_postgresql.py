@@ -159,6 +159,50 @@ def test_clean_stops_and_removes_what_a_killed_run_has_left(
     bench.nothing_is_left()
 
 
+BROKEN = """
+title: What does a kill cost on this host?
+cluster:
+  nodes: 1
+  vm: azure/Standard_E8ds_v4
+  volumes: {data: {disks: azure/P30}}
+database: {engine: postgresql, replication_factor: 1, tls: false}
+dataset: {rows: 2k, row: 5 x 100B}
+workload:
+  operations: {read: 50%, write: 50%}
+  load: {rate: 100/s}
+  stop: {duration: 14s}
+before: {page_cache: as-left}
+events: [{at: 4s, kill: n1}, {at: 6s, start: n1}, {at: 10s, restart: n1}]
+"""
+
+
+def test_a_server_on_a_host_is_killed_and_started_under_load(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    prepared(bench, server, volume, BROKEN)
+    code, _, err = bench.run(*MEASURE, "--yes", "--quick")
+    assert code == 0, err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    seen = result.recovery
+    assert seen is not None
+    assert [f"{one.kind} {one.node}" for one in seen.steps] == ["kill n1", "start n1", "restart n1"]
+    assert seen.failed_operations
+    assert (seen.rows_checked, seen.rows_lost, seen.rows_wrong) == (2000, 0, 0)
+    assert seen.updates_lost == 0
+
+
+def test_events_that_would_break_a_host_are_refused(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    prepared(bench, server, volume, BROKEN.replace("{at: 4s, kill: n1}", "{at: 4s, lose: n1}"))
+    code, _, err = bench.run(*MEASURE, "--plan")
+    assert code == 2
+    assert "it breaks no machine, disk or network of yours" in err
+
+
 def test_what_cannot_be_built_is_refused_with_its_line(
     bench: Bench, server: SshServer, volume: Path
 ) -> None:

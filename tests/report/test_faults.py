@@ -71,3 +71,34 @@ def test_of_several_repeats_the_worst_loss_and_the_middle_time_count() -> None:
     assert both.rows_lost == 9
     assert both.back_s == 8
     assert together([SEEN, SEEN.model_copy(update={"back_s": None})]).back_s is None
+
+
+def test_which_disks_made_a_lost_node_whole_sooner(tmp_path: Path) -> None:
+    def seen(kind: str, whole_s: float, streamed: int, lost: int) -> Recovery:
+        mended = StepTaken(
+            kind=kind, node="n2", at_s=5, begun_s=5.0, ended_s=9.0, streamed_bytes=streamed
+        )
+        update = {"steps": [STEPS[0], mended], "whole_s": whole_s, "rows_lost": lost}
+        return SEEN.model_copy(update=update)
+
+    trials = [
+        Made({"data disks": disks, "copies": copies}, more={"recovery": one})
+        for copies, disks, one in (
+            (1, "attached", seen("start", 20.0, 0, 0)),
+            (1, "local", seen("replace", 18.0, 0, 6_667)),
+            (3, "attached", seen("start", 21.0, 0, 0)),
+            (3, "local", seen("replace", 740.0, 82_000_000, 0)),
+        )
+    ]
+    (subject,) = subjects_of([make_run(tmp_path, trials, title="Lost?")])
+    told = [text for text, _ in sentences(subject.matrix)]
+    why = (
+        ", because disks that are kept only wait for their next VM; an empty disk gets everything "
+        "from the other copies"
+    )
+    assert told[:2] == [
+        "copies 1: with attached n2 was whole again after 20 s (nothing streamed), with local n2 "
+        f"is never whole again: 6667 of 20000 acknowledged rows are lost{why}",
+        "copies 3: with attached n2 was whole again after 21 s (nothing streamed), with local n2 "
+        f"was whole again after 12 min (0.082 GB streamed){why}",
+    ]

@@ -203,3 +203,7 @@ class View(Message):
     faults: list[dict[str, Any]]
     failure: str | None = None
     """Why it takes no more writes: this machine lost some of its data."""
+
+    def began_anew(self, before: View) -> bool:
+        """Return whether the volume was attached again since an earlier look: it counts from 0."""
+        return self.emulator.replies < before.emulator.replies

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from disklab.catalog import Caching, Catalog, VolumeRequest
 from disklab.engine import Control, EngineProcess, Envelope, View
-from disklab.errors import DisklabError
+from disklab.errors import DisklabError, EngineError
 from disklab.hosts import running
 from disklab.hosts.attach import Attached, AttachRequest, attach
 from disklab.hosts.cleaning import Scope, clean
@@ -126,7 +126,9 @@ class EmulatedNode:
     def pid(self) -> int:
         """The process of the host."""
         process = EngineProcess.of(self._place.run)
-        assert process is not None, "a running host has a process"
+        if process is None:
+            # Only while its disks move to another VM.
+            raise EngineError(f"host {self.name!r} does not run")
         return process.pid
 
     @property
@@ -193,7 +195,9 @@ class EmulatedNode:
         """Detach all disks and attach them to another VM. See `Fragile`."""
         assert self._catalog is not None, "a node that was built has a catalogue"
         ahead = {name: self.read_ahead_kib(name) for name in self.attached}
-        for name in reversed(list(self.attached)):
+        for name in reversed(list(ahead)):
+            # Whoever looks at its disks meanwhile finds none.
+            del self.attached[name]
             running.detach(self.target(name), self._places)
         for name, asked in self._requests.items():
             volume = asked.volume if caching is None else replace(asked.volume, caching=caching)

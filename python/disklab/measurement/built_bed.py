@@ -16,9 +16,10 @@ from disklab.measurement.far_load import Client, FarLoad
 from disklab.measurement.journal import Journal
 from disklab.measurement.site import DATA
 from disklab.procedures.bed import Bed, OnProgress
+from disklab.procedures.breaking import Ground
 from disklab.procedures.conditions import Step
 from disklab.procedures.timetable import Conductor
-from disklab.spec import TrialSpec
+from disklab.spec import Cluster, TrialSpec
 from disklab.telemetry import Source
 from disklab.workloads.protocol import Begin, Load, Workload
 
@@ -55,6 +56,11 @@ class BuiltBed(Bed):
         load = FarLoad(begin.job, self.clients if several else self.clients[:1])
         self.ends = load.ends
         return load
+
+    def ground(self, cluster: Cluster) -> Ground:
+        """Return what a timetable happens to: the database's nodes, by the order of their hosts."""
+        called = {f"n{number}": node.machine.name for number, node in enumerate(self.hosted, 1)}
+        return Ground({}, self.database, self.data_device, cluster, called=called)
 
     def sources(self, undo: ExitStack) -> list[Source]:
         """Return what the database's hosts do each second."""

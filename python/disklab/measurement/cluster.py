@@ -44,6 +44,12 @@ def place_cluster(experiment: Experiment, trials: Sequence[Trial]) -> list[Trial
             rule = "on a running database only reads and writes of rows are measured"
             way_out = "rehearse it: disklab rehearse FILE"
             refused[trial.index] = Refusal(place, trial.spec.workload.kind, rule, way_out)
+        elif trial.spec.events:
+            place = experiment.document.place(("events",))
+            value = f"{len(trial.spec.events)} steps"
+            rule = "disklab starts and stops nothing of a database that runs already"
+            way_out = "have it built: `hosts` in the hosts file; or rehearse it"
+            refused[trial.index] = Refusal(place, value, rule, way_out)
     asked = {trial.index: fixed_parts(trial.spec) for trial in able}
     for key, values in different(list(asked.values())):
         told = ", ".join(map(str, values))

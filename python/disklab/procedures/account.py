@@ -59,7 +59,11 @@ class Account:
         yield before
         after = _views(nodes)
         for key, view in before.items():
-            self._add(*key, view, after[key])
+            if key in after and not after[key].began_anew(view):
+                self._add(*key, view, after[key])
+            else:
+                # Moved to another VM: what its disks did is not known as a whole.
+                after.setdefault(key, view)
             first = self.views[key][0] if key in self.views else view
             self.views[key] = first, after[key]
 

@@ -221,7 +221,9 @@ class Bed:
     def ground(self, cluster: Cluster) -> Ground:
         """Return what a timetable happens to."""
         nodes = dict(zip(self.names, self.nodes, strict=True))
-        return Ground(nodes, self.database, self.data_device, cluster, self.memory_of, self.network)
+        return Ground(
+            nodes, self.database, self.data_device, cluster, self.memory_of, network=self.network
+        )
 
     def give_up(self, error: DisklabError) -> None:
         """End the load that runs, because of this error. Called from the thread that noticed it."""

@@ -37,6 +37,8 @@ class Ground:
     cluster: Cluster
     memory_of: Callable[[str], int] = lambda _: 0
     """What a VM size has, in bytes."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """What the database calls nodes: hosts have names of their own."""
     network: EmulatedHosts | None = None
     """The nodes' hosts in namespaces; None: they share this machine's loopback."""
 
@@ -61,7 +63,7 @@ class Breaker:
 
     def place(self, name: str) -> str:
         """Return where a node of the file is by now."""
-        return self._moved.get(name, name)
+        return self._moved.get(name) or self.ground.called.get(name, name)
 
     def do(self, event: TimedEvent, newcomer: str | None) -> None:
         """Do what an event says; returns when the database's procedure has ended.

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from disklab.engine import Control
 from disklab.errors import DisklabError, MachineError
+from disklab.hosts.attach import Attached
+from disklab.hosts.protocol import Node
 from disklab.procedures.bed import Bed
 from disklab.procedures.record import BETWEEN, Notes
 from disklab.telemetry import (
@@ -20,11 +22,59 @@ from disklab.telemetry import (
     Sampler,
     Source,
 )
-from disklab.telemetry.sources import node_suffix
+from disklab.telemetry.sources import Metric, node_suffix
 
 
 def _alone(pid: int | None) -> list[int]:
     return [] if pid is None else [pid]
+
+
+class OfDisk:
+    """A device of a node, wherever it is: moved to another VM it is another device."""
+
+    def __init__(self, node: Node, volume: str, suffix: str) -> None:
+        self.name = f"disk {volume}{suffix}"
+        self._node = node
+        self._volume = volume
+        self._at: Attached | None = None
+        self._source: Disk | None = None
+
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
+        """Yield what `Disk` does; nothing while it is being moved."""
+        at = self._node.attached.get(self._volume)
+        if at is None:
+            return
+        if at is not self._at or self._source is None:
+            self._at, self._source = at, Disk(self.name.removeprefix("disk "), Path(at.device))
+        yield from self._source.sample(elapsed_s, slow)
+
+
+class OfEmulator:
+    """A volume of a node as its emulator counts it; one that was moved counts from zero."""
+
+    def __init__(self, node: Node, volume: str, suffix: str) -> None:
+        self.name = f"emulator {volume}{suffix}"
+        self._node = node
+        self._volume = volume
+        self._suffix = suffix
+        self._at: Attached | None = None
+        self._source: Emulator | None = None
+        self._undo = ExitStack()
+
+    def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
+        """Yield what `Emulator` does; nothing while the volume is being moved."""
+        at = self._node.attached.get(self._volume)
+        if at is None:
+            return
+        if at is not self._at or self._source is None:
+            self.close()
+            control = self._undo.enter_context(Control(self._node.place.socket))
+            self._at, self._source = at, Emulator(self._volume, control, self._suffix)
+        yield from self._source.sample(elapsed_s, slow)
+
+    def close(self) -> None:
+        """Close its connection."""
+        self._undo.close()
 
 
 @contextmanager
@@ -36,16 +86,16 @@ def watched(bed: Bed, notes: Notes) -> Iterator[None]:
             Machine(),
             ProcessCpu("client", lambda: _alone(bed.client_pid)),
             ProcessCpu("server", lambda: database.pids),
-            ProcessCpu("emulator", lambda: [node.pid for node in bed.nodes]),
+            ProcessCpu("emulator", lambda: [one.pid for one in bed.nodes if one.attached]),
             database,
         ]
         sources += bed.sources(undo)
         for number, node in enumerate(bed.nodes, 1):
             suffix = node_suffix(number)
-            for volume, attached in node.attached.items():
-                sources.append(Disk(f"{volume}{suffix}", Path(attached.device)))
-                control = undo.enter_context(Control(node.place.socket))
-                sources.append(Emulator(volume, control, suffix))
+            for volume in node.attached:
+                emulator = OfEmulator(node, volume, suffix)
+                undo.callback(emulator.close)
+                sources += [OfDisk(node, volume, suffix), emulator]
         for number, group in enumerate(bed.groups, 1):
             if group is not None:
                 sources.append(Memory(f"n{number}", group))

@@ -12,6 +12,7 @@ from disklab.report import axes, wording
 from disklab.report.cells import Cell, Matrix, median
 from disklab.report.charts_by_factor import series_of
 from disklab.report.charts_of_course import cells_by_panel
+from disklab.report.lost_nodes import compared
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
 from disklab.results import Recovery
@@ -79,7 +80,7 @@ def together(found: list[Recovery]) -> Recovery:
 
 def sentences(matrix: Matrix) -> list[tuple[str, str]]:
     """Return what the faults cost in each cell, and what was done to it."""
-    found = list(_yearly(matrix))
+    found = [*compared(matrix), *_yearly(matrix)]
     for name, _, seen in broken(matrix):
         done, _, cost = in_words(seen).partition(": ")
         head = f"{name}: " if name else ""

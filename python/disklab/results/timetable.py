@@ -175,6 +175,10 @@ def in_words(found: Recovery) -> str:
     if found.reads_stale is not None:
         level = f" at {found.consistency}" if found.consistency else ""
         parts.append(f"{found.reads_stale} of {found.reads_judged} reads stale{level}")
+    if found.at_all is not None:
+        seen = found.at_all
+        bad = seen.rows_lost + seen.rows_wrong + seen.rows_unread + (seen.updates_lost or 0)
+        parts.append(f"read back at ALL when it was whole: {bad or 'no'} rows lost, old or unread")
     if found.rows_wrong:
         parts.append(f"{found.rows_wrong} rows wrong")
     if found.rows_unread:

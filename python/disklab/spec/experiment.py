@@ -34,7 +34,7 @@ from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
 from disklab.spec.replay import OwnReplay, Replay, replay_of
 from disklab.spec.sections import decided, section_problems
 from disklab.spec.share import Portion, Share, scaled_down, share_of
-from disklab.spec.timetable import REHEARSED_KINDS, nodes_of
+from disklab.spec.timetable import MEASURED_KINDS, REHEARSED_KINDS, nodes_of
 
 Mode = Literal["predict", "rehearse", "measure", "published"]
 
@@ -229,10 +229,14 @@ class Experiment:
 
     def _timetable_problems(self, cell: _Cell, portion: Portion, mode: Mode) -> Iterator[Problem]:
         """Yield what a mode cannot do of a trial's timetable or trace."""
-        if cell.spec.events and mode == "measure":
-            rule = "a timetable is rehearsed: disklab breaks no machine of yours"
-            place = self.document.place(("events",), cell.tree)
-            yield Problem(place, "events", rule, "use `disklab rehearse`")
+        for number, event in enumerate(cell.spec.events):
+            if mode == "measure" and event.kind not in MEASURED_KINDS:
+                rule = (
+                    f"on hosts a timetable has {', '.join(MEASURED_KINDS)} of databases that "
+                    "disklab builds: it breaks no machine, disk or network of yours"
+                )
+                place = self.document.place(("events", number, event.kind), cell.tree)
+                yield Problem(place, event.kind, rule, "use `disklab rehearse`")
         if cell.spec.workload.trace is not None and mode == "measure":
             rule = "a trace is replayed on emulated disks alone: it writes where the trace did"
             place = self.document.place(("workload", "trace"), cell.tree)

@@ -47,6 +47,8 @@ OTHER_VM_KINDS = (*NEW_HOST_KINDS, "move")
 """They may say what the next host is."""
 REHEARSED_KINDS = ("add", "decommission", "migrate", "move", "repair", "credits", *LINK_KINDS)
 """The simulator does not know them."""
+MEASURED_KINDS = ("kill", "start", "restart")
+"""What may happen to a database that disklab has built on hosts: its own processes, no machine."""
 NOT_YET = {
     "stop": "write kill: the process ends without being asked",
     "fail": "write stall, or slow",
