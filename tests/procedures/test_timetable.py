@@ -214,7 +214,14 @@ events:
     network = SeenNetwork()
     for node in nodes.values():
         node.volumes = {}
-    ground = Ground(nodes, database, "data", cluster, lambda _: 3 << 30, network)  # type: ignore[arg-type]
+    ground = Ground(
+        nodes,
+        database,
+        "data",
+        cluster,
+        lambda _: 3 << 30,
+        network=network,  # type: ignore[arg-type]
+    )
     breaker = Breaker(ground, threading.Event())
     world.steps.clear()
     for event in trial.spec.events:
