@@ -68,6 +68,14 @@ def test_a_user_setting_replaces_the_default_under_either_name(known: dict[str, 
     assert set(defaults) <= set(known)
 
 
+def test_the_default_period_goes_with_another_way_to_sync_the_commit_log() -> None:
+    """Cassandra does not start with `batch` and a period."""
+    known = {name: name for name in ("commitlog_sync", "commitlog_sync_period")}
+    defaults = {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}
+    assert merged({"commitlog_sync": "batch"}, defaults, known) == {"commitlog_sync": "batch"}
+    assert merged({"commitlog_sync": "periodic"}, defaults, known) == defaults
+
+
 def test_a_version_that_was_asked_for_reads_files_as_it_does(known: dict[str, str]) -> None:
     plan = plan_memory(request().sizes)
     assert default_settings(plan, known, None)["disk_access_mode"] == "mmap"

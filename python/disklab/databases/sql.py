@@ -44,7 +44,6 @@ class Login:
         found = {
             # libpq would choose by itself otherwise, and TLS halves the rate.
             "PGSSLMODE": "require" if self.tls else "disable",
-            "PGCONNECT_TIMEOUT": str(CONNECT_SECONDS),
         }
         if self.tls and self.ca_file is not None:
             found |= {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": self.ca_file}
@@ -76,29 +75,40 @@ class Sql:
             rights=() if account is None else account.rights(),
         )
         self._lines = self._child.lines()
+        self._connected = False
 
     def ask(self, statement: str) -> list[list[str]]:
         """Return the rows of a statement, as texts. Raises MachineError with the server's words."""
         rows: list[list[str]] = []
         with self._lock:
-            # A server that hangs on its disk answers nothing.
-            limit = threading.Timer(ANSWER_SECONDS, self._child.signal, [signal.SIGKILL])
-            limit.start()
-            try:
-                # One that has ended says why on standard error.
-                with suppress(MachineError):
-                    self._child.say(f"{statement};\n\\echo '{END}'\n".encode())
-                for line in self._lines:
-                    text = line.decode(errors="replace")
-                    if text == END:
-                        return rows
-                    rows.append(text.split("\t"))
-            finally:
-                limit.cancel()
+            # libpq before 17 measures its own limit by the clock of day, which may jump.
+            nothing = f"no connection within {CONNECT_SECONDS} s"
+            if self._connected or self._until_end("", CONNECT_SECONDS, []):
+                self._connected, nothing = True, "nothing"
+                # A server that hangs on its disk answers nothing.
+                if self._until_end(f"{statement};\n", ANSWER_SECONDS, rows):
+                    return rows
         ended = self._child.wait(END_SECONDS)
         words = b"" if ended is None else ended.stderr
-        said = "; ".join(words.decode(errors="replace").splitlines()[-MOST_LINES:]) or "nothing"
+        said = "; ".join(words.decode(errors="replace").splitlines()[-MOST_LINES:]) or nothing
         raise MachineError(f"{self._address}: {statement}: {said}")
+
+    def _until_end(self, words: str, seconds: float, rows: list[list[str]]) -> bool:
+        """Say something and take what comes until it has been answered; False: psql has ended."""
+        limit = threading.Timer(seconds, self._child.signal, [signal.SIGKILL])
+        limit.start()
+        try:
+            # One that has ended says why on standard error.
+            with suppress(MachineError):
+                self._child.say(f"{words}\\echo '{END}'\n".encode())
+            for line in self._lines:
+                text = line.decode(errors="replace")
+                if text == END:
+                    return True
+                rows.append(text.split("\t"))
+        finally:
+            limit.cancel()
+        return False
 
     def __enter__(self) -> Sql:
         """Return itself."""

@@ -65,8 +65,13 @@ def check_settings(
 def merged(
     user: Mapping[str, Setting], defaults: Mapping[str, object], known: Mapping[str, str]
 ) -> dict[str, object]:
-    """Return the defaults with a user's settings over them, whichever of its names each has."""
+    """Return the defaults with a user's settings over them, whichever of its names each has.
+
+    A default that a user's setting excludes is left out: Cassandra would not start with both.
+    """
     given = {known[name] for name in user}
+    if user.get("commitlog_sync", "periodic") != "periodic":
+        given |= {known[name] for name in defaults if name.startswith("commitlog_sync_period")}
     kept = {name: value for name, value in defaults.items() if known[name] not in given}
     return {**kept, **user}
 
