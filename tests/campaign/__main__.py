@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from tests.campaign import clock
 from tests.campaign.lab import clear_left
 from tests.campaign.page import STORED, page_of, store
 from tests.campaign.points import MODES, Outcome, Point, steps_of, tell, try_point
@@ -25,6 +26,8 @@ from tests.campaign.tracing import different_first
 from tests.campaign.trouble import TROUBLE, TROUBLES, try_trouble
 
 STATE = Path("target/campaign.jsonl")
+TROUBLES_BESIDE = (clock,)
+"""Modules that register troubles of their own."""
 
 
 def arguments() -> argparse.Namespace:

@@ -35,13 +35,17 @@ chooses the details of each:
   flushed is there, unless the disk or `clean` has said that it failed (docs/emulator.md); nothing
   is newer than what was sent;
 - engine stands still: SIGSTOP for up to 2 s, several times, while a writer works;
+- clock jumps: the clock of day jumps several times a second, by a day or a second forth or back,
+  for conductor, engine, database and load, through attach, writes, `set`, one rehearsal in four and
+  `clean`; credits stay empty, nothing was late or waited for longer than there was time, results
+  and their phases took no longer than the clock on the wall says;
 - rehearsal loses a process: database, load client, engine, or two at once, or one of them with the
   conductor, in a phase of a rehearsal, which is then cleaned up and resumed.
 
 A memory group that is too small has a test of its own with a watchdog and nothing beside it, since
-it can stop the machine (`tests/hosts/test_full_memory.py`). A step of CLOCK_REALTIME would be one
-for everybody on the machine, and no namespace has a clock of its own for it; a time namespace sets
-CLOCK_MONOTONIC off for new processes only, which is no jump. So clock jumps are not tried.
+it can stop the machine (`tests/hosts/test_full_memory.py`). CLOCK_REALTIME is one for everybody on
+the machine, and no namespace has its own; so a library that programs are started with makes it
+jump where they read it. The kernel's own times, of files and frames, stay true.
 
 `make campaign MINUTES=60 SEED=2` goes on from here; `--resume` skips what the state file has.
 

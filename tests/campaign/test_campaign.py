@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.points import Point, steps_of, try_point
-from tests.campaign.scenarios import ENGINE, SCENARIOS
+from tests.campaign.clock import COMPILER
+from tests.campaign.lab import Lab
+from tests.campaign.points import Point, read_in_fork, steps_of, try_point
+from tests.campaign.scenarios import ENGINE, EXT4, RAW, SCENARIOS, Scenario
 from tests.campaign.trouble import try_trouble
+from tests.campaign.writer import Writing
+from tests.journal import Promise
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
 SEED = 1
+WITHOUT_REHEARSAL = 0
 
 
 def test_some_steps_of_some_commands_are_killed_and_nothing_is_lost_or_left(tmp_path: Path) -> None:
@@ -68,3 +73,44 @@ def test_a_full_backing_store_and_an_engine_that_stands_still_lose_nothing() -> 
         outcome = try_trouble(name, 0, SEED)
         assert not outcome.found
         assert outcome.acknowledged > 0
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc) for the clock that jumps")
+def test_a_clock_of_day_that_jumps_harms_no_disk() -> None:
+    outcome = try_trouble("clock jumps", WITHOUT_REHEARSAL, SEED)
+    assert not outcome.found
+    assert outcome.acknowledged > 0
+
+
+def test_a_lab_that_is_cleaned_disturbs_no_other_one() -> None:
+    """Campaigns run laboratories side by side: `clean --all --data` of one leaves the other's."""
+    one, other = Lab.make(), Lab.make()
+    writing = None
+    try:
+        for lab in (one, other):
+            lab.must(*EXT4, "--name", "second")
+        one.must(*RAW)
+        record, engine = one.volume("data"), one.engine()
+        assert record is not None
+        assert record.device is not None
+        writing = Writing.begin(record.device, SEED)
+        before = (one.mounts(), one.devices(), one.processes())
+        other.must("clean", "--all", "--data")
+        other.check_empty()
+        assert (one.mounts(), one.devices(), one.processes()) == before
+        assert one.engine() == engine
+        one.check_half_made()
+        for lab in (one, other):
+            lab.check_decoys()
+        journal = writing.end()
+        assert writing.failures == ()
+        promise = Scenario("", RAW, promise=Promise.ACKNOWLEDGED)
+        assert read_in_fork(record.device, journal, promise) == []
+        assert str(one.root) not in other.said()
+        one.must("clean", "--all", "--data")
+        one.check_empty()
+    finally:
+        if writing is not None:
+            writing.kill()
+        one.take_away()
+        other.take_away()

@@ -66,6 +66,7 @@ def test_a_promise_counts_once_it_was_acknowledged() -> None:
         ("etcd on ext4", 4),
         pytest.param("etcd on xfs", 10, marks=pytest.mark.long),
         pytest.param("PostgreSQL on xfs", 10, marks=pytest.mark.long),
+        pytest.param("Cassandra on ext4", 3, marks=pytest.mark.long),
     ],
 )
 def test_nothing_promised_is_lost_by_a_power_cut(name: str, count: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from tests.power import etcd, files, postgresql
+from tests.power import cassandra, etcd, files, postgresql
 from tests.power.cuts import Cut, Images, cuts_of, promised
 from tests.power.disk import SIZES, LostError, check_file_system, mounted, recorded
 from tests.power.marks import Marks
@@ -38,6 +38,7 @@ SETUPS = [
     Setup("PostgreSQL on xfs", "xfs", postgresql, 300, SIZES["xfs"]),
     Setup("etcd on ext4", "ext4", etcd, 300, 5 * SIZES["ext4"]),
     Setup("etcd on xfs", "xfs", etcd, 300, 2 * SIZES["xfs"]),
+    Setup("Cassandra on ext4", "ext4", cassandra, 200, 8 * SIZES["ext4"]),
 ]
 
 
