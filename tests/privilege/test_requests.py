@@ -18,12 +18,12 @@ from disklab.catalog import load_catalog
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.privilege.columns import Columns, columns_of, replay_of
 from disklab.privilege.requests import (
+    FORMS,
     REQUESTS,
     Begin,
     Check,
     Close,
     TakeTurn,
-    asked,
     request_of,
     without_wishes,
 )
@@ -71,7 +71,7 @@ def test_a_turn_arrives_as_it_was_sent(file: Path) -> None:
     for turn in turns:
         replay = turn.trial.replay
         columns = None if replay is None else columns_of(replay)
-        _, there = request_of(asked(TakeTurn(turn, columns)))
+        _, there = request_of(FORMS.asked(TakeTurn(turn, columns)))
         assert isinstance(there, TakeTurn)
         assert there.turn == turn
         assert there.turn.trial.replay == replay
@@ -79,7 +79,7 @@ def test_a_turn_arrives_as_it_was_sent(file: Path) -> None:
 
 def test_the_catalogue_arrives_as_it_was_sent() -> None:
     catalog = load_catalog()
-    _, there = request_of(asked(Begin(catalog, "title", "run", 1)))
+    _, there = request_of(FORMS.asked(Begin(catalog, "title", "run", 1)))
     assert isinstance(there, Begin)
     assert there.catalog == catalog
 

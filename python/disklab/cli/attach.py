@@ -16,8 +16,9 @@ from disklab.cli.amounts import bytes_of, progress, read_ahead_kib, scale_of
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json, warn
+from disklab.cli.root_part import root_part
 from disklab.hosts import attach as attaching
-from disklab.hosts.places import Places
+from disklab.privilege.volumes import Attach, perform
 
 Disks = Annotated[
     str,
@@ -128,7 +129,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     )
     known = loaded(files)
     with progress() as told:
-        made = attaching.attach(known, request, Places.usual(), told)
+        made: attaching.Attached = perform(root_part(), Attach(request, known), told)
     for warning in made.warnings:
         warn(warning)
     if json:

@@ -18,10 +18,13 @@ from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.host_cache import app as host_cache
 from disklab.cli.live import view_table
 from disklab.cli.output import Json, console, print_json
+from disklab.cli.root_part import root_part
 from disklab.cli.volume_argument import HostOption, Volume
+from disklab.engine import View
 from disklab.errors import Problem, UserError
-from disklab.hosts import changes, running
-from disklab.hosts.places import HostRecord, Places
+from disklab.hosts import changes
+from disklab.hosts.running import Listed
+from disklab.privilege.volumes import Detach, Fail, Found, ListAll, Set, Show, perform
 
 app = typer.Typer(no_args_is_help=True, help="Real block devices with a cloud disk's manners.")
 
@@ -35,7 +38,7 @@ WATCH_SECONDS = 1.0
 @app.command("list")
 def list_(host: HostOption = None, json: Json = False) -> None:
     """List the attached volumes."""
-    volumes = running.list_volumes(Places.usual(), host)
+    volumes: list[Listed] = perform(root_part(), ListAll(host))
     if json:
         print_json({"volumes": [asdict(volume) for volume in volumes]})
         return
@@ -65,15 +68,20 @@ def show(
     Examples: [bold]disklab disk show data[/bold], [bold]disklab disk show data --watch[/bold],
     [bold]disklab disk show /dev/loop3 --json[/bold]
     """
-    target = running.find(volume, host, Places.usual())
+
+    def look() -> View:
+        view: View | None = perform(root_part(), Show(volume, host)).view
+        assert view is not None, "it is what was asked for"
+        return view
+
     if json:
         while True:
-            print_json(running.show(target).model_dump())
+            print_json(look().model_dump())
             if not watch:
                 return
             sys.stdout.flush()
             time.sleep(WATCH_SECONDS)
-    view = running.show(target)
+    view = look()
     out = console()
     if not watch:
         out.print(view_table(view, None, 0.0))
@@ -82,7 +90,7 @@ def show(
     with Live(view_table(view, None, 0.0), console=out, auto_refresh=False) as live:
         while True:
             time.sleep(WATCH_SECONDS)
-            view, now = running.show(target), time.monotonic()
+            view, now = look(), time.monotonic()
             live.update(view_table(view, before, now - shown_at), refresh=True)
             shown_at, before = now, view
 
@@ -116,24 +124,19 @@ def set_(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab disk set data --credits empty[/bold],
     [bold]disklab disk set data --caching ReadOnly[/bold]
     """
-    target = running.find(volume, host, Places.usual())
     wish = changes.WishedChange(iops, rate_of(throughput), latency, caching, credits_)
     kib = read_ahead_kib(read_ahead)
     if wish == changes.WishedChange() and kib is None:
         rule = "nothing to change was given"
         raise UserError(Problem("disk set", repr(volume), rule, "see `disklab disk set --help`"))
-    record = target.host.volume_record(target.volume)
-    view = running.show(target)
-    assert record is not None  # `find` goes by the records
-    request = target.host.host_record() or HostRecord()
-    changed = changes.change_of(loaded(files), wish, view.profile, record, request)
-    running.change(target, changed, kib)
-    profile = running.show(target).profile
+    found: Found = perform(root_part(), Set(volume, host, wish, kib, loaded(files)))
+    profile = found.profile
+    assert profile is not None, "it is what was asked for"
     if json:
         print_json({"profile": profile.model_dump(), "read_ahead_kib": kib})
         return
     limits = changes.describe_limits(profile.disks[0].limits)
-    console().print(f"{target.volume}: {limits}; caching {profile.caching}")
+    console().print(f"{found.volume}: {limits}; caching {profile.caching}")
 
 
 @app.command(
@@ -161,12 +164,11 @@ def fail(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Break a volume, or mend it."""
     wanted = changes.fault_of(fault, value, disk)
-    target = running.find(volume, host, Places.usual())
-    running.fail(target, wanted)
+    found: Found = perform(root_part(), Fail(volume, host, fault, value, disk))
     if json:
-        print_json({"volume": target.volume, "fault": wanted})
+        print_json({"volume": found.volume, "fault": wanted})
         return
-    console().print(f"{target.volume}: {changes.FAULTS[fault].split(':')[0]}")
+    console().print(f"{found.volume}: {changes.FAULTS[fault].split(':')[0]}")
 
 
 @app.command()
@@ -179,14 +181,11 @@ def detach(
     json: Json = False,
 ) -> None:
     """Unmount what disklab mounted, and take the device away. The last volume ends its host."""
-    places = Places.usual()
-    target = running.find(volume, host, places)
     with progress() as told:
-        told(f"detaching {target.volume}")
-        kept = running.detach(target, places, delete_data=delete_data)
+        found: Found = perform(root_part(), Detach(volume, host, delete_data), told)
     if json:
-        print_json({"volume": target.volume, "host": target.host.name, "data": kept})
+        print_json({"volume": found.volume, "host": found.host, "data": found.kept})
         return
-    console().print(f"{target.volume} is detached")
-    for path in kept:
+    console().print(f"{found.volume} is detached")
+    for path in found.kept or []:
         console().print(f"its data stay in {path}", markup=False)

@@ -10,11 +10,10 @@ from disklab.catalog import parse_bytes
 from disklab.catalog.quantity import about_bytes
 from disklab.cli.amounts import progress
 from disklab.cli.output import Json, console, print_json
+from disklab.cli.root_part import root_part
 from disklab.cli.volume_argument import HostOption, Volume
-from disklab.engine import CacheCounters
 from disklab.errors import Problem, UserError
-from disklab.hosts import running
-from disklab.hosts.places import Places
+from disklab.privilege.volumes import Cache, Found, perform
 
 app = typer.Typer(no_args_is_help=True, help="Fill or empty the host cache, between two runs.")
 
@@ -30,13 +29,15 @@ def _range(text: str) -> tuple[int, int]:
         raise UserError(Problem("--range", repr(text), str(error), way_out)) from None
 
 
-def _tell(target: running.Target, cache: CacheCounters, json: bool) -> None:
+def _tell(found: Found, json: bool) -> None:
+    cache = found.cache
+    assert cache is not None, "it is what was asked for"
     if json:
-        print_json({"volume": target.volume, "cache": cache.model_dump()})
+        print_json({"volume": found.volume, "cache": cache.model_dump()})
         return
     dirty = f", {about_bytes(cache.dirty_bytes)} of it dirty" if cache.dirty_bytes else ""
     held = about_bytes(cache.cached_bytes)
-    console().print(f"{target.volume}: {held} in the host cache{dirty}")
+    console().print(f"{found.volume}: {held} in the host cache{dirty}")
 
 
 @app.command()
@@ -55,11 +56,9 @@ def warm(
     Example: [bold]disklab disk cache warm data[/bold]
     """
     wanted = [_range(text) for text in ranges] if ranges else None
-    target = running.find(volume, host, Places.usual())
     with progress() as told:
-        told(f"warming {target.volume}")
-        cache = running.warm_cache(target, wanted)
-    _tell(target, cache, json)
+        found: Found = perform(root_part(), Cache(volume, host, "warm", wanted), told)
+    _tell(found, json)
 
 
 @app.command()
@@ -68,5 +67,4 @@ def drop(volume: Volume, host: HostOption = None, json: Json = False) -> None:
 
     Example: [bold]disklab disk cache drop data[/bold]
     """
-    target = running.find(volume, host, Places.usual())
-    _tell(target, running.drop_cache(target), json)
+    _tell(perform(root_part(), Cache(volume, host, "drop")), json)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.probe.known import Disk, parse_caching
 from disklab.probe.request import Output, Request, plan_of
@@ -115,7 +116,9 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Measure a disk with fio and hold it against its promise."""
     # Loaded here because it brings the chart library: no other command is to wait for that.
+    from disklab.privilege.probing import look_by  # noqa: PLC0415
     from disklab.probe import command  # noqa: PLC0415
+    from disklab.probe.looking import At  # noqa: PLC0415
 
     request = Request(profile, rw, bs, duration, size, engine, quick)
     output = Output(json, out, chart)
@@ -134,22 +137,26 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
         probe_all(hosts, plan_of(request), output, yes=yes)
         return
+    look = look_by(root_part())
     if path is None:
         if not disks:
             raise missing_target()
-        command.probe_emulated(disks, plan_of(request), output)
+        command.probe_emulated(disks, plan_of(request), output, look)
         return
     if path.suffix in (".yaml", ".yml"):
         if disks:
             rule = "an experiment names its own disks"
             raise UserError(Problem("--disk", str(disk), rule, "leave --disk out"))
-        command.probe_experiment(path, override_of(request), output)
+        command.probe_experiment(path, override_of(request), output, look)
         return
     if len(disks) > 1:
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
-    command.probe_path(path, plan_of(request), output, disk=promised, destroy_data=destroy_data)
+    # Root's part has another working directory.
+    there = path if root_part() is None else path.absolute()
+    wanted = At(there, plan_of(request), promised, destroy_data)
+    command.probe_path(wanted, output, look)
 
 
 def refuse_with_pvc(given: dict[str, object]) -> None:

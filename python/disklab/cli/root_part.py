@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import MutableMapping, Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from disklab.privilege.identity import Caller, open_way
 from disklab.privilege.wire import Link
@@ -19,8 +20,13 @@ UNPRIVILEGED = frozenset(
     {"advise", "catalog", "experiment", "import", "observe", "predict", "prices", "report", "serve"}
 )
 """Commands that need no root at all."""
-DIVIDED = frozenset({"rehearse", "reproduce"})
+DIVIDED = frozenset({"disk", "probe", "rehearse", "reproduce"})
 """Commands whose root's part is a process of its own."""
+ONLY_WITH = {"reproduce": "--rehearse", "calibrate": "--here"}
+"""Commands that need root only with an option."""
+
+if TYPE_CHECKING:
+    from disklab.privilege.serving import Serving
 
 _link: list[Link] = []
 
@@ -38,11 +44,14 @@ def divide(words: Sequence[str]) -> None:
     """
     caller = Caller.of(os.environ)
     command = next((word for word in words if not word.startswith("-")), None)
-    if caller is None or command not in UNPRIVILEGED | DIVIDED:
+    if caller is None or command not in UNPRIVILEGED | DIVIDED | ONLY_WITH.keys():
         return
-    if command in UNPRIVILEGED or (command == "reproduce" and "--rehearse" not in words):
+    needless = command in ONLY_WITH and ONLY_WITH[command] not in words
+    if command in UNPRIVILEGED or needless:
         open_way(caller)
         caller.become()
+        return
+    if command not in DIVIDED:
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     child = os.fork()
@@ -53,7 +62,22 @@ def divide(words: Sequence[str]) -> None:
         _link[:] = [Link(theirs)]
         return
     theirs.close()
-    _serve(Link(ours), child)
+    _serve(command, Link(ours), child)
+
+
+def _part_of(command: str, link: Link) -> Serving:
+    # Loaded here, after the fork: the caller's part has no use for it before.
+    if command == "disk":
+        from disklab.privilege.volumes import VolumesPart  # noqa: PLC0415
+
+        return VolumesPart(link)
+    if command == "probe":
+        from disklab.privilege.probing import ProbePart  # noqa: PLC0415
+
+        return ProbePart(link)
+    from disklab.privilege.root import RootPart  # noqa: PLC0415
+
+    return RootPart(link)
 
 
 def leave_working_directory(environment: MutableMapping[str, str]) -> None:
@@ -67,7 +91,7 @@ def leave_working_directory(environment: MutableMapping[str, str]) -> None:
     os.chdir("/")
 
 
-def _serve(link: Link, child: int) -> None:
+def _serve(command: str, link: Link, child: int) -> None:
     """Be root's part until the caller's has ended; end with its exit code."""
 
     def forward(number: int, _frame: FrameType | None) -> None:
@@ -76,10 +100,7 @@ def _serve(link: Link, child: int) -> None:
 
     signal.signal(signal.SIGTERM, forward)
     leave_working_directory(os.environ)
-    # Loaded here, after the fork: the caller's part has no use for it before.
-    from disklab.privilege.root import RootPart  # noqa: PLC0415
-
-    RootPart(link).serve()
+    _part_of(command, link).serve()
     # Both ends of the terminal's Ctrl-C: the other part ends by it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, status = os.waitpid(child, 0)

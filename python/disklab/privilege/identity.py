@@ -6,7 +6,7 @@ import ctypes
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,16 @@ from pathlib import Path
 from disklab.engine.account import Account, unreachable
 from disklab.engine.binary import find_engine
 from disklab.errors import EngineError, MachineError, Problem, UserError
+from disklab.hosts.ownership import mounts
 
 # From <sys/prctl.h>, <sched.h> and <sys/mount.h>.
 NO_NEW_PRIVILEGES = 38
 NEW_MOUNTS = 0x20000
 BIND, RECURSIVE, FOLLOWS = 0x1000, 0x4000, 0x80000
 NO_DEVICES_NO_PRIVILEGES = 0x2 | 0x4
+DETACH = 2
+VOLUMES = ("/dev/loop", "/dev/ublkb")
+"""Devices that may be volumes of ours."""
 
 # Python, its packages, ours and the engine: more closed folders than these there cannot be.
 MOST_CLOSED = 8
@@ -102,6 +106,7 @@ def open_way(caller: Caller) -> None:
             if not inside:
                 _call("unshare", NEW_MOUNTS)
                 _call("mount", b"none", b"/", None, RECURSIVE | FOLLOWS, None)
+                _let_go(needed)
                 inside = True
             _stand_in(closed, [one for one in needed if one.is_relative_to(closed)])
         except OSError as error:
@@ -111,6 +116,19 @@ def open_way(caller: Caller) -> None:
     rule = f"{caller.name} may not read it"
     way_out = "install disklab where everybody may read it"
     raise UserError(Problem("this machine", str(closed), rule, way_out))
+
+
+def _let_go(needed: Iterable[Path]) -> None:
+    """Take volumes' file systems out of this process's view: here they would be held mounted.
+
+    Whoever detaches one of them later would be told that it is still in use.
+    """
+    for mount in reversed(mounts()):
+        shows_volume = mount.kind.startswith("fuse") or mount.source.startswith(VOLUMES)
+        if shows_volume and not any(one.is_relative_to(mount.point) for one in needed):
+            # Only in this namespace: what happens in it reaches no other one.
+            with suppress(OSError):
+                _call("umount2", os.fsencode(mount.point), DETACH)
 
 
 def _stand_in(closed: Path, shown: list[Path]) -> None:

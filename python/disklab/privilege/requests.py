@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass as checked
 
 from disklab.catalog import Catalog
@@ -17,11 +17,11 @@ from disklab.errors import MachineError
 from disklab.events import PhaseStarted, Progress, TimedStep, Warned
 from disklab.hosts.places import check_name
 from disklab.privilege.columns import Columns, replay_of
+from disklab.privilege.talk import Forms, Said
 from disklab.probe.known import Disk, resolved
 from disklab.procedures.turn import Turn
 from disklab.results import Second, TrialResult, Whole
 from disklab.spec import Trial
-from disklab.spec.amounts import RESOLVED
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 MOST_TURNS = 100_000
@@ -98,13 +98,6 @@ class Opened:
     """A bed stands, and its trial is about to be written down."""
 
 
-@dataclass(frozen=True)
-class Said:
-    """A line for the user."""
-
-    text: str
-
-
 Told = PhaseStarted | Progress | TimedStep | Warned | Second | Whole | Row | LogPart | Opened | Said
 TOLD: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
@@ -125,22 +118,13 @@ ANSWERS: dict[str, TypeAdapter[Any]] = {
 _NAME_OF: dict[type, str] = {Check: "check", Begin: "begin", TakeTurn: "turn", Close: "close"}
 
 
-def asked(request: Request) -> dict[str, Any]:
-    """Return a request as a message has it."""
-    name = _NAME_OF[type(request)]
-    words = REQUESTS[name].dump_python(request, mode="json", round_trip=True, by_alias=True)
-    return {"ask": name, "with": words}
+FORMS = Forms(REQUESTS, _NAME_OF, TOLD, ANSWERS)
 
 
 def request_of(message: dict[str, Any]) -> tuple[str, Request]:
     """Return what a message asks. Raises MachineError for what is not in the list, or not so."""
-    name = message.get("ask")
-    if not isinstance(name, str) or name not in REQUESTS:
-        raise MachineError(f"refused: {str(name)[:80]!r} is no request; there are {[*REQUESTS]}")
-    try:
-        request: Request = REQUESTS[name].validate_python(message.get("with"), context=RESOLVED)
-    except (ValidationError, RecursionError) as error:
-        raise MachineError(f"refused: this is no request {name!r}: {str(error)[:500]}") from None
+    name, found = FORMS.request_of(message)
+    request: Request = found
     turns = request.turns if isinstance(request, Check) else []
     turns = [request.turn] if isinstance(request, TakeTurn) else turns
     if len(turns) > MOST_TURNS:

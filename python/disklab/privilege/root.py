@@ -1,18 +1,13 @@
-"""Root's part: answers the requests of the list, one at a time, until the caller's has gone."""
+"""Root's part of a rehearsal: makes the beds, and tells what is seen on them."""
 
 from __future__ import annotations
 
 import base64
 import os
-import queue
-import signal
 import stat
-import threading
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from disklab.catalog.load import settle_on
@@ -21,7 +16,7 @@ from disklab.events import Event
 from disklab.hosts.cleaning import clean_orphans
 from disklab.hosts.places import Places
 from disklab.privilege.requests import (
-    ANSWERS,
+    FORMS,
     TOLD,
     Begin,
     Check,
@@ -30,12 +25,12 @@ from disklab.privilege.requests import (
     Opened,
     Request,
     Row,
-    Said,
     TakeTurn,
-    Told,
     request_of,
 )
-from disklab.privilege.wire import Link, told
+from disklab.privilege.serving import Serving
+from disklab.privilege.talk import Said
+from disklab.privilege.wire import Link
 from disklab.procedures import preparation
 from disklab.procedures.build import Site
 from disklab.procedures.outcome import Frame
@@ -51,75 +46,23 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class RootPart:
-    """What root does for one command of one caller."""
+class RootPart(Serving):
+    """What root does for one rehearsal of one caller."""
+
+    forms = FORMS
 
     def __init__(self, link: Link) -> None:
         """Take the end of the socket; `serve` does the rest."""
-        self._link = link
-        self._asked: queue.SimpleQueue[dict[str, Any] | MachineError | None] = queue.SimpleQueue()
-        self._busy = False
+        super().__init__(link)
         self._beds: Beds | None = None
         self._frame: Frame | None = None
 
-    def serve(self) -> None:
-        """Answer until the caller's part has gone; then nothing is left of what was made."""
-        signal.signal(signal.SIGINT, self._interrupted)
-        threading.Thread(target=self._listen, daemon=True).start()
-        try:
-            while (message := self._asked.get()) is not None:
-                self._answer(message)
-        except MachineError:
-            # Nobody hears the answer.
-            pass
-        finally:
-            self._close()
+    def request_of(self, message: dict[str, Any]) -> tuple[str, Request]:
+        """Return what a message asks, with its turns looked at one by one."""
+        return request_of(message)
 
-    def _listen(self) -> None:
-        """Take messages as they come: a wish to stop is for the request under way."""
-        while True:
-            try:
-                message = self._link.receive()
-            except MachineError as error:
-                self._asked.put(error)
-                message = None
-            if message is None or message.get("stop") is True:
-                os.kill(os.getpid(), signal.SIGINT)
-            if message is None or "ask" in message:
-                self._asked.put(message)
-            if message is None:
-                return
-
-    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
-        # Ctrl-C in the terminal comes here as well; between requests the caller's part decides.
-        if self._busy:
-            raise KeyboardInterrupt
-
-    def _answer(self, message: dict[str, Any] | MachineError) -> None:
-        answer: dict[str, Any] = {"error": {"kind": "interrupted"}}
-        try:
-            self._busy = True
-            if isinstance(message, MachineError):
-                raise message
-            name, request = request_of(message)
-            found = ANSWERS[name].dump_python(self._done(request), mode="json")
-            answer = {"answer": found}
-        except KeyboardInterrupt:
-            pass
-        except DisklabError as error:
-            answer = {"error": told(error)}
-        except OSError as error:
-            said = f"{error.filename or 'this machine'}: {error.strerror}"
-            answer = {"error": told(MachineError(said))}
-        except Exception as error:
-            traceback.print_exc()
-            said = f"root's part failed: {type(error).__name__}: {error}"
-            answer = {"error": told(MachineError(said))}
-        finally:
-            self._busy = False
-        self._link.send(answer)
-
-    def _done(self, request: Request) -> object:
+    def done(self, request: Request) -> object:
+        """Do what a request asks."""
         match request:
             case Check():
                 settle_on(request.catalog)
@@ -133,7 +76,7 @@ class RootPart:
                     raise MachineError("refused: a rehearsal has to begin before its turns")
                 return run_turn(request.turn, self._beds, self, self._frame, self._emit)
             case Close():
-                self._close()
+                self.close()
                 return None
 
     def _begin(self, request: Begin) -> None:
@@ -146,7 +89,8 @@ class RootPart:
         self._beds = Beds(site, f"rehearsal-{os.getpid()}")
         self._frame = Frame(request.title, request.run_id, request.catalog)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Take the standing bed away."""
         if self._beds is not None:
             with suppress(DisklabError):
                 self._beds.close()
@@ -157,7 +101,7 @@ class RootPart:
     def record_seconds(self, trial: int, repeat: int) -> Iterator[RootPart]:
         """Open the files of a turn, in the caller's part."""
         del trial, repeat
-        self._tell(Opened())
+        self.tell(Opened())
         yield self
 
     @contextmanager
@@ -168,28 +112,24 @@ class RootPart:
 
     def second(self, line: Second) -> None:
         """Tell of an interval of the load."""
-        self._tell(line)
+        self.tell(line)
 
     def whole(self, line: Whole | dict[str, Any]) -> None:
         """Tell of a whole phase."""
         kept = Whole.model_fields
         known = line if isinstance(line, Whole) else {k: line[k] for k in kept if k in line}
-        self._tell(Whole.model_validate(known))
+        self.tell(Whole.model_validate(known))
 
     def add(self, phase: str, t_s: float, source: str, metric: str, value: float) -> None:
         """Tell of a figure of the telemetry."""
-        self._tell(Row(phase, float(t_s), source, metric, float(value)))
+        self.tell(Row(phase, float(t_s), source, metric, float(value)))
 
     def _emit(self, event: Event) -> None:
         if type(event).__name__ in TOLD:
-            self._tell(event)  # type: ignore[arg-type]
+            self.tell(event)
 
     def _say(self, text: str) -> None:
-        self._tell(Said(text))
-
-    def _tell(self, what: Told) -> None:
-        name = type(what).__name__
-        self._link.send({"told": name, "what": TOLD[name].dump_python(what, mode="json")})
+        self.tell(Said(text))
 
     def _take_logs(self, folder: Path) -> None:
         """Send what a database has logged: regular files with one name, no link is followed."""
@@ -210,4 +150,4 @@ class RootPart:
             left = min(found.st_size, MOST_LOG_BYTES)
             while left > 0 and (part := file.read(min(left, LOG_PART_BYTES))):
                 left -= len(part)
-                self._tell(LogPart(name, base64.b64encode(part).decode("ascii")))
+                self.tell(LogPart(name, base64.b64encode(part).decode("ascii")))

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import base64
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
 
 from disklab.catalog import Catalog
-from disklab.errors import DisklabError, MachineError
+from disklab.errors import MachineError
 from disklab.events import Emit
 from disklab.hosts.places import NAME
 from disklab.privilege.columns import columns_of
 from disklab.privilege.requests import (
-    ANSWERS,
-    TOLD,
+    FORMS,
     Begin,
     Check,
     Close,
     LogPart,
     Opened,
-    Request,
     Row,
-    Said,
     TakeTurn,
     Told,
-    asked,
     without_wishes,
 )
-from disklab.privilege.wire import Link, error_of
+from disklab.privilege.talk import Said, Talk
+from disklab.privilege.wire import Link
 from disklab.procedures.life import uninterrupted
 from disklab.procedures.outcome import Frame
 from disklab.procedures.replay import most_written_bytes
@@ -39,18 +33,13 @@ from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, Second, SecondsWriter, TelemetryWriter, TrialResult, Whole
 from disklab.spec import Trial
 
-Hear = Callable[[Told], None]
 
-
-class Root:
-    """Root's part, as the caller's sees it."""
+class Root(Talk):
+    """Root's part of a rehearsal, as the caller's sees it."""
 
     def __init__(self, link: Link) -> None:
         """Take the caller's end of the socket."""
-        self._link = link
-        self.is_gone = False
-        """Whether it has ended, and all that it held with it."""
-        self._is_sending = False
+        super().__init__(link, FORMS)
 
     def check(
         self,
@@ -72,72 +61,6 @@ class Root:
         request = Check(kept, plain, catalog, most_written_bytes(turns))
         found: dict[str, str] = self.ask(request, hear)
         return found
-
-    def ask(self, request: Request, hear: Hear) -> Any:
-        """Return the answer; what is told meanwhile is heard. Raises what root's part raised.
-
-        KeyboardInterrupt: the request was ended, and root's part is ready for the next one.
-        """
-        words = asked(request)
-        with self._stopping() as wanted:
-            self._send(words)
-            if wanted:
-                self._stop()
-            while "told" in (message := self._receive()):
-                hear(TOLD[message["told"]].validate_python(message["what"]))
-        error = message.get("error")
-        if wanted or (error is not None and error["kind"] == "interrupted"):
-            raise KeyboardInterrupt
-        if error is not None:
-            raise error_of(error)
-        return ANSWERS[words["ask"]].validate_python(message["answer"])
-
-    def _send(self, words: dict[str, Any]) -> None:
-        self._is_sending = True
-        try:
-            self._link.send(words)
-        except MachineError:
-            self.is_gone = True
-            raise
-        finally:
-            self._is_sending = False
-
-    def _stop(self) -> None:
-        with suppress(DisklabError):
-            self._link.send({"stop": True})
-
-    def _receive(self) -> dict[str, Any]:
-        message = self._link.receive()
-        if message is None:
-            self.is_gone = True
-            raise MachineError("root's part of disklab has ended; run `disklab clean`")
-        return message
-
-    @contextmanager
-    def _stopping(self) -> Iterator[list[int]]:
-        """Pass a wish to stop on inside the block, and yield where it is noted.
-
-        An exception in the middle of a message would lose its beginning.
-        """
-        wanted: list[int] = []
-
-        def stop(number: int, _frame: FrameType | None) -> None:
-            wanted.append(number)
-            # Never in the middle of another message.
-            if not self._is_sending:
-                self._stop()
-
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        # Those that are ignored stay so: see `life.uninterrupted`.
-        before = {one: signal.getsignal(one) for one in numbers}
-        for one, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(one, stop)
-        try:
-            yield wanted
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
 
 
 @dataclass

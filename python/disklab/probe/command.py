@@ -4,62 +4,58 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from disklab.errors import Problem, UserError
 from disklab.probe import cells, fio
 from disklab.probe.cells import Plan
 from disklab.probe.charts import check_chart_path
 from disklab.probe.comparison import Compared
 from disklab.probe.console import ProgressView
-from disklab.probe.emulated import ATTACH_S, known_of, made_for_probe, owner
+from disklab.probe.emulated import ATTACH_S
 from disklab.probe.experiment import DeviceExperiment, Trial, read_experiment
-from disklab.probe.known import Disk, placed, resolved
+from disklab.probe.known import Disk, resolved
+from disklab.probe.looking import At, Emulated, Look, look_here
 from disklab.probe.published import published
 from disklab.probe.report import show_comparison, show_results, write_chart_when_asked
 from disklab.probe.request import Output
 from disklab.probe.run import (
     CellResult,
     Event,
-    Known,
     Listener,
     StepStarted,
-    Subject,
     expected_fill_s,
-    probe,
-    runnable,
 )
 from disklab.probe.store import recorder
-from disklab.probe.target import open_region
 from disklab.terminal import SafeConsole
 
 NAMES = {"None": "no caching", "ReadOnly": "ReadOnly", "ReadWrite": "ReadWrite"}
 
 
-def probe_path(
-    path: Path, plan: Plan, output: Output, *, disk: Disk | None = None, destroy_data: bool = False
-) -> None:
+def probe_path(wanted: At, output: Output, look: Look = look_here) -> None:
     """Probe a directory, file or device, hold it against what is known of it, and report."""
-    program = checked(plan, output)
-    target = owner(path)
-    known = Known(placed(disk)) if disk else None
-    if target is not None:
-        known = known_of(target)  # what the emulator does says more than what it should be
-    ours = target is not None
-    with interruptible(), open_region(path, plan, ours=ours, destroy_data=destroy_data) as region:
-        subject = Subject(region.shown, region, known)
-        check_cells_remain(plan, subject)
-        with listening(output, expected_s(plan, 1, attached=False)) as tell:
-            results = probe(program, subject, plan, tell)
+    checked(wanted.plan, output)
+    listeners: list[Listener] = []
+    with interruptible(), ExitStack() as opened:
+
+        def tell(event: Event) -> None:
+            if not listeners:
+                # A place that cannot be probed is told before a file of results is made.
+                seconds = expected_s(wanted.plan, 1, attached=False)
+                listeners.append(opened.enter_context(listening(output, seconds)))
+            listeners[0](event)
+
+        results = look(wanted, tell).results
     show_results(results, output)
 
 
-def probe_emulated(disks: Sequence[Disk], plan: Plan, output: Output) -> None:
+def probe_emulated(
+    disks: Sequence[Disk], plan: Plan, output: Output, look: Look = look_here
+) -> None:
     """Make each disk, probe it, remove it; report all side by side."""
-    program = checked(plan, output)
+    checked(plan, output)
     for disk in disks:
         resolved(disk)  # every wrong wish is told before the first disk is made
     results: list[CellResult] = []
@@ -68,8 +64,7 @@ def probe_emulated(disks: Sequence[Disk], plan: Plan, output: Output) -> None:
             # Disks of one probe differ in their caching alone.
             name = disk.disks if len(disks) == 1 else NAMES[disk.caching]
             tell(StepStarted(name, "attaching an emulated disk", ATTACH_S))
-            with made_for_probe(disk, name, plan) as subject:
-                results += probe(program, subject, plan, tell)
+            results += look(Emulated(disk, name, plan), tell).results
     vm = f" on {disks[0].vm}" if disks[0].vm else ""
     show_results(results, output, f"{disks[0].disks}{vm}, emulated")
 
@@ -83,7 +78,9 @@ class Override:
     engine: str = "libaio"
 
 
-def probe_experiment(file: Path, override: Override, output: Output) -> None:
+def probe_experiment(
+    file: Path, override: Override, output: Output, look: Look = look_here
+) -> None:
     """Probe every device of an experiment, each emulated, beside what was published of it."""
     experiment = read_experiment(file)
     devices = devices_of(experiment)
@@ -91,17 +88,15 @@ def probe_experiment(file: Path, override: Override, output: Output) -> None:
         resolved(trial.disk)  # every wrong name is told before the first disk is made
     plans = {name: plan_of_trials(trials, override) for name, trials in devices.items()}
     longest = max(plans.values(), key=lambda plan: len(plan.cells) * plan.duration_s)
-    program = checked(longest, output)
+    checked(longest, output)
     compared = []
     seconds = sum(expected_s(plan, 1) for plan in plans.values())
     with interruptible(), listening(output, seconds, experiment.path.stem) as tell:
         for name, trials in devices.items():
             tell(StepStarted(name, "attaching and formatting an emulated disk", ATTACH_S))
             disk, filesystem = trials[0].disk, trials[0].filesystem
-            with made_for_probe(disk, name, plans[name], filesystem) as subject:
-                results = probe(program, subject, plans[name], tell)
-                envelope = subject.known.envelope if subject.known else None
-            compared.append(Compared(name, results, published(disk), envelope))
+            probed = look(Emulated(disk, name, plans[name], filesystem), tell)
+            compared.append(Compared(name, probed.results, published(disk), probed.envelope))
     if not output.json:
         show_comparison(compared, experiment.title)
     write_chart_when_asked([r for c in compared for r in c.results], output, experiment.title)
@@ -126,13 +121,12 @@ def plan_of_trials(trials: Sequence[Trial], override: Override) -> Plan:
     )
 
 
-def checked(plan: Plan, output: Output) -> Path:
-    """Return fio's path once everything is there that the probe will need."""
-    program = fio.find_fio(plan.engine)
+def checked(plan: Plan, output: Output) -> None:
+    """Raise UserError unless everything is there that the probe will need."""
+    fio.find_fio(plan.engine)
     fio.check_memory(plan)
     if output.chart is not None:
         check_chart_path(output.chart)
-    return program
 
 
 def expected_s(plan: Plan, subjects: int, *, attached: bool = True) -> float:
@@ -154,14 +148,6 @@ def listening(output: Output, seconds: float, experiment: str | None = None) -> 
             record(event)
 
         yield tell
-
-
-def check_cells_remain(plan: Plan, subject: Subject) -> None:
-    """Refuse a plan of writes alone where nothing may be written."""
-    if not runnable(plan, subject.region).cells:
-        rule = "disklab never writes to what it did not create, and the plan has only writes"
-        way_out = "choose --rw randread, or name a directory where the probe makes its own file"
-        raise UserError(Problem("--rw", subject.region.shown, rule, way_out))
 
 
 @contextmanager

@@ -1,0 +1,118 @@
+"""`disklab disk` under sudo: the caller's part reads and prints, root's part has the devices."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab.catalog import VolumeRequest, load_catalog
+from disklab.errors import MachineError
+from disklab.hosts.attach import AttachRequest
+from disklab.hosts.places import Owner
+from disklab.privilege.volumes import FORMS, Attach, VolumesPart
+from disklab.privilege.wire import Link
+
+from tests.hosts.conftest import Lab
+
+from .test_caller import DISKLAB, SUDO
+
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.skipif(os.geteuid() != 0, reason="sudo runs it as root"),
+]
+
+
+def disk(lab: Lab, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run `sudo disklab disk`."""
+    ran = subprocess.run(
+        [str(DISKLAB), "disk", *arguments],
+        env={**lab.environment(), **SUDO},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd="/",
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stderr
+    return ran
+
+
+def told(lab: Lab, *arguments: str) -> Any:
+    return json.loads(disk(lab, *arguments, "--json").stdout)
+
+
+def test_a_volume_is_made_shown_changed_broken_and_taken_away(lab: Lab, mine: Path) -> None:
+    options = ("--size", "64MiB", "--caching", "ReadOnly", "--vm", "azure/Standard_DS14_v2")
+    mounted = ("--filesystem", "ext4", "--mount", str(mine / "point"))
+    made = told(lab, "attach", "azure/P30", "--no-calibrate", *options, *mounted)
+    assert os.path.ismount(mine / "point")
+    (listed,) = told(lab, "list")["volumes"]
+    assert (listed["name"], listed["device"]) == ("data", made["device"])
+    changed = told(lab, "set", made["device"], "--iops", "500")["profile"]
+    limits = changed["disks"][0]["limits"]
+    assert {limit["per_s"] for limit in limits if limit["unit"] == "ios"} == {500}
+    assert told(lab, "fail", "data", "slow", "2x")["fault"]["permille"] == 2000
+    assert told(lab, "cache", "warm", "data", "--range", "0:1MiB")["cache"]["cached_bytes"] > 0
+    assert told(lab, "detach", "data", "--delete-data")["data"] == []
+    assert lab.devices() == {}
+
+
+def test_mistakes_are_told_as_without_sudo(lab: Lab) -> None:
+    for words in (("attach", "azure/P31"), ("detach", "/dev/null")):
+        assert disk(lab, *words, code=2).stderr == lab.run("disk", *words, code=2).stderr
+
+
+def test_a_catalogue_that_is_roots_alone_is_not_read(lab: Lab, mine: Path) -> None:
+    secret = mine / "secret.yaml"
+    secret.write_text("secret: of root\n")
+    secret.chmod(0o600)
+    said = disk(lab, "attach", "azure/P30", "--catalog", str(secret), code=2).stderr
+    assert "of root" not in said
+    assert lab.devices() == {}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"ask": "attach", "with": {"wish": {"volume": {"disks": "azure/P30"}, "command": "id"}}},
+        {"ask": "fail", "with": {"volume": "data", "host": None, "fault": 7}},
+        {"ask": "show", "with": {"volume": "x" * 5000}},
+        {"ask": "cache", "with": {"volume": "data", "host": None, "action": "format"}},
+        {"ask": "turn", "with": {}},
+    ],
+)
+def test_what_is_not_in_the_list_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(MachineError, match=r"^refused: "):
+        FORMS.request_of(message)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        AttachRequest(VolumeRequest("azure/P30"), transport="--data-dir=/"),
+        AttachRequest(VolumeRequest("azure/P30"), owner=Owner(pid=1, start_time=1)),
+    ],
+)
+def test_an_attach_has_no_options_of_roots(wish: AttachRequest) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        part = VolumesPart(Link(ours))
+        with pytest.raises(MachineError, match=r"^refused: "):
+            part.done(Attach(wish, load_catalog()))
+
+
+def test_what_is_attached_arrives_as_it_was_asked() -> None:
+    wish = AttachRequest(
+        VolumeRequest("4 x azure/P30", chunk_bytes=65536),
+        scale=Fraction(1, 100),
+        mount_point=Path("/mnt/p30"),
+    )
+    request = Attach(wish, load_catalog())
+    assert FORMS.request_of(FORMS.asked(request)) == ("attach", request)
