@@ -153,10 +153,13 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
-    # Root's part has another working directory.
-    there = path if root_part() is None else path.absolute()
-    wanted = At(there, plan_of(request), promised, destroy_data)
+    wanted = At(seen_from_root(path), plan_of(request), promised, destroy_data)
     command.probe_path(wanted, output, look)
+
+
+def seen_from_root(path: Path) -> Path:
+    """Return a path as root's part needs it, where there is one: it works in another directory."""
+    return path if root_part() is None else path.absolute()
 
 
 def refuse_with_pvc(given: dict[str, object]) -> None:
