@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,20 @@ def test_each_level_that_a_vm_keeps_has_nodes_of_its_own() -> None:
         ["n4/data", "n5/data", "n6/data"],
     ]
     assert planned.wanted.names == [host.name for host in planned.layout.hosts]
+
+
+def test_fresh_hosts_are_whole_sets_of_nodes() -> None:
+    text = EXPERIMENT.replace("nodes: 1", "nodes: 3").replace("4}}\ndata", "4}}\n  zones: 3\ndata")
+    options = replace(OPTIONS, fresh_hosts=2)
+    planned = planned_new(spec.parse(text), Options(repeats=4), options)
+    assert [host.zone for host in planned.layout.hosts] == [0, 1, 2] * 4 + [0]
+    spots = planned.wanted.placed.spots
+    assert [[str(spot) for spot in spots[index]] for index in (0, 1)] == [
+        [f"n{number}/data" for number in range(1, 7)],
+        [f"n{number}/data" for number in range(7, 13)],
+    ]
+    with pytest.raises(UserError, match="each time on one of 2; give --repeat 2 or more"):
+        planned_new(spec.parse(text), Options(repeats=1), options)
 
 
 def test_what_is_asked_from_here_is_refused() -> None:

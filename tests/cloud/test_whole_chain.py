@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -85,10 +86,17 @@ class Cloud:
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    with cloud_of(["n1"], tmp_path, monkeypatch) as made:
+        yield made
+
+
+@contextmanager
+def cloud_of(names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """Yield a subscription in which VMs of these names can be made."""
     monkeypatch.setattr(fake_arm, "DEPLOY_S", 1.0)
     monkeypatch.setattr(fake_arm, "DELETE_S", 1.0)
     monkeypatch.setattr(fake_arm, "RETRY_AFTER_S", 1)
-    wishes = [HostWish("n1"), HostWish("conductor")]
+    wishes = [*map(HostWish, names), HostWish("conductor")]
     with (
         new_lab() as lab,
         EmulatedHosts.start(Places(lab.run_dir, lab.data_dir), "azure", wishes) as hosts,
@@ -139,6 +147,25 @@ def test_a_file_is_measured_in_azure_and_nothing_is_left(cloud: Cloud) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             assert b"PRIVATE KEY" not in path.read_bytes(), path
+
+
+def test_fresh_hosts_take_repeats_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cloud_of(["n1", "n2"], tmp_path, monkeypatch) as cloud:
+        fresh = ("--fresh-hosts", "2", "--only", "device.volume.caching=None")
+        code, _, err = cloud.run(*MEASURE, "--max-usd", "3", *fresh, "--repeat", "1")
+        assert code == 2
+        assert "each trial runs 1 times, each time on one of 2" in err
+        code, out, err = cloud.run(*MEASURE, "--max-usd", "3", *fresh, "--repeat", "2")
+        assert code == 0, (out, err, cloud.arm.invalid)
+        cloud.nothing_is_left()
+        (folder,) = (cloud.folder / "disklab-runs").iterdir()
+        run = Run.open(folder)
+        found = {(one.model_extra or {})["host"]: one for one in run.results()}
+        assert sorted(found) == ["n1/data", "n2/data"]
+        assert {one.repeat for one in found.values()} == {0, 1}
+        assert "--fresh-hosts" in run.info.command
+        bill = (run.info.model_extra or {})["cloud"]["bill"]
+        assert bill[0][0] == "2 x azure/Standard_E8ds_v4"
 
 
 def test_what_kill_9_leaves_is_removed_by_clean(cloud: Cloud) -> None:

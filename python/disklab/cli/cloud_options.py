@@ -42,6 +42,16 @@ Subscription = Annotated[
         metavar="ID",
     ),
 ]
+FreshHosts = Annotated[
+    int | None,
+    typer.Option(
+        "--fresh-hosts",
+        help="Make each host, or set of nodes, so many times: repeats take them in turn.",
+        metavar="N",
+    ),
+]
+MOST_COPIES = 20
+"""A spread between VMs is known by then; each of them costs."""
 WIDEST_BITS = {4: 16, 6: 32}
 """A provider's own block; more addresses are not yours."""
 
@@ -56,6 +66,12 @@ class CloudOptions:
     ssh_from: str | None = None
     keep_until: str | None = None
     subscription: str | None = None
+    fresh_hosts: int | None = None
+
+    @property
+    def copies(self) -> int:
+        """How many there are of each host that a trial needs."""
+        return self.fresh_hosts or 1
 
     def given(self) -> dict[str, object]:
         """Return those that are given, by their names."""
@@ -70,6 +86,9 @@ class CloudOptions:
         problems = []
         if self.max_usd is not None and not self.max_usd > 0:
             problems.append(Problem("--max-usd", f"{self.max_usd:g}", "is above 0", "give more"))
+        if not 1 <= self.copies <= MOST_COPIES:
+            rule = f"of each host there are 1 to {MOST_COPIES}"
+            problems.append(Problem("--fresh-hosts", str(self.fresh_hosts), rule, "write 3"))
         why = _why_not_from(self.ssh_from)
         if why is not None:
             way_out = "give your public address: --ssh-from $(curl -s https://ifconfig.me)"

@@ -37,6 +37,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ssh_from: cloud_options.SshFrom = None,
     keep_until: cloud_options.KeepUntil = None,
     subscription: cloud_options.Subscription = None,
+    fresh_hosts: cloud_options.FreshHosts = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Look at the hosts, show what would be done, and end.")
     ] = False,
@@ -70,6 +71,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab measure FILE --hosts hosts.yaml --plan[/bold],
     [bold]disklab measure FILE --cloud azure --max-usd 5 --ssh-from ADDRESS[/bold],
+    [bold]disklab measure FILE --cloud azure --fresh-hosts 3 --repeat 6 ...[/bold],
     [bold]disklab measure --resume RUN --yes[/bold]
     """
     # Loaded here because it brings NumPy and polars: no other command is to wait for them.
@@ -79,7 +81,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check_on_end(on_end)
     # `kill` ends it as Ctrl-C does: what was changed is changed back.
     signal.signal(signal.SIGTERM, _interrupt)
-    made = CloudOptions(cloud, region, max_usd, ssh_from, keep_until, subscription)
+    made = CloudOptions(cloud, region, max_usd, ssh_from, keep_until, subscription, fresh_hosts)
     options = preparation.Options(
         repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
     )

@@ -121,13 +121,23 @@ def planned_new(experiment: Experiment, options: Options, cloud: CloudOptions) -
     layout = _layout(chosen, cloud)
     hosts = hosts_file.parse(layout.hosts_text(str(Notebook.of(run_id).ssh_config)), MADE)
     wanted = preparation.wanted(experiment, hosts, options)
+    _check_repeats(wanted, cloud)
     return _priced(wanted, run_id, layout, cloud.region or region_of(cloud.cloud), cloud)
 
 
 def _layout(chosen: Experiment, cloud: CloudOptions) -> Layout:
     trials = chosen.trials("measure")
     check_databases(chosen, trials)
-    return layout_of(chosen, trials, load_catalog(), cloud=cloud.cloud or "azure")
+    return layout_of(chosen, trials, load_catalog(), cloud.copies, cloud.cloud or "azure")
+
+
+def _check_repeats(wanted: Wanted, cloud: CloudOptions) -> None:
+    """Refuse hosts that no repeat would ever be on."""
+    repeats = max((turn.repeat + 1 for turn in wanted.turns), default=0)
+    if wanted.turns and repeats < cloud.copies:
+        rule = f"each trial runs {repeats} times, each time on one of {cloud.copies}"
+        way_out = f"give --repeat {cloud.copies} or more"
+        raise UserError(Problem("--fresh-hosts", str(cloud.fresh_hosts), rule, way_out))
 
 
 def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptions) -> Planned:
@@ -140,6 +150,11 @@ def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptio
     told = (run.info.model_extra or {}).get("cloud")
     only = wanted.options.only
     chosen = wanted.experiment.only(only) if only else wanted.experiment
+    begun_with = (run.info.model_extra or {}).get("fresh_hosts")
+    if cloud.fresh_hosts not in {None, begun_with}:
+        rule = "the run was begun with another number"
+        raise UserError(Problem("--fresh-hosts", str(cloud.fresh_hosts), rule, "leave it out"))
+    cloud = replace(cloud, fresh_hosts=begun_with if isinstance(begun_with, int) else None)
     layout = _layout(chosen, cloud)
     text = layout.hosts_text(str(Notebook.of(run.info.id).ssh_config))
     if not isinstance(told, dict) or wanted.hosts.document.text != text:
@@ -257,7 +272,8 @@ def _note_command(planned: Planned, cloud: CloudOptions, run: Run) -> None:
         "ADDRESS",
     ]
     command += [] if cloud.max_usd is None else ["--max-usd", f"{cloud.max_usd:g}"]
-    run.plan_again({"command": command})
+    command += [] if cloud.fresh_hosts is None else ["--fresh-hosts", str(cloud.fresh_hosts)]
+    run.plan_again({"command": command, "fresh_hosts": cloud.fresh_hosts})
 
 
 def _make_and_measure(  # noqa: PLR0913 - as above

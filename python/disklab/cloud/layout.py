@@ -155,7 +155,7 @@ def layout_of(
         hosts, where = _device_hosts(able, catalog, copies)
         zones = 1
     else:
-        hosts, where = _cluster_hosts(able, catalog)
+        hosts, where = _cluster_hosts(able, catalog, copies)
         zones = max(trial.spec.cluster.zones for trial in able if trial.spec.cluster)
     if len(hosts) > MOST_HOSTS:
         rule = f"a run makes at most {MOST_HOSTS} hosts"
@@ -314,7 +314,7 @@ def _volume_name(at: int) -> str:
 
 
 def _cluster_hosts(
-    able: Sequence[Trial], catalog: Catalog
+    able: Sequence[Trial], catalog: Catalog, copies: int
 ) -> tuple[list[CloudHost], dict[int, list[str]]]:
     """Return nodes and clients, and by a trial's index its nodes.
 
@@ -336,8 +336,9 @@ def _cluster_hosts(
         vm = catalog.vms[cluster.vm]
         named = [(name, volume) for *_, name, volume, _ in volumes_of(spec)]
         ephemeral = any(_kind(volume) == "ephemeral-os" for _, volume in named)
-        nodes = []
-        for at in range(max(one.spec.cluster.nodes for one in trials if one.spec.cluster)):
+        most = max(one.spec.cluster.nodes for one in trials if one.spec.cluster)
+        for number in range(copies * most):
+            at = number % most
             name = f"n{len(hosts) + 1}"
             host = CloudHost(
                 name=name,
@@ -351,10 +352,10 @@ def _cluster_hosts(
                 engines=_engines(trials),
             )
             hosts.append(host)
-            nodes.append(name)
-        for trial in trials:
-            assert trial.spec.cluster is not None, "as above"
-            where[trial.index] = nodes[: trial.spec.cluster.nodes]
+            for trial in trials:
+                assert trial.spec.cluster is not None, "as above"
+                if at < trial.spec.cluster.nodes:
+                    where.setdefault(trial.index, []).append(name)
     hosts += _clients(able, catalog, len(hosts))
     return hosts, where
 
