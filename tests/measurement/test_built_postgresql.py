@@ -16,6 +16,8 @@ from tests.databases.sql import need_postgresql
 from tests.machines.ssh_server import SshServer, start_server
 
 from .bench import Bench
+from .test_format import SIZE
+from .test_format import prepared as prepared_disk
 
 EXPERIMENT = """
 title: How many reads does a server on this host do?
@@ -157,6 +159,39 @@ def test_clean_stops_and_removes_what_a_killed_run_has_left(
     _, out, _ = bench.run("clean")
     assert "undid the database in" in out
     bench.nothing_is_left()
+
+
+def test_an_empty_disk_is_formatted_for_it_and_its_host_may_drop_its_page_cache(
+    bench: Bench, server: SshServer, tmp_path: Path
+) -> None:
+    need_postgresql()
+    text = EXPERIMENT.replace("[2, 4]", "[2]") + "before: {page_cache: cold}\n"
+    bench.write("e.yaml", text)
+    address = free_addresses(1, (PORT,))[0]
+    with prepared_disk(tmp_path) as disk:
+        named = f"{{by_id: {disk.name}, size: {SIZE}, kind: loop}}"
+        host = (
+            f"{{address: box, private_address: {address}, may_change: [page_cache], "
+            f"volumes: {{data: {{format: true, disk: {named}}}}}}}"
+        )
+        bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {{n1: {host}}}\n")
+        empty = disk.content
+        code, out, err = bench.run(*MEASURE, "--plan")
+        assert code == 0, err
+        assert f"disk by-id/{disk.name}" in out
+        assert "its clean page cache dropped before each cold trial" in out
+        assert disk.content == empty, "a plan changes nothing"
+        code, _, err = bench.run(*MEASURE, "--yes", "--quick")
+        assert code == 0, err
+        bench.nothing_is_left()
+        (run,) = bench.runs()
+        (result,) = run.results()
+        assert result.status in ("ok", "invalid"), result
+        assert "after all clean pages of n1" in (result.model_extra or {})["page_cache"]
+        assert disk.content != empty
+        # Unmounted, and the mount point is gone.
+        assert str(disk.device) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
+        assert not [one for one in Path("/mnt").iterdir() if run.folder.name[-40:] in one.name]
 
 
 BROKEN = """

@@ -70,12 +70,10 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     """Measure an experiment on hosts that exist, or are made in a cloud. A plan is shown first.
 
     Examples: [bold]disklab measure FILE --hosts hosts.yaml --plan[/bold],
-    [bold]disklab measure FILE --cloud azure --max-usd 5 --ssh-from ADDRESS[/bold],
-    [bold]disklab measure FILE --cloud azure --fresh-hosts 3 --repeat 6 ...[/bold],
+    [bold]disklab measure FILE --cloud azure --max-usd 5 --ssh-from ADDRESS --fresh-hosts 3[/bold],
     [bold]disklab measure --resume RUN --yes[/bold]
     """
-    # Loaded here because it brings NumPy and polars: no other command is to wait for them.
-    from disklab.cli.measuring import run_it  # noqa: PLC0415
+    from disklab.cli.measuring import run_it  # noqa: PLC0415 - brings NumPy: nobody else waits
     from disklab.measurement import preparation  # noqa: PLC0415
 
     check_on_end(on_end)

@@ -28,6 +28,7 @@ from disklab.measurement.built_bed import FILLED, KEPT_SECRET, BuiltBed
 from disklab.measurement.far_counters import doubts
 from disklab.measurement.far_engines import Building, FarDatabase, Hosted
 from disklab.measurement.far_load import Client
+from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Change, Journal, undo_all
 from disklab.measurement.machines_of import cpu_line, facts, stolen_ratio
@@ -270,7 +271,11 @@ class BuiltStage:
             if state.get("data") == "filled":
                 beside = state.get("folders")
                 paths = beside.values() if isinstance(beside, dict) else [change.path]
-                yield from (one for one in left if one.host == change.host and one.path in paths)
+                kept = [one for one in left if one.host == change.host and one.path in paths]
+                yield from kept
+                # What they lie on stays mounted.
+                for one in kept:
+                    yield from self._mounts_of(one)
 
     def _state(self, change: Change) -> dict[str, Any]:
         """Return what a host's folder says of its data; nothing where it is none of ours."""
@@ -360,8 +365,7 @@ class BuiltStage:
             else:
                 # The volume of the tables may be called otherwise: `groups` can say so.
                 volume = spot.volume if name == DATA else name
-                directory = self.hosts.file.hosts[spot.host].volumes[volume].directory
-                assert directory is not None, "the plan refuses disks"
+                directory = self._directory(turn, spot, (name, volume), say, undo)
                 own, token = folders.new_name(str(turn.spec.database and turn.spec.database.engine))
                 path = PurePosixPath(directory) / own
                 say(f"{spot.host}: making {path}")
@@ -369,9 +373,50 @@ class BuiltStage:
                 undo.callback(self._remove, change, machine)
                 folders.make(machine, path, token)
             if kept is not None:
+                for below in self._mounts_of(change):
+                    undo.callback(self._undo, below, machine)
                 undo.callback(self._remove, change, machine)
             found[name] = PurePosixPath(change.path)
         return Hosted(machine, found)
+
+    def _directory(
+        self,
+        turn: Turn,
+        spot: Spot,
+        names: tuple[str, str],
+        say: Progress,
+        undo: ExitStack,
+    ) -> str:
+        """Return where a volume's folder is to be; a disk is formatted and mounted for it.
+
+        `names`: what the experiment and what the hosts file call it.
+        """
+        asked, known = names
+        volume, machine = self.hosts.file.hosts[spot.host].volumes[known], self.machines[spot.host]
+        if volume.directory is not None:
+            return volume.directory
+        assert volume.disk is not None, "the hosts file has either"
+        assert turn.spec.cluster is not None, "a cluster experiment"
+        filesystem = turn.spec.cluster.volumes[asked].filesystem
+        say(f"{spot.host}: making and mounting {filesystem} for {known}")
+        place = self.hosts.place("hosts", spot.host, "volumes", known, "disk")
+        disk, journal = volume.disk, self.journal
+        directory, changes = format_and_mount(machine, disk, filesystem, journal, place)
+        # Its folder is removed before, then it is unmounted, then its mount point goes.
+        for change in reversed(changes):
+            undo.callback(self._undo, change, machine)
+        return directory
+
+    def _undo(self, change: Change, machine: Machine) -> None:
+        if change in self.journal.left():
+            self.journal.undo(change, machine)
+
+    def _mounts_of(self, change: Change) -> list[Change]:
+        """Return the mount of ours that a folder lies on, and its mount point, the latter first."""
+        above = str(PurePosixPath(change.path).parent)
+        left = [one for one in self.journal.left() if one.host == change.host]
+        ours = [one for one in left if one.path == above]
+        return [one for one in ours if one.kind in ("remove_folder", "unmount")][::-1]
 
     def _remove(self, change: Change, machine: Machine) -> None:
         self.journal.undo_by(
@@ -418,6 +463,11 @@ class BuiltStage:
             set_token=str(state.get("set") or secrets.token_hex(8)),
             journal=self.journal,
             only_reads=only_reads,
+            may_drop=[
+                node.machine
+                for node in nodes
+                if "page_cache" in self.hosts.file.hosts[node.machine.name].may_change
+            ],
             clients=self._clients,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from disklab.engine.load import EngineLoad, LoadDone
+from disklab.machines.protocol import Machine
 from disklab.measurement import settings
 from disklab.measurement.far_counters import Counters, Look, sources_of, spent
 from disklab.measurement.far_engines import Hosted
@@ -40,6 +41,8 @@ class BuiltBed(Bed):
     journal: Journal | None = None
     only_reads: Callable[[], bool] = lambda: False
     """Whether the turn that runs leaves the data as they are."""
+    may_drop: Sequence[Machine] = ()
+    """Hosts of its nodes whose whole clean page cache may be dropped before a cold trial."""
     clients: Sequence[Client] = ()
     """Who makes the load; none: this machine."""
     ends: dict[str, LoadDone] = field(default_factory=dict)
@@ -76,7 +79,13 @@ class BuiltBed(Bed):
         """Take a step; see `Bed.take`. The host knows before and after whether data are full."""
         if step in ("empty", "fill"):
             self.remember("changing")
+        if step == "drop page cache":
+            for machine in self.may_drop:
+                settings.drop_page_cache(machine)
         super().take(step, spec, workload, on_progress)
+        if step == "drop page cache" and self.may_drop:
+            names = ", ".join(machine.name for machine in self.may_drop)
+            self.coldness += f", after all clean pages of {names}"
         if step == "set read-ahead":
             self._change_read_ahead(spec)
         if step in ("empty", "fill", "settle"):

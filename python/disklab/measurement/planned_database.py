@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from disklab.catalog.quantity import about_bytes
 from disklab.engine import Account
 from disklab.errors import MachineError, Problem
+from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import clients, far_engines, far_server
 from disklab.measurement.built import volumes_apart
 from disklab.measurement.far_engines import Needed
-from disklab.measurement.hosts_file import Hosts
+from disklab.measurement.formatting import why_not
+from disklab.measurement.hosts_file import Disk, Hosts
+from disklab.measurement.settings import DROP_CACHES, may_drop_page_cache
 from disklab.measurement.site import DATA, Placed
 from disklab.spec import Trial
 
@@ -24,6 +28,8 @@ class DatabasePlan:
     """Removed at the end."""
     directories: dict[str, str]
     """By volume; what else is asked of them is asked of every directory that is measured in."""
+    formats: list[str]
+    """Disks, in words."""
     missing: list[Problem]
 
 
@@ -38,19 +44,15 @@ def look(
     makes: list[str] = []
     missing: list[Problem] = []
     directories: dict[str, str] = {}
+    disks: dict[str, Disk] = {}
     here = [trial for trial in trials if any(spot.host == name for spot in placed.of(trial))]
-    for spot in (one for one in placed.used if one.host == name):
-        for trial in here:
-            for asked in volumes_apart(trial):
-                volume = spot.volume if asked == DATA else asked
-                directory = hosts.file.hosts[name].volumes[volume].directory
-                if directory is None:
-                    key = hosts.place("hosts", name, "volumes", volume)
-                    rule = "a database is built in directories only"
-                    way_out = "make a file system, and name its directory"
-                    missing.append(Problem(key, "disk", rule, way_out))
-                else:
-                    directories[volume] = directory
+    for volume, trial in _volumes_on(placed, name, here):
+        given = hosts.file.hosts[name].volumes[volume]
+        if given.directory is not None:
+            directories[volume] = given.directory
+        elif given.disk is not None and volume not in disks:
+            disks[volume] = given.disk
+            missing += _unfit(hosts, (name, volume), given.disk, trial, machine)
     engines = {(one.engine, one.version) for one in (trial.spec.database for trial in here) if one}
     for engine, version in sorted(engines, key=str):
         missing += far_engines.missing_here(engine)
@@ -60,7 +62,7 @@ def look(
             continue
         who = "its own user" if found.account is None else f"user {found.account.name}"
         at = ", ".join(f"{machine.address}:{port}" for port in found.ports)
-        where = " and ".join(directories.values())
+        where = " and ".join([*directories.values(), *(f"{one}'s disk" for one in disks)])
         makes.append(f"{found.title} with its data in {where}, run by {who}, at {at}; stopped")
         taken = far_server.listening(machine, found.ports)
         if taken:
@@ -70,7 +72,54 @@ def look(
         for volume, directory in directories.items():
             key = hosts.place("hosts", name, "volumes", volume)
             missing += _closed(key, directory, found.account, machine)
-    return DatabasePlan(makes, directories, list(dict.fromkeys(missing)))
+    missing += _undroppable(hosts, name, machine)
+    formats = [disk_in_words(disk) for disk in disks.values()]
+    return DatabasePlan(makes, directories, formats, list(dict.fromkeys(missing)))
+
+
+def _volumes_on(placed: Placed, name: str, here: Sequence[Trial]) -> Iterator[tuple[str, Trial]]:
+    """Yield the volumes of a host that its trials use, as the hosts file calls them."""
+    for spot in (one for one in placed.used if one.host == name):
+        for trial in here:
+            for asked in volumes_apart(trial):
+                yield (spot.volume if asked == DATA else asked), trial
+
+
+def _undroppable(hosts: Hosts, name: str, machine: Machine) -> Iterator[Problem]:
+    """Yield that a page cache may not be dropped, which the hosts file lets us do."""
+    if "page_cache" in hosts.file.hosts[name].may_change and not may_drop_page_cache(machine):
+        rule = "the user that disklab is on this host may not drop its page cache"
+        way_out = "log in as root, or take page_cache out of may_change"
+        yield Problem(hosts.place("hosts", name), str(DROP_CACHES), rule, way_out)
+
+
+def disk_in_words(disk: Disk) -> str:
+    """Return a disk that is to be formatted, for the plan."""
+    named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
+    return f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data go"
+
+
+def _unfit(
+    hosts: Hosts, names: tuple[str, str], disk: Disk, trial: Trial, machine: Machine
+) -> Iterator[Problem]:
+    """Yield why a disk cannot be formatted for a database."""
+    place = hosts.place("hosts", names[0], "volumes", names[1], "disk")
+    reason = why_not(machine, disk, place)
+    if reason is not None:
+        yield reason
+    assert trial.spec.cluster is not None, "a cluster experiment"
+    kinds = {one.filesystem for one in trial.spec.cluster.volumes.values()}
+    yield from missing_mkfs(hosts.place("hosts", names[0]), kinds, machine)
+
+
+def missing_mkfs(place: str, kinds: Iterable[str], machine: Machine) -> Iterator[Problem]:
+    """Yield the programs that make file systems of these kinds and are not on a host."""
+    for kind in sorted(kinds):
+        program = f"mkfs.{kind}"
+        if machine.run(Command(["sh", "-c", f"command -v {program}"])).code != 0:
+            rule = "the program is missing on the host; disklab installs nothing"
+            way_out = f"install it there: {requirements.how_to_get(program)}"
+            yield Problem(place, program, rule, way_out)
 
 
 def _needed(place: str, engine: str, version: str | None, machine: Machine) -> Needed | Problem:

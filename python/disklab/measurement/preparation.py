@@ -11,14 +11,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from disklab.catalog import load_catalog
-from disklab.catalog.quantity import about_bytes
 from disklab.errors import MachineError, Problem, UserError
-from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import built, clients, cluster, hosts_file, planned_database, settings
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
-from disklab.measurement.hosts_file import Disk, Host, Hosts
+from disklab.measurement.hosts_file import Host, Hosts
 from disklab.measurement.journal import Journal
 from disklab.measurement.machines_of import facts
 from disklab.measurement.site import Placed, Spot, place_trials, volume_of
@@ -210,7 +208,7 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
         else:
             assert volume.disk is not None, "the hosts file has either"
             place = wanted.hosts.place("hosts", name, "volumes", spot.volume, "disk")
-            formats.append(_disk_in_words(volume.disk))
+            formats.append(planned_database.disk_in_words(volume.disk))
             reason = why_not(machine, volume.disk, place)
             missing += [reason] if reason else []
             missing += _missing_mkfs(wanted, name, spot, machine)
@@ -232,7 +230,14 @@ def _look_for_database(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
         missing += missing_directory(wanted.hosts, name, volume, directory, machine)
     changes = [str(change) for change in settings.wanted(name, host, machine)]
     changes += _read_ahead_in_words(wanted, host)
-    return HostPlan(name, facts(machine), found.makes, [], changes, missing)
+    if "page_cache" in host.may_change and _has_cold(wanted):
+        changes.append("its clean page cache dropped before each cold trial")
+    return HostPlan(name, facts(machine), found.makes, found.formats, changes, missing)
+
+
+def _has_cold(wanted: Wanted) -> bool:
+    able = [trial for trial in wanted.placed.trials if trial.refused is None]
+    return any(trial.spec.before.page_cache == "cold" for trial in able)
 
 
 def _read_ahead_in_words(wanted: Wanted, host: Host) -> Iterator[str]:
@@ -248,11 +253,6 @@ def _read_ahead_in_words(wanted: Wanted, host: Host) -> Iterator[str]:
         yield f"read-ahead of the volume's disk: {', '.join(map(str, told))} KiB, as a trial asks"
 
 
-def _disk_in_words(disk: Disk) -> str:
-    named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
-    return f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data go"
-
-
 def _missing_mkfs(wanted: Wanted, name: str, spot: Spot, machine: Machine) -> Iterator[Problem]:
     """Yield the programs that make the file systems of a spot's trials and are not there."""
     kinds = {
@@ -260,12 +260,7 @@ def _missing_mkfs(wanted: Wanted, name: str, spot: Spot, machine: Machine) -> It
         for trial in wanted.placed.trials
         if spot in wanted.placed.spots.get(trial.index, []) and trial.spec.device is not None
     }
-    for kind in sorted(kinds):
-        program = f"mkfs.{kind}"
-        if machine.run(Command(["sh", "-c", f"command -v {program}"])).code != 0:
-            rule = "the program is missing on the host; disklab installs nothing"
-            way_out = f"install it there: {requirements.how_to_get(program)}"
-            yield Problem(wanted.hosts.place("hosts", name), program, rule, way_out)
+    yield from planned_database.missing_mkfs(wanted.hosts.place("hosts", name), kinds, machine)
 
 
 def missing_programs(hosts: Hosts, name: str, machine: Machine) -> Iterator[Problem]:

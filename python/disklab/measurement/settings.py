@@ -12,6 +12,10 @@ from disklab.machines.protocol import Command, Machine
 from disklab.measurement.hosts_file import Host
 from disklab.measurement.journal import Journal, setting
 
+DROP_CACHES = PurePosixPath("/proc/sys/vm/drop_caches")
+CLEAN_PAGES = "1"
+"""Source: Linux, Documentation/admin-guide/sysctl/vm.rst: clean pages, and neither inodes nor
+directory entries; nothing that is dirty or in use is lost."""
 GOVERNORS = PurePosixPath("/sys/devices/system/cpu")
 PERFORMANCE = "performance"
 
@@ -64,6 +68,16 @@ def apply(change: Setting | SwapArea, machine: Machine, journal: Journal) -> Non
     if ended.code != 0:
         said = ended.stderr.decode(errors="replace").strip()
         raise MachineError(f"{machine.name}: swapoff {change.path}: {said}")
+
+
+def drop_page_cache(machine: Machine) -> None:
+    """Let a host drop its clean page cache, whosever pages they are. Raises MachineError."""
+    machine.files.write(DROP_CACHES, CLEAN_PAGES.encode())
+
+
+def may_drop_page_cache(machine: Machine) -> bool:
+    """Return whether the user that we are on a host may do that: root, outside of containers."""
+    return machine.run(Command(["test", "-w", str(DROP_CACHES)])).code == 0
 
 
 def read_ahead(
