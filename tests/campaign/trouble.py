@@ -37,6 +37,7 @@ OUTER_MIB = 24
 BELOW = ("disk", "attach", "azure/P30", "--no-calibrate", "--size", f"{OUTER_MIB}MiB")
 REHEARSAL_SECONDS = 400.0
 UNMOUNT_SECONDS = 20.0
+FULL_SECONDS = 60.0
 PHASES = ("build", "fill", "settle", "condition", "warm-up", "measure")
 VICTIMS = ("database", "load", "engine", "load and database", "engine and conductor",
            "database and conductor")  # fmt: skip
@@ -266,8 +267,8 @@ def _await_end(child: int, deadline: float) -> None:
 
 def _write_until_it_fails(lab: Lab, chance: random.Random) -> Journal:
     writing = Writing.begin(_device(lab), chance.randrange(1 << 16))
-    # It ends by itself at the first error.
-    time.sleep(chance.uniform(0.5, 2.0))
+    # It ends by itself at the first error; on a full machine that takes a while to come.
+    writing.await_failure(FULL_SECONDS)
     journal = writing.end()
     if not writing.failures:
         raise FoundError("the writer met no failure")
@@ -285,6 +286,19 @@ def _back(kept: Path, folder: Path) -> None:
     _unmount(folder)
     folder.rmdir()
     kept.rename(folder)
+
+
+def _put_back(undo: ExitStack, kept: Path, folder: Path) -> None:
+    """Have the folder put back at the end; that it cannot be is no news when something failed."""
+
+    def back(kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            _back(kept, folder)
+        except FoundError:
+            if kind is None:
+                raise
+
+    undo.push(back)
 
 
 def _unmount(folder: Path) -> None:
@@ -317,7 +331,7 @@ def _small(folder: Path, size: int) -> Iterator[None]:
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "lab", folder], check=True
         )
-        undo.callback(_back, kept, folder)
+        _put_back(undo, kept, folder)
         yield
 
 
@@ -329,5 +343,5 @@ def _shown(source: Path, folder: Path) -> Iterator[None]:
         folder.rename(kept)
         folder.mkdir(mode=0o755)
         subprocess.run(["mount", "--bind", source, folder], check=True)
-        undo.callback(_back, kept, folder)
+        _put_back(undo, kept, folder)
         yield

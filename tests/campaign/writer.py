@@ -8,6 +8,7 @@ it, so whatever happens to the device, what was acknowledged is known.
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 import time
@@ -29,7 +30,11 @@ def main() -> None:
     while not (journal.flushes or writers.failures):
         time.sleep(0.01)
     print("flushed", flush=True)
-    sys.stdin.read()
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
+        if writers.failures:
+            print("failed", flush=True)
+            sys.stdin.read()
+            break
     writers.join()
     told = {
         "submitted": journal.submitted,
@@ -65,11 +70,16 @@ class Writing:
         assert process.stdout.readline() == "flushed\n", process.communicate()
         return cls(process)
 
+    def await_failure(self, seconds: float) -> None:
+        """Return when it has met an error, or the time is over."""
+        assert self.process.stdout is not None
+        select.select([self.process.stdout], [], [], seconds)
+
     def end(self, seconds: float = 60.0) -> Journal:
         """Stop it and return what it was promised. TimeoutExpired: an I/O hangs."""
         told, errors = self.process.communicate("", timeout=seconds)
         assert self.process.returncode == 0, errors
-        kept = json.loads(told)
+        kept = json.loads(told.splitlines()[-1])
         self.failures = tuple(kept["failures"])
         journal = Journal(BLOCKS)
         journal.submitted, journal.acknowledged = kept["submitted"], kept["acknowledged"]
