@@ -63,8 +63,12 @@ power-cuts: setup
 	$(BIN)/python -m tests.power --minutes $(MINUTES) --seed $(SEED) --page docs/power-cuts.md
 
 # On demand, as root; what breaks something is kept in tests/corpora.
+# The targets inside the crates go on for SECONDS altogether, CASES of each at a time; what fails is kept beside them.
 SECONDS := 600
+CASES := 200000
 fuzz: setup
+	until=$$(($$(date +%s) + $(SECONDS))); while [ $$(date +%s) -lt $$until ]; do \
+		PROPTEST_CASES=$(CASES) cargo test --quiet --locked --profile checked -p disklab-emulator -p disklab-load -p disklab-node --lib fuzz_ || exit 1; done
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 # On demand, from copies of github.com/rustsec/advisory-db and github.com/pypa/advisory-database; cargo-deny and pip-audit

@@ -229,3 +229,57 @@ fn send(client: &mut UnixStream, answer: &Value) -> io::Result<()> {
     line.push('\n');
     client.write_all(line.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    /// What a line becomes on its way: bytes changed, and its end cut off.
+    fn spoiled(mut bytes: Vec<u8>, changes: &[(Index, u8)], keep: Index) -> Vec<u8> {
+        for (at, byte) in changes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = *byte;
+            }
+        }
+        bytes.truncate(keep.index(bytes.len() + 1));
+        bytes
+    }
+
+    /// The requests that mutation of a living socket begins with, too.
+    fn corpus() -> Vec<Vec<u8>> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpora/control");
+        let mut files: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
+        files.sort();
+        files.iter().map(|file| fs::read(file).unwrap()).collect()
+    }
+
+    proptest! {
+        // PROPTEST_CASES asks for more: see `make fuzz`.
+        #![proptest_config(ProptestConfig {
+            cases: ProptestConfig::default().cases.max(4096),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn fuzz_a_line_is_a_request_or_an_error_with_its_place(
+            which: Index, whole in proptest::bool::weighted(0.1), changes in vec((any::<Index>(), any::<u8>()), 0..6), keep: Index
+        ) {
+            let corpus = corpus();
+            let line = corpus[which.index(corpus.len())].clone();
+            let line = if whole { line } else { spoiled(line, &changes, keep) };
+            match serde_json::from_slice::<Request>(&line) {
+                Ok(Request::Attach { volume, .. }) => prop_assert!(!volume.disks.is_empty() || !whole),
+                Ok(_) => (),
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
+        }
+    }
+}

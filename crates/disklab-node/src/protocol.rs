@@ -317,3 +317,66 @@ fn check_digest(text: &str) -> Outcome<()> {
 fn shown(text: &str) -> String {
     text.chars().take(80).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    /// What a line becomes on its way: bytes changed, and its end cut off.
+    fn spoiled(mut bytes: Vec<u8>, changes: &[(Index, u8)], keep: Index) -> Vec<u8> {
+        for (at, byte) in changes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = *byte;
+            }
+        }
+        bytes.truncate(keep.index(bytes.len() + 1));
+        bytes
+    }
+
+    const LINES: [&str; 5] = [
+        r#"{"id": 7, "op": "beat", "lease_s": 900}"#,
+        r#"{"id": 8, "op": "job", "job": "load-1", "words": ["sh", "-c", "id"], "folder": "/tmp", "stdin": "aGFsbG8="}"#,
+        r#"{"id": 9, "op": "tail", "job": "load-1", "stream": "stdout", "offset": 0, "most_bytes": 65536, "wait_ms": 1000}"#,
+        r#"{"id": 10, "op": "read", "path": "/proc/stat", "offset": 0, "most_bytes": 4096}"#,
+        r#"{"id": 11, "op": "signal", "job": "load-1", "number": 15}"#,
+    ];
+
+    #[test]
+    fn whole_lines_are_requests() {
+        for line in LINES {
+            assert!(parse(line.as_bytes()).is_ok(), "{line}");
+        }
+    }
+
+    proptest! {
+        // PROPTEST_CASES asks for more: see `make fuzz`.
+        #![proptest_config(ProptestConfig {
+            cases: ProptestConfig::default().cases.max(4096),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn fuzz_what_is_read_keeps_to_the_contract(which in 0..LINES.len(), changes in vec((any::<Index>(), any::<u8>()), 0..6), keep: Index) {
+            let line = spoiled(LINES[which].as_bytes().to_vec(), &changes, keep);
+            match parse(&line) {
+                // How much and how long is bounded where it is done: more than that is asked for in vain.
+                Ok(Request { operation: Operation::Read { path, .. }, .. }) => {
+                    prop_assert!(path.starts_with('/') && !path.split('/').any(|part| part == ".."));
+                }
+                Ok(Request { operation: Operation::Job(program), .. }) => {
+                    prop_assert!(check_job(&program.job).is_ok());
+                    prop_assert!(program.words.len() <= MOST_NAMED);
+                }
+                Ok(Request { operation: Operation::Tail { job, .. }, .. }) => {
+                    prop_assert!(check_job(&job).is_ok());
+                }
+                Ok(_) | Err(_) => (),
+            }
+        }
+    }
+}

@@ -257,6 +257,9 @@ fn reply<T: crate::fuse::protocol::Wire>(out: &mut [u8], part: &T) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn session() -> Session {
@@ -355,5 +358,43 @@ mod tests {
             ask(opcode::READDIR, ROOT, bytes_of(&after), &[]).0,
             Answer::Reply(0)
         );
+    }
+
+    proptest! {
+        // PROPTEST_CASES asks for more: see `make fuzz`.
+        #![proptest_config(ProptestConfig {
+            cases: ProptestConfig::default().cases.max(4096),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn fuzz_no_request_reaches_what_is_not_shown_or_writes_beyond_the_reply(
+            opcode in prop_oneof![0..60u32, any::<u32>()],
+            nodeid in prop_oneof![0..8u64, any::<u64>()],
+            arguments in vec(any::<u8>(), 0..64),
+            size: Option<u32>,
+            rest in prop_oneof![Just(b"data\0".to_vec()), vec(any::<u8>(), 0..40)],
+        ) {
+            let mut arguments = arguments;
+            if let (Some(size), Some(place)) = (size, arguments.get_mut(16..20)) {
+                // Of a transfer: a page and less is likelier than what four random bytes say.
+                place.copy_from_slice(&(size % 8192).to_ne_bytes());
+            }
+            let header = InHeader { opcode, nodeid, ..InHeader::default() };
+            let mut out = vec![0xEE; 4096];
+            match session().answer(&header, &arguments, &rest, &mut out) {
+                Answer::Reply(len) => {
+                    prop_assert!(len <= out.len());
+                    prop_assert!(out[len..].iter().all(|byte| *byte == 0xEE));
+                }
+                Answer::Io { volume, .. } => {
+                    // The third is detached.
+                    prop_assert!(volume.0 < 2);
+                    prop_assert_eq!(u64::from(volume.0) + FIRST_NODE, nodeid);
+                }
+                Answer::Error(Errno(number)) => prop_assert!(number > 0),
+                Answer::Silence => (),
+            }
+        }
     }
 }

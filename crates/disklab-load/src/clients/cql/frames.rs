@@ -302,6 +302,10 @@ impl<'a> Rows<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
 
     fn head(flags: u8, opcode: u8, body: &[u8]) -> Head {
@@ -370,5 +374,72 @@ mod tests {
         assert!(Answer::read(head(0, 0x0C, &[]), &[]).is_err());
         assert!(Head::read(&[0x85, 0, 0, 0, 8, 0, 0, 0, 0]).is_err());
         assert!(Head::read(&[0x84, 0, 0, 0, 8, 255, 0, 0, 0]).is_err());
+    }
+
+    /// What an answer becomes on a bad line: bytes changed, and its end cut off.
+    fn spoiled(mut bytes: Vec<u8>, changes: &[(Index, u8)], keep: Index) -> Vec<u8> {
+        for (at, byte) in changes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = *byte;
+            }
+        }
+        bytes.truncate(keep.index(bytes.len() + 1));
+        bytes
+    }
+
+    /// Answers of a Cassandra: rows behind warnings, tracing and payload, an error, an id, rows of nulls.
+    const ANSWERS: [(u8, u8, &[u8]); 4] = [
+        (
+            0x0E,
+            0x08,
+            &[
+                1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 0, 2, b'n', b'o', 0, 1, 0, 1,
+                b'k', 0, 0, 0, 1, 9, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 2, 7,
+                8, 255, 255, 255, 255, 0, 0, 0, 0,
+            ],
+        ),
+        (0, 0x00, &[0, 0, 0x10, 0x01, 0, 2, b'n', b'o']),
+        (0, 0x08, &[0, 0, 0, 4, 0, 3, 1, 2, 3]),
+        (
+            0,
+            0x08,
+            &[
+                0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 2, 255, 255, 255, 255, 255, 255, 255,
+                254,
+            ],
+        ),
+    ];
+
+    proptest! {
+        // PROPTEST_CASES asks for more: see `make fuzz`.
+        #![proptest_config(ProptestConfig {
+            cases: ProptestConfig::default().cases.max(4096),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn fuzz_no_answer_makes_more_values_than_its_bytes_can_hold(
+            which in 0..ANSWERS.len(), flags: Option<u8>, code: Option<u8>, changes in vec((any::<Index>(), any::<u8>()), 0..6), keep: Index
+        ) {
+            let (usual_flags, usual_code, body) = ANSWERS[which];
+            let body = spoiled(body.to_vec(), &changes, keep);
+            let head = head(flags.unwrap_or(usual_flags), code.unwrap_or(usual_code), &body);
+            if let Ok(Answer::Rows(mut rows)) = Answer::read(head, &body) {
+                let mut values = 0;
+                while rows.value().is_some() {
+                    values += 1;
+                }
+                prop_assert!(values * size_of::<u32>() <= body.len());
+            }
+        }
+
+        #[test]
+        fn fuzz_a_head_is_of_our_version_and_size(bytes: [u8; HEAD_BYTES]) {
+            if let Ok(head) = Head::read(&bytes) {
+                prop_assert!(head.body_bytes <= MOST_BODY_BYTES);
+                prop_assert_eq!(bytes[0], ANSWER | VERSION);
+            }
+        }
     }
 }

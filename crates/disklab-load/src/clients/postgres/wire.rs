@@ -462,6 +462,10 @@ fn not_believed(error: io::Error) -> WireError {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
 
     #[test]
@@ -489,5 +493,56 @@ mod tests {
             failure.text,
             "ERROR 40001: could not serialize (read/write)"
         );
+    }
+
+    /// What an answer becomes on a bad line: bytes changed, and its end cut off.
+    fn spoiled(mut bytes: Vec<u8>, changes: &[(Index, u8)], keep: Index) -> Vec<u8> {
+        for (at, byte) in changes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = *byte;
+            }
+        }
+        bytes.truncate(keep.index(bytes.len() + 1));
+        bytes
+    }
+
+    proptest! {
+        // PROPTEST_CASES asks for more: see `make fuzz`.
+        #![proptest_config(ProptestConfig {
+            cases: ProptestConfig::default().cases.max(4096),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn fuzz_a_row_has_no_more_columns_than_its_bytes_can_hold(
+            columns in vec(proptest::option::of(vec(any::<u8>(), 0..9)), 0..6), changes in vec((any::<Index>(), any::<u8>()), 0..6), keep: Index
+        ) {
+            let mut body = (columns.len() as u16).to_be_bytes().to_vec();
+            for column in &columns {
+                match column {
+                    Some(bytes) => {
+                        body.extend((bytes.len() as u32).to_be_bytes());
+                        body.extend(bytes);
+                    }
+                    None => body.extend((-1_i32).to_be_bytes()),
+                }
+            }
+            let whole: Vec<_> = RowBytes::new(&body).unwrap().map(|one| one.map(<[u8]>::to_vec)).collect();
+            prop_assert_eq!(&whole, &columns);
+            let body = spoiled(body, &changes, keep);
+            if let Ok(row) = RowBytes::new(&body) {
+                prop_assert!(row.count() * size_of::<u32>() <= body.len());
+            }
+        }
+
+        #[test]
+        fn fuzz_an_error_is_read_whatever_it_says(changes in vec((any::<Index>(), any::<u8>()), 0..6), keep: Index) {
+            let body = b"SERROR\0VERROR\0C40001\0Mcould not serialize\0Dread/write\0Fx.c\0\0";
+            let body = spoiled(body.to_vec(), &changes, keep);
+            let failure = WireError::Server(Said::read(&body)).into_failure();
+            // Each byte that is no UTF-8 becomes three.
+            prop_assert!(failure.text.len() <= 3 * body.len() + 64);
+        }
     }
 }
