@@ -57,7 +57,8 @@ def divide(words: Sequence[str]) -> None:
     child = os.fork()
     if child == 0:
         ours.close()
-        open_way(caller)
+        # Results of other commands may lie on a volume.
+        open_way(caller, lets_go=command == "disk")
         caller.become()
         _link[:] = [Link(theirs)]
         return

@@ -14,7 +14,8 @@ from pathlib import Path
 from disklab.engine.account import Account, unreachable
 from disklab.engine.binary import find_engine
 from disklab.errors import EngineError, MachineError, Problem, UserError
-from disklab.hosts.ownership import mounts
+from disklab.hosts.ownership import mounts, our_devices
+from disklab.hosts.places import Places
 
 # From <sys/prctl.h>, <sched.h> and <sys/mount.h>.
 NO_NEW_PRIVILEGES = 38
@@ -22,8 +23,6 @@ NEW_MOUNTS = 0x20000
 BIND, RECURSIVE, FOLLOWS = 0x1000, 0x4000, 0x80000
 NO_DEVICES_NO_PRIVILEGES = 0x2 | 0x4
 DETACH = 2
-VOLUMES = ("/dev/loop", "/dev/ublkb")
-"""Devices that may be volumes of ours."""
 
 # Python, its packages, ours and the engine: more closed folders than these there cannot be.
 MOST_CLOSED = 8
@@ -86,11 +85,12 @@ def _left() -> list[str]:
     ]
 
 
-def open_way(caller: Caller) -> None:
+def open_way(caller: Caller, *, lets_go: bool = False) -> None:
     """Let the caller read the program itself, where it lies in a folder of root's alone.
 
     The folder stays closed: in a mount namespace of this process an empty one stands in its place,
-    with the program in it. Raises UserError when that cannot be.
+    with the program in it. Raises UserError when that cannot be. `lets_go`: the command has no use
+    for what lies on volumes of ours, and does not keep them mounted by its view of them.
     """
     account = Account(caller.name, caller.uid, caller.gid)
     needed = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix)}
@@ -106,7 +106,8 @@ def open_way(caller: Caller) -> None:
             if not inside:
                 _call("unshare", NEW_MOUNTS)
                 _call("mount", b"none", b"/", None, RECURSIVE | FOLLOWS, None)
-                _let_go(needed)
+                if lets_go:
+                    _let_go(needed)
                 inside = True
             _stand_in(closed, [one for one in needed if one.is_relative_to(closed)])
         except OSError as error:
@@ -119,13 +120,15 @@ def open_way(caller: Caller) -> None:
 
 
 def _let_go(needed: Iterable[Path]) -> None:
-    """Take volumes' file systems out of this process's view: here they would be held mounted.
+    """Take our volumes' file systems out of this process's view: here they would be held mounted.
 
-    Whoever detaches one of them later would be told that it is still in use.
+    A detach, of this command or another one, would be told that they are still in use.
     """
+    places = Places.usual()
+    ours = {device.number for device in our_devices(places)}
     for mount in reversed(mounts()):
-        shows_volume = mount.kind.startswith("fuse") or mount.source.startswith(VOLUMES)
-        if shows_volume and not any(one.is_relative_to(mount.point) for one in needed):
+        is_ours = mount.device in ours or mount.point.is_relative_to(places.run / "hosts")
+        if is_ours and not any(one.is_relative_to(mount.point) for one in needed):
             # Only in this namespace: what happens in it reaches no other one.
             with suppress(OSError):
                 _call("umount2", os.fsencode(mount.point), DETACH)
