@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo azure-smoke test check test-rust test-python test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz
+.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -14,8 +14,13 @@ setup:
 	@scripts/setup.sh
 
 check: setup
+	$(MAKE) --no-print-directory --output-sync --jobs 2 check-rust check-python
+
+check-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --profile checked -- -D warnings
+
+check-python:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -26,14 +31,18 @@ check: setup
 	$(BIN)/python scripts/accuracy_page.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-test: check test-rust test-python
+test: check test-beside test-rust test-alone
 
 test-rust: setup
 	cargo test --workspace --locked --profile checked
 
-# Most tests wait for devices and servers, so three run at a time; what measures follows by itself.
-test-python: setup
-	scripts/pytest.sh -m "not alone and not long" --numprocesses 3 --dist loadgroup
+test-python: test-beside test-alone
+
+test-beside: setup
+	scripts/beside.sh
+
+# What measures time or fills memory: one test after the other.
+test-alone: setup
 	scripts/pytest.sh -m "alone and not long"
 
 # What CI leaves out: whole rehearsals and many seeds.

@@ -27,7 +27,7 @@ from . import fake_arm
 from .emulated_azure import EmulatedAzure, fake_login
 from .fake_arm import SUBSCRIPTION, TOKEN, RealClock, Served, served
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 EXPERIMENT = """
@@ -120,6 +120,7 @@ def cloud_of(names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                     azure.remove(group)
 
 
+@pytest.mark.alone
 def test_a_file_is_measured_in_azure_and_nothing_is_left(cloud: Cloud) -> None:
     code, out, err = cloud.run(*MEASURE, "--max-usd", "3")
     assert code == 0, (out, err, cloud.arm.invalid)

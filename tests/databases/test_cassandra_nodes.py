@@ -58,49 +58,45 @@ def cluster(nodes: int, later: int = 0) -> Iterator[Cassandra]:
             database.stop()
 
 
-@pytest.fixture
-def three() -> Iterator[Cassandra]:
-    with cluster(NODES) as database:
-        yield database
+def test_nodes_agree_and_another_joins_at_the_place_of_one_which_leaves() -> None:
+    with cluster(NODES, later=1) as database:
+        seen = [
+            node.jolokia.read(
+                (STORAGE, "LiveNodes"), (STORAGE, "SchemaVersion"), (STORAGE, "Keyspaces")
+            )
+            for node in database.nodes
+        ]
+        # Before anybody asks them: they know each other and have one schema.
+        assert [len(live) for live, _, _ in seen] == [NODES] * NODES
+        assert len({schema for _, schema, _ in seen}) == 1
+        assert all("disklab" in keyspaces for _, _, keyspaces in seen)
+        assert of_all(database, write=1.0).errors == {}
+        assert count_rows(database.target) == ROWS
 
-
-def test_nodes_agree_on_members_and_schema_before_they_are_asked(three: Cassandra) -> None:
-    seen = [
-        node.jolokia.read(
-            (STORAGE, "LiveNodes"), (STORAGE, "SchemaVersion"), (STORAGE, "Keyspaces")
-        )
-        for node in three.nodes
-    ]
-    assert [len(live) for live, _, _ in seen] == [NODES] * NODES
-    assert len({schema for _, schema, _ in seen}) == 1
-    assert all("disklab" in keyspaces for _, _, keyspaces in seen)
-    everywhere = {"target": load_target(three.target, consistency="ALL")}
-    *_, done = run_load(job(three.target, ROWS, write=1.0).model_copy(update=everywhere))
-    assert isinstance(done, LoadDone)
-    assert done.errors == {}
-    assert count_rows(three.target) == ROWS
-
-
-def test_a_node_joins_at_anothers_place_which_leaves_and_all_is_repaired() -> None:
-    with cluster(2, later=1) as database:
-        *_, filled = run_load(job(database.target, ROWS, write=1.0))
-        assert isinstance(filled, LoadDone)
-        assert filled.errors == {}
-        database.add_node("n3", near="n2")
+        database.add_node("n4", near="n2")
         database.decommission_node("n2")
-        assert [node.files.place.name for node in database.nodes] == ["n1", "n3"]
-        database.repair_node("n3")
-        live, mode = database.nodes[1].jolokia.read(
+        assert [node.files.place.name for node in database.nodes] == ["n1", "n3", "n4"]
+        database.repair_node("n4")
+        live, mode = database.nodes[-1].jolokia.read(
             (STORAGE, "LiveNodes"), (STORAGE, "OperationMode")
         )
         assert mode == "NORMAL"
-        assert len(live) == 2
-        # Each row is asked of both, the new one among them.
-        everywhere = {"target": load_target(database.target, consistency="ALL")}
-        *_, read = run_load(job(database.target, ROWS, read=1.0).model_copy(update=everywhere))
-        assert isinstance(read, LoadDone)
-        assert read.errors == {}
+        assert len(live) == NODES
+        # Each row is asked of all, the new one among them.
+        assert of_all(database, read=1.0).errors == {}
         assert count_rows(database.target) == ROWS
+        # With fewer left than Cassandra keeps copies of its own tables, one must be made to leave.
+        database.decommission_node("n3")
+        assert [node.files.place.name for node in database.nodes] == ["n1", "n4"]
+        assert count_rows(database.target) == ROWS
+
+
+def of_all(database: Cassandra, **operations: float) -> LoadDone:
+    """Return what became of a load whose every row each node must confirm."""
+    everywhere = {"target": load_target(database.target, consistency="ALL")}
+    *_, done = run_load(job(database.target, ROWS, **operations).model_copy(update=everywhere))
+    assert isinstance(done, LoadDone)
+    return done
 
 
 def test_a_newcomer_takes_half_of_the_largest_share_or_anothers_place() -> None:

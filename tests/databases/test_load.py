@@ -16,7 +16,7 @@ from disklab.results.histogram import decode
 from tests.databases.conftest import OnDisk
 from tests.databases.rows import asking_cql
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 ROWS = 2_000
 TABLE = "load_test"

@@ -24,7 +24,7 @@ from disklab.results.histogram import decode
 
 from tests.databases.sql import asking, postgresql
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 ROWS = 1_000
 OURS = "FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'disklab'"

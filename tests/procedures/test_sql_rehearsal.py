@@ -25,7 +25,7 @@ from disklab.results import Run, TrialResult
 from tests.conftest import IN_CI
 from tests.hosts.conftest import DISKLAB, Lab
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 # 67 MB of rows, of which a third fits buffers and page cache: reads are the disk's. Its credits
 # last 3.6 s at a scale of 1/500; a pass takes 8.
@@ -148,6 +148,7 @@ def test_a_failed_trial_has_its_reason_and_the_next_one_goes_on(lab: Lab, tmp_pa
     assert_nothing_is_left(lab, running.process.pid)
 
 
+@pytest.mark.alone  # whether credits run out in time is measured
 def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path) -> None:
     running = Rehearsal(lab, tmp_path, "--seed", "1", "--only", "disk=fits")
     try:
@@ -240,6 +241,7 @@ DEATH_SECONDS = 10.0
 """For a look once a second, the end of the load, and a machine that is busy with something else."""
 
 
+@pytest.mark.alone
 def test_a_death_in_slow_motion_is_noticed_in_this_machines_time(lab: Lab, tmp_path: Path) -> None:
     only = ("--only", "disk=fits", "--only", "workload=read")
     running = Rehearsal(lab, tmp_path, *only, "--time-dilation", "12")
