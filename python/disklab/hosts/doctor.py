@@ -6,7 +6,6 @@ import os
 import platform
 import secrets
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ from disklab.hosts.control_group import GroupRoot
 from disklab.hosts.envelope import Shortfall, shortfalls
 from disklab.hosts.places import Places
 from disklab.hosts.running import stop_host
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Command
 
 # FUSE serves devices well from here on (ASYNC_DIO with parallel direct writes; Ubuntu 22.04).
 LEAST_KERNEL = (5, 15)
@@ -173,12 +174,13 @@ def _issue_times() -> Check:
 def _engine() -> Check:
     try:
         path = find_engine()
-        ran = subprocess.run(
-            [str(path), "--version"], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (DisklabError, OSError, subprocess.SubprocessError) as error:
+        ran = LocalMachine().run(Command([str(path), "--version"]), 10.0)
+    except DisklabError as error:
         return Check("engine", str(error), False, True, "run `make setup`")
-    return Check("engine", f"{ran.stdout.strip()} ({path})", True, True)
+    said = (ran.stdout or ran.stderr).decode(errors="replace").strip()
+    if ran.code != 0:
+        return Check("engine", f"{path}: {said}", False, True, "run `make setup`")
+    return Check("engine", f"{said} ({path})", True, True)
 
 
 def _memory_groups() -> Check:

@@ -6,13 +6,15 @@ further certificate can be made.
 
 from __future__ import annotations
 
-import subprocess
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.errors import MachineError
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Command
 
 DAYS = "365"
 SECONDS = 60.0
@@ -69,10 +71,10 @@ def _issued(folder: Path, name: str, extensions: list[str], issuer: str) -> Pair
     if issuer:
         command += ["-CA", str(folder / f"{issuer}.pem"), "-CAkey", str(folder / f"{issuer}.key")]
     command += ["-out", str(certificate), "-keyout", str(key)]
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except FileNotFoundError as error:
-        raise MachineError("openssl is not installed; it makes etcd's certificates") from error
-    if ran.returncode != 0:
-        raise MachineError(f"openssl failed with code {ran.returncode}\n{ran.stderr.strip()}")
+    if shutil.which("openssl") is None:
+        raise MachineError("openssl is not installed; it makes etcd's certificates")
+    ran = LocalMachine().run(Command(command), SECONDS)
+    if ran.code != 0:
+        said = ran.stderr.decode(errors="replace").strip()
+        raise MachineError(f"openssl failed with code {ran.code}\n{said}")
     return Pair(certificate.read_text(encoding="ascii"), key.read_text(encoding="ascii"))

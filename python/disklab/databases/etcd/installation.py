@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ from disklab.engine import Account, server_account, unreachable
 from disklab.errors import Problem, UserError
 from disklab.hosts.doctor import Check
 from disklab.hosts.requirements import find_program, how_to_get
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Command
 
 PROGRAM = "etcd"
 LEAST = (3, 4)
@@ -72,7 +73,5 @@ def checks() -> Iterator[Check]:
 
 
 def _said(program: str, option: str) -> str:
-    ran = subprocess.run(
-        [program, option], capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    return ran.stdout + ran.stderr
+    ran = LocalMachine().run(Command([program, option]), SECONDS)
+    return (ran.stdout + ran.stderr).decode(errors="replace")
