@@ -15,6 +15,8 @@ mod sql;
 const MOST_NODES: u32 = 64;
 /// Most operations under way at a time.
 const MOST_UNDER_WAY: u32 = 1 << 20;
+/// Most rows of a scan, as the load generator has it.
+const MOST_SCAN_ROWS: u32 = 10_000;
 /// Most I/Os of a trace: their numbers fit an event's code, and a job of them some ten megabytes.
 const MOST_TRACED: usize = 1 << 24;
 
@@ -197,6 +199,23 @@ fn check_load(rules: &mut Rules, job: &DatabaseJob) {
         "a share is at most 1000000 parts per million",
         "use 1000000 for reads only",
     );
+    if let Some(others) = &job.workload.others {
+        let all = job.workload.read_ppm.saturating_add(others.sum());
+        rules.must(
+            all <= 1_000_000,
+            "workload.others",
+            all,
+            "all shares together are at most 1000000 parts per million",
+            "make them smaller; what is left are writes",
+        );
+        rules.must(
+            others.scan_ppm == 0 || (1..=MOST_SCAN_ROWS).contains(&others.scan_rows),
+            "workload.others.scan_rows",
+            others.scan_rows,
+            "a scan reads 1 to 10000 rows",
+            "use 100, as YCSB does",
+        );
+    }
     check_stop(rules, job.workload.stop, job.workload.warm_up_ns);
 }
 

@@ -1,11 +1,14 @@
 //! The load generators: threads or arrivals, keys, and the CPU that each operation costs them.
 
 mod keys;
+mod what;
 
 use disklab_units::random::Stream;
 
 use crate::chance::exponential;
 pub use crate::client::keys::RowKeys;
+use crate::client::what::Shares;
+pub use crate::client::what::{NAMES, What};
 use crate::job::{Arrivals, Client, Load, Mechanism, Parameters, Workload};
 use crate::network::Link;
 use crate::station::{Servers, Usage};
@@ -80,9 +83,7 @@ impl WarmUp {
 pub struct Clients {
     machines: Vec<Machine>,
     keys: RowKeys,
-    read_ppm: u32,
-    cpu_ns: [u64; 2],
-    kinds: Stream,
+    shares: Shares,
     times: Stream,
     arrivals: Stream,
 }
@@ -111,28 +112,22 @@ impl Clients {
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
             keys: RowKeys::new(workload.keys, workload.asked_rows, rows, scale, seed),
-            read_ppm: workload.read_ppm,
-            cpu_ns: [
-                parameters.client_read_cpu_ns,
-                parameters.client_write_cpu_ns,
-            ],
-            kinds: Stream::new(seed, "operations"),
+            shares: Shares::new(workload, seed),
             times: Stream::new(seed, "client cpu"),
             arrivals: Stream::new(seed, "arrivals"),
         }
     }
 
-    /// Draws the next operation: what it does, and its key; keys from the number of rows on are rows
-    /// that the run has added.
+    /// Draws the next operation: what it does, how many rows it reads, and its key; keys from the number of rows on are
+    /// rows that the run has added.
     #[inline]
-    pub fn next(&mut self) -> (Kind, u64) {
-        let reads = match self.read_ppm {
-            0 => false,
-            1_000_000.. => true,
-            ppm => self.kinds.chance(ppm),
+    pub fn next(&mut self) -> (What, u32, u64) {
+        let (what, rows) = self.shares.draw();
+        let key = match what {
+            What::Insert => self.keys.append(),
+            _ => self.keys.draw(what != What::Write),
         };
-        let key = self.keys.draw(reads);
-        (if reads { Kind::Read } else { Kind::Write }, key)
+        (what, rows, key)
     }
 
     /// Whether a key is that of a row that the run has added.
@@ -147,12 +142,12 @@ impl Clients {
         thread as usize % self.machines.len()
     }
 
-    /// Sends a request of `bytes`; returns when it has left the machine.
+    /// Sends a request of `bytes` that costs a warm client so much CPU; returns when it has left the machine.
     #[inline]
-    pub fn send(&mut self, now: u64, thread: u32, kind: Kind, bytes: u64) -> u64 {
+    pub fn send(&mut self, now: u64, thread: u32, cpu_ns: u64, bytes: u64) -> u64 {
         let count = self.machines.len();
         let machine = &mut self.machines[thread as usize % count];
-        let mean_ns = machine.warm_up.cost(self.cpu_ns[kind as usize]);
+        let mean_ns = machine.warm_up.cost(cpu_ns);
         let span = exponential(&mut self.times, mean_ns);
         let ready = machine
             .cores

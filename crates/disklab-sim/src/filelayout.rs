@@ -97,11 +97,29 @@ impl FileLayout {
         }
     }
 
-    /// Plain bytes of the compressed chunks that a read of a row opens; zero: nothing is compressed.
+    /// Pages of the data file that a read of rows that follow each other touches.
     #[inline]
-    pub fn chunk_bytes_of(&self, row: u64) -> u64 {
+    pub fn data_of_run(&self, first: u64, last: u64) -> Pages {
+        Pages {
+            first: self.data_of(first).first,
+            last: self.data_of(last).last,
+        }
+    }
+
+    /// Pages of the index file that such a read touches: it goes from entry to entry.
+    #[inline]
+    pub fn index_of_run(&self, first: u64, last: u64) -> Pages {
+        Pages {
+            first: self.index_of(first).first,
+            last: self.index_of(last).last,
+        }
+    }
+
+    /// Plain bytes of the compressed chunks that a read of rows opens; zero: nothing is compressed.
+    #[inline]
+    pub fn chunk_bytes_of(&self, first: u64, last: u64) -> u64 {
         self.chunk.map_or(0, |(plain, _)| {
-            let (start, end) = (row * self.row_bytes, (row + 1) * self.row_bytes);
+            let (start, end) = (first * self.row_bytes, (last + 1) * self.row_bytes);
             ((end - 1) / plain - start / plain + 1) * plain
         })
     }
@@ -136,14 +154,23 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_rows_is_read_once_from_its_first_page_to_its_last() {
+        let layout = FileLayout::new(1_000_000, 1000, None);
+        assert_eq!(layout.data_of_run(0, 99), Pages { first: 0, last: 24 });
+        let one = layout.index_of(70);
+        assert_eq!(layout.index_of_run(70, 70), one);
+        assert!(layout.index_of_run(70, 1069).last > one.last);
+    }
+
+    #[test]
     fn a_row_in_a_compressed_table_is_a_whole_chunk() {
         let layout = FileLayout::new(1000, 4096, Some((16_384, 8_192)));
         assert_eq!(layout.data_of(0), Pages { first: 0, last: 1 });
         assert_eq!(layout.data_of(5), Pages { first: 2, last: 3 });
         assert_eq!(layout.data_pages(), 500);
-        assert_eq!(layout.chunk_bytes_of(5), 16_384);
+        assert_eq!(layout.chunk_bytes_of(5, 5), 16_384);
         let crossing = FileLayout::new(1000, 4255, Some((16_384, 16_384)));
-        assert_eq!(crossing.chunk_bytes_of(3), 2 * 16_384);
-        assert_eq!(FileLayout::new(1000, 4255, None).chunk_bytes_of(3), 0);
+        assert_eq!(crossing.chunk_bytes_of(3, 3), 2 * 16_384);
+        assert_eq!(FileLayout::new(1000, 4255, None).chunk_bytes_of(3, 3), 0);
     }
 }

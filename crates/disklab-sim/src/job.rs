@@ -7,10 +7,12 @@ use disklab_disk::profile::HostProfile;
 use serde::{Deserialize, Serialize};
 
 pub mod faults;
+mod operations;
 mod postgresql;
 mod sql;
 
 pub use faults::Faults;
+pub use operations::OtherOperations;
 pub use postgresql::{
     PostgresqlJob, PostgresqlParameters, PostgresqlSettings, PostgresqlWorkload, Relation,
 };
@@ -516,8 +518,11 @@ pub enum Keys {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Share of reads in parts per million; the others are writes.
+    /// Share of reads in parts per million; what is left beside them and `others` are writes.
     pub read_ppm: u32,
+    /// Other operations; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<OtherOperations>,
     /// Which keys.
     pub keys: Keys,
     /// Of how many rows; the others are never asked for. Absent: of all.
@@ -649,6 +654,14 @@ pub struct Parameters {
     pub read_byte_ps: u64,
     /// The same of a replica for a write, flush and compaction included.
     pub write_byte_ps: u64,
+}
+
+impl Workload {
+    /// Whether nothing is written.
+    pub fn only_reads(&self) -> bool {
+        let scans = self.others.as_ref().map_or(0, |others| others.scan_ppm);
+        self.read_ppm.saturating_add(scans) == 1_000_000
+    }
 }
 
 impl Parameters {

@@ -64,6 +64,11 @@ impl Recorder {
         }
     }
 
+    /// How many kinds of operation are recorded.
+    pub fn kinds(&self) -> usize {
+        self.latencies.len()
+    }
+
     #[inline]
     fn integrate(&mut self, now: u64) {
         self.area += u128::from(self.under_way) * u128::from(now - self.changed_at);

@@ -8,7 +8,7 @@ use disklab_disk::{Host, Refusal, VolumeCounters, VolumeId};
 use disklab_units::Instant;
 
 use crate::check::check;
-use crate::client::Kind as Operation;
+use crate::client::NAMES;
 use crate::database::cassandra::Cassandra;
 use crate::database::postgresql::Postgresql;
 use crate::database::yugabytedb::Yugabytedb;
@@ -152,7 +152,7 @@ fn simulate_at(
         finish(&mut report, share, clock);
         reports.push(report);
         // What writes have changed is filled anew before the next cell.
-        let only_read = scaled.workload.read_ppm == 1_000_000;
+        let only_read = scaled.workload.only_reads();
         left = (only_read && pass + 1 < cells.len()).then(|| cluster.into_caches());
     }
     Ok((reports, share))
@@ -301,11 +301,7 @@ fn empty_report<K: Into<usize> + Copy>(
 /// What became of a cluster of Cassandra.
 pub fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) -> Report {
     let recorder = cluster.recorder();
-    let mut report = empty_report(
-        cell,
-        recorder,
-        &[(Operation::Read, "read"), (Operation::Write, "write")],
-    );
+    let mut report = empty_report(cell, recorder, &NAMES[..recorder.kinds()]);
     report.events = cluster.events();
     report.unsent = cluster.unsent();
     let mut tally = Tally::new(host, recorder);
@@ -353,7 +349,7 @@ pub fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) ->
 
 fn file_report(cell: u64, job: &FileJob) -> Result<Report, Refusal> {
     let counters = crate::filereads::read(job)?;
-    let mut report = empty_report::<Operation>(cell, &Recorder::new(), &[]);
+    let mut report = empty_report::<usize>(cell, &Recorder::new(), &[]);
     let reads = job.reads.len() as f64;
     report.telemetry.read_ios_per_operation = counters.read_ios as f64 / reads;
     report.telemetry.read_bytes_per_operation = counters.read_bytes as f64 / reads;
@@ -390,11 +386,7 @@ fn device_report(
     (recorder, (model, volume), before): (&Recorder, (&Host, VolumeId), &VolumeCounters),
     threads: Option<(u64, u64)>,
 ) -> Report {
-    let mut report = empty_report(
-        cell,
-        recorder,
-        &[(Operation::Read, "read"), (Operation::Write, "write")],
-    );
+    let mut report = empty_report(cell, recorder, &NAMES[..2]);
     let mut tally = Tally::new(host, recorder);
     let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);
     let reads = tally.volume("", "", &counters, before);

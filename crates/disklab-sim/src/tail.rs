@@ -52,6 +52,13 @@ impl Split {
         self.0[stretch as usize] += span_ns;
     }
 
+    /// Adds what another part of the same operation was.
+    pub fn join(&mut self, other: &Split) {
+        for (sum, span) in self.0.iter_mut().zip(other.0) {
+            *sum += span;
+        }
+    }
+
     /// All of it.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

@@ -154,7 +154,7 @@ fn check_transaction(rules: &mut Rules, job: &SqlJob, transaction: &Transaction)
             "name one of the tables",
         );
         rules.must(
-            access.draw != RowDraw::Keys
+            !matches!(access.draw, RowDraw::Keys | RowDraw::KeyRun { .. })
                 && !matches!(access.kind, AccessKind::Lock | AccessKind::Delete),
             &place,
             format!("{:?} of {:?}", access.kind, access.draw),

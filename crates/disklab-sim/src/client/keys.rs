@@ -15,6 +15,8 @@ pub struct RowKeys {
     asked: u64,
     scale: u64,
     next_key: u64,
+    /// Rows that were added beside the order of the keys.
+    added: u64,
     zipf: Zipf,
     bell: Bell,
     spread: Spread,
@@ -33,6 +35,7 @@ impl RowKeys {
             asked,
             scale,
             next_key: 0,
+            added: 0,
             zipf: Zipf::new(asked, YCSB_THETA),
             bell: Bell::new(asked),
             spread: Spread::new(rows),
@@ -81,6 +84,16 @@ impl RowKeys {
                 self.rows + self.next_key * self.scale - 1
             }
         }
+    }
+
+    /// The key of a row that is added.
+    #[inline]
+    pub fn append(&mut self) -> u64 {
+        if self.keys == Keys::Latest {
+            return self.draw(false);
+        }
+        self.added += 1;
+        self.rows + self.added * self.scale - 1
     }
 
     /// Whether a key is that of a row that the run has added.

@@ -10,7 +10,7 @@ use disklab_units::random::Stream;
 
 use crate::background::Wishes;
 use crate::chance::{exponential, work};
-use crate::client::{Clients, Kind, RowKeys};
+use crate::client::{Clients, Kind, NAMES, RowKeys, What};
 use crate::cluster::{MOST_REPLICAS, Place, Ring, hash};
 use crate::database::build::{node, stored_row_bytes};
 use crate::database::event::Event;
@@ -24,6 +24,7 @@ use crate::node::Node;
 use crate::report::Report;
 use crate::simulate::cluster_report;
 use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
+use crate::tail::Split;
 
 mod after;
 mod faults;
@@ -43,10 +44,19 @@ const MESSAGE_BYTES: u64 = 100;
 /// An operation under way.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
+    what: What,
+    /// What is done of it now.
+    part: What,
     kind: Kind,
+    /// Rows that it reads.
+    rows: u32,
+    /// Where the time of the parts before this one went.
+    carries: u32,
     coordinator: u16,
     thread: u32,
     intended: u64,
+    /// When this part of it was meant to be sent.
+    since: u64,
     key: u64,
     place: Place,
     /// Answers that it still waits for.
@@ -82,6 +92,8 @@ struct Request {
     page: u64,
     pages: Pages,
     row: u64,
+    /// The last row that it reads.
+    last_row: u64,
     /// When it began to wait for an I/O.
     since: u64,
     way: Way,
@@ -97,6 +109,8 @@ pub struct Cassandra {
     ring: Ring,
     nodes: Vec<Node>,
     operations: Slab<Operation>,
+    /// Where the time of operations went whose next part is under way.
+    splits: Slab<Split>,
     requests: Slab<Request>,
     ios: PendingIos,
     paths: Paths,
@@ -158,12 +172,16 @@ impl Model for Cassandra {
             seed,
             off,
         );
+        let kinds = match &job.workload.others {
+            Some(_) => NAMES.len(),
+            None => 2,
+        };
         rules.keys_by_popularity = (keys > job.dataset.rows).then_some(keys);
         Ok(Cassandra {
             paths: Paths::new(&job.network, job.cluster.zones, seed, off),
             snitch: (replicas > 1 && !has_not(Mechanism::DynamicSnitch)).then_some(snitch),
             speculation: Speculation::new(nodes.len(), percentile, scale),
-            course: Course::new(job.workload.stop, job.workload.warm_up_ns, 2),
+            course: Course::new(job.workload.stop, job.workload.warm_up_ns, kinds),
             clients,
             ring,
             held_writes: vec![Vec::new(); nodes.len()],
@@ -174,6 +192,7 @@ impl Model for Cassandra {
             }),
             nodes,
             operations: Slab::default(),
+            splits: Slab::default(),
             requests: Slab::default(),
             ios: PendingIos::default(),
             unsent: std::collections::VecDeque::new(),
@@ -261,8 +280,11 @@ impl Cassandra {
             snitch.sort(now, at, replicas);
         }
         let needed = self.rules.needed;
+        // A scan asks nobody twice, and nobody more.
+        let is_scan = operation.part == What::Scan;
         let repairs = self.rules.read_repair_ppm > 0
             && is_read
+            && !is_scan
             && self.chances.chance(self.rules.read_repair_ppm);
         let contacted = if !is_read || repairs {
             count
@@ -273,7 +295,10 @@ impl Cassandra {
         entry.needed = needed;
         entry.holds += contacted as u8;
         entry.begun = now;
-        entry.spare = replicas.get(contacted).copied().filter(|_| is_read);
+        entry.spare = replicas
+            .get(contacted)
+            .copied()
+            .filter(|_| is_read && !is_scan);
         if entry.spare.is_some()
             && let Some(at) = self.speculation.watch(now, at, number, operation.serial)
         {
@@ -310,13 +335,9 @@ impl Cassandra {
     fn contact(&mut self, now: u64, number: u32, replicas: &[u8]) {
         let operation = self.operations[number];
         let at = usize::from(operation.coordinator);
-        let parameters = &self.rules.parameters;
-        let cpu_ns = match operation.kind {
-            Kind::Read => parameters.read_cpu_ns,
-            Kind::Write => parameters.write_cpu_ns,
-        };
-        let coordinator_ns = parameters.coordinator_cpu_ns;
-        let message_ns = self.rules.message_ns[operation.kind as usize];
+        let costs = self.rules.costs_of(operation.part, operation.rows);
+        let (cpu_ns, coordinator_ns) = (costs.replica_ns, costs.coordinator_ns);
+        let message_ns = costs.message_ns;
         if let [only] = replicas
             && usize::from(*only) == at
         {
@@ -334,21 +355,17 @@ impl Cassandra {
                 let request = self.add_request(now, number, replica, cpu_ns, way);
                 self.course.queue.push(ready, Event::Enter(request));
             } else {
-                // The first replica sends the row, the others a digest of it.
-                let carries_row = place == 0 && operation.kind == Kind::Read;
+                // The first replica sends the row, the others a digest of it; of a scan all send the rows.
+                let carries_row =
+                    operation.kind == Kind::Read && (place == 0 || operation.part == What::Scan);
                 let answer_ns = if carries_row {
-                    self.rules.message_ns[Kind::Write as usize]
+                    self.rules.rows_message_ns(operation.rows)
                 } else {
                     message_ns
                 };
                 let request = self.add_request(now, number, replica, cpu_ns + answer_ns, way);
                 self.requests[request].carries_row = carries_row;
-                let bytes = MESSAGE_BYTES
-                    + if operation.kind == Kind::Write {
-                        self.rules.row_bytes
-                    } else {
-                        0
-                    };
+                let bytes = MESSAGE_BYTES + costs.sent_bytes;
                 let left = self.nodes[at].link.send(now, ready, bytes);
                 let at = left + self.on_its_way(at, usize::from(replica));
                 self.course.queue.push(at, Event::Enter(request));
@@ -378,11 +395,12 @@ impl Cassandra {
                 at.rows.place((rank / u128::from(keys)) as u64)
             }
         };
+        let last_row = (row + u64::from(entry.rows) - 1).min(at.rows.count().max(row + 1) - 1);
         let mut cpu_ns = cpu_ns;
         if entry.kind == Kind::Read {
             at.storage.announce(row);
             if self.rules.decompress_byte_ps > 0 {
-                let bytes = at.storage.layout().chunk_bytes_of(row);
+                let bytes = at.storage.layout().chunk_bytes_of(row, last_row);
                 cpu_ns += bytes * self.rules.decompress_byte_ps / 1000;
             }
         }
@@ -398,6 +416,7 @@ impl Cassandra {
             page: 0,
             pages: Pages { first: 0, last: 0 },
             row,
+            last_row,
             since: 0,
             way,
             next: NOBODY,
@@ -450,9 +469,15 @@ impl Cassandra {
             Kind::Read => {
                 let layout = self.nodes[usize::from(request.node)].storage.layout();
                 let (file, pages) = if self.rules.reads_index {
-                    (File::Index, layout.index_of(request.row))
+                    (
+                        File::Index,
+                        layout.index_of_run(request.row, request.last_row),
+                    )
                 } else {
-                    (File::Data, layout.data_of(request.row))
+                    (
+                        File::Data,
+                        layout.data_of_run(request.row, request.last_row),
+                    )
                 };
                 let entry = &mut self.requests[number];
                 (entry.file, entry.page, entry.pages) = (file, pages.first, pages);
@@ -475,7 +500,8 @@ impl Cassandra {
                     return self.finish(now, number);
                 }
                 request.file = File::Data;
-                request.pages = self.nodes[index].storage.layout().data_of(request.row);
+                let layout = self.nodes[index].storage.layout();
+                request.pages = layout.data_of_run(request.row, request.last_row);
                 request.page = request.pages.first;
             }
             let storage = &mut self.nodes[index].storage;
@@ -505,7 +531,8 @@ impl Cassandra {
             self.held_writes[index].push(number);
             return;
         }
-        let bytes = self.rules.stored_row_bytes;
+        let part = self.operations[self.requests[number].operation].part;
+        let bytes = self.rules.costs[part as usize].stored_bytes;
         let wishes = self.nodes[index].background.append(now, bytes);
         self.grant(index as u32, wishes);
         self.finish(now, number);
@@ -607,7 +634,8 @@ impl Cassandra {
             self.count_answer(now, ready, &request);
         } else {
             let row_bytes = if request.carries_row {
-                self.rules.row_bytes
+                let rows = self.operations[request.operation].rows;
+                u64::from(rows) * self.rules.row_bytes
             } else {
                 0
             };
@@ -630,7 +658,8 @@ impl Cassandra {
         }
         self.requests.release(number);
         let span = if request.carries_row {
-            self.rules.message_ns[Kind::Write as usize]
+            let rows = self.operations[request.operation].rows;
+            self.rules.rows_message_ns(rows)
         } else {
             self.rules.parameters.message_cpu_ns
         };
@@ -660,7 +689,7 @@ impl Cassandra {
         if last {
             let bytes = MESSAGE_BYTES
                 + if kind == Kind::Read {
-                    self.rules.row_bytes
+                    u64::from(begins.rows) * self.rules.row_bytes
                 } else {
                     0
                 };
@@ -669,7 +698,7 @@ impl Cassandra {
             let overhead_ns = self.rules.parameters.overhead_ns;
             let back = left + way + overhead_ns;
             let ends = Ends {
-                intended: begins.intended,
+                intended: begins.since,
                 issued: begins.issued,
                 left: begins.left,
                 begun,
@@ -683,12 +712,30 @@ impl Cassandra {
             let split = request.way.split(&ends);
             assert_eq!(
                 split.total(),
-                back - begins.intended,
+                back - begins.since,
                 "an operation spends its time somewhere, and once"
             );
-            self.course.recorder.split(kind, &split);
+            self.note_split(number, &begins, split);
             self.course.queue.push(back, Event::Done(number));
         }
+    }
+
+    /// Notes where the time of a part of an operation went; with its last part, that of all of them.
+    #[inline]
+    fn note_split(&mut self, number: u32, operation: &Operation, mut split: Split) {
+        if operation.what != What::ReadModifyWrite {
+            let kind = operation.what as usize;
+            return self.course.recorder.split(kind, &split);
+        }
+        if operation.carries == NOBODY {
+            self.operations[number].carries = self.splits.add(split);
+            return;
+        }
+        split.join(&self.splits[operation.carries]);
+        self.splits.release(operation.carries);
+        self.operations[number].carries = NOBODY;
+        let kind = operation.what as usize;
+        self.course.recorder.split(kind, &split);
     }
 
     /// Whether reads leave a replica that could be asked as well.
@@ -701,6 +748,10 @@ impl Cassandra {
         let operation = &mut self.operations[number];
         operation.holds -= 1;
         if operation.holds == 0 {
+            if operation.carries != NOBODY {
+                // It failed between its parts.
+                self.splits.release(operation.carries);
+            }
             self.operations.release(number);
         }
     }

@@ -76,6 +76,8 @@ struct Session {
     /// The access of the statement, and its row.
     access: u32,
     row: u32,
+    /// How many rows a run by keys has.
+    run: u32,
     /// The row, and where a run of rows began.
     number: u64,
     base: u64,
@@ -396,6 +398,7 @@ impl Postgresql {
         let first = self.step(number).accesses.start;
         let session = &mut self.sessions[number as usize];
         (session.access, session.row, session.loaded) = (first, 0, 0);
+        session.run = 0;
         self.next_row(number);
         self.read_on(now, number);
     }
@@ -406,6 +409,7 @@ impl Postgresql {
         let commits = self.step(number).commits && session.wrote;
         let parameters = &self.rules.parameters;
         let mut cpu_ns = u64::from(session.loaded) * parameters.page_read_cpu_ns;
+        cpu_ns += u64::from(session.run.saturating_sub(1)) * parameters.scan_row_cpu_ns;
         if commits {
             cpu_ns += parameters.commit_cpu_ns;
         }

@@ -107,6 +107,9 @@ pub struct PostgresqlParameters {
     pub row_read_cpu_ns: u64,
     /// CPU of a backend for each row that it changes: the page, its index entries, the log's records.
     pub row_write_cpu_ns: u64,
+    /// CPU of a backend for each further row of a run: the next entry, its page, the answer.
+    #[serde(default)]
+    pub scan_row_cpu_ns: u64,
     /// CPU of a backend for each page that it reads from the operating system: the call, a victim, the copy.
     pub page_read_cpu_ns: u64,
     /// CPU of a commit: writing the log and waking who waits for it.

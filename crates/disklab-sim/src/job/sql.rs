@@ -206,6 +206,11 @@ pub enum RowDraw {
     Recent,
     /// As the workload's keys say, in PostgreSQL.
     Keys,
+    /// From such a row on, 1 to `most` of them that follow each other, in PostgreSQL.
+    KeyRun {
+        /// Rows at most; each number from one on is as likely.
+        most: u32,
+    },
 }
 
 /// What is fitted: times that no page states, in nanoseconds.

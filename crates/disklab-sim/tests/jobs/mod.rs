@@ -127,6 +127,7 @@ pub fn network(one_way_ns: u64) -> Network {
 fn reading(threads: u32, operations: u64) -> Workload {
     Workload {
         read_ppm: 1_000_000,
+        others: None,
         keys: Keys::Uniform,
         asked_rows: None,
         load: Load::Closed { threads },
@@ -302,6 +303,7 @@ pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u
             tls_cpu_ns: 0,
             row_read_cpu_ns: 0,
             row_write_cpu_ns: 0,
+            scan_row_cpu_ns: 0,
             page_read_cpu_ns: 0,
             commit_cpu_ns: 0,
         },

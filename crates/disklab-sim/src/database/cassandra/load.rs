@@ -1,9 +1,20 @@
 //! What clients do: operations begin, are sent to a coordinator, and end.
 
 use super::{Cassandra, MESSAGE_BYTES, Operation};
-use crate::client::Kind;
+use crate::client::What;
 use crate::database::event::Event;
 use crate::job::Load;
+use crate::storage::NOBODY;
+
+/// A part of an operation that is to be sent.
+struct Drawn {
+    what: What,
+    part: What,
+    rows: u32,
+    key: u64,
+    /// Where the time of the parts before it went.
+    carries: u32,
+}
 
 impl Cassandra {
     /// A thread starts its next operation, unless the run has had all of them.
@@ -17,14 +28,29 @@ impl Cassandra {
     /// Sends an operation that counts since `intended`.
     fn issue(&mut self, now: u64, thread: u32, intended: u64) {
         self.course.issued += 1;
-        let (kind, key) = self.clients.next();
-        let bytes = MESSAGE_BYTES
-            + if kind == Kind::Write {
-                self.rules.row_bytes
-            } else {
-                0
-            };
-        let left = self.clients.send(now, thread, kind, bytes);
+        let (what, rows, key) = self.clients.next();
+        let drawn = Drawn {
+            what,
+            part: what.first_part(),
+            rows,
+            key,
+            carries: NOBODY,
+        };
+        self.send(now, thread, (intended, intended), drawn);
+    }
+
+    /// Sends a part of an operation: what it was meant to begin at, and what this part of it was.
+    fn send(&mut self, now: u64, thread: u32, (intended, since): (u64, u64), drawn: Drawn) {
+        let Drawn {
+            what,
+            part,
+            rows,
+            key,
+            carries,
+        } = drawn;
+        let costs = self.rules.costs_of(part, rows);
+        let bytes = MESSAGE_BYTES + costs.sent_bytes;
+        let left = self.clients.send(now, thread, costs.client_ns, bytes);
         let place = self.ring.place(key);
         let replicas = self.ring.replicas(place);
         let coordinator = if self.rules.token_aware {
@@ -35,10 +61,15 @@ impl Cassandra {
         };
         let coordinator = self.coordinator_of(now, coordinator, replicas);
         let operation = self.operations.add(Operation {
-            kind,
+            what,
+            part,
+            kind: part.kind(),
+            rows,
+            carries,
             coordinator: u16::from(coordinator),
             thread,
             intended,
+            since,
             key,
             place,
             needed: 0,
@@ -78,12 +109,28 @@ impl Cassandra {
     /// A client has its answer.
     pub(super) fn done(&mut self, now: u64, number: u32) {
         let Operation {
-            kind,
+            what,
+            part,
             thread,
             intended,
+            key,
+            carries,
             ..
         } = self.operations[number];
-        self.course.recorder.ended(now, kind, intended);
+        if what == What::ReadModifyWrite && part == What::Read {
+            // What it was until now goes with its other part.
+            self.operations[number].carries = NOBODY;
+            self.let_go(number);
+            let drawn = Drawn {
+                what,
+                part: What::Write,
+                rows: 1,
+                key,
+                carries,
+            };
+            return self.send(now, thread, (intended, now), drawn);
+        }
+        self.course.recorder.ended(now, what as usize, intended);
         self.note_success(now, intended);
         self.let_go(number);
         match self.rules.load {

@@ -2,8 +2,31 @@
 
 use disklab_disk::{Host, VolumeId};
 
+use crate::client::What;
 use crate::cluster::answers_needed;
+use crate::database::build::stored_row_bytes;
 use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
+
+/// What an operation costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Costs {
+    /// Bytes of rows that its requests carry.
+    pub sent_bytes: u64,
+    /// Bytes that it leaves in commit log and memtable.
+    pub stored_bytes: u64,
+    /// CPU of the client.
+    pub client_ns: u64,
+    /// CPU of the coordinator.
+    pub coordinator_ns: u64,
+    /// CPU of a replica.
+    pub replica_ns: u64,
+    /// CPU for a message to a further replica.
+    pub message_ns: u64,
+}
+
+/// Bytes of a deleted row in a table file: the partition, and when it was deleted. **Source:** `DeletionTime` of
+/// Cassandra's serialisation has 12.
+const TOMBSTONE_BYTES: u64 = 15 + 12;
 
 /// Sizes and rules that do not change during a run.
 #[derive(Clone, Debug)]
@@ -14,10 +37,13 @@ pub struct Rules {
     /// Keys of the real table, where a quick run draws among them all.
     pub keys_by_popularity: Option<u64>,
     pub row_bytes: u64,
-    pub stored_row_bytes: u64,
     pub reads_index: bool,
-    /// CPU for a message to a further replica: a read's, a write's.
-    pub message_ns: [u64; 2],
+    /// Of each [`What`], by its number.
+    pub costs: [Costs; 7],
+    /// Of each further row of a scan.
+    pub further_row: Costs,
+    /// CPU for a message that carries a row.
+    pub row_message_ns: u64,
     /// CPU that opens a byte of a compressed chunk, in picoseconds.
     pub decompress_byte_ps: u64,
     pub message_overhead_ns: u64,
@@ -43,15 +69,12 @@ impl Rules {
         } else {
             job.parameters.of_rows(row_bytes)
         };
+        let (costs, further_row) =
+            costs_of(job, &parameters, stored, !has_not(Mechanism::CpuByBytes));
         Rules {
-            message_ns: [
-                parameters.message_cpu_ns,
-                if has_not(Mechanism::CpuByBytes) {
-                    parameters.message_cpu_ns
-                } else {
-                    parameters.write_message_ns(row_bytes)
-                },
-            ],
+            row_message_ns: costs[What::Write as usize].message_ns,
+            costs,
+            further_row,
             decompress_byte_ps: if has_not(Mechanism::DecompressionCpu) {
                 0
             } else {
@@ -66,7 +89,6 @@ impl Rules {
             needed: answers_needed(job.database.consistency, replicas) as u8,
             keys_by_popularity: None,
             row_bytes,
-            stored_row_bytes: stored,
             reads_index: !has_not(Mechanism::IndexPages),
             message_overhead_ns: if has_not(Mechanism::MessageOverhead) {
                 0
@@ -87,9 +109,82 @@ impl Rules {
         }
     }
 
+    /// What an operation costs that reads so many rows.
+    #[inline]
+    pub fn costs_of(&self, what: What, rows: u32) -> Costs {
+        let mut costs = self.costs[what as usize];
+        if rows > 1 {
+            let further = u64::from(rows) - 1;
+            costs.client_ns += further * self.further_row.client_ns;
+            costs.coordinator_ns += further * self.further_row.coordinator_ns;
+            costs.replica_ns += further * self.further_row.replica_ns;
+        }
+        costs
+    }
+
+    /// CPU for a message that carries so many rows.
+    #[inline]
+    pub fn rows_message_ns(&self, rows: u32) -> u64 {
+        self.row_message_ns + (u64::from(rows) - 1) * self.further_row.message_ns
+    }
+
     /// The volume with the commit log.
     pub fn commitlog(&self, host: &Host) -> VolumeId {
         let found = host.volume_named(&self.commitlog_volume);
         found.expect("the job was checked: the volume exists")
     }
+}
+
+/// What each operation costs, in the order of [`What`], and each further row of a scan. `parameters`: of rows of this
+/// size; `by_bytes`: whether bytes cost CPU.
+fn costs_of(
+    job: &DatabaseJob,
+    parameters: &Parameters,
+    stored: u64,
+    by_bytes: bool,
+) -> ([Costs; 7], Costs) {
+    let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
+    let write = |bytes, stored_bytes| {
+        let at = if by_bytes {
+            job.parameters.of_rows(bytes)
+        } else {
+            job.parameters.clone()
+        };
+        Costs {
+            sent_bytes: bytes,
+            stored_bytes,
+            client_ns: at.client_write_cpu_ns,
+            coordinator_ns: at.coordinator_cpu_ns,
+            replica_ns: at.write_cpu_ns,
+            message_ns: if by_bytes {
+                parameters.write_message_ns(bytes)
+            } else {
+                parameters.message_cpu_ns
+            },
+        }
+    };
+    let read = Costs {
+        client_ns: parameters.client_read_cpu_ns,
+        coordinator_ns: parameters.coordinator_cpu_ns,
+        replica_ns: parameters.read_cpu_ns,
+        message_ns: parameters.message_cpu_ns,
+        ..Costs::default()
+    };
+    let whole = write(row_bytes, stored);
+    let column = u64::from(job.dataset.column_bytes);
+    let update = write(column, stored_row_bytes(1, job.dataset.column_bytes));
+    let delete = write(0, TOMBSTONE_BYTES);
+    let others = job.workload.others.as_ref();
+    let given = &job.parameters;
+    let of_row = |byte_ps| row_bytes * byte_ps / 1000;
+    let further_row = Costs {
+        client_ns: of_row(given.client_byte_ps),
+        coordinator_ns: of_row(given.coordinator_byte_ps),
+        replica_ns: of_row(given.read_byte_ps) + others.map_or(0, |o| o.scan_row_cpu_ns),
+        message_ns: of_row(given.message_byte_ps),
+        ..Costs::default()
+    };
+    // The parts of a read that a write follows cost what they do alone.
+    let costs = [read, whole, whole, update, delete, read, read];
+    (costs, further_row)
 }

@@ -66,12 +66,15 @@ impl Postgresql {
                 let drawn = self.rows.below(u64::from(a) + 1) | self.rows.below(group);
                 (session.base + drawn % group) % rows
             }
-            RowDraw::Keys => {
-                let key = self.keys.draw(access.kind == AccessKind::Read);
-                match &self.shared {
-                    Some((scale, places)) => places.place(key / scale % rows),
-                    None => key % rows,
+            RowDraw::Keys => self.row_by_key(access.kind != AccessKind::Insert, rows),
+            RowDraw::KeyRun { most } => {
+                if session.row == 0 {
+                    session.run = self.rows.below(u64::from(most.max(1))) as u32 + 1;
+                    let first = self.row_by_key(true, rows);
+                    self.sessions[number as usize].base = first;
                 }
+                let session = &self.sessions[number as usize];
+                (session.base + u64::from(session.row)) % rows
             }
         };
         let session = &mut self.sessions[number as usize];
@@ -79,6 +82,15 @@ impl Postgresql {
             session.recent.push_back((access.relation, row));
         }
         row
+    }
+
+    /// The row of the next key that is asked for, or that is added.
+    fn row_by_key(&mut self, asks: bool, rows: u64) -> u64 {
+        let key = self.keys.draw(asks);
+        match &self.shared {
+            Some((scale, places)) => places.place(key / scale % rows),
+            None => key % rows,
+        }
     }
 
     /// Goes through rows and pages until one has to be waited for, or the statement is done.
@@ -109,7 +121,12 @@ impl Postgresql {
             self.change_row(now, number);
             let session = &mut self.sessions[number as usize];
             session.row += 1;
-            if session.row == self.plan.accesses[session.access as usize].rows {
+            let access = &self.plan.accesses[session.access as usize];
+            let rows = match access.draw {
+                RowDraw::KeyRun { .. } => session.run,
+                _ => access.rows,
+            };
+            if session.row == rows {
                 (session.access, session.row) = (session.access + 1, 0);
             }
             self.next_row(number);

@@ -187,7 +187,7 @@ impl Plan {
     pub fn draw_base(&self, access: &Access, tablet: u32, stream: &mut Stream) -> u64 {
         let rows = self.tablets[tablet as usize].rows;
         match access.draw {
-            RowDraw::Uniform | RowDraw::Recent | RowDraw::Keys => 0,
+            RowDraw::Uniform | RowDraw::Recent | RowDraw::Keys | RowDraw::KeyRun { .. } => 0,
             RowDraw::Run => stream.below(rows),
             RowDraw::Nurand { group, .. } => {
                 let group = u64::from(group.max(1));
@@ -209,7 +209,7 @@ impl Plan {
         let entry = &self.tablets[tablet as usize];
         let row = match access.draw {
             RowDraw::Recent => return None,
-            RowDraw::Uniform | RowDraw::Keys => stream.below(entry.rows),
+            RowDraw::Uniform | RowDraw::Keys | RowDraw::KeyRun { .. } => stream.below(entry.rows),
             RowDraw::Run => (base + u64::from(number)) % entry.rows,
             RowDraw::Nurand { a, group } => {
                 let group = u64::from(group.max(1));
