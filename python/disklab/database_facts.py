@@ -58,6 +58,8 @@ class RowsLoad(_Part):
     """Operations in flight of an open loop at most; None: as many as the load engine's usual."""
     fill_settings: Mapping[str, str] = Field(default={})
     """Settings of the fill's sessions, where the protocol has sessions."""
+    lacks: Mapping[str, str] = Field(default={})
+    """Operations on rows that it is not asked for, and why."""
 
 
 class Facts(_Part):

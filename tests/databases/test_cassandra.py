@@ -13,12 +13,14 @@ from disklab.databases import Conditions, provision
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.table import statements
 from disklab.databases.protocol import Setting
+from disklab.engine import LoadDone, run_load
+from disklab.engine.load import Stop
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.processes import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
 
 from tests.databases.conftest import OnDisk, node_on, request
-from tests.databases.rows import asking_cql, count_rows, write_rows
+from tests.databases.rows import asking_cql, count_rows, job, write_rows
 from tests.hosts.conftest import Lab
 
 pytestmark = pytest.mark.machine
@@ -45,6 +47,24 @@ def test_it_serves_inside_its_group_with_data_on_the_volume(cassandra: OnDisk) -
     assert any(files.commitlog.glob("CommitLog-*.log"))
     assert "listening for CQL" in files.log.read_text()
     assert (place.log_dir / f"{place.name}-cassandra.yaml").exists()
+
+
+def test_every_kind_of_operation_is_done_and_its_rows_are_verified(cassandra: OnDisk) -> None:
+    target = cassandra.database.target
+    write_rows(target, ROWS)
+    kinds = {"read": 0.3, "write": 0.1, "insert": 0.1, "update": 0.1, "scan": 0.2}
+    kinds |= {"read_modify_write": 0.1, "delete": 0.1}
+    asked = job(target, ROWS, **kinds)
+    work = asked.workload.model_copy(update={"keys": "uniform"})
+    *_, done = run_load(asked.model_copy(update={"workload": work, "stop": Stop(operations=2_000)}))
+    assert isinstance(done, LoadDone)
+    assert done.errors == {}, done.last_error
+    counts = {name: one.count for name, one in done.operations.items()}
+    assert counts == {name: round(share * 2_000) for name, share in kinds.items()}
+    added = count_rows(target) - ROWS
+    assert 0 <= added <= 200, "inserts added 200 rows, and deletes took some of the others"
+    with asking_cql(target) as query:
+        query.ask(f"TRUNCATE {target['keyspace']}.{target['table']}")
 
 
 def test_settling_flushes_and_cold_means_nothing_is_cached(cassandra: OnDisk) -> None:

@@ -119,6 +119,46 @@ def test_an_open_loop_keeps_its_rate_and_its_mixture(plain: Database, keys: str)
             sql.ask(f"DELETE FROM rows WHERE key >= {ROWS}")
 
 
+EVERY_KIND = {
+    "read": 0.3,
+    "write": 0.1,
+    "insert": 0.1,
+    "update": 0.1,
+    "delete": 0.1,
+    "scan": 0.2,
+    "read_modify_write": 0.1,
+}
+
+
+def test_every_kind_of_operation_is_done_and_its_rows_are_verified(plain: Database) -> None:
+    try:
+        done = last(job(plain, EVERY_KIND, stop=Stop(operations=3_000)))
+        assert done.errors == {}, done.last_error
+        counts = {name: one.count for name, one in done.operations.items()}
+        assert counts == {name: round(share * 3_000) for name, share in EVERY_KIND.items()}
+        with asking(plain) as sql:
+            added = sql.ask(f"SELECT count(*) FROM rows WHERE key >= {ROWS}")
+            left = sql.ask(f"SELECT count(*) FROM rows WHERE key < {ROWS}")
+        assert added == [["300"]], "each insert has a key of its own"
+        assert ROWS - 300 <= int(left[0][0]) < ROWS
+    finally:
+        with asking(plain) as sql:
+            sql.ask(f"DELETE FROM rows WHERE key >= {ROWS}")
+        assert last(job(plain, {"write": 1.0}, keys="sequential")).errors == {}
+
+
+def test_a_scan_notices_a_row_that_is_lost_or_altered(plain: Database) -> None:
+    with asking(plain) as sql:
+        sql.ask("UPDATE rows SET c4 = 'x' WHERE key = 500; DELETE FROM rows WHERE key = 510")
+    try:
+        done = last(job(plain, {"scan": 1.0}, keys="sequential"))
+        assert set(done.errors) == {"wrong_row", "missing_row"}
+        assert done.operations["scan"].count > ROWS / 2
+    finally:
+        assert last(job(plain, {"write": 1.0}, keys="sequential")).errors == {}
+    assert last(job(plain, {"scan": 1.0}, keys="sequential")).errors == {}
+
+
 def test_connections_are_encrypted_just_when_asked(plain: Database, encrypted: Database) -> None:
     for database, expected in ((plain, "0"), (encrypted, "16")):
         endless = job(database, {"read": 1.0}, stop=Stop(duration_s=60.0))

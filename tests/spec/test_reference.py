@@ -27,7 +27,7 @@ TRIALS = {
     "cassandra-what-to-buy": 1,
     "cassandra-what-to-buy-aws": 1,
     "postgresql-what-to-buy": 1,
-    "cassandra-ycsb": 12,
+    "cassandra-ycsb": 18,
     "device-trace": 8,
     "etcd-which-disk": 8,
     "postgresql-disk-types-quick": 6,

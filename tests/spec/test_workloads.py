@@ -28,6 +28,37 @@ def test_a_name_of_ycsb_is_its_mixture_and_its_keys(name: str, read: float, keys
     assert (work.keys, work.kind, work.ycsb) == (keys, "rows", name)
 
 
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("E", {"scan": 0.95, "insert": 0.05}),
+        ("F", {"read": 0.5, "read_modify_write": 0.5}),
+    ],
+)
+def test_scans_and_reads_before_writes_have_names_too(name: str, shares: dict[str, float]) -> None:
+    work = workload(f"  ycsb: {name}\n").workload
+    assert work.operations is not None
+    assert work.operations.shares == pytest.approx(shares)
+    assert (work.keys, work.scan_rows, work.ycsb) == ("zipfian", 100, name)
+
+
+@pytest.mark.parametrize(
+    ("engine", "operation", "reason"),
+    [
+        ("etcd", "scan", "etcd has no scan of rows here"),
+        ("etcd", "update", "a row is one value under its key"),
+        ("yugabytedb", "scan", "spread over the tablets by a hash"),
+    ],
+)
+def test_a_database_refuses_by_name_what_it_does_not_do(
+    engine: str, operation: str, reason: str
+) -> None:
+    text = BASE.replace("engine: cassandra", f"engine: {engine}")
+    with pytest.raises(UserError) as caught:
+        spec.parse(text.replace(ROWS, f"  operations: {{{operation}: 100%}}\n"))
+    assert reason in str(caught.value)
+
+
 def test_the_names_are_levels_too() -> None:
     text = BASE.replace(ROWS, "  ycsb: A\n")
     text = text.replace("cluster.volumes.data.caching: [None, ReadOnly]", "workload.ycsb: [A, D]")
@@ -38,8 +69,8 @@ def test_the_names_are_levels_too() -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("  ycsb: E\n", "YCSB E reads ranges of rows, which no mode does; use A, B, C or D"),
-        ("  ycsb: F\n", "YCSB F reads each row before it writes it, which no mode does"),
+        (ROWS + "  scan_rows: 0\n", "greater than or equal to 1"),
+        ("  operations: {scan: 95%, insert: 6%}\n", "these make 101 %"),
         ("  ycsb: G\n", "G"),
         ("  ycsb: A\n" + ROWS, "a mixture and keys of its own (here: operations)"),
         ("  ycsb: A\n  keys: uniform\n", "a mixture and keys of its own (here: keys)"),

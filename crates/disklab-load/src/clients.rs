@@ -32,6 +32,21 @@ pub trait RowClient {
         key: Key,
         version: Version,
     ) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Writes one column of a row.
+    fn update(
+        &self,
+        slot: usize,
+        key: Key,
+        column: u32,
+    ) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Deletes a row.
+    fn delete(&self, slot: usize, key: Key) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Reads so many rows from `key` on, as the table has them in order, and compares each with what was written. That
+    /// rows are missing is a failure where the job deletes none.
+    fn scan(&self, slot: usize, key: Key, rows: u32) -> impl Future<Output = Result<(), Failure>>;
 }
 
 /// A client that is made from a job.
@@ -65,6 +80,11 @@ pub trait Protocol: Debug {
 
     /// What is wrong with the rest of it.
     fn problems(&self) -> Vec<Problem>;
+
+    /// Operations on rows that this client does not do, and why; none: it does all.
+    fn lacks(&self) -> (&'static [&'static str], &'static str) {
+        (&[], "")
+    }
 }
 
 /// Something that is done with the client of a target, whichever it is.

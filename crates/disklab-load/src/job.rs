@@ -224,10 +224,17 @@ impl Job {
         if let Workload::Tpcc(_) = &self.workload {
             found.extend(self.tpcc_problems());
         }
-        if let Workload::Rows(rows) = &self.workload
-            && rows.versions.is_some()
-            && count != 1
-        {
+        if let Workload::Rows(rows) = &self.workload {
+            found.extend(self.rows_problems(rows));
+        }
+        found.extend(self.load_problems());
+        found
+    }
+
+    fn rows_problems(&self, rows: &Rows) -> Vec<Problem> {
+        let count = self.generator.count;
+        let mut found = Vec::new();
+        if rows.versions.is_some() && count != 1 {
             found.push(Problem::new(
                 "workload.versions",
                 format!("{count} generators"),
@@ -235,7 +242,18 @@ impl Job {
                 "use one generator",
             ));
         }
-        found.extend(self.load_problems());
+        let (lacks, why) = self.target.protocol().lacks();
+        let lacking = rows.operations.named().filter(|name| lacks.contains(name));
+        found.extend(lacking.map(|name| {
+            let place = format!("workload.operations.{name}");
+            let rule = format!("{} has no {name}: {why}", self.target.name());
+            Problem::new(
+                place,
+                name,
+                rule,
+                "use read, write, insert or another database",
+            )
+        }));
         found
     }
 

@@ -120,7 +120,8 @@ impl Frontier {
         self.rows + self.index + own * self.stride
     }
 
-    fn append(&mut self) -> Key {
+    /// The next row behind the table.
+    pub fn append(&mut self) -> Key {
         if let Some(key) = self.again.pop() {
             return key;
         }
@@ -131,8 +132,12 @@ impl Frontier {
         self.key(self.readable + self.ahead.len() as u64 - 1)
     }
 
-    fn ended(&mut self, key: Key, done: bool) {
-        let own = (key - self.rows - self.index) / self.stride;
+    /// The write of a row has ended; of one that the fill has written there is nothing to note.
+    pub fn ended(&mut self, key: Key, done: bool) {
+        let Some(own) = key.checked_sub(self.rows + self.index) else {
+            return;
+        };
+        let own = own / self.stride;
         if own < self.readable {
             return;
         }

@@ -8,6 +8,7 @@
 //! job                what is asked, and every rule that it breaks at once
 //! arrivals keys mix  pure: when, where and what the next operation is, from named random streams
 //! workloads          what an operation is: rows, verified on read
+//! presence           which rows are there while some are deleted
 //! versions           what was acknowledged of each row: stale reads and lost updates
 //! clients            how it reaches the database: the seam between workloads and protocols
 //! pacing slots       the two loops: who starts the next operation, and when; deadline: what took too long
@@ -25,6 +26,7 @@ pub mod keys;
 pub mod mix;
 mod output;
 mod pacing;
+mod presence;
 pub mod query;
 pub mod record;
 mod run;

@@ -111,7 +111,7 @@ impl<O: Write + Send> WithRows for DriveRows<'_, O> {
         let nodes = client.nodes().unwrap_or(target.contact_points().len());
         let ledger = rows.versions.as_ref().map(Ledger::knowing).transpose();
         let ledger = ledger.expect("checked when the job was read");
-        let workload = RowsWorkload::new(client, Choice::new(job, rows), ledger);
+        let workload = RowsWorkload::new(client, rows, Choice::new(job, rows), ledger);
         drive(job, runtime, workload, nodes, out)
     }
 }

@@ -25,6 +25,8 @@ from disklab.machines.child import LocalChild
 
 END_SECONDS = 10.0
 """After a signal the engine waits a second for operations in flight, then ends."""
+READING = ("read", "scan")
+"""Operations on rows that change nothing."""
 MOST_RATE_PER_S = 10_000_000
 """What the engine takes as a rate: an operation each 100 ns, more than any client's core does."""
 
@@ -120,7 +122,9 @@ class RowsWorkload(JobPart):
     theta: float = 0.99
     """Exponent of `zipfian` and `latest`."""
     operations: dict[str, float]
-    """Shares of `read` and `write`."""
+    """Shares by kind, as `disklab.spec.model.OPERATIONS` names them."""
+    scan_rows: int = 100
+    """Rows of a scan at most."""
     verify: bool = True
     content_seed: int | None = None
     """Seeds what stands in the rows; the job's seed when None. Fill and runs have the same one."""
@@ -131,7 +135,7 @@ class RowsWorkload(JobPart):
     @property
     def writes(self) -> bool:
         """Whether the data are other ones afterwards."""
-        return self.operations.get("write", 0.0) > 0
+        return any(share > 0 for name, share in self.operations.items() if name not in READING)
 
 
 class ClosedLoop(JobPart):

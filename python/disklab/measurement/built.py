@@ -193,7 +193,7 @@ class BuiltStage:
         spots = self.spots_of(turn)
         work = turn.spec.workload
         self._only_reads = (
-            work.kind == "rows" and work.operations is not None and not work.operations.write
+            work.kind == "rows" and work.operations is not None and not work.operations.changes
         )
         if spots not in self._beds:
             self._close_overlapping(spots)

@@ -209,7 +209,7 @@ def experiment_of(disks: str, cpus: int) -> Experiment:
 def cost_s(trial: Trial) -> float:
     """Return about how long a cell takes on a bed that stands."""
     work, warm = trial.spec.workload, trial.spec.before.page_cache == "warm"
-    writes = work.operations is not None and work.operations.write > 0
+    writes = work.operations is not None and work.operations.changes > 0
     return (WARM_S if warm else COLD_S) + (REFILL_S if writes else 0.0)
 
 

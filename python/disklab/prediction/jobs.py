@@ -21,7 +21,7 @@ from disklab.prediction.calibration import Calibration, page_cache_bytes
 from disklab.prediction.faults import Delays, faults_job
 from disklab.spec import Trial, TrialSpec, resolve_volumes
 from disklab.spec.feasible import stored_row_bytes
-from disklab.spec.model import Database
+from disklab.spec.model import Database, Workload
 from disklab.spec.replay import Replay
 from disklab.spec.share import threads_of
 
@@ -44,6 +44,9 @@ Assumed: fio 3 with libaio reaches about 250,000 I/Os a second and job on a null
 """
 
 REHEARSE = "rehearse it"
+
+SCAN_ROW_CPU_NS = 6_000
+"""CPU of a replica for each further row of a scan, beside that for its bytes. Assumed."""
 
 AS_LEFT = "as-left"
 
@@ -336,6 +339,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
     whole_s = None if duration_s is None else duration_s + work.warm_up_s
     return {
         "read_ppm": round(work.operations.read * PPM),
+        **_other_operations(work),
         "keys": work.keys,
         "asked_rows": work.asked_of(spec.dataset.rows or 0) if spec.dataset is not None else None,
         "load": load_of(spec, calibration),
@@ -345,6 +349,20 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
         },
         "warm_up_ns": round(work.warm_up_s * NS_PER_S),
     }
+
+
+def _other_operations(work: Workload) -> Job:
+    """Return the shares of operations beside reads and writes; empty: there are none."""
+    assert work.operations is not None
+    others = {
+        f"{name}_ppm": round(share * PPM)
+        for name, share in work.operations.shares.items()
+        if name not in ("read", "write")
+    }
+    if not others:
+        return {}
+    beside = {"scan_rows": work.scan_rows, "scan_row_cpu_ns": SCAN_ROW_CPU_NS}
+    return {"others": {**others, **beside}}
 
 
 HOST_CACHE = {"empty": "cold", "written": "written", "warm": "warm", AS_LEFT: AS_LEFT}

@@ -149,7 +149,7 @@ def writes(spec: TrialSpec) -> bool:
     """Return whether a trial changes rows."""
     work = spec.workload
     if work.operations is not None:
-        return work.operations.write > 0
+        return work.operations.changes > 0
     return work.sysbench is None or work.sysbench.script not in READING_SCRIPTS
 
 
@@ -293,28 +293,47 @@ def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
         "row_bytes": row_bytes(dataset),
         "entry_bytes": entry_bytes(KEY_BYTES),
     }
-    values = dataset.columns * dataset.column_bytes
-    adds = spec.before.dataset == "empty" or spec.workload.keys == "latest"
-    kinds = {
-        "read": (operations.read, statements.access("rows", "read", draw="keys")),
-        "write": (
-            operations.write,
-            statements.access("rows", "insert", draw="keys")
-            if adds
-            else statements.update("rows", values, draw="keys"),
-        ),
-    }
+    statements_of = _statements(spec, dataset)
     return [table], [
         {
             "name": name,
             "share_ppm": round(share * PPM),
-            "statements": [
-                {**statements.statement(access, row_bytes=values), "commits": name == "write"}
-            ],
+            "statements": statements_of[name],
         }
-        for name, (share, access) in kinds.items()
-        if share > 0
+        for name, share in operations.shares.items()
     ]
+
+
+def _statements(spec: TrialSpec, dataset: Dataset) -> dict[str, list[Json]]:
+    """Return the statements of each kind of operation; each commits by itself."""
+    values = dataset.columns * dataset.column_bytes
+    most = spec.workload.scan_rows
+    adds = spec.before.dataset == "empty" or spec.workload.keys == "latest"
+
+    def one(access: Json, sent: int, *, commits: bool = True) -> Json:
+        return {**statements.statement(access, row_bytes=sent), "commits": commits}
+
+    read = one(statements.access("rows", "read", draw="keys"), values, commits=False)
+    write = (
+        statements.access("rows", "insert", draw="keys")
+        if adds
+        else statements.update("rows", values, draw="keys")
+    )
+    # Behind all others; by `latest` that is where its keys are.
+    end = "keys" if spec.workload.keys == "latest" else "uniform"
+    insert = statements.access("rows", "insert", draw=end)
+    column = statements.update("rows", dataset.column_bytes, draw="keys")
+    scan = statements.access("rows", "read", draw={"key_run": {"most": most}})
+    return {
+        "read": [read],
+        "write": [one(write, values)],
+        "insert": [one(insert, values)],
+        "update": [one(column, dataset.column_bytes)],
+        "delete": [one(statements.access("rows", "delete", draw="keys"), 0)],
+        # Half of the longest and half a row, on average.
+        "scan": [one(scan, values * (most + 1) // 2, commits=False)],
+        "read_modify_write": [read, one(statements.update("rows", values), values)],
+    }
 
 
 def row_bytes(dataset: Dataset) -> int:

@@ -279,7 +279,7 @@ def requests_of(job: Job) -> float:
         parts = [job | {"then": []}, *then]
         return sum(requests_of(part) for part in parts)
     work, copies = database["workload"], database["database"]["replication_factor"]
-    reads = work["read_ppm"] / PPM
+    reads = (work["read_ppm"] + work.get("others", {}).get("scan_ppm", 0)) / PPM
     asked = reads * (copies // 2 + 1) + (1 - reads) * copies
     return float((work["stop"]["operations"] or 0) * asked)
 

@@ -168,7 +168,7 @@ def _outside(trial: Trial, calibration: Calibration) -> bool:
 def _of_calibration(calibration: Calibration, spec: TrialSpec) -> Iterator[Unknown]:
     database, operations = spec.database, spec.workload.operations
     absent = set()
-    if operations is not None and operations.read == 1:
+    if operations is not None and not operations.changes:
         absent.add("writes")
     if database is not None and database.replication_factor == 1:
         absent.add("copies")

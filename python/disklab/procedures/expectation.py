@@ -38,7 +38,7 @@ def expected_s(turns: Sequence[Turn]) -> list[float]:
         fills = data_bytes(turn) / FILL_BYTES_PER_S + SETTLE_S
         if turn.bed != bed:
             seconds += BUILD_S + turn.effort.warm_up_operations / WARM_UP_OPERATIONS_PER_S + fills
-        elif spec.workload.operations is not None and spec.workload.operations.write:
+        elif spec.workload.operations is not None and spec.workload.operations.changes:
             seconds += fills
         bed = turn.bed
         found.append(seconds)

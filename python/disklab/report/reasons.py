@@ -177,7 +177,7 @@ def hit_ratio_of(result: TrialResult) -> float | None:
 def only_writes(cell: Cell) -> bool:
     """Return whether a cell's load reads nothing, so that no cache of reads explains its rate."""
     kinds = {name for result in cell.results for name in result.per_operation}
-    return kinds == {"write"}
+    return bool(kinds) and kinds <= {"write", "insert", "update", "delete"}
 
 
 def limit_in_words(limit: str) -> str:

@@ -22,6 +22,11 @@ from disklab.results import Level
 OPERATIONS = {
     "read": "reads",
     "write": "writes",
+    "insert": "inserts",
+    "update": "updates",
+    "delete": "deletes",
+    "scan": "scans",
+    "read_modify_write": "reads with writes",
     "new order": "new orders",
     "new_order": "new orders",
 }

@@ -12,10 +12,12 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
+    SerializerFunctionWrapHandler,
     ValidationInfo,
     WithJsonSchema,
     computed_field,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -217,6 +219,11 @@ class Dataset(Part):
         return row_shape(self.row)[1]
 
 
+OPERATIONS = ("read", "write", "insert", "update", "delete", "scan", "read_modify_write")
+"""Kinds of operations on rows, by the names that results have."""
+READING = ("read", "scan")
+
+
 class Operations(Part):
     """Which share of the operations is of which kind."""
 
@@ -224,10 +231,38 @@ class Operations(Part):
     """Reads of one row by its key."""
     write: Ratio = Field(default=0.0, examples=["50%"])
     """Writes of one whole row."""
+    insert: Ratio = Field(default=0.0, examples=["5%"])
+    """Writes of one row that was not there, behind all others."""
+    update: Ratio = Field(default=0.0, examples=["20%"])
+    """Writes of one column of a row."""
+    delete: Ratio = Field(default=0.0, examples=["5%"])
+    """Deletes of one row. The table is filled again for the next trial."""
+    scan: Ratio = Field(default=0.0, examples=["95%"])
+    """Reads of 1 to `scan_rows` rows, from one on in the order of the table (Cassandra: of the
+    ring)."""
+    read_modify_write: Ratio = Field(default=0.0, examples=["50%"])
+    """Reads of one row that a write of all of it follows; its time is that of both."""
+
+    @model_serializer(mode="wrap")
+    def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, float]:
+        """Leave out kinds beside reads and writes that do not occur: old results have none."""
+        found: dict[str, float] = dump(self)
+        return {kind: share for kind, share in found.items() if share or kind in OPERATIONS[:2]}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Each kind that occurs, with its share."""
+        found = {name: getattr(self, name) for name in OPERATIONS}
+        return {name: share for name, share in found.items() if share > 0}
+
+    @property
+    def changes(self) -> float:
+        """The share of those that change rows."""
+        return sum(share for name, share in self.shares.items() if name not in READING)
 
     @model_validator(mode="after")
     def _sum(self) -> Operations:
-        total = self.read + self.write
+        total = sum(self.shares.values())
         if abs(total - 1) > RATIO_SLACK:
             rule = f"the shares make 100 %, and these make {total * 100:g} %"
             raise Unreadable(rule, "write for example {read: 50%, write: 50%}")
@@ -359,9 +394,15 @@ KINDS = {
 """A workload's kind and the key that stands for it."""
 
 
-YCSB = {"A": (50, "zipfian"), "B": (95, "zipfian"), "C": (100, "zipfian"), "D": (95, "latest")}
-"""Percent of reads, and keys. **Source:** workloads/workloada to workloadd of YCSB 0.17.0."""
-MISSING_YCSB = {"E": "reads ranges of rows", "F": "reads each row before it writes it"}
+YCSB = {
+    "A": ({"read": "50%", "write": "50%"}, "zipfian"),
+    "B": ({"read": "95%", "write": "5%"}, "zipfian"),
+    "C": ({"read": "100%", "write": "0%"}, "zipfian"),
+    "D": ({"read": "95%", "write": "5%"}, "latest"),
+    "E": ({"scan": "95%", "insert": "5%"}, "zipfian"),
+    "F": ({"read": "50%", "read_modify_write": "50%"}, "zipfian"),
+}
+"""Mixture and keys. **Source:** workloads/workloada to workloadf of YCSB 0.17.0."""
 
 
 class Workload(Part):
@@ -369,9 +410,12 @@ class Workload(Part):
 
     operations: Operations | None = Field(default=None, examples=[{"read": "100%"}])
     """Rows: the mixture of operations."""
-    ycsb: Literal["A", "B", "C", "D"] | None = Field(default=None, examples=["B"])
+    ycsb: Literal["A", "B", "C", "D", "E", "F"] | None = Field(default=None, examples=["B"])
     """Rows: the mixture and keys of a workload of YCSB by its name, instead of `operations` and
-    `keys`. Writes are of whole rows. E (scans) and F (reads before writes) are not there."""
+    `keys`. Writes are of whole rows; E has scans of 1 to 100 rows and inserts, F reads rows before
+    it writes them."""
+    scan_rows: Annotated[int, Field(ge=1, le=10_000)] = Field(default=100, examples=[100])
+    """Rows of a scan at most; each number from 1 on is as likely."""
     keys: Literal["uniform", "gaussian", "sequential", "zipfian", "latest"] = Field(
         default="uniform", examples=["zipfian"]
     )
@@ -406,20 +450,14 @@ class Workload(Part):
         if done or info.context == RESOLVED:
             return given
         name = str(given["ycsb"])
-        if name in MISSING_YCSB:
-            raise Unreadable(
-                f"YCSB {name} {MISSING_YCSB[name]}, which no mode does", "use A, B, C or D"
-            )
         if name not in YCSB:
             return given
         beside = [key for key in ("operations", "keys") if key in given]
         if beside:
             rule = f"YCSB {name} has a mixture and keys of its own (here: {', '.join(beside)})"
             raise Unreadable(rule, "leave out either ycsb or the others")
-        reads, keys = YCSB[name]
-        return {**given, "operations": {"read": f"{reads}%", "write": f"{100 - reads}%"}} | {
-            "keys": keys
-        }
+        operations, keys = YCSB[name]
+        return {**given, "operations": operations, "keys": keys}
 
     @model_validator(mode="after")
     def _some_asked(self) -> Workload:

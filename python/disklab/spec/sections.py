@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from disklab.database_facts import facts_of
 from disklab.errors import Problem
 from disklab.spec import feasible
 from disklab.spec.failures import failure_problems
@@ -19,7 +20,7 @@ DEFAULT_DURATION_S = 60.0
 def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
     """Return what sections of a trial ask of each other."""
     kind = spec.workload.kind
-    found = [*_wrong_operations(spec, site)]
+    found = [*_wrong_operations(spec, site), *_missing_operations(spec, site)]
 
     def needs(key: Key, why: str, way_out: str) -> None:
         found.append(Problem(site.place(key), "(missing)", why, way_out))
@@ -88,6 +89,22 @@ def _wrong_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         elif not getattr(work.operations, name):
             rule = f"the workload has no {name}s"
             yield Problem(place, shown, rule, f"leave it out, or give operations some {name}s")
+
+
+def _missing_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield operations that the database, or a timetable's check, does not do."""
+    operations, database = spec.workload.operations, spec.database
+    if operations is None or database is None:
+        return
+    place = site.place(("workload", "operations"))
+    facts = facts_of(database.engine)
+    for name in operations.shares:
+        if name in facts.rows.lacks:
+            rule = f"{facts.title} has no {name} of rows here: {facts.rows.lacks[name]}"
+            yield Problem(place, name, rule, "use read, write or insert, or another database")
+        if spec.events and name in ("update", "delete"):
+            rule = "a timetable tells lost writes by a version of the whole row, and it has none"
+            yield Problem(place, name, rule, "use write, or leave out events")
 
 
 def benchmark_problems(spec: TrialSpec, site: Site) -> list[Problem]:

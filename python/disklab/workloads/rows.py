@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from disklab.database_facts import RowsLoad, facts_of
 from disklab.engine.load import (
     LEAST_VERSIONED_BYTES,
+    READING,
     ClosedLoop,
     DatabaseTarget,
     EngineLoad,
@@ -35,6 +36,12 @@ WARM_UP_THREADS = 32
 # Where every row is lost no read succeeds, and each must be asked for all the same.
 READ_BACK_GIVE_UP_S = 3600.0
 WARM_UP_SHARES = {"read": 0.5, "write": 0.5}
+
+
+def warm_up_shares(work: RowsWorkload) -> dict[str, float]:
+    """Return reads and writes, and what else the trial's load does; deletes would leave nothing."""
+    others = {name: 1.0 for name in work.operations if name not in ("read", "write", "delete")}
+    return {**WARM_UP_SHARES, **others}
 
 
 class Rows:
@@ -67,7 +74,7 @@ class Rows:
             self._spec, beside, WARM_UP_ROWS, self._seed, repeat=stream, threads=WARM_UP_THREADS
         )
         assert isinstance(job.workload, RowsWorkload)
-        changed = {"keys": "uniform", "operations": WARM_UP_SHARES}
+        changed = {"keys": "uniform", "operations": warm_up_shares(job.workload)}
         work = job.workload.model_copy(update=changed)
         seen = job.model_copy(update={"workload": work, "stop": Stop(operations=operations)})
         return [EngineLoad(rows), EngineLoad(seen)]
@@ -115,10 +122,12 @@ class Rows:
     def wear(self, done: LoadDone) -> float:
         """Return the share of rows that were written anew: they lie in other files than the fill's.
 
-        A write that failed may have arrived.
+        A write that failed may have arrived. Only a new fill writes deleted rows again.
         """
-        written = done.operations.get("write")
-        return (written.count + written.failed) / self._rows if written is not None else 0.0
+        if "delete" in done.operations:
+            return 1.0
+        written = [one for name, one in done.operations.items() if name not in READING]
+        return sum(one.count + one.failed for one in written) / self._rows
 
 
 def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int) -> LoadJob:
@@ -157,7 +166,7 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     work = spec.workload
     if work.operations is None:
         raise ValueError(f"a workload of kind {work.kind} has no rows")
-    operations = {"read": work.operations.read, "write": work.operations.write}
+    operations = work.operations.shares
     load: ClosedLoop | OpenLoop
     if threads is not None:
         load = ClosedLoop(threads=threads)
@@ -217,6 +226,7 @@ def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
             "keys": keys,
             "asked_rows": asked_rows,
             "operations": {kind: share for kind, share in operations.items() if share > 0},
+            "scan_rows": spec.workload.scan_rows,
             "content_seed": content_seed,
         }
     )

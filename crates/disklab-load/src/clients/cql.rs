@@ -4,7 +4,7 @@
 //! driver       the scylla driver's session: where the nodes are and what they have
 //! routes       which node an operation goes to
 //! lane         a connection to a node, with many operations under way
-//! statements   the two statements, and what their answers have to be
+//! statements   the statements, and what their answers have to be
 //! frames       the protocol's bytes
 //! ```
 
@@ -120,6 +120,18 @@ impl RowClient for CqlRows {
 
     async fn write(&self, _slot: usize, key: Key, version: Version) -> Result<(), Failure> {
         self.perform(Step::Write(key, version), key).await.map(drop)
+    }
+
+    async fn update(&self, _slot: usize, key: Key, column: u32) -> Result<(), Failure> {
+        self.perform(Step::Update(key, column), key).await.map(drop)
+    }
+
+    async fn delete(&self, _slot: usize, key: Key) -> Result<(), Failure> {
+        self.perform(Step::Delete(key), key).await.map(drop)
+    }
+
+    async fn scan(&self, _slot: usize, key: Key, rows: u32) -> Result<(), Failure> {
+        self.perform(Step::Scan(key, rows), key).await.map(drop)
     }
 }
 

@@ -83,6 +83,13 @@ impl Protocol for Etcd {
             .into_iter()
             .collect()
     }
+
+    fn lacks(&self) -> (&'static [&'static str], &'static str) {
+        (
+            &["update", "delete", "scan"],
+            "a row is one value under its key, which this client gets and puts as a whole",
+        )
+    }
 }
 
 /// Keys with whole rows as their values.
@@ -215,6 +222,18 @@ impl RowClient for EtcdRows {
         }
         let asked = messages::put(self.key(key).as_bytes(), &value);
         self.call(slot, PUT, asked).await.map(drop)
+    }
+
+    async fn update(&self, _: usize, _: Key, _: u32) -> Result<(), Failure> {
+        unreachable!("refused when the job was read")
+    }
+
+    async fn delete(&self, _: usize, _: Key) -> Result<(), Failure> {
+        unreachable!("refused when the job was read")
+    }
+
+    async fn scan(&self, _: usize, _: Key, _: u32) -> Result<(), Failure> {
+        unreachable!("refused when the job was read")
     }
 }
 

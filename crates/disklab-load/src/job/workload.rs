@@ -4,10 +4,13 @@ use serde::Deserialize;
 
 use crate::error::Problem;
 use crate::versions::Known;
-use crate::workloads::rows::VERSION_BYTES;
+use crate::workloads::rows::{KINDS, VERSION_BYTES};
 
 /// The largest row: Cassandra refuses mutations larger than half a commit log segment (32 MiB).
 const LARGEST_ROW_BYTES: u64 = 16 << 20;
+
+/// Rows of a scan: their answer is one message, and with rows of 16 MiB as long as a message may be.
+const MOST_SCAN_ROWS: u32 = 10_000;
 
 /// Item and customer numbers of all warehouses fit 64 bits many times over; a warehouse's number is an SQL integer.
 const MOST_WAREHOUSES: u32 = 1_000_000;
@@ -70,6 +73,9 @@ pub struct Rows {
     pub theta: f64,
     /// What is done with them.
     pub operations: Operations,
+    /// Rows of a scan at most; each number from one on is as likely. YCSB's E has 100.
+    #[serde(default = "hundred")]
+    pub scan_rows: u32,
     /// Whether every byte of every row read is compared with what was written.
     #[serde(default = "yes")]
     pub verify: bool,
@@ -104,6 +110,44 @@ pub struct Operations {
     /// Writes of a whole row by its key.
     #[serde(default)]
     pub write: f64,
+    /// Writes of a whole row that was not there, at the end of the table.
+    #[serde(default)]
+    pub insert: f64,
+    /// Writes of one column of a row.
+    #[serde(default)]
+    pub update: f64,
+    /// Deletes of a row.
+    #[serde(default)]
+    pub delete: f64,
+    /// Reads of 1 to `scan_rows` rows that follow each other.
+    #[serde(default)]
+    pub scan: f64,
+    /// Reads of a row, then writes of all of it.
+    #[serde(default)]
+    pub read_modify_write: f64,
+}
+
+impl Operations {
+    /// Shares in the order of the names that a run says.
+    pub fn shares(&self) -> [f64; 7] {
+        [
+            self.read,
+            self.write,
+            self.insert,
+            self.update,
+            self.delete,
+            self.scan,
+            self.read_modify_write,
+        ]
+    }
+
+    /// Those that are asked for.
+    pub fn named(&self) -> impl Iterator<Item = &'static str> {
+        let shares = KINDS.into_iter().zip(self.shares());
+        shares
+            .filter(|(_, share)| *share > 0.0)
+            .map(|(name, _)| name)
+    }
 }
 
 impl Workload {
@@ -140,12 +184,12 @@ impl Rows {
                 "use smaller rows",
             ));
         }
-        let Operations { read, write } = self.operations;
-        let share = |ratio: f64| ratio.is_finite() && ratio >= 0.0;
-        if !share(read) || !share(write) || read + write <= 0.0 {
+        let shares = self.operations.shares();
+        let share = |ratio: &f64| ratio.is_finite() && *ratio >= 0.0;
+        if !shares.iter().all(share) || shares.iter().sum::<f64>() <= 0.0 {
             found.push(Problem::new(
                 "workload.operations",
-                format!("read {read}, write {write}"),
+                format!("{:?}", self.operations),
                 "shares are not negative, and one of them is above 0",
                 "use {\"read\": 1.0}",
             ));
@@ -160,32 +204,56 @@ impl Rows {
                 "leave it out to ask for all rows",
             ));
         }
-        if let Some(known) = &self.versions {
-            if self.column_bytes < VERSION_BYTES as u32 || !self.verify {
-                found.push(Problem::new(
-                    "workload.versions",
-                    format!("column_bytes {}, verify {}", self.column_bytes, self.verify),
-                    format!(
-                        "a version is in the first {VERSION_BYTES} bytes of a row that is verified"
-                    ),
-                    "use larger columns, or leave versions out",
-                ));
-            }
-            if let Some(why) = known.problem() {
-                found.push(Problem::new(
-                    "workload.versions",
-                    "rows, failed",
-                    format!("numbers of 8 bytes in base64: {why}"),
-                    "give what the last line of the earlier run says in versions.known",
-                ));
-            }
+        if !(1..=MOST_SCAN_ROWS).contains(&self.scan_rows) {
+            found.push(Problem::new(
+                "workload.scan_rows",
+                self.scan_rows,
+                format!("a scan reads 1 to {MOST_SCAN_ROWS} rows"),
+                "use 100, as YCSB does",
+            ));
         }
+        found.extend(self.version_problems());
         if !(self.theta > 0.0 && self.theta <= 10.0) {
             found.push(Problem::new(
                 "workload.theta",
                 self.theta,
                 "the exponent of a zipfian distribution is above 0 and at most 10",
                 "use 0.99, or keys: uniform for no preference",
+            ));
+        }
+        found
+    }
+
+    fn version_problems(&self) -> Vec<Problem> {
+        let mut found = Vec::new();
+        let Some(known) = &self.versions else {
+            return found;
+        };
+        let unversioned = self.operations.update + self.operations.delete;
+        if unversioned > 0.0 {
+            found.push(Problem::new(
+                "workload.versions",
+                format!("{:?}", self.operations),
+                "a version belongs to a whole row, and updates of one column and deletes have none",
+                "leave out versions, or update and delete",
+            ));
+        }
+        if self.column_bytes < VERSION_BYTES as u32 || !self.verify {
+            found.push(Problem::new(
+                "workload.versions",
+                format!("column_bytes {}, verify {}", self.column_bytes, self.verify),
+                format!(
+                    "a version is in the first {VERSION_BYTES} bytes of a row that is verified"
+                ),
+                "use larger columns, or leave versions out",
+            ));
+        }
+        if let Some(why) = known.problem() {
+            found.push(Problem::new(
+                "workload.versions",
+                "rows, failed",
+                format!("numbers of 8 bytes in base64: {why}"),
+                "give what the last line of the earlier run says in versions.known",
             ));
         }
         found
@@ -227,6 +295,11 @@ impl Tpcc {
 /// The exponent of the Yahoo! Cloud Serving Benchmark (SoCC 2010).
 fn ycsb_theta() -> f64 {
     disklab_units::popularity::YCSB_THETA
+}
+
+/// **Source:** `maxscanlength` of YCSB 0.17.0's workload E.
+fn hundred() -> u32 {
+    100
 }
 
 fn yes() -> bool {

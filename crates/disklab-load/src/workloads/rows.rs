@@ -1,6 +1,7 @@
 //! Whole rows of one table, read and written by key; every byte is known beforehand.
 
 use std::cell::RefCell;
+use std::future::Future;
 
 use bytes::BufMut;
 use disklab_units::random::{Stream, mix};
@@ -9,8 +10,9 @@ use crate::clients::RowClient;
 use crate::job::{Job, KeyOrder, Rows};
 use crate::keys::{Bell, Frontier, Key, Keys, Sequence, Spread, Zipf};
 use crate::mix::Mix;
+use crate::presence::{Change, Is, Presence};
 use crate::versions::{Ledger, Version};
-use crate::workloads::{Failure, Outcome, Workload};
+use crate::workloads::{Failure, MISSING_ROW, Outcome, Workload};
 
 /// SplitMix64's odd constant; see [`Stream`].
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -148,13 +150,42 @@ pub enum Step {
     Read(Key),
     /// Write all of it: this version.
     Write(Key, Version),
+    /// Write all of a row that was not there.
+    Insert(Key),
+    /// Write one column of it.
+    Update(Key, u32),
+    /// Delete it.
+    Delete(Key),
+    /// Read so many rows, from it on in the order of the table.
+    Scan(Key, u32),
+    /// Read it, then write all of it.
+    ReadModifyWrite(Key),
 }
+
+/// Names of the operations, in the order of [`Step`].
+pub const KINDS: [&str; 7] = [
+    "read",
+    "write",
+    "insert",
+    "update",
+    "delete",
+    "scan",
+    "read_modify_write",
+];
+
+/// A row is there that was deleted.
+const DELETED_ROW: &str = "deleted_row";
+
+/// Draws of a row to delete: where nearly all are gone, one that is gone is deleted again.
+const DELETE_DRAWS: u32 = 64;
 
 /// The workload over a client.
 pub struct RowsWorkload<C> {
     client: C,
     choice: RefCell<Choice>,
     ledger: Option<Ledger>,
+    /// Where rows are deleted.
+    presence: Option<Presence>,
 }
 
 /// What decides the next operation.
@@ -162,6 +193,12 @@ pub struct RowsWorkload<C> {
 pub struct Choice {
     mix: Mix,
     keys: Keys,
+    /// The end of the table, where inserted rows go; `latest` has its own.
+    end: Frontier,
+    /// Columns of updates, and lengths of scans.
+    parts: Stream,
+    columns: u32,
+    scan_rows: u32,
 }
 
 impl Choice {
@@ -174,10 +211,11 @@ impl Choice {
         let zipf = || Zipf::new(asked, rows.theta);
         let spread = || Spread::new(rows.rows);
         Choice {
-            mix: Mix::new(
-                &[rows.operations.read, rows.operations.write],
-                stream("operations"),
-            ),
+            mix: Mix::new(&rows.operations.shares(), stream("operations")),
+            end: Frontier::new(rows.rows, index, count),
+            parts: stream("columns and lengths"),
+            columns: rows.columns,
+            scan_rows: rows.scan_rows,
             keys: match rows.keys {
                 KeyOrder::Sequential => Keys::Sequential(Sequence::part(asked, index, count)),
                 KeyOrder::Uniform if asked < rows.rows => {
@@ -198,31 +236,65 @@ impl Choice {
     /// The next operation.
     #[inline]
     pub fn draw(&mut self) -> Step {
-        if self.mix.draw() == 0 {
-            Step::Read(self.keys.to_read())
-        } else {
+        match self.mix.draw() {
+            0 => Step::Read(self.keys.to_read()),
             // Which version it is will be known when it starts.
-            Step::Write(self.keys.to_write(), 0)
+            1 => Step::Write(self.keys.to_write(), 0),
+            2 => Step::Insert(match &mut self.keys {
+                Keys::Latest(..) => self.keys.to_write(),
+                _ => self.end.append(),
+            }),
+            3 => {
+                let column = self.parts.below(u64::from(self.columns)) as u32;
+                Step::Update(self.keys.to_read(), column)
+            }
+            4 => Step::Delete(self.keys.to_read()),
+            5 => {
+                let rows = self.parts.below(u64::from(self.scan_rows)) as u32 + 1;
+                Step::Scan(self.keys.to_read(), rows)
+            }
+            _ => Step::ReadModifyWrite(self.keys.to_read()),
         }
     }
 
-    /// A write has ended.
+    /// A write of a row has ended.
     pub fn wrote(&mut self, key: Key, done: bool) {
-        self.keys.wrote(key, done);
+        match self.keys {
+            Keys::Latest(..) => self.keys.wrote(key, done),
+            _ => self.end.ended(key, done),
+        }
     }
 }
 
 impl<C: RowClient> RowsWorkload<C> {
     /// The workload of a job over a connected client; `ledger` where writes have versions.
-    pub fn new(client: C, choice: Choice, ledger: Option<Ledger>) -> RowsWorkload<C> {
+    pub fn new(client: C, rows: &Rows, choice: Choice, ledger: Option<Ledger>) -> RowsWorkload<C> {
         RowsWorkload {
             client,
             choice: RefCell::new(choice),
             ledger,
+            presence: (rows.operations.delete > 0.0).then(Presence::default),
         }
     }
 
     async fn read(&self, slot: usize, key: Key) -> Result<(), Failure> {
+        let Some(presence) = &self.presence else {
+            return self.read_row(slot, key).await;
+        };
+        let seen = presence.look(key);
+        let read = self.read_row(slot, key).await;
+        let is_missing = matches!(&read, Err(failure) if failure.kind == MISSING_ROW);
+        match presence.after(key, seen) {
+            Is::Gone | Is::Either if is_missing => Ok(()),
+            Is::Gone if read.is_ok() => Err(Failure {
+                kind: DELETED_ROW.into(),
+                text: format!("key {key}: it was deleted, and is there"),
+            }),
+            _ => read,
+        }
+    }
+
+    async fn read_row(&self, slot: usize, key: Key) -> Result<(), Failure> {
         let Some(ledger) = &self.ledger else {
             return self.client.read(slot, key).await.map(drop);
         };
@@ -232,7 +304,48 @@ impl<C: RowClient> RowsWorkload<C> {
         Ok(())
     }
 
+    /// Does a change of a row and notes it, where rows are deleted.
+    async fn change(
+        &self,
+        key: Key,
+        change: Change,
+        work: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let Some(presence) = &self.presence else {
+            return work.await;
+        };
+        presence.begins(key, change);
+        // An operation that is given up may still arrive, as one that has failed.
+        let ends = OnEnd(presence, key);
+        let done = work.await;
+        std::mem::forget(ends);
+        presence.ended(key, done.is_ok());
+        done
+    }
+
+    /// Another row, where the one that was drawn to be changed in place or deleted is gone.
+    fn there(&self, key: Key) -> Key {
+        let Some(presence) = &self.presence else {
+            return key;
+        };
+        let mut key = key;
+        for _ in 0..DELETE_DRAWS {
+            if presence.is_there(key) {
+                break;
+            }
+            key = self.choice.borrow_mut().keys.to_read();
+        }
+        key
+    }
+
     async fn write(&self, slot: usize, key: Key) -> Result<(), Failure> {
+        let work = self.write_row(slot, key);
+        let written = self.change(key, Change::Write, work).await;
+        self.choice.borrow_mut().wrote(key, written.is_ok());
+        written
+    }
+
+    async fn write_row(&self, slot: usize, key: Key) -> Result<(), Failure> {
         let Some(ledger) = &self.ledger else {
             return self.client.write(slot, key, 0).await;
         };
@@ -243,11 +356,20 @@ impl<C: RowClient> RowsWorkload<C> {
     }
 }
 
+/// A change whose end nobody has waited for.
+struct OnEnd<'a>(&'a Presence, Key);
+
+impl Drop for OnEnd<'_> {
+    fn drop(&mut self) {
+        self.0.ended(self.1, false);
+    }
+}
+
 impl<C: RowClient> Workload for RowsWorkload<C> {
     type Step = Step;
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["read", "write"]
+        &KINDS
     }
 
     fn draw(&self, _who: usize) -> Step {
@@ -255,16 +377,34 @@ impl<C: RowClient> Workload for RowsWorkload<C> {
     }
 
     fn kind(&self, step: Step) -> usize {
-        usize::from(matches!(step, Step::Write(..)))
+        match step {
+            Step::Read(_) => 0,
+            Step::Write(..) => 1,
+            Step::Insert(_) => 2,
+            Step::Update(..) => 3,
+            Step::Delete(_) => 4,
+            Step::Scan(..) => 5,
+            Step::ReadModifyWrite(_) => 6,
+        }
     }
 
     async fn perform(&self, slot: usize, step: Step) -> Result<(), Failure> {
         match step {
             Step::Read(key) => self.read(slot, key).await,
-            Step::Write(key, _) => {
-                let written = self.write(slot, key).await;
-                self.choice.borrow_mut().wrote(key, written.is_ok());
-                written
+            Step::Write(key, _) | Step::Insert(key) => self.write(slot, key).await,
+            Step::Update(key, column) => {
+                let key = self.there(key);
+                self.client.update(slot, key, column).await
+            }
+            Step::Delete(key) => {
+                let key = self.there(key);
+                let work = self.client.delete(slot, key);
+                self.change(key, Change::Delete, work).await
+            }
+            Step::Scan(key, rows) => self.client.scan(slot, key, rows).await,
+            Step::ReadModifyWrite(key) => {
+                self.read(slot, key).await?;
+                self.write(slot, key).await
             }
         }
     }

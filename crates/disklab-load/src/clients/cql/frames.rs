@@ -298,6 +298,13 @@ impl<'a> Rows<'a> {
     pub fn value(&mut self) -> Option<Option<&'a [u8]>> {
         self.rest.value()
     }
+
+    /// Passes over so many values.
+    pub fn skip(&mut self, count: u32) {
+        for _ in 0..count {
+            self.value();
+        }
+    }
 }
 
 #[cfg(test)]

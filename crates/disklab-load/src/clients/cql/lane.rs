@@ -141,10 +141,13 @@ impl Lane {
         };
         talk.start(self.login.as_ref()).await?;
         let statements = &self.statements;
-        let ids = Ids {
-            select: talk.prepare(&statements.select).await?,
-            insert: talk.prepare(&statements.insert).await?,
-        };
+        let mut ids = Ids::default();
+        for statement in &statements.texts {
+            ids.0.push(match statement {
+                Some(text) => talk.prepare(text).await?,
+                None => Vec::new(),
+            });
+        }
         Ok(Opened { talk, ids })
     }
 

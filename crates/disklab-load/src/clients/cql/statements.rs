@@ -1,4 +1,4 @@
-//! The two statements on a table of rows.
+//! The statements on a table of rows.
 
 use bytes::BufMut;
 
@@ -13,23 +13,25 @@ use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 pub struct Statements {
     /// `keyspace.table`.
     pub table: String,
-    /// Text of the SELECT.
-    pub select: String,
-    /// Text of the INSERT.
-    pub insert: String,
+    /// Texts, by number; those that the job's operations do not need are none.
+    pub texts: Vec<Option<String>>,
     consistency: u16,
     content: Content,
     verify: bool,
+    /// Whether every row that was filled is there: none is deleted.
+    is_whole: bool,
 }
 
-/// What a connection calls the statements.
+/// Numbers of the statements; those that write one column follow, by column.
+const SELECT: usize = 0;
+const INSERT: usize = 1;
+const DELETE: usize = 2;
+const SCAN: usize = 3;
+const UPDATE: usize = 4;
+
+/// What a connection calls the statements, by number.
 #[derive(Debug, Default)]
-pub struct Ids {
-    /// Of the SELECT.
-    pub select: Vec<u8>,
-    /// Of the INSERT.
-    pub insert: Vec<u8>,
-}
+pub struct Ids(pub Vec<Vec<u8>>);
 
 impl Statements {
     /// The statements of a job.
@@ -38,40 +40,82 @@ impl Statements {
             .map(|column| format!("c{column}"))
             .collect();
         let table = format!("{}.{}", target.keyspace, target.table);
-        let names = names.join(", ");
+        let all = names.join(", ");
+        let asked = &rows.operations;
+        let mut texts = vec![
+            Some(format!("SELECT {all} FROM {table} WHERE key = ?")),
+            Some(format!(
+                "INSERT INTO {table} (key, {all}) VALUES (?{})",
+                ", ?".repeat(names.len())
+            )),
+            (asked.delete > 0.0).then(|| format!("DELETE FROM {table} WHERE key = ?")),
+            // In the order of the ring, which is the order of the files. As YCSB's client has it.
+            (asked.scan > 0.0).then(|| {
+                format!("SELECT key, {all} FROM {table} WHERE token(key) >= token(?) LIMIT ?")
+            }),
+        ];
+        if asked.update > 0.0 {
+            let update = |name| format!("UPDATE {table} SET {name} = ? WHERE key = ?");
+            texts.extend(names.iter().map(|name| Some(update(name))));
+        }
         Statements {
-            select: format!("SELECT {names} FROM {table} WHERE key = ?"),
-            insert: format!(
-                "INSERT INTO {table} (key, {names}) VALUES (?{})",
-                ", ?".repeat(rows.columns as usize)
-            ),
+            texts,
             table,
             consistency: code(target.consistency),
             content: Content::of(job, rows),
             verify: rows.verify,
+            is_whole: asked.delete <= 0.0,
         }
     }
 
     /// Appends the request of a step.
     pub fn request(&self, step: Step, ids: &Ids, stream: u16, out: &mut Vec<u8>) {
-        let (key, version, id, columns) = match step {
-            Step::Read(key) => (key, 0, &ids.select, 0),
-            Step::Write(key, version) => (key, version, &ids.insert, self.content.columns()),
+        let begin = |out, number: usize, values| {
+            Request::execute(out, stream, &ids.0[number], self.consistency, values)
         };
-        let values = columns as u16 + 1;
-        let mut request = Request::execute(out, stream, id, self.consistency, values);
-        request.value(|out| out.put_i64(key as i64));
-        for column in 0..columns {
-            request.value(|out| self.content.write(key, version, column, out));
+        let key_of = |key: Key| move |out: &mut Vec<u8>| out.put_i64(key as i64);
+        match step {
+            Step::Read(key) | Step::ReadModifyWrite(key) => {
+                let mut request = begin(out, SELECT, 1);
+                request.value(key_of(key));
+                request.end();
+            }
+            Step::Delete(key) => {
+                let mut request = begin(out, DELETE, 1);
+                request.value(key_of(key));
+                request.end();
+            }
+            Step::Scan(key, rows) => {
+                let mut request = begin(out, SCAN, 2);
+                request.value(key_of(key));
+                request.value(|out| out.put_i32(rows as i32));
+                request.end();
+            }
+            Step::Update(key, column) => {
+                let mut request = begin(out, UPDATE + column as usize, 2);
+                request.value(|out| self.content.write(key, 0, column, out));
+                request.value(key_of(key));
+                request.end();
+            }
+            Step::Insert(key) => self.request(Step::Write(key, 0), ids, stream, out),
+            Step::Write(key, version) => {
+                let columns = self.content.columns();
+                let mut request = begin(out, INSERT, columns as u16 + 1);
+                request.value(key_of(key));
+                for column in 0..columns {
+                    request.value(|out| self.content.write(key, version, column, out));
+                }
+                request.end();
+            }
         }
-        request.end();
     }
 
     /// Compares an answer with what it has to be; returns the version of the row that was read.
     pub fn examine(&self, step: Step, answer: &Answer<'_>) -> Result<Version, Failure> {
         match (step, answer) {
             (Step::Read(key), Answer::Rows(rows)) => self.examine_row(key, *rows),
-            (Step::Write(..), Answer::Void) => Ok(0),
+            (Step::Scan(key, most), Answer::Rows(rows)) => self.examine_scan(key, most, *rows),
+            (Step::Write(..) | Step::Update(..) | Step::Delete(_), Answer::Void) => Ok(0),
             (_, Answer::Error(code, text)) => Err(refused(*code, text)),
             (_, other) => Err(Failure {
                 kind: "protocol".into(),
@@ -81,40 +125,84 @@ impl Statements {
     }
 
     fn examine_row(&self, key: Key, mut rows: Rows<'_>) -> Result<Version, Failure> {
-        let wrong = |text: String| Failure {
-            kind: WRONG_ROW.into(),
-            text: format!("key {key}: {text}"),
-        };
         match rows.count {
-            0 => {
-                return Err(Failure {
-                    kind: MISSING_ROW.into(),
-                    text: format!("key {key}: no such row"),
-                });
-            }
+            0 => return Err(missing(key)),
             1 => {}
-            more => return Err(wrong(format!("{more} rows"))),
+            more => return Err(wrong(key, &format!("{more} rows"))),
         }
         if !self.verify {
             return Ok(0);
         }
         if rows.columns != self.content.columns() {
-            return Err(wrong(format!("{} columns", rows.columns)));
+            return Err(wrong(key, &format!("{} columns", rows.columns)));
         }
-        let mut version = 0;
-        for column in 0..rows.columns {
+        self.examine_columns(key, &mut rows)
+    }
+
+    /// Rows in the order of the ring: the first is the one asked for, unless it was deleted.
+    fn examine_scan(&self, from: Key, most: u32, mut rows: Rows<'_>) -> Result<Version, Failure> {
+        if rows.count > most {
+            return Err(wrong(
+                from,
+                &format!("a scan of {most} has {} rows", rows.count),
+            ));
+        }
+        if rows.columns != self.content.columns() + 1 {
+            return Err(wrong(from, &format!("{} columns", rows.columns)));
+        }
+        if rows.count == 0 && self.is_whole {
+            return Err(missing(from));
+        }
+        for number in 0..rows.count {
             let bytes = rows
                 .value()
-                .ok_or_else(|| wrong(format!("it ends before column c{column}")))?
-                .ok_or_else(|| wrong(format!("column c{column} is null")))?;
+                .flatten()
+                .and_then(|bytes| bytes.try_into().ok());
+            let bytes = bytes.ok_or_else(|| wrong(from, "a scan has a row without a key"))?;
+            let key = u64::from_be_bytes(bytes);
+            if number == 0 && key != from && self.is_whole {
+                return Err(missing(from));
+            }
+            if self.verify {
+                self.examine_columns(key, &mut rows)?;
+            } else {
+                rows.skip(self.content.columns());
+            }
+        }
+        Ok(0)
+    }
+
+    /// The columns of a row, which are next in an answer.
+    fn examine_columns(&self, key: Key, rows: &mut Rows<'_>) -> Result<Version, Failure> {
+        let mut version = 0;
+        for column in 0..self.content.columns() {
+            let bytes = rows
+                .value()
+                .ok_or_else(|| wrong(key, &format!("it ends before column c{column}")))?
+                .ok_or_else(|| wrong(key, &format!("column c{column} is null")))?;
             if column == 0 {
                 version = self.content.version(key, bytes);
             }
             if !self.content.matches(key, version, column, bytes) {
-                return Err(wrong(format!("column c{column} is not what was written")));
+                let text = format!("column c{column} is not what was written");
+                return Err(wrong(key, &text));
             }
         }
         Ok(version)
+    }
+}
+
+fn wrong(key: Key, text: &str) -> Failure {
+    Failure {
+        kind: WRONG_ROW.into(),
+        text: format!("key {key}: {text}"),
+    }
+}
+
+fn missing(key: Key) -> Failure {
+    Failure {
+        kind: MISSING_ROW.into(),
+        text: format!("key {key}: no such row"),
     }
 }
 

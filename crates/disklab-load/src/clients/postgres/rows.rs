@@ -18,9 +18,12 @@ use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 /// Names of the prepared statements.
 const SELECT: &str = "select";
 const UPSERT: &str = "upsert";
+const DELETE: &str = "delete";
+const SCAN: &str = "scan";
 
 /// **Source:** PostgreSQL's pg_type.dat.
 const INT8: u32 = 20;
+const INT4: u32 = 23;
 const BYTEA: u32 = 17;
 
 /// A table of rows: `key bigint PRIMARY KEY, c0 bytea, c1 bytea, ...`.
@@ -28,13 +31,20 @@ pub struct PostgresRows {
     pool: Pool<RowStatements>,
     content: Content,
     verify: bool,
+    /// Rows that were filled, where none is deleted.
+    whole_rows: Option<u64>,
 }
 
-/// Makes connections with the two statements.
+/// Makes connections with the statements.
 struct RowStatements {
     tls: Option<TlsConnector>,
     select: String,
     upsert: String,
+    /// Those that the job's operations need.
+    delete: Option<String>,
+    scan: Option<String>,
+    /// By column.
+    updates: Vec<String>,
     columns: u32,
 }
 
@@ -47,6 +57,16 @@ impl Connect for RowStatements {
         let columns = (0..self.columns).map(|_| BYTEA);
         let types = std::iter::once(INT8).chain(columns);
         wire.prepare(UPSERT, &self.upsert, types).await?;
+        if let Some(delete) = &self.delete {
+            wire.prepare(DELETE, delete, [INT8]).await?;
+        }
+        if let Some(scan) = &self.scan {
+            wire.prepare(SCAN, scan, [INT8, INT4]).await?;
+        }
+        for (column, update) in self.updates.iter().enumerate() {
+            let name = update_of(column as u32);
+            wire.prepare(&name, update, [INT8, BYTEA]).await?;
+        }
         Ok(wire)
     }
 
@@ -56,7 +76,10 @@ impl Connect for RowStatements {
 }
 
 impl RowStatements {
-    fn new(table: &str, columns: u32, tls: Option<TlsConnector>) -> RowStatements {
+    fn new(table: &str, rows: &Rows, tls: Option<TlsConnector>) -> RowStatements {
+        let (columns, asked) = (rows.columns, &rows.operations);
+        let updated = if asked.update > 0.0 { columns } else { 0 };
+        let update = |column| format!("UPDATE {table} SET c{column} = $2 WHERE key = $1");
         let names: Vec<String> = (0..columns).map(|column| format!("c{column}")).collect();
         let names = names.join(", ");
         let places: Vec<String> = (0..columns)
@@ -68,6 +91,11 @@ impl RowStatements {
         RowStatements {
             tls,
             columns,
+            delete: (asked.delete > 0.0).then(|| format!("DELETE FROM {table} WHERE key = $1")),
+            scan: (asked.scan > 0.0).then(|| {
+                format!("SELECT key, {names} FROM {table} WHERE key >= $1 ORDER BY key LIMIT $2")
+            }),
+            updates: (0..updated).map(update).collect(),
             select: format!("SELECT {names} FROM {table} WHERE key = $1"),
             // As CQL's INSERT: the row is there afterwards, whether or not it was before.
             upsert: format!(
@@ -87,37 +115,106 @@ impl OpenRows for PostgresRows {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
-        let statements = RowStatements::new(&target.table, rows.columns, tls);
+        let statements = RowStatements::new(&target.table, rows, tls);
         let count = job.slots() as usize;
         Ok(PostgresRows {
             pool: Pool::connected(job, target, &[], statements, count).await?,
             content: Content::of(job, rows),
             verify: rows.verify,
+            whole_rows: (rows.operations.delete <= 0.0).then_some(rows.rows),
         })
     }
 }
 
 impl PostgresRows {
     fn examine(&self, key: Key, row: RowBytes<'_>) -> Result<Version, Failure> {
-        let wrong = |text: String| Failure {
-            kind: WRONG_ROW.into(),
-            text: format!("key {key}: {text}"),
-        };
+        if u32::from(row.columns) != self.content.columns() {
+            return Err(wrong(key, format!("{} columns", row.columns)));
+        }
+        self.examine_columns(key, row)
+    }
+
+    /// The columns of a row, which are what is left of it.
+    fn examine_columns(&self, key: Key, row: RowBytes<'_>) -> Result<Version, Failure> {
         let (mut columns, mut version) = (0, 0);
         for bytes in row {
-            let bytes = bytes.ok_or_else(|| wrong(format!("column c{columns} is null")))?;
+            let bytes = bytes.ok_or_else(|| wrong(key, format!("column c{columns} is null")))?;
             if columns == 0 {
                 version = self.content.version(key, bytes);
             }
             if !self.content.matches(key, version, columns, bytes) {
-                return Err(wrong(format!("column c{columns} is not what was written")));
+                let text = format!("column c{columns} is not what was written");
+                return Err(wrong(key, text));
             }
             columns += 1;
         }
-        if columns == self.content.columns() && u32::from(row.columns) == columns {
+        if columns == self.content.columns() {
             return Ok(version);
         }
-        Err(wrong(format!("{columns} columns")))
+        Err(wrong(key, format!("{columns} columns")))
+    }
+
+    /// Row `number` of a scan from `from` on: keys follow each other where none is deleted.
+    fn examine_scanned(
+        &self,
+        from: Key,
+        number: u64,
+        mut row: RowBytes<'_>,
+    ) -> Result<(), Failure> {
+        let key = row.next().flatten().and_then(|bytes| bytes.try_into().ok());
+        let key = key.ok_or_else(|| wrong(from, "a scan has a row without a key".into()))?;
+        let key = u64::from_be_bytes(key);
+        let due = from + number;
+        if self.whole_rows.is_some_and(|rows| key != due && due < rows) {
+            return Err(missing(due));
+        }
+        if self.verify {
+            self.examine_columns(key, row)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, value: &Value, out: &mut BytesMut) {
+        match *value {
+            Value::Key(key) => out.put_i64(key as i64),
+            Value::Column(key, column) => self.content.write(key, 0, column, out),
+            Value::Count(count) => out.put_i32(count as i32),
+        }
+    }
+
+    async fn change(&self, slot: usize, statement: &str, values: &[Value]) -> Result<(), Failure> {
+        let work = async |wire: &mut Wire| {
+            let put = |value: &Value, out: &mut BytesMut| self.put(value, out);
+            let asked = wire.execute(statement, values, put, |_| ()).await;
+            asked.map_err(WireError::into_failure)
+        };
+        self.pool.on(slot, work).await
+    }
+}
+
+/// A parameter of a statement.
+enum Value {
+    Key(Key),
+    /// A column as it was filled.
+    Column(Key, u32),
+    Count(u32),
+}
+
+fn update_of(column: u32) -> String {
+    format!("update {column}")
+}
+
+fn wrong(key: Key, text: String) -> Failure {
+    Failure {
+        kind: WRONG_ROW.into(),
+        text: format!("key {key}: {text}"),
+    }
+}
+
+fn missing(key: Key) -> Failure {
+    Failure {
+        kind: MISSING_ROW.into(),
+        text: format!("key {key}: no such row"),
     }
 }
 
@@ -135,12 +232,7 @@ impl RowClient for PostgresRows {
             };
             let asked = wire.execute(SELECT, [key], put, row).await;
             asked.map_err(WireError::into_failure)?;
-            found.unwrap_or_else(|| {
-                Err(Failure {
-                    kind: MISSING_ROW.into(),
-                    text: format!("key {key}: no such row"),
-                })
-            })
+            found.unwrap_or_else(|| Err(missing(key)))
         };
         self.pool.on(slot, read).await
     }
@@ -158,5 +250,41 @@ impl RowClient for PostgresRows {
             asked.map_err(WireError::into_failure)
         };
         self.pool.on(slot, write).await
+    }
+
+    async fn update(&self, slot: usize, key: Key, column: u32) -> Result<(), Failure> {
+        let values = [Value::Key(key), Value::Column(key, column)];
+        self.change(slot, &update_of(column), &values).await
+    }
+
+    async fn delete(&self, slot: usize, key: Key) -> Result<(), Failure> {
+        self.change(slot, DELETE, &[Value::Key(key)]).await
+    }
+
+    async fn scan(&self, slot: usize, key: Key, rows: u32) -> Result<(), Failure> {
+        let scan = async |wire: &mut Wire| {
+            let (mut found, mut count) = (Ok(()), 0);
+            let put = |value: &Value, out: &mut BytesMut| self.put(value, out);
+            let row = |row: RowBytes<'_>| {
+                if found.is_ok() {
+                    found = self.examine_scanned(key, count, row);
+                }
+                count += 1;
+            };
+            let values = [Value::Key(key), Value::Count(rows)];
+            let asked = wire.execute(SCAN, &values, put, row).await;
+            asked.map_err(WireError::into_failure)?;
+            found?;
+            let most = u64::from(rows);
+            let due = self
+                .whole_rows
+                .map_or(0, |all| most.min(all.saturating_sub(key)));
+            match count {
+                more if more > most => Err(wrong(key, format!("a scan of {most} has {more} rows"))),
+                less if less < due => Err(missing(key + less)),
+                _ => Ok(()),
+            }
+        };
+        self.pool.on(slot, scan).await
     }
 }
