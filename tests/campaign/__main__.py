@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from tests.alone import run_alone
 from tests.campaign import clock
 from tests.campaign.lab import clear_left
 from tests.campaign.page import STORED, page_of, store
@@ -166,6 +167,7 @@ def side_by_side(work: Work, jobs: int) -> list[Outcome]:
 def main() -> int:
     """Try points until the time is over; return the exit code."""
     given = arguments()
+    run_alone("tests.campaign")
     os.environ.pop("DISKLAB_CATALOG", None)
     # An end by a signal takes the lab away, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.alone import run_alone
 from tests.power.page import page_of
 from tests.power.trial import SETUPS, trials
 
@@ -34,6 +35,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     given = arguments()
+    run_alone("tests.power")
     # An end by a signal takes mounts, loop devices and servers away, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     deadline = time.monotonic() + given.minutes * 60

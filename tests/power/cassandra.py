@@ -66,7 +66,7 @@ def serving(volume: Path) -> Iterator[tuple[Cassandra, CqlQuery]]:
         try:
             node.start()
         except DisklabError as error:
-            raise LostError(f"Cassandra does not start: {error}"[:1000]) from None
+            raise LostError(f"Cassandra does not start: {error}"[-2000:]) from None
         try:
             target = node.target
             login = CqlLogin(str(target["user"]), str(target["password"]))
