@@ -18,8 +18,7 @@ from disklab.databases.cassandra.provider import check as check_cassandra
 from disklab.databases.cassandra.provider import distribution_of, settings_of
 from disklab.databases.cassandra.sizing import plan_memory as plan_cassandra
 from disklab.databases.postgresql.configuration import PORTS as POSTGRESQL_PORTS
-from disklab.databases.postgresql.configuration import check_settings
-from disklab.databases.postgresql.provider import check as check_postgresql
+from disklab.databases.postgresql.configuration import POSTGRESQL
 from disklab.databases.postgresql.sizing import plan_memory as plan_postgresql
 from disklab.engine import Account
 from disklab.errors import MachineError, Problem, UserError
@@ -152,9 +151,9 @@ def _make_postgresql(asked: Building, say: Progress) -> FarDatabase:
     if installation is None:
         raise MachineError(f"{node.machine.name}: PostgreSQL is there no more")
     place, request = node.place(asked.log_folder), asked.request
-    problems = [*check_postgresql(request, [place])]
+    problems = [*POSTGRESQL.check(request, [place])]
     known = installation.known_settings()
-    problems += check_settings(request.settings, known, installation.major)
+    problems += POSTGRESQL.check_settings(request.settings, known, installation.major)
     if problems:
         raise UserError(*problems)
     say(f"PostgreSQL {installation.major} on {node.machine.name}")

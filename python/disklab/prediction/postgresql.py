@@ -12,7 +12,7 @@ from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
-from disklab.databases.postgresql.configuration import WAL_VOLUMES
+from disklab.databases.installed import WAL_VOLUMES
 from disklab.databases.postgresql.sizing import plan_memory
 from disklab.databases.protocol import Setting, Sizes
 from disklab.errors import Problem

@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from disklab.catalog.suggest import did_you_mean
 from disklab.databases.etcd.sizing import QUOTA_BYTES, MemoryPlan
+from disklab.databases.installed import WAL_VOLUMES, Installed
 from disklab.databases.protocol import NodePlace, Setting
-from disklab.errors import Problem
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
 PORTS = (CLIENT_PORT, PEER_PORT)
-WAL_VOLUMES = ("wal", "commitlog")
-"""Names of the volume of the write-ahead log; the second one so that experiments with another
-database can be kept as they are."""
 
 # What etcd does without a setting, in ms of the described system. Source: `etcd --help`, 3.4.
 USUAL_MS = {"heartbeat-interval": 100, "election-timeout": 1_000}
@@ -58,6 +54,16 @@ OURS = {
     **dict.fromkeys(("logger", "log-outputs", "log-output"), "the log is kept with the run"),
 }
 """Settings of disklab's own, and why."""
+ETCD = Installed(
+    title="etcd",
+    node="each member of etcd holds all keys",
+    data="database",
+    chosen="etcd",
+    option="option",
+    setting="flag",
+    listing="etcd --help",
+    ours=OURS,
+)
 
 
 @dataclass(frozen=True)
@@ -88,23 +94,6 @@ class MemberFiles:
     def configuration(self) -> Path:
         """The folder of the certificates."""
         return self.place.run_dir / "conf"
-
-
-def check_settings(
-    settings: Mapping[str, Setting], known: frozenset[str], version: str
-) -> list[Problem]:
-    """Return what is wrong with the names of a user's settings."""
-    problems = []
-    for name, value in settings.items():
-        place = f"database.settings.{name}"
-        if name not in known:
-            rule = f"etcd {version} has no such flag"
-            way_out = did_you_mean(name, known, "see `etcd --help`")
-            problems.append(Problem(place, repr(value), rule, way_out))
-        elif name in OURS:
-            rule = f"disklab sets this itself: {OURS[name]}"
-            problems.append(Problem(place, repr(value), rule, "leave it out"))
-    return problems
 
 
 def arguments(

@@ -6,18 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from disklab.catalog.suggest import did_you_mean
+from disklab.databases.installed import WAL_VOLUMES, Installed
 from disklab.databases.protocol import NodePlace, Setting
-from disklab.errors import Problem
 from disklab.machines import Machine
 
 PORT = 5432
 PORTS = (PORT,)
 USER = DATABASE = "disklab"
-
-WAL_VOLUMES = ("wal", "commitlog")
-"""Names of the volume of the write-ahead log; the second one so that experiments with another
-database can be kept as they are."""
 
 # The largest value of toast_tuple_target: a row that fills a page of 8 KiB.
 LARGEST_ROW = 8160
@@ -46,6 +41,16 @@ OURS = {
         "its shared memory is of the kind that goes with its processes, however they end",
     ),
 }
+POSTGRESQL = Installed(
+    title="PostgreSQL",
+    node="each PostgreSQL server holds all rows",
+    data="tables",
+    chosen="newest PostgreSQL",
+    option="option of a table",
+    setting="setting",
+    listing="postgres --describe-config",
+    ours=OURS,
+)
 
 
 @dataclass(frozen=True)
@@ -135,23 +140,6 @@ class Role:
         # So that the primary knows within seconds that a standby hangs.
         found["wal_receiver_status_interval"] = "1s"
         return {**found, "primary_slot_name": self.name}
-
-
-def check_settings(
-    settings: Mapping[str, Setting], known: frozenset[str], major: int
-) -> list[Problem]:
-    """Return what is wrong with the names of a user's settings."""
-    problems = []
-    for name, value in settings.items():
-        place = f"database.settings.{name}"
-        if name not in known:
-            rule = f"PostgreSQL {major} has no such setting"
-            way_out = did_you_mean(name, known, "see `postgres --describe-config`")
-            problems.append(Problem(place, repr(value), rule, way_out))
-        elif name in OURS:
-            rule = f"disklab sets this itself: {OURS[name]}"
-            problems.append(Problem(place, repr(value), rule, "leave it out"))
-    return problems
 
 
 def server_settings(

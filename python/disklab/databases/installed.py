@@ -1,0 +1,72 @@
+"""A database that the machine has installed, each node of which holds all data: what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.databases.protocol import NodePlace, Request, Setting
+from disklab.errors import Problem
+
+WAL_VOLUMES = ("wal", "commitlog")
+"""Names of the volume of the write-ahead log; the second one so that experiments with another
+database can be kept as they are."""
+# What the experiment file has when nothing is said.
+_UNSAID = (("compression", "none"), ("compaction", "size-tiered"))
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What such a database is called in what it refuses."""
+
+    title: str
+    node: str
+    """A node and what it holds, as the beginning of a sentence."""
+    data: str
+    """What lies on the volume `data`."""
+    chosen: str
+    """Which of the installed ones is run."""
+    option: str
+    """What an option of `database.table` would be called."""
+    setting: str
+    listing: str
+    """Where its settings are listed."""
+    ours: Mapping[str, str]
+    """Settings of disklab's own, and why."""
+
+    def check(self, request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:
+        """Yield why a request cannot be had, as far as it is known without an installation."""
+        if len(nodes) != request.replication_factor:
+            value = f"{len(nodes)} nodes, replication factor {request.replication_factor}"
+            rule = f"{self.node}: there are as many copies as nodes"
+            way_out = f"write replication_factor: {len(nodes)}, or rehearse as many nodes as copies"
+            yield Problem("cluster.nodes", value, rule, way_out)
+        for node in nodes:
+            if "data" not in node.volumes:
+                rule = f"{self.title} keeps its {self.data} on the volume `data`"
+                way_out = "name one of the cluster's volumes data"
+                yield Problem("cluster.volumes", ", ".join(node.volumes) or "none", rule, way_out)
+        if request.address is not None or request.home is not None or request.version is not None:
+            rule = f"disklab runs the {self.chosen} that is installed on this machine"
+            yield Problem("database", "address, home or version", rule, "leave it out")
+        for name, option in request.table.items():
+            if (name, option) not in _UNSAID:
+                rule = f"{self.title} has no such {self.option}"
+                yield Problem(f"database.table.{name}", repr(option), rule, "leave it out")
+
+    def check_settings(
+        self, settings: Mapping[str, Setting], known: frozenset[str], version: str | int
+    ) -> list[Problem]:
+        """Return what is wrong with the names of a user's settings."""
+        problems = []
+        for name, value in settings.items():
+            place = f"database.settings.{name}"
+            if name not in known:
+                rule = f"{self.title} {version} has no such {self.setting}"
+                way_out = did_you_mean(name, known, f"see `{self.listing}`")
+                problems.append(Problem(place, repr(value), rule, way_out))
+            elif name in self.ours:
+                rule = f"disklab sets this itself: {self.ours[name]}"
+                problems.append(Problem(place, repr(value), rule, "leave it out"))
+        return problems
