@@ -194,6 +194,55 @@ def test_an_empty_disk_is_formatted_for_it_and_its_host_may_drop_its_page_cache(
         assert not [one for one in Path("/mnt").iterdir() if run.folder.name[-40:] in one.name]
 
 
+QUORUM = """
+title: What does a lost standby cost on hosts?
+cluster:
+  nodes: 3
+  vm: azure/Standard_E8ds_v4
+  volumes: {data: {disks: azure/P30}}
+database: {engine: postgresql, replication_factor: 3, tls: false, settings: {shared_buffers: 64MB}}
+dataset: {rows: 1k, row: 5 x 100B}
+workload:
+  operations: {read: 50%, write: 50%}
+  load: {rate: 50/s}
+  stop: {duration: 10s}
+before: {page_cache: as-left}
+events: [{at: 4s, kill: n3}, {at: 6s, start: n3}]
+"""
+
+
+def test_a_quorum_of_servers_is_built_and_survives_a_standby(
+    bench: Bench, server: SshServer, volume: Path
+) -> None:
+    names = ("n1", "n2", "n3")
+    addresses = free_addresses(3, (PORT,))
+    # One machine by three names of ssh: a host of its own for each server.
+    config = server.config.read_text(encoding="utf-8")
+    server.config.write_text(config.replace("Host box", "Host box n1 n2 n3"), encoding="utf-8")
+    hosts = []
+    for name, address in zip(names, addresses, strict=True):
+        (volume / name).mkdir(mode=0o755)
+        own = f"address: {name}, private_address: {address}"
+        hosts.append(f"{name}: {{{own}, volumes: {{data: {volume / name}}}}}")
+    bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {{{', '.join(hosts)}}}\n")
+    bench.write("e.yaml", QUORUM)
+    code, _, err = bench.run(*MEASURE, "--yes", "--quick")
+    assert code == 0, err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    assert any("synchronous_standby_names" in text or "ANY 1" in text for text in result.warnings)
+    seen = result.recovery
+    assert seen is not None
+    # One of two standbys still confirms every commit.
+    assert seen.failed_operations == 0
+    assert (seen.rows_checked, seen.rows_lost, seen.rows_wrong) == (1000, 0, 0)
+    for name in names:
+        assert list((volume / name).iterdir()) == []
+        (volume / name).rmdir()
+
+
 BROKEN = """
 title: What does a kill cost on this host?
 cluster:
@@ -245,7 +294,7 @@ def test_what_cannot_be_built_is_refused_with_its_line(
     code, _, err = bench.run(*MEASURE, "--plan")
     assert code == 2
     assert "cluster.nodes: 3" in err
-    assert "builds one postgresql server" in err
+    assert "there are 1 (n1)" in err
     volume.chmod(0o700)
     prepared(bench, server, volume)
     code, _, err = bench.run(*MEASURE, "--yes")

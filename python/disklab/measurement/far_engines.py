@@ -146,19 +146,25 @@ def _look_for_cassandra(version: str | None, machine: Machine) -> Needed | Probl
 
 
 def _make_postgresql(asked: Building, say: Progress) -> FarDatabase:
-    (node,) = asked.nodes
-    installation = far_postgresql.find(node.machine)
-    if installation is None:
-        raise MachineError(f"{node.machine.name}: PostgreSQL is there no more")
-    place, request = node.place(asked.log_folder), asked.request
-    problems = [*POSTGRESQL.check(request, [place])]
-    known = installation.known_settings()
-    problems += POSTGRESQL.check_settings(request.settings, known, installation.major)
+    found = []
+    for node in asked.nodes:
+        installation = far_postgresql.find(node.machine)
+        if installation is None:
+            raise MachineError(f"{node.machine.name}: PostgreSQL is there no more")
+        found.append(installation)
+    majors = {one.major for one in found}
+    if len(majors) > 1:
+        told = ", ".join(f"{one.machine.name} {one.major}" for one in found)
+        raise MachineError(f"a standby has the version of its primary, and there are {told}")
+    places, request = [node.place(asked.log_folder) for node in asked.nodes], asked.request
+    problems = [*POSTGRESQL.check(request, places)]
+    known = found[0].known_settings()
+    problems += POSTGRESQL.check_settings(request.settings, known, found[0].major)
     if problems:
         raise UserError(*problems)
-    say(f"PostgreSQL {installation.major} on {node.machine.name}")
+    say(f"PostgreSQL {found[0].major} on {', '.join(one.machine.name for one in found)}")
     plan = plan_postgresql(request.sizes)
-    return FarPostgreSQL(request, place, installation, plan, asked.kept)
+    return FarPostgreSQL(request, places, found, plan, asked.kept)
 
 
 def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
@@ -194,5 +200,5 @@ _LOOKS: Mapping[str, Look] = {
 }
 _MAKERS: Mapping[str, Make] = {"postgresql": _make_postgresql, "cassandra": _make_cassandra}
 ENGINES = tuple(_LOOKS)
-SEVERAL = ("cassandra",)
+SEVERAL = ("cassandra", "postgresql")
 """Those that are built on more than one host."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from disklab.databases import NodePlace, Request
-from disklab.databases.postgresql.cluster import PostgreSQL
+from disklab.databases.postgresql.cluster import ONE_PRIMARY, PostgreSQL
 from disklab.databases.postgresql.configuration import DATABASE, PORTS, USER, access
 from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.log import LOG
@@ -70,12 +70,22 @@ class FarServer(Server):
         super().__init__(request, place, installation, plan, password)
         self._machine = machine
         self._clients: Sequence[str] = ()
+        self._others: Sequence[str] = ()
         self.process = FarProcess("PostgreSQL", machine, place, PORTS, LOG)
         self._far = ServerFiles(machine, installation.account)
 
     def let_in(self, clients: Sequence[str]) -> None:
         """Let in these IP addresses too, from the next start on."""
         self._clients = clients
+
+    @property
+    def machine(self) -> Machine:
+        """The host that it is on."""
+        return self._machine
+
+    def know(self, addresses: Sequence[str]) -> None:
+        """Let in the servers at these IP addresses, which may follow it; from the next start on."""
+        self._others = [one for one in addresses if one != self.place.address]
 
     def adopt(self) -> None:
         """Use the data directory that a killed run has left, made for the same password."""
@@ -135,7 +145,8 @@ class FarServer(Server):
         text = access(tls=self.request.tls)
         near = text.replace("127.0.0.0/8", "samenet")
         kind = "hostssl" if self.request.tls else "hostnossl"
-        near += "".join(_entry(kind, one) for one in self._clients)
+        near += "".join(_entry(kind, one) for one in (*self._clients, *self._others))
+        near += "".join(_entry(kind, one, "replication") for one in self._others)
         ended = self._machine.run(Command(["printenv", "SSH_CONNECTION"]))
         words = ended.stdout.decode(errors="replace").split()
         if not words or _ADDRESS.fullmatch(words[0]) is None:
@@ -149,60 +160,69 @@ class FarServer(Server):
         return server_account()
 
 
-def _entry(kind: str, address: str) -> str:
+def _entry(kind: str, address: str, what: str = "all") -> str:
     """Return the line of pg_hba.conf that lets our user in from an address."""
     bits = 128 if ":" in address else 32
-    return f"{kind} all {USER} {address}/{bits} scram-sha-256\n"
+    return f"{kind} {what} {USER} {address}/{bits} scram-sha-256\n"
 
 
 class FarPostgreSQL(PostgreSQL):
-    """PostgreSQL on a host, filled and loaded from here or from client hosts."""
+    """PostgreSQL on hosts, filled and loaded from here or from client hosts.
+
+    Of several, the first takes reads and writes, and the others confirm its commits.
+    """
 
     def __init__(
         self,
         request: Request,
-        place: NodePlace,
-        installation: FarInstallation,
+        places: Sequence[NodePlace],
+        installations: Sequence[FarInstallation],
         plan: MemoryPlan,
         password: str | None = None,
     ) -> None:
         """Take what is asked for and where; `password`: of data that are there already."""
         told = password or secrets.token_urlsafe(24)
-        self.machine = machine = installation.machine
+        there = {place.name: one for place, one in zip(places, installations, strict=True)}
 
         def make(
             request: Request, place: NodePlace, has: Installation, plan: MemoryPlan, _: str
         ) -> Server:
-            return FarServer(request, place, has, plan, told, machine)
+            del has
+            own = there[place.name]
+            return FarServer(request, place, own, plan, told, own.machine)
 
-        super().__init__(request, [place], installation, plan, make)
+        super().__init__(request, list(places), installations[0], plan, make)
         self._password = told
         self._loaded_from: Sequence[str] = ()
-        if password is not None:
-            server = self.primary
-            assert isinstance(server, FarServer)
-            server.adopt()
+        for server in self._far:
+            server.know([place.address for place in places])
+            if password is not None:
+                server.adopt()
+
+    @property
+    def _far(self) -> list[FarServer]:
+        return [server for server in self.servers if isinstance(server, FarServer)]
 
     def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
         """Have the load come from client hosts, at these IP addresses."""
         self._loaded_from = clients
-        server = self.primary
-        assert isinstance(server, FarServer)
-        server.let_in(addresses)
+        for server in self._far:
+            server.let_in(addresses)
 
     @property
     def secret(self) -> str:
-        """What the server was made for: its password, kept beside its data."""
+        """What the servers were made for: their password, kept beside their data."""
         return self._password
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
-        place = self.primary.place
-        where = f"on {self.machine.name} ({place.address})"
+        where = ", ".join(f"{one.machine.name} ({one.place.address})" for one in self._far)
         source = ", ".join(self._loaded_from) or "the machine that disklab runs on"
-        return (
-            f"PostgreSQL ({DATABASE}) was built {where}; the load came from {source}, so the way "
-            "between them is in every latency",
-            *self.plan.reasons,
-        )
+        told = [
+            f"PostgreSQL ({DATABASE}) was built on {where}; the load came from {source}, so the "
+            "way between them is in every latency"
+        ]
+        if self.standbys:
+            told.append(ONE_PRIMARY.format(quorum=self.quorum))
+        return (*told, *self.plan.reasons)
