@@ -39,6 +39,9 @@ from disklab.hosts.requirements import require_machine
 # A killed process leaves its files to the kernel, which closes them within milliseconds.
 LOSE_SECONDS = 10.0
 LOSE_POLL_SECONDS = 0.1
+# Namespaces of killed programs are taken apart by the kernel when it has time for that: on a
+# machine with a load of 90 they were still there after 10 s.
+LET_GO_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -222,10 +225,11 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
 
 def _await_free(device: Path) -> None:
     """Return when no namespace has it mounted; those of killed programs go a moment later."""
-    deadline = time.monotonic() + LOSE_SECONDS
+    deadline = time.monotonic() + LET_GO_SECONDS
     while _is_held(device):
         if time.monotonic() > deadline:
-            raise MachineError(f"{device}: another namespace still has it mounted")
+            rule = "another mount namespace still has it mounted (`grep -l` it in /proc/*/mounts)"
+            raise MachineError(f"{device}: {rule}; end the programs there")
         time.sleep(LOSE_POLL_SECONDS)
 
 
