@@ -64,6 +64,11 @@ def test_a_marker_goes_though_the_kill_came_after_its_image_had_gone() -> None:
     killed_at("clean all data", "conductor", "unlinkat", "/.data.img.disklab")
 
 
+def test_a_killed_look_at_the_data_is_not_taken_for_their_loss() -> None:
+    """`clean` has the data of a dead host written back by a process of its own."""
+    killed_at("clean dead host", "conductor child", "execve", "/sync")
+
+
 def test_what_a_killed_engine_was_writing_goes_with_its_host() -> None:
     killed_at("attach", ENGINE, "write", ".new", among="/profile.json.")
 

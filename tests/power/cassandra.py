@@ -66,7 +66,10 @@ def serving(volume: Path) -> Iterator[tuple[Cassandra, CqlQuery]]:
         try:
             node.start()
         except DisklabError as error:
-            raise LostError(f"Cassandra does not start: {error}"[-2000:]) from None
+            tables = sorted(volume.rglob("disklab/versions-*/*"))
+            files = ", ".join(f"{one.name} {one.stat().st_size}" for one in tables if one.is_file())
+            told = f"Cassandra does not start: {error}"[-2000:]
+            raise LostError(f"{told}\nits table has {files}") from None
         try:
             target = node.target
             login = CqlLogin(str(target["user"]), str(target["password"]))

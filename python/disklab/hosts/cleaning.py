@@ -454,7 +454,10 @@ def _unwritten(host: HostPlace) -> Iterator[str]:
             ran.kill()
             yield f"{path}: this machine's disk has not taken all data within {BUSY_SECONDS:g} s"
             continue
-        if ran.returncode:
+        if ran.returncode < 0 or (ran.returncode and not told):
+            # Somebody ended it, which says nothing of the data.
+            yield f"{path}: whether this machine's disk has taken all data is not known"
+        elif ran.returncode:
             reason = f"this machine failed to write its data back ({told.strip()})"
             with suppress(OSError):
                 os.setxattr(path, LOST, reason.encode())
