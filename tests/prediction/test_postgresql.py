@@ -180,3 +180,22 @@ def test_sysbench_in_memory_is_held_by_cpu_or_commits() -> None:
     assert told["select"]["operations"] == pytest.approx(
         10 * told["transaction"]["operations"], rel=0.02
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [("E", {"scan", "insert"}), ("F", {"read", "read_modify_write"})],
+)
+def test_scans_and_reads_before_writes_are_simulated_by_name(name: str, kinds: set[str]) -> None:
+    text = SMALL.replace("operations: {read: 50%, write: 50%}", f"ycsb: {name}")
+    asked = job(text)
+    further = asked["parameters"].get("scan_row_cpu_ns")
+    assert further == (860 if "scan" in kinds else None), (
+        "270 ns a row, 0.59 ns each of 1,000 bytes"
+    )
+    one = {"cell": 0, "seed": 1, "fidelity": "quick", "postgresql": asked}
+    (answer,) = [told for told in simulate([one]) if told["event"] == "cell"]
+    assert set(answer["per_operation"]) == kinds
+    if "scan" in kinds:
+        counts = {kind: one["operations"] for kind, one in answer["per_operation"].items()}
+        assert counts["scan"] == pytest.approx(19 * counts["insert"], rel=0.1)
