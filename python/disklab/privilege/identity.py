@@ -106,8 +106,7 @@ def open_way(caller: Caller, *, lets_go: bool = False) -> None:
             if not inside:
                 _call("unshare", NEW_MOUNTS)
                 _call("mount", b"none", b"/", None, RECURSIVE | FOLLOWS, None)
-                if lets_go:
-                    _let_go(needed)
+                _let_go(needed, volumes=lets_go)
                 inside = True
             _stand_in(closed, [one for one in needed if one.is_relative_to(closed)])
         except OSError as error:
@@ -119,15 +118,16 @@ def open_way(caller: Caller, *, lets_go: bool = False) -> None:
     raise UserError(Problem("this machine", str(closed), rule, way_out))
 
 
-def _let_go(needed: Iterable[Path]) -> None:
-    """Take our volumes' file systems out of this process's view: here they would be held mounted.
+def _let_go(needed: Iterable[Path], *, volumes: bool) -> None:
+    """Take beds' file systems out of this process's view, and of `volumes`: it would hold them.
 
-    A detach, of this command or another one, would be told that they are still in use.
+    Whoever takes a bed or a volume away, this command or another one, would be told that it is in
+    use. On a bed there is nothing of a user's.
     """
     places = Places.usual()
-    ours = {device.number for device in our_devices(places)}
+    ours = {device.number for device in our_devices(places)} if volumes else set()
     for mount in reversed(mounts()):
-        is_ours = mount.device in ours or mount.point.is_relative_to(places.run / "hosts")
+        is_ours = mount.device in ours or mount.point.is_relative_to(places.run.absolute())
         if is_ours and not any(one.is_relative_to(mount.point) for one in needed):
             # Only in this namespace: what happens in it reaches no other one.
             with suppress(OSError):
