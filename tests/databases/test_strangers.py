@@ -46,7 +46,7 @@ def test_a_cassandra_answers_nobody_who_does_not_know_its_secrets(cassandra: OnD
     database, place = cassandra.database, cassandra.place
     assert isinstance(database, Cassandra)
     pids = database.observe().pids
-    # Gossip and replicas use the storage port: Cassandra has no password for it, and docs say so.
+    # The storage port of a node that is alone: see tests/privilege/test_nobody.py.
     at = {port: (place.address, port) for port in (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)}
     assert listening(pids) == set(at.values())
     logins = (("cassandra", "cassandra"), ("disklab", ""), ("disklab", "disklab"))

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 from disklab.databases.cassandra import configuration as cassandra
+from disklab.databases.cassandra.internode import KEYSTORE_FILE, KEYSTORE_PASSWORD
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.etcd.configuration import CLIENT_PORT, PEER_PORT
 from disklab.databases.postgresql import configuration as postgresql
@@ -48,7 +49,6 @@ pytestmark = [pytest.mark.machine, pytest.mark.alone]
 # Who calls sudo: somebody else than nobody, without a name.
 CALLER = 54_321
 MOST_SECONDS = 300.0
-DOCUMENT = Path(__file__).parents[2] / "docs/databases.md"
 LOADED = ("fill:", "warm-up:", "measure:")
 """Phases in which a database serves a load."""
 
@@ -242,11 +242,36 @@ def jolokia_is_closed(address: Address, run: Run) -> None:
         assert as_nobody(partial(jolokia_status, address, read, login))[0] == 401
 
 
-def storage_is_known_to_be_open(address: Address, _: Run) -> None:
-    """Cassandra has no password between nodes; the documentation says what that lets in."""
-    told = DOCUMENT.read_text(encoding="utf-8")
-    assert "| Cassandra, storage port | **everybody on this machine**" in told
-    assert address[1] == cassandra.STORAGE_PORT
+def storage_is_closed(address: Address, run: Run) -> None:
+    (keystore,) = run.lab.run_dir.rglob(KEYSTORE_FILE)
+    assert keystore.stat().st_mode & 0o077 == 0
+    assert as_nobody(partial(handshake, address)) != ""
+    # Who has its key is let in: it was the right door.
+    pem = run.folder / "key.pem"
+    opens = ("openssl", "pkcs12", "-nodes", "-passin", f"pass:{KEYSTORE_PASSWORD}")
+    subprocess.run([*opens, "-in", str(keystore), "-out", str(pem)], check=True)
+    try:
+        assert handshake(address, str(pem)) == ""
+    finally:
+        pem.unlink()
+
+
+def handshake(address: Address, pem: str | None = None) -> str:
+    """Return why a TLS port takes no handshake; empty: it does. `pem`: who he says he is."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    # Here a refusal is part of the handshake, and no word after it.
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if pem is not None:
+        context.load_cert_chain(pem)
+    try:
+        with (
+            socket.create_connection(address, SECONDS) as connection,
+            context.wrap_socket(connection),
+        ):
+            return ""
+    except OSError as error:
+        return type(error).__name__
 
 
 DOORS: dict[int, Callable[[Address, Run], None]] = {
@@ -255,7 +280,7 @@ DOORS: dict[int, Callable[[Address, Run], None]] = {
     postgresql.PORT: postgresql_is_closed,
     cassandra.CQL_PORT: cql_is_closed,
     cassandra.JOLOKIA_PORT: jolokia_is_closed,
-    cassandra.STORAGE_PORT: storage_is_known_to_be_open,
+    cassandra.STORAGE_PORT: storage_is_closed,
 }
 
 

@@ -62,10 +62,10 @@ def write(folder: Path, name: str, text: str) -> Path:
     return folder / name
 
 
-def write_secret(folder: Path, name: str, text: str, account: Account | None) -> Path:
+def write_secret(folder: Path, name: str, text: str | bytes, account: Account | None) -> Path:
     """Write a file that the server alone may read, in the place of one of that name; return it."""
     with _new(folder, name) as file:
-        file.write(text)
+        file.buffer.write(text if isinstance(text, bytes) else text.encode())
         if account is not None:
             os.fchown(file.fileno(), account.uid, account.gid)
     return folder / name

@@ -167,6 +167,8 @@ class Cassandra:
         token = self._tokens[node.files.place.name]
         placed = node_settings(node.files, addresses, token, replaces=replaces, joins=joins)
         own = {**placed, **access_settings(known)}
+        if len(self.nodes) == 1 and not self._waiting:
+            own |= node.close_storage_port(self._installation.account)
         node.configure(own, settings, self._secrets, self._installation.account)
 
     def kill_node(self, name: str) -> None:

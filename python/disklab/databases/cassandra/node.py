@@ -28,6 +28,7 @@ from disklab.databases.cassandra.configuration import (
     write_files,
 )
 from disklab.databases.cassandra.gc_log import GcLog
+from disklab.databases.cassandra.internode import KEYSTORE_FILE, closing_settings, new_keystore
 from disklab.databases.cassandra.jolokia import (
     CLOSE_CQL,
     DECOMMISSION,
@@ -42,6 +43,7 @@ from disklab.databases.cassandra.jolokia import (
     Jolokia,
 )
 from disklab.databases.cql import READY, Cql
+from disklab.databases.files import open_run_dir, write_secret
 from disklab.databases.log import LogForm
 from disklab.databases.process import DatabaseProcess
 from disklab.engine import Account, QueryError
@@ -73,6 +75,7 @@ class Node:
         self.jolokia = Jolokia(files.place.address, JOLOKIA_PORT, USER, secrets.jolokia)
         self.cql = Cql(files.place.address, CQL_PORT, secrets.cql)
         self.gc_log = GcLog(files.gc_log)
+        self._keystore: bytes | None = None
         self.serves = False
         """Whether it has answered a query and nobody has begun to stop it."""
         self.is_reachable = True
@@ -87,6 +90,13 @@ class Node:
     ) -> None:
         """Write its configuration and make its folders."""
         write_files(self.files, own, settings, secrets, account)
+
+    def close_storage_port(self, account: Account | None) -> dict[str, object]:
+        """Make a key for the storage port; return the settings by which it is asked for."""
+        if self._keystore is None:
+            self._keystore = new_keystore()
+        folder = open_run_dir(self.files.place.run_dir)
+        return closing_settings(write_secret(folder, KEYSTORE_FILE, self._keystore, account))
 
     def launch(self, installation: Installation, start: Start) -> None:
         """Start the process, with its open logs; returns at once."""
