@@ -42,7 +42,8 @@ def decoys() -> Iterator[list[Path]]:
     with ExitStack() as undo:
         folder = Path(tempfile.mkdtemp(prefix="somebody-"))
         undo.callback(shutil.rmtree, folder)
-        held = subprocess.Popen(["unshare", "--net", "--mount", "sleep", "1000000"])
+        # No mount namespace: it would keep what is mounted on this machine meanwhile in use.
+        held = subprocess.Popen(["unshare", "--net", "sleep", "1000000"])
         undo.callback(held.wait)
         undo.callback(held.kill)
         point = folder / "mount"
