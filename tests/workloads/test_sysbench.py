@@ -132,6 +132,16 @@ def test_what_it_says_of_a_failure_is_the_error(program: Path) -> None:
         ran(begin)
 
 
+def test_a_line_without_an_end_is_read_in_pieces_and_quoted_in_part(program: Path) -> None:
+    program.write_text(
+        "#!/bin/sh\nprintf 'FATAL: \\377 '\nhead -c 3000000 /dev/zero | tr '\\0' x\nexit 1\n"
+    )
+    begin = workload().run(TARGET, Asked(Stop(duration_s=1.0), stream=1))
+    with pytest.raises(MachineError, match="FATAL: \ufffd xxx") as failed:
+        ran(begin)
+    assert len(str(failed.value)) < 1000
+
+
 @pytest.mark.parametrize(
     ("script", "load", "expected"),
     [

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,6 +29,10 @@ FILL_SECONDS = 3_600.0
 END_SECONDS = 5.0
 # What is kept of its last words.
 MOST_LINES = 12
+# Of each: a server that answers without end is quoted, not repeated.
+MOST_SAID = 400
+# Its longest line is a histogram's, of some 100 characters; what an answer of a server adds is cut.
+MOST_CHARACTERS = 64 << 10
 TROUBLE = ("FATAL", "ERROR", "error:", "(last message repeated")
 
 
@@ -63,6 +68,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             # Ctrl-C in a terminal is for the caller, who ends this when he wants to.
             start_new_session=True,
             # Lua looks for what a script requires in the working directory first.
@@ -83,9 +89,10 @@ class Process:
     def lines(self) -> Iterator[str]:
         """Yield what it says. Raises MachineError when it ends with an error, or not in time."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
+        # A longer line comes in pieces.
+        for line in iter(partial(self._process.stdout.readline, MOST_CHARACTERS), ""):
             if any(word in line for word in TROUBLE):
-                self._last.append(line.strip())
+                self._last.append(line.strip()[:MOST_SAID])
             yield line
         code = self._process.wait()
         said = "\n".join(dict.fromkeys(self._last)) or "it said nothing of why"
