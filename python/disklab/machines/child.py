@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import shutil
@@ -251,11 +252,18 @@ class Tail:
                         self._kept -= len(self._chunks.popleft())
 
 
+_OWN_NETWORK = "/proc/self/task/{}/ns/net"
+# From <sched.h>; Python has setns(2) from 3.12 on.
+_NEW_NETWORK = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
 class _Starter:
     """The thread that starts programs.
 
     The kernel ends a program with the *thread* that started it, and threads of disklab come and go.
-    This one lives as long as the process.
+    This one lives as long as the process. A program is in the network of whoever asked for it: a
+    thread may be in that of an emulated host (`NamespaceMachine.inside_network`).
     """
 
     def __init__(self) -> None:
@@ -272,7 +280,8 @@ class _Starter:
                 self._process = os.getpid()
                 threading.Thread(target=self._serve, name="starter", daemon=True).start()
         promised: Future[subprocess.Popen[bytes]] = Future()
-        self._calls.put((start, promised))
+        network = os.open(_OWN_NETWORK.format(threading.get_native_id()), os.O_RDONLY)
+        self._calls.put((lambda: _started_in(network, start), promised))
         try:
             return promised.result()
         except BaseException:
@@ -287,6 +296,30 @@ class _Starter:
                 promised.set_result(start())
             except BaseException as error:
                 promised.set_exception(error)
+
+
+def _started_in(
+    network: int, start: Callable[[], subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
+    """Start a program in a network, whose file is closed; come back to our own."""
+    home = os.open(_OWN_NETWORK.format(threading.get_native_id()), os.O_RDONLY)
+    try:
+        if os.path.samestat(os.fstat(home), os.fstat(network)):
+            return start()
+        _enter(network)
+        try:
+            return start()
+        finally:
+            _enter(home)
+    finally:
+        os.close(home)
+        os.close(network)
+
+
+def _enter(network: int) -> None:
+    if _libc.setns(network, _NEW_NETWORK) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"its network: {os.strerror(number)}")
 
 
 def _end_unknown(started: Future[subprocess.Popen[bytes]]) -> None:
