@@ -45,7 +45,10 @@ NEW_HOST_KINDS = ("add", "migrate")
 """They need a host beside the cluster's."""
 OTHER_VM_KINDS = (*NEW_HOST_KINDS, "move")
 """They may say what the next host is."""
-REHEARSED_KINDS = ("add", "decommission", "migrate", "move", "repair", "credits", *LINK_KINDS)
+REHEARSED_KINDS = (
+    *("add", "decommission", "migrate", "move", "repair", "credits", "lose_zone"),
+    *LINK_KINDS,
+)
 """The simulator does not know them."""
 MEASURED_KINDS = ("kill", "start", "restart")
 """What may happen to a database that disklab has built on hosts: its own processes, no machine."""
@@ -250,17 +253,3 @@ def nodes_of(event: TimedEvent, cluster: Cluster | None) -> list[str]:
         return [] if cluster is None else nodes_of_zone(cluster, event.node)
     ends = event.ends or (event.node,)
     return [end for end in ends if end != CLIENT]
-
-
-def each_alone(events: Sequence[TimedEvent], cluster: Cluster) -> list[TimedEvent]:
-    """Return a timetable without zones: one `lose` for each node of a lost one."""
-    found: list[TimedEvent] = []
-    for event in events:
-        if event.kind != "lose_zone":
-            found.append(event)
-            continue
-        found += [
-            event.model_copy(update={"lose_zone": None, "lose": node})
-            for node in nodes_of_zone(cluster, event.node)
-        ]
-    return found
