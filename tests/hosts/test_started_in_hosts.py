@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from disklab.hosts.namespaces import EmulatedHosts, HostWish
+from disklab.machines import child
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command
 
@@ -19,8 +20,8 @@ MACHINE = LocalMachine()
 
 def network_of_a_program() -> str:
     """Return the network namespace of a program that is started now."""
-    with MACHINE.start(Command(["sleep", "1000"])) as child:
-        return os.readlink(f"/proc/{child.pid}/ns/net")
+    with MACHINE.start(Command(["sleep", "1000"])) as started:
+        return os.readlink(f"/proc/{started.pid}/ns/net")
 
 
 @pytest.mark.machine
@@ -35,3 +36,8 @@ def test_a_program_is_in_the_network_of_who_asked(lab: Lab) -> None:
         assert inside == os.readlink(Path(f"/proc/{hosts['n1'].pid}/ns/net"))
         assert inside != home
         assert network_of_a_program() == home
+
+
+def test_a_system_with_one_network_starts_programs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_OWN_NETWORK", "/no/such/place/{}")
+    assert MACHINE.run(Command(["echo", "here"])).stdout == b"here\n"

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePosixPath
 from queue import SimpleQueue
 from types import TracebackType
@@ -280,8 +281,9 @@ class _Starter:
                 self._process = os.getpid()
                 threading.Thread(target=self._serve, name="starter", daemon=True).start()
         promised: Future[subprocess.Popen[bytes]] = Future()
-        network = os.open(_OWN_NETWORK.format(threading.get_native_id()), os.O_RDONLY)
-        self._calls.put((lambda: _started_in(network, start), promised))
+        network = _own_network()
+        there = start if network is None else partial(_started_in, network, start)
+        self._calls.put((there, promised))
         try:
             return promised.result()
         except BaseException:
@@ -298,11 +300,20 @@ class _Starter:
                 promised.set_exception(error)
 
 
+def _own_network() -> int | None:
+    """Return the open network of this thread; None where the system has but one, as on macOS."""
+    try:
+        return os.open(_OWN_NETWORK.format(threading.get_native_id()), os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+
+
 def _started_in(
     network: int, start: Callable[[], subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
     """Start a program in a network, whose file is closed; come back to our own."""
-    home = os.open(_OWN_NETWORK.format(threading.get_native_id()), os.O_RDONLY)
+    home = _own_network()
+    assert home is not None, "the thread that asks has a network"
     try:
         if os.path.samestat(os.fstat(home), os.fstat(network)):
             return start()
