@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,4 +55,8 @@ def test_what_a_far_machine_is_comes_over_ssh(server: SshServer, tmp_path: Path)
         assert far.disk.read().reads >= 0
         before = far.disk.read()
         assert (near.disk.read() - before).reads >= 0
+    # The last connection ends a moment after its client.
+    deadline = time.monotonic() + 20
+    while server.connections() and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert server.connections() == []
