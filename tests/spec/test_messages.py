@@ -63,6 +63,8 @@ def test_the_base_is_right() -> None:
         ("operations: 3M", "duration: 30", "stop.duration: 30: a time is a number with us, ms"),
         ("5 x 818B", "five", "dataset.row: five: a row reads COLUMNS x BYTES"),
         ("5 x 818B", "smal", "; did you mean small?"),
+        ("5 x 818B", "1 x 60% 200B + 30% 4KiB", "the shares of rows are above 0% and add up to"),
+        ("5 x 818B", "1 x 60% 200B + 40% 0B", "a row has 1 to 1000 columns of 1B to 16MiB"),
         ("scale: 1/100", "scale: 100", "rehearse.scale: 100: a scale shrinks"),
         ("nodes: 3", "nodes: 0", "x.yaml:3: cluster.nodes: 0: must be from 1"),
         # contradictions

@@ -74,6 +74,9 @@ LIVE = replace(
 )
 
 
+# The bound leaves little room beside the noise of its draws: beside other tests, whose load a bed
+# of this machine feels, it was missed once by 0.6 %.
+@pytest.mark.alone
 @pytest.mark.machine
 def test_a_bed_of_this_machine_does_what_is_predicted(lab: Lab, tmp_path: Path) -> None:
     """A real Cassandra on an emulated disk: I/Os for an operation, whatever else runs here."""

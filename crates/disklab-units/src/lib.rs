@@ -7,6 +7,7 @@ mod dilation;
 pub mod popularity;
 mod quantity;
 pub mod random;
+pub mod sizes;
 mod time;
 
 pub use dilation::Dilation;

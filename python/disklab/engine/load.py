@@ -109,6 +109,15 @@ class KnownVersions(JobPart):
     judged_below: int | None = None
 
 
+class RowSize(JobPart):
+    """One of the sizes that rows have."""
+
+    column_bytes: int
+    """Of each column."""
+    share_ppm: int
+    """Of a million rows."""
+
+
 class RowsWorkload(JobPart):
     """Whole rows of one table, by key; each byte that is read is compared with what was written."""
 
@@ -116,6 +125,9 @@ class RowsWorkload(JobPart):
     rows: int
     columns: int
     column_bytes: int
+    """Of each column; where rows have several sizes, the mean."""
+    sizes: list[RowSize] | None = None
+    """All sizes; which row has which hangs on its key and `content_seed`. None: all have one."""
     keys: Literal["sequential", "uniform", "gaussian", "zipfian", "latest"] = "uniform"
     asked_rows: int | None = None
     """How many rows are asked for; None: all."""
@@ -131,6 +143,11 @@ class RowsWorkload(JobPart):
     versions: KnownVersions | None = None
     """Given: each write has a version, and reads of an older one than was acknowledged are counted.
     The table may have rows with versions then."""
+
+    @property
+    def least_column_bytes(self) -> int:
+        """Bytes of each column of the smallest rows."""
+        return min((one.column_bytes for one in self.sizes or []), default=self.column_bytes)
 
     @property
     def writes(self) -> bool:

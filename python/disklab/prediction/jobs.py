@@ -119,12 +119,21 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
     elif database is not None:
         yield from _unmodelled_database(database, place)
+    yield from unmodelled_rows(spec, place)
     if AS_LEFT in (before.page_cache, before.host_cache):
         procedure = spec.procedure
         if spec.device is not None or (procedure is not None and procedure.variable is not None):
             rule = "only trials of rows at a stated load leave their caches to the next one"
             way_out = "say cold or warm, and empty, written or warm"
             yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
+
+
+def unmodelled_rows(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    """Yield what of a trial's rows the simulator does not model, whatever the database."""
+    dataset = spec.dataset
+    if dataset is not None and dataset.shape.sizes:
+        rule = "rows of several sizes are not simulated yet"
+        yield Problem(f"{place}: dataset.row", dataset.row, rule, REHEARSE)
 
 
 def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:

@@ -41,7 +41,7 @@ from disklab.spec.amounts import (
 )
 from disklab.spec.failures import Failures
 from disklab.spec.part import Part
-from disklab.spec.payloads import RowText, row_shape
+from disklab.spec.payloads import RowShape, RowText, row_shape
 from disklab.spec.replay import TraceReplay
 from disklab.spec.require import Require
 from disklab.spec.timetable import TimedEvent
@@ -195,7 +195,8 @@ class Dataset(Part):
     fill_ratio: Ratio | None = Field(default=None, alias="fill", examples=["30%"])
     """Instead of rows: so much of each node's data volume is filled."""
     row: RowText = Field(examples=["5 x 818B", "small"])
-    """Columns and bytes of each, or a payload of the workload catalogue: small, medium."""
+    """Columns and bytes of each, or a payload of the workload catalogue: small, medium. Rows of
+    several sizes: `1 x 60% 200B + 40% 4KiB`."""
 
     @model_validator(mode="after")
     def _rows_or_fill(self, info: ValidationInfo) -> Dataset:
@@ -210,13 +211,18 @@ class Dataset(Part):
     @property
     def columns(self) -> int:
         """Blob columns of a row, beside the key."""
-        return row_shape(self.row)[0]
+        return self.shape.columns
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def column_bytes(self) -> int:
-        """Bytes of each column."""
-        return row_shape(self.row)[1]
+        """Bytes of each column; where rows have several sizes, the mean."""
+        return self.shape.column_bytes
+
+    @property
+    def shape(self) -> RowShape:
+        """Columns of a row, and all sizes that rows have."""
+        return row_shape(self.row)
 
 
 OPERATIONS = ("read", "write", "insert", "update", "delete", "scan", "read_modify_write")

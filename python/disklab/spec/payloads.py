@@ -1,8 +1,10 @@
-"""How large a row is: `5 x 818B`, or a payload's name."""
+"""How large a row is: `5 x 818B`, `1 x 60% 200B + 40% 4KiB`, or a payload's name."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal
@@ -18,7 +20,13 @@ from disklab.spec.amounts import Unreadable
 MOST_COLUMNS = 1000
 MOST_COLUMN_BYTES = 16 << 20
 
-_ROW = re.compile(rf"(\d{{1,5}})\s*x\s*(\d{{1,12}})\s*({'|'.join(BYTE_UNITS)})", re.ASCII)
+MOST_SIZES = 256
+"""**Source:** `disklab_units::sizes` of the load engine."""
+
+_BYTES = rf"(\d{{1,12}})\s*({'|'.join(BYTE_UNITS)})"
+_ROW = re.compile(rf"(\d{{1,5}})\s*x\s*{_BYTES}", re.ASCII)
+_SHARE = rf"(\d{{1,3}}(?:\.\d{{1,4}})?)\s*%\s*{_BYTES}"
+_SIZES = re.compile(rf"(\d{{1,5}})\s*x\s*({_SHARE}(?:\s*\+\s*{_SHARE})*)", re.ASCII)
 
 
 class Payload(BaseModel):
@@ -32,6 +40,23 @@ class Payload(BaseModel):
     reason: str
 
 
+@dataclass(frozen=True)
+class RowShape:
+    """The columns of a row, and their sizes."""
+
+    columns: int
+    column_bytes: int
+    """Of each column; where rows have several sizes, the mean."""
+    sizes: tuple[tuple[int, Fraction], ...] = ()
+    """Bytes of each column and the share of the rows that have them; empty: all have one size."""
+
+    @property
+    def largest_bytes(self) -> int:
+        """Bytes of the values of the largest rows."""
+        each = max((bytes_ for bytes_, _ in self.sizes), default=self.column_bytes)
+        return self.columns * each
+
+
 @cache
 def payloads() -> dict[str, Payload]:
     """Return the named payloads."""
@@ -39,21 +64,45 @@ def payloads() -> dict[str, Payload]:
     return {name: Payload.model_validate(given) for name, given in yaml.safe_load(text).items()}
 
 
-def row_shape(text: str) -> tuple[int, int]:
+@cache
+def row_shape(text: str) -> RowShape:
     """Return columns and bytes of each. Raises Unreadable."""
     known = payloads()
     if text in known:
-        return known[text].columns, known[text].column_bytes
+        return RowShape(known[text].columns, known[text].column_bytes)
+    several = _SIZES.fullmatch(text.strip())
+    if several is not None:
+        return _shape_of(int(several[1]), re.findall(_SHARE, several[2], re.ASCII))
     found = _ROW.fullmatch(text.strip())
     if found is None:
         otherwise = f"write for example 5 x 818B, or {' or '.join(known)}"
         way_out = did_you_mean(text, known, otherwise)
         raise Unreadable("a row reads COLUMNS x BYTES, or is a payload's name", way_out)
     columns, column_bytes = int(found[1]), int(found[2]) * BYTE_UNITS[found[3]]
+    _check(columns, column_bytes)
+    return RowShape(columns, column_bytes)
+
+
+def _shape_of(columns: int, parts: list[tuple[str, str, str]]) -> RowShape:
+    """Return the shape of rows of several sizes: shares in percent, numbers, and units."""
+    sizes = tuple((int(n) * BYTE_UNITS[unit], Fraction(share) / 100) for share, n, unit in parts)
+    for column_bytes, _ in sizes:
+        _check(columns, column_bytes)
+    if any(share == 0 for _, share in sizes) or sum(share for _, share in sizes) != 1:
+        raise Unreadable(
+            "the shares of rows are above 0% and add up to 100%",
+            "write for example 1 x 60% 200B + 40% 4KiB",
+        )
+    if len(sizes) > MOST_SIZES:
+        raise Unreadable(f"rows have at most {MOST_SIZES} sizes", "leave out the rarest")
+    mean = round(sum(column_bytes * share for column_bytes, share in sizes))
+    return RowShape(columns, mean, sizes)
+
+
+def _check(columns: int, column_bytes: int) -> None:
     if not 1 <= columns <= MOST_COLUMNS or not 1 <= column_bytes <= MOST_COLUMN_BYTES:
         rule = f"a row has 1 to {MOST_COLUMNS} columns of 1B to 16MiB"
         raise Unreadable(rule, "write for example 5 x 818B")
-    return columns, column_bytes
 
 
 def _checked(value: Any) -> str:
@@ -69,6 +118,7 @@ RowText = Annotated[
             "title": "row",
             "anyOf": [
                 {"type": "string", "pattern": rf"^\d+\s*x\s*\d+\s*({'|'.join(BYTE_UNITS)})$"},
+                {"type": "string", "pattern": r"^\d+\s*x\s*\d+(\.\d+)?\s*%"},
                 {"enum": sorted(payloads())},
             ],
         }

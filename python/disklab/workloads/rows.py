@@ -90,7 +90,7 @@ class Rows:
             threads=asked.threads,
         ).model_copy(update={"stop": asked.stop})
         assert isinstance(job.workload, RowsWorkload)
-        if asked.versions and job.workload.column_bytes >= LEAST_VERSIONED_BYTES:
+        if asked.versions and job.workload.least_column_bytes >= LEAST_VERSIONED_BYTES:
             work = job.workload.model_copy(update={"versions": KnownVersions()})
             job = job.model_copy(update={"workload": work})
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
@@ -218,11 +218,16 @@ def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
     asked_rows: int | None = None,
 ) -> RowsWorkload:
     assert spec.dataset is not None  # rows are of a data set
+    sizes = [
+        {"column_bytes": bytes_, "share_ppm": round(share * 10**6)}
+        for bytes_, share in spec.dataset.shape.sizes
+    ]
     return RowsWorkload.model_validate(
         {
             "rows": rows,
             "columns": spec.dataset.columns,
             "column_bytes": spec.dataset.column_bytes,
+            "sizes": sizes or None,
             "keys": keys,
             "asked_rows": asked_rows,
             "operations": {kind: share for kind, share in operations.items() if share > 0},

@@ -99,7 +99,6 @@ pub struct EtcdRows {
     lanes: Vec<Lane>,
     table: String,
     content: Content,
-    column_bytes: usize,
     verify: bool,
 }
 
@@ -126,7 +125,6 @@ impl OpenRows for EtcdRows {
             lanes: (0..count.max(1)).map(lane).collect(),
             table: target.table.clone(),
             content: Content::of(job, rows),
-            column_bytes: rows.column_bytes as usize,
             verify: rows.verify,
         };
         for slot in 0..client.lanes.len() {
@@ -183,14 +181,15 @@ impl EtcdRows {
             kind: WRONG_ROW.into(),
             text: format!("key {key}: {text}"),
         };
-        let whole = columns as usize * self.column_bytes;
+        let each = self.content.column_bytes(key) as usize;
+        let whole = columns as usize * each;
         if value.len() != whole {
             return Err(wrong(format!("{} bytes, not {whole}", value.len())));
         }
         let version = self.content.version(key, value);
         for column in 0..columns {
-            let from = column as usize * self.column_bytes;
-            let bytes = &value[from..from + self.column_bytes];
+            let from = column as usize * each;
+            let bytes = &value[from..from + each];
             if !self.content.matches(key, version, column, bytes) {
                 return Err(wrong(format!("column c{column} is not what was written")));
             }
@@ -216,7 +215,8 @@ impl RowClient for EtcdRows {
 
     async fn write(&self, slot: usize, key: Key, version: Version) -> Result<(), Failure> {
         let columns = self.content.columns();
-        let mut value = BytesMut::with_capacity(columns as usize * self.column_bytes);
+        let whole = columns as usize * self.content.column_bytes(key) as usize;
+        let mut value = BytesMut::with_capacity(whole);
         for column in 0..columns {
             self.content.write(key, version, column, &mut value);
         }

@@ -1,5 +1,6 @@
 //! What the operations are.
 
+use disklab_units::sizes::{self, Size};
 use serde::Deserialize;
 
 use crate::error::Problem;
@@ -61,8 +62,11 @@ pub struct Rows {
     pub rows: u64,
     /// Value columns of a row: `c0`, `c1`, ...
     pub columns: u32,
-    /// Size of each.
+    /// Size of each; where rows have several sizes, their mean.
     pub column_bytes: u32,
+    /// How many rows have columns of which size; which row has which hangs on its key. Without it: all have one.
+    #[serde(default)]
+    pub sizes: Option<Vec<Size>>,
     /// Which rows.
     pub keys: KeyOrder,
     /// How many of them are asked for; the others never are. Without it: all.
@@ -165,9 +169,23 @@ impl Workload {
 }
 
 impl Rows {
+    /// Bytes of each column of the largest rows.
+    fn most_column_bytes(&self) -> u32 {
+        let sizes = self.sizes.iter().flatten().map(|size| size.column_bytes);
+        sizes.max().unwrap_or(self.column_bytes)
+    }
+
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
-        let bytes = u64::from(self.columns) * u64::from(self.column_bytes);
+        let bytes = u64::from(self.columns) * u64::from(self.most_column_bytes());
+        if let Some(rule) = self.sizes.as_deref().and_then(sizes::problem) {
+            found.push(Problem::new(
+                "workload.sizes",
+                format!("{:?}", self.sizes),
+                rule,
+                "use [{\"column_bytes\": 200, \"share_ppm\": 600000}, ...]",
+            ));
+        }
         if self.rows == 0 || self.rows > i64::MAX as u64 / 2 {
             found.push(Problem::new(
                 "workload.rows",
@@ -179,7 +197,7 @@ impl Rows {
         if bytes == 0 || bytes > LARGEST_ROW_BYTES {
             found.push(Problem::new(
                 "workload.columns x column_bytes",
-                format!("{} x {}", self.columns, self.column_bytes),
+                format!("{} x {}", self.columns, self.most_column_bytes()),
                 "a row has 1 byte to 16 MiB: half a commit log segment is Cassandra's limit",
                 "use smaller rows",
             ));
@@ -238,10 +256,12 @@ impl Rows {
                 "leave out versions, or update and delete",
             ));
         }
-        if self.column_bytes < VERSION_BYTES as u32 || !self.verify {
+        let sizes = self.sizes.iter().flatten().map(|size| size.column_bytes);
+        let least = sizes.min().unwrap_or(self.column_bytes);
+        if least < VERSION_BYTES as u32 || !self.verify {
             found.push(Problem::new(
                 "workload.versions",
-                format!("column_bytes {}, verify {}", self.column_bytes, self.verify),
+                format!("column_bytes {least}, verify {}", self.verify),
                 format!(
                     "a version is in the first {VERSION_BYTES} bytes of a row that is verified"
                 ),

@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::BufMut;
 use disklab_units::random::{Stream, mix};
+use disklab_units::sizes::{Bins, Size};
 
 use crate::clients::RowClient;
 use crate::job::{Job, KeyOrder, Rows};
@@ -37,12 +39,15 @@ pub const VERSION_BYTES: usize = 8;
 /// Each column is a stream of its own, eight bytes a number, too irregular for compression to get hold of. Without
 /// versions, writing a row again writes the same bytes, so that a reader need not know which write it sees. With them,
 /// the row's first bytes say which it is, and all others belong to it: a row of parts of two versions is wrong. A row
-/// has as many bytes as without, and the same ones as long as it is as it was filled.
-#[derive(Clone, Copy, Debug)]
+/// has as many bytes as without, and the same ones as long as it is as it was filled. Where rows have several sizes, the
+/// key says which: whoever reads a row knows how long it has to be.
+#[derive(Clone, Debug)]
 pub struct Content {
     seed: u64,
     columns: u32,
     column_bytes: u32,
+    /// None: every row has the same size.
+    sizes: Option<Arc<(Vec<Size>, Bins)>>,
     versions: bool,
 }
 
@@ -53,16 +58,26 @@ impl Content {
             seed: mix(seed),
             columns,
             column_bytes,
+            sizes: None,
             versions: false,
+        }
+    }
+
+    /// The same with rows of several sizes, which have no [`disklab_units::sizes::problem`].
+    pub fn with_sizes(self, sizes: &[Size]) -> Content {
+        let bins = Bins::new(sizes, self.seed);
+        Content {
+            sizes: Some(Arc::new((sizes.to_vec(), bins))),
+            ..self
         }
     }
 
     /// The same with versions.
     pub fn with_versions(self) -> Content {
-        assert!(
-            self.column_bytes as usize >= VERSION_BYTES,
-            "checked with the job"
-        );
+        let sizes = self.sizes.iter().flat_map(|sizes| &sizes.0);
+        let sizes = sizes.map(|size| size.column_bytes);
+        let least = sizes.min().unwrap_or(self.column_bytes);
+        assert!(least as usize >= VERSION_BYTES, "checked with the job");
         Content {
             versions: true,
             ..self
@@ -72,7 +87,10 @@ impl Content {
     /// The content of a job's rows.
     pub fn of(job: &Job, rows: &Rows) -> Content {
         let seed = rows.content_seed.unwrap_or(job.seed);
-        let content = Content::new(seed, rows.columns, rows.column_bytes);
+        let mut content = Content::new(seed, rows.columns, rows.column_bytes);
+        if let Some(sizes) = &rows.sizes {
+            content = content.with_sizes(sizes);
+        }
         match rows.versions {
             None => content,
             Some(_) => content.with_versions(),
@@ -84,10 +102,24 @@ impl Content {
         self.columns
     }
 
+    /// Bytes of each column of a row.
+    #[inline]
+    pub fn column_bytes(&self, key: Key) -> u32 {
+        match &self.sizes {
+            None => self.column_bytes,
+            Some(sizes) => sizes.0[sizes.1.of_hash(self.hash(key))].column_bytes,
+        }
+    }
+
+    fn hash(&self, key: Key) -> u64 {
+        mix(self.seed.wrapping_add(key).wrapping_mul(GAMMA))
+    }
+
     /// Appends the bytes of a column of a version.
     pub fn write(&self, key: Key, version: Version, column: u32, to: &mut impl BufMut) {
         let mut place = self.start(key, version, column);
-        let mut words = self.column_bytes / 8;
+        let bytes = self.column_bytes(key);
+        let mut words = bytes / 8;
         if self.versions && column == 0 {
             to.put_u64_le(self.first_word(key) ^ version);
             place = place.wrapping_add(GAMMA);
@@ -97,7 +129,7 @@ impl Content {
             place = place.wrapping_add(GAMMA);
             to.put_slice(&word(place).to_le_bytes());
         }
-        let rest = self.column_bytes as usize % 8;
+        let rest = bytes as usize % 8;
         let last = word(place.wrapping_add(GAMMA)).to_le_bytes();
         to.put_slice(&last[..rest]);
     }
@@ -117,7 +149,7 @@ impl Content {
 
     /// Whether `bytes` are exactly those of a column of a version.
     pub fn matches(&self, key: Key, version: Version, column: u32, bytes: &[u8]) -> bool {
-        if bytes.len() != self.column_bytes as usize {
+        if bytes.len() != self.column_bytes(key) as usize {
             return false;
         }
         let mut place = self.start(key, version, column);
@@ -437,6 +469,40 @@ mod tests {
         );
     }
 
+    #[test]
+    fn rows_of_several_sizes_are_as_long_as_their_keys_say() {
+        let sizes = [(16, 500_000), (301, 300_000), (9000, 200_000)];
+        let sizes = sizes.map(|(column_bytes, share_ppm)| Size {
+            column_bytes,
+            share_ppm,
+        });
+        let content = Content::new(1, 2, 0).with_sizes(&sizes);
+        let mut seen = [0_u32; 3];
+        for key in 0..10_000 {
+            let written = column(&content, key, 0, 1);
+            assert_eq!(written, column(&content.clone(), key, 0, 1));
+            assert!(content.matches(key, 0, 1, &written));
+            assert!(!content.matches(key, 0, 1, &written[1..]));
+            let at = sizes
+                .iter()
+                .position(|size| size.column_bytes as usize == written.len());
+            seen[at.expect("it is one of the sizes")] += 1;
+        }
+        for (seen, size) in seen.iter().zip(sizes) {
+            assert!(
+                seen.abs_diff(size.share_ppm / 100) < 200,
+                "{seen}: {size:?}"
+            );
+        }
+        // From this implementation, 2026-11-25: another size of a key makes filled tables useless.
+        let first = [0, 1, 2, 3, 4, 5].map(|key| content.column_bytes(key));
+        assert_eq!(first, [301, 9000, 9000, 16, 301, 16]);
+        let versions = content.with_versions();
+        let row = column(&versions, 3, 9, 0);
+        assert_eq!(versions.version(3, &row), 9);
+        assert!(versions.matches(3, 9, 0, &row));
+    }
+
     proptest! {
         #[test]
         fn matches_what_was_written_and_nothing_else(
@@ -463,7 +529,7 @@ mod tests {
         ) {
             prop_assume!(version != other);
             let plain = Content::new(seed, 2, bytes);
-            let content = plain.with_versions();
+            let content = plain.clone().with_versions();
             for at in 0..2 {
                 prop_assert_eq!(column(&content, key, 0, at), column(&plain, key, 0, at));
             }
