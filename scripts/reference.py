@@ -93,6 +93,9 @@ CATALOG = """# Catalogue
 Generated from the catalogue's files by {command}; do not edit. `disklab catalog NAME` shows every
 number of a disk or VM size with its own source and date.
 
+GCP has disks here and no machine types: four searches found no readable source of their disk
+limits, and a limit that was read nowhere is not filled in.
+
 ## Disks
 
 {disks}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
+from typing import Any
 
 import pytest
 from disklab.cli.app import app
 from disklab.cli.rooms import ROOMS
 from disklab.cli.run_progress import result_text
 from disklab.events import TrialFinished
+from typer.main import get_command
 from typer.testing import CliRunner
 
 
@@ -54,3 +57,28 @@ def test_disks_do_not_wait_for_what_reports_need() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert said.stdout == "[]\n"
+
+
+def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command that does something."""
+    if not hasattr(command, "list_commands"):
+        yield words
+        return
+    for name in command.list_commands(None):
+        yield from leaves(command.get_command(None, name), (*words, name))
+
+
+def test_every_help_has_an_example_and_the_exit_codes() -> None:
+    found = [*leaves(get_command(app))]
+    assert len(found) > len(ROOMS)
+    lacking = []
+    for words in found:
+        said = CliRunner().invoke(app, [*words, "--help"])
+        assert said.exit_code == 0
+        flat = " ".join(said.stdout.split())
+        _, _, examples = flat.partition("Example")
+        if f"disklab {' '.join(words)}" not in examples:
+            lacking.append((*words, "example"))
+        if "Exit codes: 0 done, 1 " not in flat:
+            lacking.append((*words, "exit codes"))
+    assert lacking == []

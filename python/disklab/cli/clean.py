@@ -35,6 +35,8 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     A healthy host stays unless [bold]--all[/bold] is given. What disklab cannot
     prove to be its own is left alone and named.
+
+    Examples: [bold]disklab clean --dry-run[/bold], [bold]disklab clean --all[/bold]
     """
     if cloud:
         clean_clouds(everything=everything, dry_run=dry_run, quiet=json)

@@ -37,7 +37,10 @@ WATCH_SECONDS = 1.0
 
 @app.command("list")
 def list_(host: HostOption = None, json: Json = False) -> None:
-    """List the attached volumes."""
+    """List the attached volumes.
+
+    Examples: [bold]disklab disk list[/bold], [bold]disklab disk list --json[/bold]
+    """
     volumes: list[Listed] = perform(root_part(), ListAll(host))
     if json:
         print_json({"volumes": [asdict(volume) for volume in volumes]})
@@ -142,6 +145,8 @@ def set_(  # noqa: PLR0913, PLR0917 - each option is a parameter
 @app.command(
     help="Break a volume, or mend it.\n\n"
     + "\n\n".join(f"[bold]{kind}[/bold]: {meaning}." for kind, meaning in changes.FAULTS.items())
+    + "\n\nExamples: [bold]disklab disk fail data slow 10x[/bold], "
+    "[bold]disklab disk fail data recover[/bold]"
 )
 def fail(  # noqa: PLR0913, PLR0917 - each option is a parameter
     volume: Volume,
@@ -180,7 +185,10 @@ def detach(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Unmount what disklab mounted, and take the device away. The last volume ends its host."""
+    """Unmount what disklab mounted, and take the device away. The last volume ends its host.
+
+    Example: [bold]disklab disk detach data[/bold]
+    """
     with progress() as told:
         found: Found = perform(root_part(), Detach(volume, host, delete_data), told)
     if json:

@@ -30,6 +30,8 @@ def doctor(
 
     Measures the machine through the whole path of an emulated disk (some seconds) and holds every
     disk of the catalogue against that. Exit code 1: no disk can be attached here.
+
+    Examples: [bold]disklab doctor[/bold], [bold]disklab doctor --json[/bold]
     """
     places = Places.usual()
     known = loaded(files)

@@ -95,6 +95,8 @@ def check(
 
     Exit code 2 when there is one. A cell that is impossible, such as more data than its disk
     holds, is not a problem of the file: it is named with its reason, and left out of a run.
+
+    Example: [bold]disklab experiment check mine.yaml[/bold]
     """
     problems: list[Problem] = []
     checked: list[dict[str, Any]] = []
@@ -256,5 +258,8 @@ def reasons(trials: list[spec.Trial]) -> dict[str, list[int]]:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of the experiment file, for editors."""
+    """Print the JSON Schema of the experiment file, for editors.
+
+    Example: [bold]disklab experiment schema > experiment.schema.json[/bold]
+    """
     typer.echo(schema_text(), nl=False)

@@ -63,9 +63,27 @@ def imported(name: str, module_name: str) -> AnyCommand:
     if below is not None:
         group = typer.main.get_group(below)
         group.name = name
+        tell_exit_codes(group)
         return group
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
     single.command(name)(getattr(module, module_name))
     command = typer.main.get_command(single)
     assert isinstance(command, TyperCommand)
+    tell_exit_codes(command)
     return command
+
+
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 it failed or found nothing usable, 2 a mistake in what was given, "
+    "130 interrupted."
+)
+
+
+def tell_exit_codes(command: Any) -> None:
+    """Put the exit codes, which are the same everywhere, under the help of a command or a group."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        command.epilog = EXIT_CODES
+        return
+    for one in below.values():
+        tell_exit_codes(one)
