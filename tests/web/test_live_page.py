@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from disklab.events import (
@@ -33,6 +33,7 @@ from disklab.results.wishes import Wish, wish_of
 from playwright.sync_api import Browser, Page
 
 from tests.report import synthetic
+from tests.report.test_page import CONTRAST
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 TOKEN = "0123456789abcdef-of-the-test"
@@ -218,6 +219,35 @@ def test_a_browser_follows_a_run_to_its_report(tmp_path: Path, tab: Page) -> Non
         tab.wait_for_url("**/report")
         assert tab.title() == "the report"
     assert noted == [], "no script error, nothing refused by the policy"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_reads_with_contrast_aa_and_by_keyboard_alone(
+    tmp_path: Path, browser: Browser, scheme: Literal["light", "dark"]
+) -> None:
+    going = Going(synthetic.caching_threads(tmp_path, seconds=3, repeats=1, run_id="one", seed=1))
+    context = browser.new_context(color_scheme=scheme)
+    tab = context.new_page()
+    with going.begun() as log, served(tmp_path) as server:
+        log(TrialStarted(1, 3, 0, 0, {"threads": 64}))
+        log(PhaseStarted("measure", "pass 1"))
+        log(second(1.0, 5000.0))
+        log(Warned("the emulator was late"))
+        tab.goto(f"http://127.0.0.1:{server.port}/?token={TOKEN}")
+        tab.get_by_text("the emulator was late").wait_for()
+        found = tab.evaluate(CONTRAST)
+        assert found["seen"] > 20
+        assert found["low"] == []
+        pause = tab.get_by_role("button", name="Pause after this trial")
+        for _ in range(30):
+            tab.keyboard.press("Tab")
+            if pause.evaluate("e => e === document.activeElement"):
+                break
+        assert pause.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+        tab.keyboard.press("Enter")
+        tab.get_by_text("Pauses after this trial").wait_for()
+        assert wish_of(going.folder) is Wish.PAUSE
+    context.close()
 
 
 def test_the_page_comes_back_after_the_server_did(tmp_path: Path, tab: Page) -> None:
