@@ -29,6 +29,7 @@ from disklab.engine.load import (
     LoadJob,
     LoadProgress,
     LoadRun,
+    RowSize,
     RowsWorkload,
     Stop,
     load_target,
@@ -121,6 +122,22 @@ def test_rows_are_read_back_as_they_were_written(one: Etcd) -> None:
     assert not mixed.errors, mixed.last_error
     assert mixed.wrong_rows == mixed.missing_rows == 0
     assert sum(kind.count for kind in mixed.operations.values()) == 1_000
+
+
+def test_rows_of_several_sizes_are_read_back_whole(one: Etcd) -> None:
+    sizes = [RowSize(column_bytes=16, share_ppm=600_000)]
+    sizes += [RowSize(column_bytes=1400, share_ppm=400_000)]
+    whole = job(one, {"write": 1.0}, Stop(operations=ROWS))
+    several = whole.workload.model_copy(update={"sizes": sizes})
+    try:
+        assert not done(whole.model_copy(update={"workload": several})).errors
+        reads = several.model_copy(update={"operations": {"read": 1.0}})
+        read = done(whole.model_copy(update={"workload": reads}))
+        assert not read.errors, read.last_error
+        assert read.operations["read"].count == ROWS
+        assert done(job(one, {"read": 1.0}, Stop(operations=200))).wrong_rows == 200
+    finally:
+        fill(one)
 
 
 def test_what_was_not_written_is_missing_and_other_content_is_wrong(one: Etcd) -> None:

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 
 import pytest
 from disklab.engine import CqlQuery, LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun, run_load
-from disklab.engine.load import ClosedLoop, Generator, OpenLoop, RowsWorkload, Stop, load_target
+from disklab.engine.load import (
+    ClosedLoop,
+    Generator,
+    OpenLoop,
+    RowSize,
+    RowsWorkload,
+    Stop,
+    load_target,
+)
 from disklab.engine.query import QueryError
 from disklab.errors import EngineError, UserError
 from disklab.results.histogram import decode
@@ -90,6 +98,24 @@ def test_every_row_is_read_back_and_every_interval_adds_up(target: Mapping[str, 
         for packed in interval.histograms.values():
             parts += decode(packed).total
     assert parts == ROWS
+
+
+def test_rows_of_several_sizes_are_read_back_whole(target: Mapping[str, object]) -> None:
+    sizes = [
+        RowSize(column_bytes=16, share_ppm=600_000),
+        RowSize(column_bytes=1400, share_ppm=400_000),
+    ]
+    whole = job(target, {"write": 1.0}, keys="sequential")
+    several = whole.workload.model_copy(update={"sizes": sizes})
+    reads = several.model_copy(update={"operations": {"read": 1.0}})
+    try:
+        assert last(whole.model_copy(update={"workload": several})).errors == {}
+        done = last(whole.model_copy(update={"workload": reads}))
+        assert (done.errors, done.operations["read"].count) == ({}, ROWS)
+        # Rows of one size would be other ones.
+        assert last(job(target, {"read": 1.0}, keys="sequential")).wrong_rows == ROWS
+    finally:
+        assert last(whole).errors == {}
 
 
 def test_an_altered_and_a_lost_row_are_failures(

@@ -74,6 +74,19 @@ def test_the_study_of_disk_caching_becomes_its_cluster() -> None:
     assert found["before"] == {"page_cache": "cold", "host_cache": "written", "empty": False}
 
 
+def test_rows_of_several_sizes_are_the_simulators_too() -> None:
+    found = job(SMALL.replace("5 x 818B", "5 x 75% 200B + 25% 4KiB"))
+    assert found["dataset"] == {
+        "rows": 10_000_000,
+        "columns": 5,
+        "column_bytes": 1174,
+        "sizes": [
+            {"column_bytes": 200, "share_ppm": 750_000},
+            {"column_bytes": 4096, "share_ppm": 250_000},
+        ],
+    }
+
+
 def test_data_and_commit_log_on_the_temp_disk_are_one_volume() -> None:
     found = reference_job("cassandra-local-or-attached", 9)["database"]
     assert [volume["name"] for volume in found["cluster"]["host"]["volumes"]] == ["data"]

@@ -2,6 +2,7 @@
 
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{Refusal, Rules};
+use disklab_units::sizes;
 
 use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
@@ -85,6 +86,7 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
         &format!("a simulated cluster has 1 to {MOST_NODES} nodes"),
         "choose another number",
     );
+    check_sizes(rules, job);
     let replicas = job.database.replication_factor;
     let most = nodes.min(MOST_REPLICAS as u32);
     rules.must(
@@ -269,6 +271,18 @@ fn check_volume(rules: &mut Rules, place: &str, name: &str, host: &HostProfile) 
         name,
         "the host has no such volume",
         &format!("its volumes are {}", names.join(", ")),
+    );
+}
+
+/// Sizes of rows are a distribution.
+fn check_sizes(rules: &mut Rules, job: &DatabaseJob) {
+    let rule = job.dataset.sizes.as_deref().and_then(sizes::problem);
+    rules.must(
+        rule.is_none(),
+        "dataset.sizes",
+        job.dataset.sizes.as_ref().map_or(0, Vec::len),
+        rule.unwrap_or_default(),
+        "give bytes and a share of each",
     );
 }
 

@@ -1,5 +1,9 @@
 //! Where rows lie: the data file and the index file of a node's table, in pages of a volume.
 
+use std::sync::Arc;
+
+use disklab_units::sizes::BINS;
+
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -25,9 +29,12 @@ pub struct Pages {
 ///
 /// **Divergence:** one table file a node, as after a major compaction. A read of a table that is
 /// still in several pieces looks into more than one of them; bloom filters spare most, not all.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FileLayout {
     row_bytes: u64,
+    /// Where the first rows begin, and where the last of them ends, if rows have several sizes; those behind have the
+    /// same sizes again.
+    starts: Option<Arc<[u64]>>,
     /// Plain and stored bytes of a compression chunk.
     chunk: Option<(u64, u64)>,
     data_pages: u64,
@@ -39,17 +46,50 @@ impl FileLayout {
     /// The layout of `rows` rows of `row_bytes` each; at least one.
     pub fn new(rows: u64, row_bytes: u64, chunk: Option<(u64, u64)>) -> FileLayout {
         let rows = rows.max(1);
-        let plain = rows * row_bytes;
-        let stored = match chunk {
+        let mut layout = FileLayout::of_pages(0);
+        layout.row_bytes = row_bytes;
+        layout.chunk = chunk;
+        layout.filled(rows)
+    }
+
+    /// The layout of `rows` rows, of which each [`BINS`] have these sizes, one after the other.
+    pub fn of_sizes(rows: u64, sizes: &[u64], chunk: Option<(u64, u64)>) -> FileLayout {
+        assert_eq!(sizes.len(), BINS, "a size for each bin");
+        let mut at = 0;
+        let starts = std::iter::once(0).chain(sizes.iter().map(|bytes| {
+            at += bytes;
+            at
+        }));
+        let mut layout = FileLayout::of_pages(0);
+        layout.starts = Some(starts.collect());
+        layout.chunk = chunk;
+        layout.filled(rows.max(1))
+    }
+
+    /// The first byte of a row.
+    #[inline]
+    fn start_of(&self, row: u64) -> u64 {
+        match &self.starts {
+            None => row * self.row_bytes,
+            Some(starts) => {
+                let (times, at) = (row / BINS as u64, row as usize % BINS);
+                times * starts[BINS] + starts[at]
+            }
+        }
+    }
+
+    /// The same with so many rows, and entries of the usual size.
+    fn filled(self, rows: u64) -> FileLayout {
+        let plain = self.start_of(rows);
+        let stored = match self.chunk {
             None => plain,
             Some((plain_chunk, stored_chunk)) => plain.div_ceil(plain_chunk) * stored_chunk,
         };
         FileLayout {
-            row_bytes,
-            chunk,
             data_pages: stored.div_ceil(PAGE_BYTES),
             index_pages: (rows * INDEX_ENTRY_BYTES).div_ceil(PAGE_BYTES),
             index_entry_bytes: INDEX_ENTRY_BYTES,
+            ..self
         }
     }
 
@@ -66,6 +106,7 @@ impl FileLayout {
     pub fn of_pages(pages: u64) -> FileLayout {
         FileLayout {
             row_bytes: PAGE_BYTES,
+            starts: None,
             chunk: None,
             data_pages: pages,
             index_pages: 0,
@@ -86,7 +127,7 @@ impl FileLayout {
     /// Pages of the data file that a read of a row touches.
     #[inline]
     pub fn data_of(&self, row: u64) -> Pages {
-        let (start, end) = (row * self.row_bytes, (row + 1) * self.row_bytes);
+        let (start, end) = (self.start_of(row), self.start_of(row + 1));
         let (start, end) = match self.chunk {
             None => (start, end),
             Some((plain, stored)) => (start / plain * stored, (end - 1) / plain * stored + stored),
@@ -119,7 +160,7 @@ impl FileLayout {
     #[inline]
     pub fn chunk_bytes_of(&self, first: u64, last: u64) -> u64 {
         self.chunk.map_or(0, |(plain, _)| {
-            let (start, end) = (first * self.row_bytes, (last + 1) * self.row_bytes);
+            let (start, end) = (self.start_of(first), self.start_of(last + 1));
             ((end - 1) / plain - start / plain + 1) * plain
         })
     }
@@ -151,6 +192,29 @@ mod tests {
         assert_eq!(layout.data_of(999_999).last, layout.data_pages() - 1);
         assert_eq!(layout.index_of(0).first, layout.data_pages());
         assert_eq!(layout.index_of(999_999).last, layout.all_pages() - 1);
+    }
+
+    #[test]
+    fn rows_of_several_sizes_lie_one_after_the_other() {
+        let sizes: Vec<u64> = (0..BINS as u64).map(|row| 100 + row % 3 * 4096).collect();
+        let layout = FileLayout::of_sizes(10_000, &sizes, None);
+        let mut at = 0;
+        for row in 0..10_000_u64 {
+            let bytes = sizes[row as usize % BINS];
+            let pages = Pages {
+                first: at / PAGE_BYTES,
+                last: (at + bytes - 1) / PAGE_BYTES,
+            };
+            assert_eq!(layout.data_of(row), pages, "row {row}");
+            at += bytes;
+        }
+        assert_eq!(layout.data_pages(), at.div_ceil(PAGE_BYTES));
+        let alike = FileLayout::of_sizes(10_000, &[4255; BINS], Some((16_384, 8_000)));
+        let one = FileLayout::new(10_000, 4255, Some((16_384, 8_000)));
+        for row in 0..10_000 {
+            assert_eq!(alike.data_of(row), one.data_of(row));
+            assert_eq!(alike.chunk_bytes_of(row, row), one.chunk_bytes_of(row, row));
+        }
     }
 
     #[test]

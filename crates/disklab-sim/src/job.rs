@@ -4,6 +4,7 @@
 //! docs/contracts/7-simulated-cells.md). Unknown fields are refused.
 
 use disklab_disk::profile::HostProfile;
+use disklab_units::sizes::Size;
 use serde::{Deserialize, Serialize};
 
 pub mod faults;
@@ -488,8 +489,11 @@ pub struct Dataset {
     pub rows: u64,
     /// Columns of a row.
     pub columns: u32,
-    /// Bytes of each column's value.
+    /// Bytes of each column's value; where rows have several sizes, their mean.
     pub column_bytes: u32,
+    /// How many rows have columns of which size; absent: all have one.
+    #[serde(default)]
+    pub sizes: Option<Vec<Size>>,
     /// Bytes of a row in a table file; absent: the database's own overhead is added to the values.
     #[serde(default)]
     pub stored_row_bytes: Option<u32>,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from disklab.databases.protocol import Setting
 from disklab.errors import Problem
@@ -212,8 +213,15 @@ CROSS_CHANCE = 0.1
 """
 
 
+BUFFER_SHARE = Fraction(95, 100)
+"""The share of the rows that one buffer holds. **Source:** cassandra.yaml,
+`disk_optimization_estimate_percentile`."""
+
+
 def buffer_bytes(stored_row_bytes: int) -> int:
     """Return how much a table that is not mapped is read by, at least: a power of two, aligned.
+
+    `stored_row_bytes`: of a row that is larger than `BUFFER_SHARE` of all.
 
     **Source:** Cassandra's SsdDiskOptimizationStrategy (the 95th percentile of partitions, as their
     histogram has it, and a page more where they cross one) and ChunkCache.roundForCaching (the

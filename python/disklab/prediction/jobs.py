@@ -119,21 +119,12 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
     elif database is not None:
         yield from _unmodelled_database(database, place)
-    yield from unmodelled_rows(spec, place)
     if AS_LEFT in (before.page_cache, before.host_cache):
         procedure = spec.procedure
         if spec.device is not None or (procedure is not None and procedure.variable is not None):
             rule = "only trials of rows at a stated load leave their caches to the next one"
             way_out = "say cold or warm, and empty, written or warm"
             yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
-
-
-def unmodelled_rows(spec: TrialSpec, place: str) -> Iterator[Problem]:
-    """Yield what of a trial's rows the simulator does not model, whatever the database."""
-    dataset = spec.dataset
-    if dataset is not None and dataset.shape.sizes:
-        rule = "rows of several sizes are not simulated yet"
-        yield Problem(f"{place}: dataset.row", dataset.row, rule, REHEARSE)
 
 
 def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
@@ -315,7 +306,10 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
     elif job["access"] != "mmap":
         # Whole buffers are read, as compressed chunks are, and nothing is opened.
         assert spec.dataset is not None
-        job["chunk_bytes"] = cassandra_yaml.buffer_bytes(stored_row_bytes(spec.dataset))
+        shape = spec.dataset.shape
+        beside = stored_row_bytes(spec.dataset) - shape.columns * shape.column_bytes
+        large = shape.columns * shape.bytes_at(cassandra_yaml.BUFFER_SHARE)
+        job["chunk_bytes"] = cassandra_yaml.buffer_bytes(large + beside)
         job["compressed_permille"] = WHOLE_PERMILLE
     return job
 
@@ -323,10 +317,15 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
 def _dataset(spec: TrialSpec) -> Job:
     dataset = spec.dataset
     assert dataset is not None
+    sizes = [
+        {"column_bytes": bytes_, "share_ppm": round(share * PPM)}
+        for bytes_, share in dataset.shape.sizes
+    ]
     return {
         "rows": dataset.rows,
         "columns": dataset.columns,
         "column_bytes": dataset.column_bytes,
+        **({"sizes": sizes} if sizes else {}),
     }
 
 

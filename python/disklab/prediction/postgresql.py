@@ -31,7 +31,6 @@ from disklab.prediction.jobs import (
     host_profile,
     load_of,
     network,
-    unmodelled_rows,
 )
 from disklab.prediction.statements import Json
 from disklab.spec import Trial, TrialSpec
@@ -133,7 +132,9 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         rule = "each PostgreSQL server holds all rows: there are as many copies as nodes"
         way_out = f"write replication_factor: {cluster.nodes}"
         yield Problem(f"{place}: cluster.nodes", value, rule, way_out)
-    yield from unmodelled_rows(spec, place)
+    if spec.dataset is not None and spec.dataset.shape.sizes:
+        rule = "rows of several sizes are simulated for Cassandra so far"
+        yield Problem(f"{place}: dataset.row", spec.dataset.row, rule, REHEARSE)
     if work.kind == "rows" and spec.dataset is not None:
         row = row_bytes(spec.dataset)
         if row > LARGEST_ROW:

@@ -50,11 +50,14 @@ class RowShape:
     sizes: tuple[tuple[int, Fraction], ...] = ()
     """Bytes of each column and the share of the rows that have them; empty: all have one size."""
 
-    @property
-    def largest_bytes(self) -> int:
-        """Bytes of the values of the largest rows."""
-        each = max((bytes_ for bytes_, _ in self.sizes), default=self.column_bytes)
-        return self.columns * each
+    def bytes_at(self, share: Fraction) -> int:
+        """Return the bytes of each column that so many of the rows do not exceed."""
+        so_far = Fraction(0)
+        for column_bytes, part in sorted(self.sizes):
+            so_far += part
+            if so_far >= share:
+                return column_bytes
+        return self.column_bytes
 
 
 @cache

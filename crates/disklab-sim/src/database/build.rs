@@ -1,6 +1,7 @@
 //! Building a node: its part of the data, its caches in the state asked for.
 
 use disklab_disk::Refusal;
+use disklab_units::sizes::{BINS, Bins, Size};
 
 use crate::background::{Background, Off};
 use crate::cluster::{Ring, hash};
@@ -87,13 +88,37 @@ pub fn node(
     })
 }
 
+/// Which size each row of a node has.
+///
+/// **Divergence:** the copies of a row on further nodes have sizes of their own, drawn alike.
+pub fn bins(sizes: &[Size]) -> Bins {
+    Bins::new(sizes, 0)
+}
+
+/// Bytes of a row of each size in a table file; `stored`: of one of the mean size.
+pub fn stored_of_sizes(job: &DatabaseJob, sizes: &[Size], stored: u64) -> Vec<u64> {
+    let columns = u64::from(job.dataset.columns);
+    let beside = stored.saturating_sub(columns * u64::from(job.dataset.column_bytes));
+    let of = |size: &Size| columns * u64::from(size.column_bytes) + beside;
+    sizes.iter().map(of).collect()
+}
+
 /// The table of a node with so many rows.
 pub fn layout(job: &DatabaseJob, rows: u64, stored_row_bytes: u64) -> FileLayout {
     let chunk = job.database.chunk_bytes.map(|plain| {
         let stored = u64::from(plain) * u64::from(job.database.compressed_permille) / 1000;
         (u64::from(plain), stored.max(1))
     });
-    let layout = FileLayout::new(rows, stored_row_bytes, chunk);
+    let layout = match &job.dataset.sizes {
+        None => FileLayout::new(rows, stored_row_bytes, chunk),
+        Some(sizes) => {
+            let (bins, stored) = (bins(sizes), stored_of_sizes(job, sizes, stored_row_bytes));
+            let each: Vec<u64> = (0..BINS as u64)
+                .map(|row| stored[bins.of_row(row)])
+                .collect();
+            FileLayout::of_sizes(rows, &each, chunk)
+        }
+    };
     match job.dataset.index_entry_bytes {
         Some(bytes) => layout.with_index_entries(rows, u64::from(bytes)),
         None => layout,

@@ -50,6 +50,8 @@ struct Operation {
     kind: Kind,
     /// Rows that it reads.
     rows: u32,
+    /// Which of the sizes its row has.
+    size: u8,
     /// Where the time of the parts before this one went.
     carries: u32,
     coordinator: u16,
@@ -335,7 +337,9 @@ impl Cassandra {
     fn contact(&mut self, now: u64, number: u32, replicas: &[u8]) {
         let operation = self.operations[number];
         let at = usize::from(operation.coordinator);
-        let costs = self.rules.costs_of(operation.part, operation.rows);
+        let costs = self
+            .rules
+            .costs_of(operation.part, operation.rows, operation.size);
         let (cpu_ns, coordinator_ns) = (costs.replica_ns, costs.coordinator_ns);
         let message_ns = costs.message_ns;
         if let [only] = replicas
@@ -359,7 +363,7 @@ impl Cassandra {
                 let carries_row =
                     operation.kind == Kind::Read && (place == 0 || operation.part == What::Scan);
                 let answer_ns = if carries_row {
-                    self.rules.rows_message_ns(operation.rows)
+                    self.rules.rows_message_ns(operation.rows, operation.size)
                 } else {
                     message_ns
                 };
@@ -383,18 +387,25 @@ impl Cassandra {
         self.paths.delay(from, to) + overhead_ns
     }
 
-    fn add_request(&mut self, now: u64, operation: u32, node: u8, cpu_ns: u64, way: Way) -> u32 {
-        let entry = self.operations[operation];
-        let at = &self.nodes[usize::from(node)];
-        let row = match self.rules.keys_by_popularity {
-            None => self.ring.row_of(entry.place, node),
+    /// Which of its rows a node reads or writes for a key.
+    #[inline]
+    fn row_at(&self, key: u64, place: Place, node: u8) -> u64 {
+        match self.rules.keys_by_popularity {
+            None => self.ring.row_of(place, node),
             // Of the keys that follow each other in popularity, those that the node has are one row: any share of its
             // rows has the share of the reads that it has in the real system.
             Some(keys) => {
-                let rank = u128::from(entry.key % keys) * u128::from(at.rows.count());
-                at.rows.place((rank / u128::from(keys)) as u64)
+                let rows = &self.nodes[usize::from(node)].rows;
+                let rank = u128::from(key % keys) * u128::from(rows.count());
+                rows.place((rank / u128::from(keys)) as u64)
             }
-        };
+        }
+    }
+
+    fn add_request(&mut self, now: u64, operation: u32, node: u8, cpu_ns: u64, way: Way) -> u32 {
+        let entry = self.operations[operation];
+        let at = &self.nodes[usize::from(node)];
+        let row = self.row_at(entry.key, entry.place, node);
         let last_row = (row + u64::from(entry.rows) - 1).min(at.rows.count().max(row + 1) - 1);
         let mut cpu_ns = cpu_ns;
         if entry.kind == Kind::Read {
@@ -531,8 +542,8 @@ impl Cassandra {
             self.held_writes[index].push(number);
             return;
         }
-        let part = self.operations[self.requests[number].operation].part;
-        let bytes = self.rules.costs[part as usize].stored_bytes;
+        let Operation { part, size, .. } = self.operations[self.requests[number].operation];
+        let bytes = self.rules.costs_of(part, 1, size).stored_bytes;
         let wishes = self.nodes[index].background.append(now, bytes);
         self.grant(index as u32, wishes);
         self.finish(now, number);
@@ -634,8 +645,8 @@ impl Cassandra {
             self.count_answer(now, ready, &request);
         } else {
             let row_bytes = if request.carries_row {
-                let rows = self.operations[request.operation].rows;
-                u64::from(rows) * self.rules.row_bytes
+                let Operation { rows, size, .. } = self.operations[request.operation];
+                self.rules.bytes_of_rows(rows, size)
             } else {
                 0
             };
@@ -658,8 +669,8 @@ impl Cassandra {
         }
         self.requests.release(number);
         let span = if request.carries_row {
-            let rows = self.operations[request.operation].rows;
-            self.rules.rows_message_ns(rows)
+            let Operation { rows, size, .. } = self.operations[request.operation];
+            self.rules.rows_message_ns(rows, size)
         } else {
             self.rules.parameters.message_cpu_ns
         };
@@ -689,7 +700,7 @@ impl Cassandra {
         if last {
             let bytes = MESSAGE_BYTES
                 + if kind == Kind::Read {
-                    u64::from(begins.rows) * self.rules.row_bytes
+                    self.rules.bytes_of_rows(begins.rows, begins.size)
                 } else {
                     0
                 };

@@ -100,6 +100,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             rows: 50_000_000,
             columns: 1,
             column_bytes: 4000,
+            sizes: None,
             stored_row_bytes: Some(4096),
             index_entry_bytes: None,
         },

@@ -48,11 +48,12 @@ impl Cassandra {
             key,
             carries,
         } = drawn;
-        let costs = self.rules.costs_of(part, rows);
-        let bytes = MESSAGE_BYTES + costs.sent_bytes;
-        let left = self.clients.send(now, thread, costs.client_ns, bytes);
         let place = self.ring.place(key);
         let replicas = self.ring.replicas(place);
+        let size = self.rules.size_of(|| self.row_at(key, place, replicas[0]));
+        let costs = self.rules.costs_of(part, rows, size);
+        let bytes = MESSAGE_BYTES + costs.sent_bytes;
+        let left = self.clients.send(now, thread, costs.client_ns, bytes);
         let coordinator = if self.rules.token_aware {
             // Any of the replicas, in turn.
             replicas[self.course.issued as usize % replicas.len()]
@@ -65,6 +66,7 @@ impl Cassandra {
             part,
             kind: part.kind(),
             rows,
+            size,
             carries,
             coordinator: u16::from(coordinator),
             thread,

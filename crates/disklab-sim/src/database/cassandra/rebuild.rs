@@ -8,7 +8,6 @@ use disklab_disk::profile::HostProfile;
 use disklab_disk::{Op, VolumeCounters};
 
 use super::Cassandra;
-use crate::client::What;
 use crate::database::event::Event;
 use crate::engine::Slab;
 use crate::faults::RebuildReport;
@@ -320,8 +319,7 @@ impl Cassandra {
         match piece.stage {
             Stage::Reading(_) if stream.replays => {
                 rebuilds.pieces[number].stage = Stage::Taken;
-                let rows =
-                    piece.bytes / self.rules.costs[What::Write as usize].stored_bytes.max(1) + 1;
+                let rows = piece.bytes / self.rules.stored_row_bytes.max(1) + 1;
                 let span = rows * self.rules.parameters.write_cpu_ns;
                 let at = self.nodes[target].cores.serve(now, span);
                 self.course.queue.push(at, Event::Piece(number));

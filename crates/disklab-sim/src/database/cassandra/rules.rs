@@ -4,7 +4,9 @@ use disklab_disk::{Host, VolumeId};
 
 use crate::client::What;
 use crate::cluster::answers_needed;
-use crate::database::build::stored_row_bytes;
+use disklab_units::sizes::Bins;
+
+use crate::database::build::{bins, stored_of_sizes, stored_row_bytes};
 use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
 
 /// What an operation costs.
@@ -24,6 +26,17 @@ pub struct Costs {
     pub message_ns: u64,
 }
 
+/// What operations on a row of one size cost.
+#[derive(Clone, Copy, Debug)]
+pub struct RowCosts {
+    /// Bytes of its values.
+    pub row_bytes: u64,
+    /// Of each [`What`], by its number.
+    pub costs: [Costs; 7],
+    /// CPU for a message that carries it.
+    pub message_ns: u64,
+}
+
 /// Bytes of a deleted row in a table file: the partition, and when it was deleted. **Source:** `DeletionTime` of
 /// Cassandra's serialisation has 12.
 const TOMBSTONE_BYTES: u64 = 15 + 12;
@@ -36,14 +49,17 @@ pub struct Rules {
     pub needed: u8,
     /// Keys of the real table, where a quick run draws among them all.
     pub keys_by_popularity: Option<u64>,
+    /// Of each size that rows have: what operations on them cost.
+    pub sizes: Vec<RowCosts>,
+    /// Which size each row has; none: all have one.
+    bins: Option<Bins>,
+    /// Bytes of a row's values, on average.
     pub row_bytes: u64,
+    /// Bytes of a row in a table file, on average.
+    pub stored_row_bytes: u64,
     pub reads_index: bool,
-    /// Of each [`What`], by its number.
-    pub costs: [Costs; 7],
     /// Of each further row of a scan.
     pub further_row: Costs,
-    /// CPU for a message that carries a row.
-    pub row_message_ns: u64,
     /// CPU that opens a byte of a compressed chunk, in picoseconds.
     pub decompress_byte_ps: u64,
     pub message_overhead_ns: u64,
@@ -69,11 +85,29 @@ impl Rules {
         } else {
             job.parameters.of_rows(row_bytes)
         };
-        let (costs, further_row) =
-            costs_of(job, &parameters, stored, !has_not(Mechanism::CpuByBytes));
+        let by_bytes = !has_not(Mechanism::CpuByBytes);
+        let (one, further_row) = costs_of(job, &parameters, stored, by_bytes);
+        let sizes = match &job.dataset.sizes {
+            None => vec![one],
+            Some(sizes) => {
+                let stored = stored_of_sizes(job, sizes, stored);
+                let each = sizes.iter().zip(stored).map(|(size, stored)| {
+                    let mut job = job.clone();
+                    job.dataset.column_bytes = size.column_bytes;
+                    let row_bytes = u64::from(job.dataset.columns) * u64::from(size.column_bytes);
+                    let at = if by_bytes {
+                        job.parameters.of_rows(row_bytes)
+                    } else {
+                        job.parameters.clone()
+                    };
+                    costs_of(&job, &at, stored, by_bytes).0
+                });
+                each.collect()
+            }
+        };
         Rules {
-            row_message_ns: costs[What::Write as usize].message_ns,
-            costs,
+            sizes,
+            bins: job.dataset.sizes.as_deref().map(bins),
             further_row,
             decompress_byte_ps: if has_not(Mechanism::DecompressionCpu) {
                 0
@@ -89,6 +123,7 @@ impl Rules {
             needed: answers_needed(job.database.consistency, replicas) as u8,
             keys_by_popularity: None,
             row_bytes,
+            stored_row_bytes: stored,
             reads_index: !has_not(Mechanism::IndexPages),
             message_overhead_ns: if has_not(Mechanism::MessageOverhead) {
                 0
@@ -111,8 +146,8 @@ impl Rules {
 
     /// What an operation costs that reads so many rows.
     #[inline]
-    pub fn costs_of(&self, what: What, rows: u32) -> Costs {
-        let mut costs = self.costs[what as usize];
+    pub fn costs_of(&self, what: What, rows: u32, size: u8) -> Costs {
+        let mut costs = self.sizes[usize::from(size)].costs[what as usize];
         if rows > 1 {
             let further = u64::from(rows) - 1;
             costs.client_ns += further * self.further_row.client_ns;
@@ -122,10 +157,26 @@ impl Rules {
         costs
     }
 
-    /// CPU for a message that carries so many rows.
+    /// CPU for a message that carries so many rows, the first of them of a size.
     #[inline]
-    pub fn rows_message_ns(&self, rows: u32) -> u64 {
-        self.row_message_ns + (u64::from(rows) - 1) * self.further_row.message_ns
+    pub fn rows_message_ns(&self, rows: u32, size: u8) -> u64 {
+        let first = self.sizes[usize::from(size)].message_ns;
+        first + (u64::from(rows) - 1) * self.further_row.message_ns
+    }
+
+    /// Bytes of so many rows, the first of them of a size.
+    #[inline]
+    pub fn bytes_of_rows(&self, rows: u32, size: u8) -> u64 {
+        self.sizes[usize::from(size)].row_bytes + (u64::from(rows) - 1) * self.row_bytes
+    }
+
+    /// Which size a row of a node has.
+    #[inline]
+    pub fn size_of(&self, row: impl FnOnce() -> u64) -> u8 {
+        match &self.bins {
+            None => 0,
+            Some(bins) => bins.of_row(row()) as u8,
+        }
     }
 
     /// The volume with the commit log.
@@ -142,7 +193,7 @@ fn costs_of(
     parameters: &Parameters,
     stored: u64,
     by_bytes: bool,
-) -> ([Costs; 7], Costs) {
+) -> (RowCosts, Costs) {
     let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
     let write = |bytes, stored_bytes| {
         let at = if by_bytes {
@@ -186,5 +237,10 @@ fn costs_of(
     };
     // The parts of a read that a write follows cost what they do alone.
     let costs = [read, whole, whole, update, delete, read, read];
-    (costs, further_row)
+    let row = RowCosts {
+        row_bytes,
+        message_ns: whole.message_ns,
+        costs,
+    };
+    (row, further_row)
 }
