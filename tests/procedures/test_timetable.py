@@ -396,6 +396,7 @@ def test_the_course_says_how_long_it_took_to_come_back() -> None:
 
 def test_what_never_falls_is_back_at_once_and_what_stays_low_never() -> None:
     ends, rates = course(10, 100, 100, 100, 99, 101, 100)
+    assert recovery_of([step("move", 3.0, 4.0)], ends, rates, 0).whole_s == 1
     assert recovery_of([step("kill", 3.0, 3.0)], ends, rates, 0).back_s == 0
     ends, rates = course(10, 100, 100, 50, 50, 50, 50)
     assert recovery_of([step("kill", 3.0, 3.0)], ends, rates, 0).back_s is None

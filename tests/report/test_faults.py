@@ -102,3 +102,23 @@ def test_which_disks_made_a_lost_node_whole_sooner(tmp_path: Path) -> None:
         "copies 3: with attached n2 was whole again after 21 s (nothing streamed), with local n2 "
         f"was whole again after 12 min (0.082 GB streamed){why}",
     ]
+
+
+def test_an_invalid_trial_says_which_rows_were_lost_and_no_time(tmp_path: Path) -> None:
+    late = {
+        "status": "invalid",
+        "valid": False,
+        "invalid_reasons": ["the emulator was late on volume data"],
+        "recovery": SEEN,
+    }
+    trials = [Made({"data disks": "attached"}), Made({"data disks": "local"}, more=late)]
+    (subject,) = subjects_of([make_run(tmp_path, trials, title="Lost?")])
+    ((text, done),) = sentences(subject.matrix)
+    assert text == (
+        "local: 17 operations failed; 3 of 20000 acknowledged rows lost; 4 acknowledged updates "
+        "lost; 2 of 900 reads stale at ONE; 1 rows could not be read back"
+    )
+    assert done == (
+        "lose n2 at 3 s, replace n2 at 5 s; no time counts, because the emulator was late on "
+        "volume data"
+    )

@@ -16,7 +16,7 @@ from disklab.report.lost_nodes import compared
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
 from disklab.results import Recovery
-from disklab.results.timetable import how_in_words, in_words, year_in_words
+from disklab.results.timetable import counts_in_words, how_in_words, in_words, year_in_words
 
 HEIGHT = 200
 LINE, LINES = 12, 6
@@ -45,6 +45,20 @@ def broken(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery]]:
         found = [one.recovery for one in cell.usable if one.recovery is not None]
         if found and found[0].steps:
             yield matrix.phrase(cell.factors), cell, together(found)
+
+
+def counted_only(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery, str]]:
+    """Yield each cell whose repeats are all invalid, with their recovery and the first reason.
+
+    Which rows were lost does not depend on how late a disk answered; times and rates do.
+    """
+    for cell in matrix.cells.values():
+        late = [one for one in cell.results if one.status == "invalid"]
+        found = [one.recovery for one in late if one.recovery is not None]
+        if cell.usable or not found or not found[0].steps or found[0].rows_lost is None:
+            continue
+        why = next((reason for one in late for reason in one.invalid_reasons), "it is invalid")
+        yield matrix.phrase(cell.factors), cell, together(found), why
 
 
 def together(found: list[Recovery]) -> Recovery:
@@ -85,6 +99,10 @@ def sentences(matrix: Matrix) -> list[tuple[str, str]]:
         done, _, cost = in_words(seen).partition(": ")
         head = f"{name}: " if name else ""
         found.append((f"{head}{cost}", done))
+    for name, _, seen, why in counted_only(matrix):
+        head = f"{name}: " if name else ""
+        done = in_words(seen).partition(": ")[0]
+        found.append((f"{head}{counts_in_words(seen)}", f"{done}; no time counts, because {why}"))
     return found
 
 

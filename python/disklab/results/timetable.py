@@ -12,7 +12,7 @@ BACK_RATIO = 0.95
 """Back is who does so much of the rate before, on the mean of `BACK_INTERVALS` intervals: one alone
 strays by more than that."""
 BACK_INTERVALS = 3
-WHOLE_AFTER = ("start", "restart", "replace", "add", "decommission", "migrate", "repair")
+WHOLE_AFTER = ("start", "restart", "replace", "add", "decommission", "migrate", "move", "repair")
 """Steps that end when a node has all its data, or the others have those of one that left."""
 MOST_DEVIATIONS = 3.0
 """Of Poisson arrivals, whose number strays by its square root: one mean of 700 is further off."""
@@ -167,7 +167,21 @@ def in_words(found: Recovery) -> str:
     if found.whole_s is not None:
         parts.append(f"whole again after {in_time(found.whole_s)}{_onward(found)}")
         parts += [_rebuild_in_words(one) for one in found.rebuilds if one.kind == "stream"]
-    parts.append(f"{found.failed_operations} operations failed")
+    parts += _counts_in_words(found)
+    return f"{done}: {'; '.join(parts)}"
+
+
+def counts_in_words(found: Recovery) -> str:
+    """Return what was lost, failed and stale, without a time, as one sentence without its end.
+
+    Rows are counted after the load, each against the version that was acknowledged, so they hold
+    for a trial whose disks were late too; its times and rates do not.
+    """
+    return "; ".join(_counts_in_words(found))
+
+
+def _counts_in_words(found: Recovery) -> list[str]:
+    parts = [f"{found.failed_operations} operations failed"]
     if found.rows_lost is not None:
         parts.append(f"{found.rows_lost} of {found.rows_checked} acknowledged rows lost")
     if found.updates_lost is not None:
@@ -183,4 +197,4 @@ def in_words(found: Recovery) -> str:
         parts.append(f"{found.rows_wrong} rows wrong")
     if found.rows_unread:
         parts.append(f"{found.rows_unread} rows could not be read back")
-    return f"{done}: {'; '.join(parts)}"
+    return parts
