@@ -114,7 +114,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     volume_size: VolumeSize = "100Gi",
     namespace: Namespace = None,
 ) -> None:
-    """Measure a disk with fio, hold it to its promise. Example: `disklab probe /data`."""
+    """Measure a disk with fio and hold it against its promise. Example: `disklab probe /data`."""
     # Loaded here because it brings the chart library: no other command is to wait for that.
     from disklab.privilege.probing import look_by  # noqa: PLC0415
     from disklab.probe import command  # noqa: PLC0415

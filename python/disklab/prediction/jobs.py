@@ -317,10 +317,7 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
 def _dataset(spec: TrialSpec) -> Job:
     dataset = spec.dataset
     assert dataset is not None
-    sizes = [
-        {"column_bytes": bytes_, "share_ppm": round(share * PPM)}
-        for bytes_, share in dataset.shape.sizes
-    ]
+    sizes = dataset.shape.of_a_million()
     return {
         "rows": dataset.rows,
         "columns": dataset.columns,

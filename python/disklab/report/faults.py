@@ -16,7 +16,13 @@ from disklab.report.lost_nodes import compared
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
 from disklab.results import Recovery
-from disklab.results.timetable import counts_in_words, how_in_words, in_words, year_in_words
+from disklab.results.timetable import (
+    counts_in_words,
+    how_in_words,
+    in_words,
+    steps_in_words,
+    year_in_words,
+)
 
 HEIGHT = 200
 LINE, LINES = 12, 6
@@ -47,7 +53,7 @@ def broken(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery]]:
             yield matrix.phrase(cell.factors), cell, together(found)
 
 
-def counted_only(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery, str]]:
+def counted_only(matrix: Matrix) -> Iterator[tuple[str, Recovery, str]]:
     """Yield each cell whose repeats are all invalid, with their recovery and the first reason.
 
     Which rows were lost does not depend on how late a disk answered; times and rates do.
@@ -58,7 +64,7 @@ def counted_only(matrix: Matrix) -> Iterator[tuple[str, Cell, Recovery, str]]:
         if cell.usable or not found or not found[0].steps or found[0].rows_lost is None:
             continue
         why = next((reason for one in late for reason in one.invalid_reasons), "it is invalid")
-        yield matrix.phrase(cell.factors), cell, together(found), why
+        yield matrix.phrase(cell.factors), together(found), why
 
 
 def together(found: list[Recovery]) -> Recovery:
@@ -96,13 +102,12 @@ def sentences(matrix: Matrix) -> list[tuple[str, str]]:
     """Return what the faults cost in each cell, and what was done to it."""
     found = [*compared(matrix), *_yearly(matrix)]
     for name, _, seen in broken(matrix):
-        done, _, cost = in_words(seen).partition(": ")
         head = f"{name}: " if name else ""
-        found.append((f"{head}{cost}", done))
-    for name, _, seen, why in counted_only(matrix):
+        found.append((f"{head}{in_words(seen)}", steps_in_words(seen)))
+    for name, seen, why in counted_only(matrix):
         head = f"{name}: " if name else ""
-        done = in_words(seen).partition(": ")[0]
-        found.append((f"{head}{counts_in_words(seen)}", f"{done}; no time counts, because {why}"))
+        reason = f"{steps_in_words(seen)}; no time counts, because {why}"
+        found.append((f"{head}{counts_in_words(seen)}", reason))
     return found
 
 

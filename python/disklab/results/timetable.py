@@ -153,9 +153,13 @@ def _rebuild_in_words(one: Rebuild) -> str:
     )
 
 
+def steps_in_words(found: Recovery) -> str:
+    """Return what was done to which node and when, as one sentence without its end."""
+    return ", ".join(f"{step.kind} {step.node} at {step.begun_s:.0f} s" for step in found.steps)
+
+
 def in_words(found: Recovery) -> str:
-    """Return what the faults cost, as one sentence without its end."""
-    done = ", ".join(f"{step.kind} {step.node} at {step.begun_s:.0f} s" for step in found.steps)
+    """Return what the steps cost, as one sentence without its end."""
     parts = [f"{found.unavailable_s:.0f} s without any success"]
     if found.ops_per_s_before and found.lowest_ops_per_s is not None:
         share = found.lowest_ops_per_s / found.ops_per_s_before
@@ -168,7 +172,7 @@ def in_words(found: Recovery) -> str:
         parts.append(f"whole again after {in_time(found.whole_s)}{_onward(found)}")
         parts += [_rebuild_in_words(one) for one in found.rebuilds if one.kind == "stream"]
     parts += _counts_in_words(found)
-    return f"{done}: {'; '.join(parts)}"
+    return "; ".join(parts)
 
 
 def counts_in_words(found: Recovery) -> str:

@@ -50,6 +50,13 @@ class RowShape:
     sizes: tuple[tuple[int, Fraction], ...] = ()
     """Bytes of each column and the share of the rows that have them; empty: all have one size."""
 
+    def of_a_million(self) -> list[dict[str, int]]:
+        """Return the sizes as load and simulator read them; empty: all rows have one."""
+        return [
+            {"column_bytes": column_bytes, "share_ppm": round(share * 10**6)}
+            for column_bytes, share in self.sizes
+        ]
+
     def bytes_at(self, share: Fraction) -> int:
         """Return the bytes of each column that so many of the rows do not exceed."""
         so_far = Fraction(0)

@@ -218,16 +218,12 @@ def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
     asked_rows: int | None = None,
 ) -> RowsWorkload:
     assert spec.dataset is not None  # rows are of a data set
-    sizes = [
-        {"column_bytes": bytes_, "share_ppm": round(share * 10**6)}
-        for bytes_, share in spec.dataset.shape.sizes
-    ]
     return RowsWorkload.model_validate(
         {
             "rows": rows,
             "columns": spec.dataset.columns,
             "column_bytes": spec.dataset.column_bytes,
-            "sizes": sizes or None,
+            "sizes": spec.dataset.shape.of_a_million() or None,
             "keys": keys,
             "asked_rows": asked_rows,
             "operations": {kind: share for kind, share in operations.items() if share > 0},

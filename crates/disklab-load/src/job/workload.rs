@@ -169,15 +169,18 @@ impl Workload {
 }
 
 impl Rows {
-    /// Bytes of each column of the largest rows.
-    fn most_column_bytes(&self) -> u32 {
+    /// Bytes of each column of the smallest rows, and of the largest.
+    fn column_bytes_range(&self) -> (u32, u32) {
         let sizes = self.sizes.iter().flatten().map(|size| size.column_bytes);
-        sizes.max().unwrap_or(self.column_bytes)
+        let (least, most) = (sizes.clone().min(), sizes.max());
+        let one = self.column_bytes;
+        (least.unwrap_or(one), most.unwrap_or(one))
     }
 
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
-        let bytes = u64::from(self.columns) * u64::from(self.most_column_bytes());
+        let (_, most) = self.column_bytes_range();
+        let bytes = u64::from(self.columns) * u64::from(most);
         if let Some(rule) = self.sizes.as_deref().and_then(sizes::problem) {
             found.push(Problem::new(
                 "workload.sizes",
@@ -197,7 +200,7 @@ impl Rows {
         if bytes == 0 || bytes > LARGEST_ROW_BYTES {
             found.push(Problem::new(
                 "workload.columns x column_bytes",
-                format!("{} x {}", self.columns, self.most_column_bytes()),
+                format!("{} x {most}", self.columns),
                 "a row has 1 byte to 16 MiB: half a commit log segment is Cassandra's limit",
                 "use smaller rows",
             ));
@@ -256,8 +259,7 @@ impl Rows {
                 "leave out versions, or update and delete",
             ));
         }
-        let sizes = self.sizes.iter().flatten().map(|size| size.column_bytes);
-        let least = sizes.min().unwrap_or(self.column_bytes);
+        let (least, _) = self.column_bytes_range();
         if least < VERSION_BYTES as u32 || !self.verify {
             found.push(Problem::new(
                 "workload.versions",

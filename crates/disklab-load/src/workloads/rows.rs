@@ -40,7 +40,7 @@ pub const VERSION_BYTES: usize = 8;
 /// versions, writing a row again writes the same bytes, so that a reader need not know which write it sees. With them,
 /// the row's first bytes say which it is, and all others belong to it: a row of parts of two versions is wrong. A row
 /// has as many bytes as without, and the same ones as long as it is as it was filled. Where rows have several sizes, the
-/// key says which: whoever reads a row knows how long it has to be.
+/// key says which, so that a reader knows how long the row must be.
 #[derive(Clone, Debug)]
 pub struct Content {
     seed: u64,

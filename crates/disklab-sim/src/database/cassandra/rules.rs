@@ -1,11 +1,10 @@
 //! What of a job does not change during its run.
 
 use disklab_disk::{Host, VolumeId};
+use disklab_units::sizes::Bins;
 
 use crate::client::What;
 use crate::cluster::answers_needed;
-use disklab_units::sizes::Bins;
-
 use crate::database::build::{bins, stored_of_sizes, stored_row_bytes};
 use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
 
@@ -80,12 +79,8 @@ impl Rules {
         let has_not = |mechanism| off.contains(&mechanism);
         let replicas = job.database.replication_factor as usize;
         let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
-        let parameters = if has_not(Mechanism::CpuByBytes) {
-            job.parameters.clone()
-        } else {
-            job.parameters.of_rows(row_bytes)
-        };
         let by_bytes = !has_not(Mechanism::CpuByBytes);
+        let parameters = parameters_of(job, row_bytes, by_bytes);
         let (one, further_row) = costs_of(job, &parameters, stored, by_bytes);
         let sizes = match &job.dataset.sizes {
             None => vec![one],
@@ -95,11 +90,7 @@ impl Rules {
                     let mut job = job.clone();
                     job.dataset.column_bytes = size.column_bytes;
                     let row_bytes = u64::from(job.dataset.columns) * u64::from(size.column_bytes);
-                    let at = if by_bytes {
-                        job.parameters.of_rows(row_bytes)
-                    } else {
-                        job.parameters.clone()
-                    };
+                    let at = parameters_of(&job, row_bytes, by_bytes);
                     costs_of(&job, &at, stored, by_bytes).0
                 });
                 each.collect()
@@ -186,6 +177,15 @@ impl Rules {
     }
 }
 
+/// The times for rows of so many bytes; `by_bytes`: whether bytes cost CPU.
+fn parameters_of(job: &DatabaseJob, row_bytes: u64, by_bytes: bool) -> Parameters {
+    if by_bytes {
+        job.parameters.of_rows(row_bytes)
+    } else {
+        job.parameters.clone()
+    }
+}
+
 /// What each operation costs, in the order of [`What`], and each further row of a scan. `parameters`: of rows of this
 /// size; `by_bytes`: whether bytes cost CPU.
 fn costs_of(
@@ -196,11 +196,7 @@ fn costs_of(
 ) -> (RowCosts, Costs) {
     let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
     let write = |bytes, stored_bytes| {
-        let at = if by_bytes {
-            job.parameters.of_rows(bytes)
-        } else {
-            job.parameters.clone()
-        };
+        let at = parameters_of(job, bytes, by_bytes);
         Costs {
             sent_bytes: bytes,
             stored_bytes,
