@@ -6,13 +6,18 @@ import json
 import os
 import pwd
 import socket
+import ssl
 import struct
 import subprocess
+import tempfile
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+
+from disklab.databases.cassandra.internode import KEYSTORE_PASSWORD
 
 SECONDS = 20.0
 Address = tuple[str, int]
@@ -137,6 +142,34 @@ def _asked(connection: socket.socket, kind: int, body: bytes) -> int:
         head = answer.read(9)
         answer.read(struct.unpack(">I", head[5:])[0])
     return int(head[4])
+
+
+def handshake(address: Address, pem: str | None = None) -> str:
+    """Return why a TLS port takes no handshake; empty: it does. `pem`: who he says he is."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    # Here a refusal is part of the handshake, and no word after it.
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if pem is not None:
+        context.load_cert_chain(pem)
+    try:
+        with (
+            socket.create_connection(address, SECONDS) as connection,
+            context.wrap_socket(connection),
+        ):
+            return ""
+    except OSError as error:
+        return type(error).__name__
+
+
+@contextmanager
+def pem_of(keystore: Path) -> Iterator[str]:
+    """Yield a file with the key and the certificate of a node's store, for `handshake`."""
+    opens = ["openssl", "pkcs12", "-nodes", "-passin", f"pass:{KEYSTORE_PASSWORD}"]
+    with tempfile.TemporaryDirectory(prefix="disklab-test-") as folder:
+        pem = f"{folder}/key.pem"
+        subprocess.run([*opens, "-in", str(keystore), "-out", pem], check=True)
+        yield pem
 
 
 def jolokia_status(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.cluster import Cassandra
-from disklab.databases.cassandra.configuration import even_tokens, token_for_newcomer
+from disklab.databases.cassandra.configuration import STORAGE_PORT, even_tokens, token_for_newcomer
+from disklab.databases.cassandra.internode import KEYSTORE_FILE
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.engine import LoadDone, run_load
 from disklab.engine.load import load_target
@@ -19,6 +20,7 @@ from disklab.hosts.addresses import free_addresses
 
 from tests.databases.conftest import GIB, PORTS
 from tests.databases.rows import count_rows, job
+from tests.databases.strangers import as_nobody, handshake, pem_of
 
 pytestmark = pytest.mark.machine
 
@@ -66,6 +68,12 @@ def test_nodes_agree_and_another_joins_at_the_place_of_one_which_leaves() -> Non
             )
             for node in database.nodes
         ]
+        # What they say to each other needs the key that only they have.
+        doors = [(node.files.place.address, STORAGE_PORT) for node in database.nodes]
+        assert "" not in as_nobody(lambda: [handshake(door) for door in doors])
+        configuration = database.nodes[0].files.configuration
+        with pem_of(configuration / KEYSTORE_FILE) as pem:
+            assert [handshake(door, pem) for door in doors] == [""] * NODES
         # Before anybody asks them: they know each other and have one schema.
         assert [len(live) for live, _, _ in seen] == [NODES] * NODES
         assert len({schema for _, schema, _ in seen}) == 1

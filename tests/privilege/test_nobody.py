@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 from disklab.databases.cassandra import configuration as cassandra
-from disklab.databases.cassandra.internode import KEYSTORE_FILE, KEYSTORE_PASSWORD
+from disklab.databases.cassandra.internode import KEYSTORE_FILE
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.etcd.configuration import CLIENT_PORT, PEER_PORT
 from disklab.databases.postgresql import configuration as postgresql
@@ -36,7 +36,9 @@ from tests.databases.strangers import (
     Address,
     as_nobody,
     cql_answers,
+    handshake,
     jolokia_status,
+    pem_of,
     psql_said,
     readable_with,
     signalled,
@@ -66,6 +68,12 @@ workload: {operations: {read: 1}, load: {threads: 2}, stop: {duration: 50000s}}
 """
 ETCD = HEAD + "database: {engine: etcd, replication_factor: 1}" + ROWS
 CASSANDRA = HEAD + "database: {engine: cassandra, replication_factor: 1}" + ROWS
+# Without a network, they share this machine's loopback.
+CASSANDRAS = (
+    HEAD.replace("nodes: 1", "nodes: 3")
+    + "database: {engine: cassandra, replication_factor: 3}"
+    + ROWS
+)
 POSTGRESQL = (
     HEAD
     + """
@@ -158,7 +166,7 @@ class Listening:
 
     tcp: set[Address]
     udp: set[Address]
-    unix: set[str]
+    unix: list[str]
 
 
 def listening(pids: list[int]) -> Listening:
@@ -169,7 +177,7 @@ def listening(pids: list[int]) -> Listening:
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):
                     inodes.add(os.readlink(link))
-    found = Listening(set(), set(), set())
+    found = Listening(set(), set(), [])
     # 0A: LISTEN; 07: CLOSE, which is how a bound UDP socket is told.
     for kind, state, into in (("tcp", "0A", found.tcp), ("udp", "07", found.udp)):
         for version in ("", "6"):
@@ -183,7 +191,7 @@ def listening(pids: list[int]) -> Listening:
         words = line.split()
         # __SO_ACCEPTCON: it listens.
         if int(words[3], 16) & 0x10000 and f"socket:[{words[6]}]" in inodes:
-            found.unix.add(words[7] if len(words) > 7 else "")
+            found.unix.append(words[7] if len(words) > 7 else "")
     return found
 
 
@@ -243,35 +251,14 @@ def jolokia_is_closed(address: Address, run: Run) -> None:
 
 
 def storage_is_closed(address: Address, run: Run) -> None:
-    (keystore,) = run.lab.run_dir.rglob(KEYSTORE_FILE)
-    assert keystore.stat().st_mode & 0o077 == 0
+    keystores = [*run.lab.run_dir.rglob(KEYSTORE_FILE)]
+    assert all(one.stat().st_mode & 0o077 == 0 for one in keystores)
+    # Several nodes know each other by one key.
+    assert len({one.read_bytes() for one in keystores}) == 1
     assert as_nobody(partial(handshake, address)) != ""
     # Who has its key is let in: it was the right door.
-    pem = run.folder / "key.pem"
-    opens = ("openssl", "pkcs12", "-nodes", "-passin", f"pass:{KEYSTORE_PASSWORD}")
-    subprocess.run([*opens, "-in", str(keystore), "-out", str(pem)], check=True)
-    try:
-        assert handshake(address, str(pem)) == ""
-    finally:
-        pem.unlink()
-
-
-def handshake(address: Address, pem: str | None = None) -> str:
-    """Return why a TLS port takes no handshake; empty: it does. `pem`: who he says he is."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    # Here a refusal is part of the handshake, and no word after it.
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    if pem is not None:
-        context.load_cert_chain(pem)
-    try:
-        with (
-            socket.create_connection(address, SECONDS) as connection,
-            context.wrap_socket(connection),
-        ):
-            return ""
-    except OSError as error:
-        return type(error).__name__
+    with pem_of(keystores[0]) as pem:
+        assert handshake(address, pem) == ""
 
 
 DOORS: dict[int, Callable[[Address, Run], None]] = {
@@ -331,3 +318,10 @@ def test_nobody_and_a_postgresql(lab: Lab) -> None:
 def test_nobody_and_a_cassandra(lab: Lab) -> None:
     with rehearsal(lab, CASSANDRA) as run:
         check(run, {cassandra.CQL_PORT, cassandra.JOLOKIA_PORT, cassandra.STORAGE_PORT})
+
+
+@pytest.mark.long
+def test_nobody_and_three_cassandras(lab: Lab) -> None:
+    with rehearsal(lab, CASSANDRAS) as run:
+        check(run, {cassandra.CQL_PORT, cassandra.JOLOKIA_PORT, cassandra.STORAGE_PORT})
+        assert len([*run.lab.run_dir.rglob(KEYSTORE_FILE)]) == 3

@@ -29,6 +29,7 @@ from disklab.databases.cassandra.configuration import (
     command_line,
 )
 from disklab.databases.cassandra.distribution import Distribution
+from disklab.databases.cassandra.internode import StorageKey
 from disklab.databases.cassandra.java import FIRST_WITHOUT_SECURITY_MANAGER, WANTED, Java
 from disklab.databases.cassandra.node import LOG, Node
 from disklab.databases.cassandra.sizing import MemoryPlan
@@ -162,9 +163,9 @@ class FarNode(Node):
         self.jolokia = FarJolokia(address, JOLOKIA_PORT, USER, secrets.jolokia, machine)
         self.cql = FarCql(address, CQL_PORT, secrets.cql, machine, account)
 
-    def close_storage_port(self, account: Account | None) -> dict[str, object]:
+    def close_storage_port(self, key: StorageKey, account: Account | None) -> dict[str, object]:
         """Return nothing: other hosts of the user's may be let in to it, and he decides."""
-        del account
+        del key, account
         return {}
 
     def configure(

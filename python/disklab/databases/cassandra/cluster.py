@@ -22,6 +22,7 @@ from disklab.databases.cassandra.configuration import (
     node_settings,
     token_for_newcomer,
 )
+from disklab.databases.cassandra.internode import StorageKey
 from disklab.databases.cassandra.jolokia import FLUSH, PENDING, STORAGE
 from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import merged
@@ -77,6 +78,7 @@ class Cassandra:
         self.plan = plan
         self._installation = installation
         self._secrets = kept or Secrets.new()
+        self._storage_key = StorageKey()
         self._has_role = kept is not None
         first = [place for place in places if not place.comes_later]
         self.nodes = [make(NodeFiles(place), self._secrets) for place in first]
@@ -167,8 +169,10 @@ class Cassandra:
         token = self._tokens[node.files.place.name]
         placed = node_settings(node.files, addresses, token, replaces=replaces, joins=joins)
         own = {**placed, **access_settings(known)}
-        if len(self.nodes) == 1 and not self._waiting:
-            own |= node.close_storage_port(self._installation.account)
+        alone = len(self.nodes) == 1 and not self._waiting
+        # On a host with a network of its own, nobody of this machine has a way to it.
+        if alone or node.files.place.machine is None:
+            own |= node.close_storage_port(self._storage_key, self._installation.account)
         node.configure(own, settings, self._secrets, self._installation.account)
 
     def kill_node(self, name: str) -> None:

@@ -1,12 +1,14 @@
-"""The storage port of a node that is alone: closed to everybody, by TLS that nobody has a key for.
+"""The storage port, which Cassandra has no password for: closed by TLS with the cluster's own key.
 
-Cassandra knows no password between nodes. Several nodes talk in the clear, as those of the studies
-do; one alone has nobody to talk to, so a key costs it nothing.
+Both ends of a connection prove that they hold it, and nobody but the nodes does. Nodes on emulated
+hosts with a network talk in the clear, as those of the studies do: nobody of this machine has a way
+to them.
 """
 
 from __future__ import annotations
 
 import tempfile
+from functools import cached_property
 from pathlib import Path
 
 from disklab.errors import MachineError
@@ -17,6 +19,15 @@ KEYSTORE_FILE = "storage.p12"
 # The file is the secret; Java's key stores have a password all the same, and this one is told.
 KEYSTORE_PASSWORD = "disklab"  # noqa: S105 - see above
 SECONDS = 60.0
+
+
+class StorageKey:
+    """The key of one cluster, made when it is first asked for."""
+
+    @cached_property
+    def keystore(self) -> bytes:
+        """Return the store that every node gets. Raises MachineError."""
+        return new_keystore()
 
 
 def new_keystore() -> bytes:

@@ -28,7 +28,7 @@ from disklab.databases.cassandra.configuration import (
     write_files,
 )
 from disklab.databases.cassandra.gc_log import GcLog
-from disklab.databases.cassandra.internode import KEYSTORE_FILE, closing_settings, new_keystore
+from disklab.databases.cassandra.internode import KEYSTORE_FILE, StorageKey, closing_settings
 from disklab.databases.cassandra.jolokia import (
     CLOSE_CQL,
     DECOMMISSION,
@@ -75,7 +75,6 @@ class Node:
         self.jolokia = Jolokia(files.place.address, JOLOKIA_PORT, USER, secrets.jolokia)
         self.cql = Cql(files.place.address, CQL_PORT, secrets.cql)
         self.gc_log = GcLog(files.gc_log)
-        self._keystore: bytes | None = None
         self.serves = False
         """Whether it has answered a query and nobody has begun to stop it."""
         self.is_reachable = True
@@ -91,12 +90,10 @@ class Node:
         """Write its configuration and make its folders."""
         write_files(self.files, own, settings, secrets, account)
 
-    def close_storage_port(self, account: Account | None) -> dict[str, object]:
-        """Make a key for the storage port; return the settings by which it is asked for."""
-        if self._keystore is None:
-            self._keystore = new_keystore()
+    def close_storage_port(self, key: StorageKey, account: Account | None) -> dict[str, object]:
+        """Give it the key of the storage port; return the settings by which it is asked for."""
         folder = open_run_dir(self.files.place.run_dir)
-        return closing_settings(write_secret(folder, KEYSTORE_FILE, self._keystore, account))
+        return closing_settings(write_secret(folder, KEYSTORE_FILE, key.keystore, account))
 
     def launch(self, installation: Installation, start: Start) -> None:
         """Start the process, with its open logs; returns at once."""
