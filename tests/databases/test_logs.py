@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from pathlib import Path
 
 from disklab.databases import NodePlace
-from disklab.databases.cassandra.gc_log import GcLog
+from disklab.databases.cassandra.gc_log import PIECE_BYTES, GcLog
 from disklab.databases.cassandra.node import LOG
 from disklab.databases.log import NodeLog
 
@@ -37,6 +39,32 @@ def test_stops_are_counted_and_collections_among_them(tmp_path: Path) -> None:
     assert log.pauses == 3
     # The long stop was read more than a second ago.
     assert log.longest_s() == 0.002
+
+
+def test_a_log_of_any_length_is_read_in_pieces(tmp_path: Path) -> None:
+    """The user of the database writes it, and root's part reads it."""
+    path = tmp_path / "gc.log"
+    stop = STOP.format(name="Cleanup", total=1_000_000).encode()
+    hostile = b'Safepoint "a",' * (PIECE_BYTES // 14)
+    digits = STOP.format(name="Cleanup", total="9" * 5000).encode()
+    with path.open("wb") as file:
+        # A line without an end, one with a number that is none, and more than a turn reads.
+        file.write(stop + hostile + hostile + b"\n" + digits + stop)
+        file.truncate(20 * PIECE_BYTES)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n" + stop)
+    log = GcLog(path)
+    tracemalloc.start()
+    try:
+        log.advance(0.0)
+        seen = log.stopped_s
+        log.advance(1.0)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (round(seen, 6), round(log.stopped_s, 6)) == (0.002, 0.003)
+    # The piece, and its lines.
+    assert most_bytes < 4 * PIECE_BYTES
 
 
 def node_log(folder: Path) -> NodeLog:
