@@ -12,12 +12,13 @@ import yaml
 
 from disklab.advice import page
 from disklab.advice.answer import Advice
-from disklab.advice.candidates import field_of
-from disklab.advice.levers import levers, singly
-from disklab.advice.options import Option, levers_of
+from disklab.advice.candidates import Candidate, field_of
+from disklab.advice.levers import COMPACTION, rooms, singly
+from disklab.advice.options import Lever, Option, levers_of
 from disklab.advice.question import FACTOR, Question
 from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
 from disklab.catalog import load_catalog
+from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of, names
 from disklab.engine.simulation import Workers
 from disklab.errors import Problem, UserError
@@ -28,7 +29,7 @@ from disklab.prediction.cells import prepare
 from disklab.prediction.outages import Rebuilt, rebuild_times
 from disklab.results import Run
 from disklab.results.required import Outcome, kept, required_of
-from disklab.spec import Experiment
+from disklab.spec import Experiment, TrialSpec
 
 FINALISTS = 5
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
@@ -185,25 +186,44 @@ def _rebuilt(
 
 def explain(advice: Advice, simulator: Simulator) -> None:
     """Add levers, what pauses cost where nothing qualifies, and what flips the choice."""
-    options = advice.options
-    bare = {one.name: replace(one.candidate, settings={}) for one in options}
-    asked = [variant for one in bare.values() for variant in singly(one, advice.question.spec)]
-    quick = simulator.quick(asked)
+    options, spec = advice.options, advice.question.spec
+    variants = {one.name: singly(one.candidate, spec) for one in options}
+    quick = simulator.quick([variant for some in variants.values() for variant in some])
     for number, one in enumerate(options):
-        first = quick.get(bare[one.name].name)
-        told = []
-        for path, value in levers(advice.question.spec):
-            variant = replace(bare[one.name], settings={path: value})
-            if variant.name in quick:
-                setting = f"{path.rpartition('.')[2]} {value}"
-                told.append((setting, quick[variant.name].result))
-        if first is not None:
-            options[number] = replace(one, levers=levers_of(first.result, told))
+        bare, *turned = variants[one.name]
+        first = quick.get(bare.name)
+        told = [
+            (turned_in_words(variant), quick[variant.name].result)
+            for variant in turned
+            if variant.name in quick
+        ]
+        found = room_of(one.candidate, spec)
+        found += levers_of(first.result, told) if first is not None else ()
+        options[number] = replace(one, levers=found)
     if advice.chosen is None and advice.perhaps is None:
         calm = simulator.quick([one.candidate for one in options], ("pauses",))
         advice.without_pauses = min(calm.values(), key=lambda one: one.miss, default=None)
     advice.changes = [*flips(advice, simulator)]
     advice.cells = simulator.cells
+
+
+def turned_in_words(variant: Candidate) -> str:
+    """Return the settings of an option that were turned: `concurrent_reads 128`."""
+    return ", ".join(
+        f"{path.rpartition('.')[2]} {value}"
+        for path, value in variant.settings.items()
+        if path not in variant.fixed
+    )
+
+
+def room_of(candidate: Candidate, spec: TrialSpec) -> tuple[Lever, ...]:
+    """Return the compaction that lets an option hold the data; none: it holds them as they are."""
+    if COMPACTION not in candidate.fixed:
+        return ()
+    need = rooms(spec)
+    own, other = next(iter(need)), candidate.fixed[COMPACTION]
+    before = f"{about_bytes(need[own])} a node with room for {own} compaction"
+    return (Lever(f"compaction {other}", before, about_bytes(need[other])),)
 
 
 def flips(advice: Advice, simulator: Simulator) -> list[str]:

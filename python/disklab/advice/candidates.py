@@ -18,6 +18,7 @@ from disklab.advice.bounds import (
     seconds_of,
     serving_nodes,
 )
+from disklab.advice.levers import COMPACTION, rooms
 from disklab.advice.question import Question
 from disklab.advice.strength import Strength, strength_of
 from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeRequest, resolve
@@ -26,7 +27,6 @@ from disklab.catalog.load import DiskEntry, VmEntry
 from disklab.catalog.price import NoPrice, vm_price, volume_price
 from disklab.errors import UserError
 from disklab.prediction.calibration import Calibration
-from disklab.spec import feasible
 
 MOST_IN_STRIPE = 16
 """Disks of a stripe; more than that are rented for capacity alone, which larger disks have."""
@@ -75,6 +75,8 @@ class Candidate:
     """The VM with the volume, as the catalogue resolves them; without credits that are spent."""
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
     """What it changes beside VM and disks, by dotted path: levers."""
+    fixed: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Those of them without which its disks do not hold the data."""
 
     @property
     def hardware(self) -> str:
@@ -116,9 +118,9 @@ class Field:
 def field_of(question: Question, catalog: Catalog, calibration: Calibration) -> Field:
     """Return the candidates of a question: possible, within budget and within their limits."""
     found = Field([])
-    shop = _Shop(question, catalog, calibration, bytes_needed(question))
+    shop = _Shop(question, catalog, calibration, rooms(question.spec))
     for vm in _machines(shop, found):
-        for disks in _volumes(question, catalog, vm):
+        for disks in _volumes(shop, vm):
             _consider(shop, vm, disks, found)
     found.candidates.sort(key=lambda one: (one.usd_per_month, one.name))
     return found
@@ -131,8 +133,8 @@ class _Shop:
     question: Question
     catalog: Catalog
     calibration: Calibration
-    need: float
-    """Bytes that each node's data volume must have."""
+    rooms: dict[str, float]
+    """Bytes that each node's data volume must have by compaction strategy, the file's own first."""
     machines: dict[str, float] = field(default_factory=dict)
     """USD a month by VM size."""
     disks: dict[str, float | None] = field(default_factory=dict)
@@ -173,16 +175,21 @@ def _named(name: str, words: list[str]) -> bool:
     return not words or any(word.casefold() in name.casefold() for word in words)
 
 
-def _volumes(question: Question, catalog: Catalog, vm: VmEntry) -> Iterator[Disks]:
-    """Yield the volumes that hold the data, of every family."""
+def _volumes(shop: _Shop, vm: VmEntry) -> Iterator[Disks]:
+    """Yield the volumes that hold the data, of every family, each once."""
+    question, catalog = shop.question, shop.catalog
     words = [w for w in question.wanted if w not in _vm_words(question, catalog)]
-    for disks in _all_volumes(question, catalog, vm):
+    found = {
+        disks: None
+        for need in shop.rooms.values()
+        for disks in _all_volumes(question, catalog, vm, need)
+    }
+    for disks in found:
         if _named(f"{disks.kind} {disks.expression}", words):
             yield disks
 
 
-def _all_volumes(question: Question, catalog: Catalog, vm: VmEntry) -> Iterator[Disks]:
-    need = bytes_needed(question)
+def _all_volumes(question: Question, catalog: Catalog, vm: VmEntry, need: float) -> Iterator[Disks]:
     if vm.facts.nvme is not None:
         count = vm.facts.nvme.count
         yield Disks("nvme" if count == 1 else f"{count} x nvme", "nvme")
@@ -257,17 +264,6 @@ def _reads_of_node(question: Question) -> float:
     return rate * spec.workload.operations.read * copies_read(spec) / serving_nodes(spec)
 
 
-def bytes_needed(question: Question) -> float:
-    """Return how large each node's data volume must be: data, and room for compaction."""
-    spec = question.spec
-    assert spec.dataset is not None
-    assert spec.cluster is not None
-    assert spec.database is not None
-    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
-    stored = feasible.node_bytes(spec.dataset.rows or 0, spec.dataset, copies, nodes)
-    return stored * feasible.headroom_of(spec.database.engine, spec.database.table)
-
-
 def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     """Add a combination to where it belongs."""
     question, spec = shop.question, shop.question.spec
@@ -293,13 +289,16 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     except UserError as error:
         found.refused[error.problems[0].rule] += 1
         return
-    if made.volume.size_bytes < shop.need:
+    fits = [name for name, need in shop.rooms.items() if need <= made.volume.size_bytes]
+    if not fits:
         found.refused["the data do not fit, with room for compaction"] += 1
         return
     host = without_credits(made) if spec.before.credits_ratio == 0 else made.host
     made = replace(made, host=host, volume=host.volumes[0])
     strength = strength_of(made, seconds_of(spec), vm.facts.net_mbit_per_s)
-    option = Candidate(vm.name, disks, usd, strength, made)
+    own = next(iter(shop.rooms))
+    fixed = {} if own in fits else {COMPACTION: fits[0]}
+    option = Candidate(vm.name, disks, usd, strength, made, dict(fixed), fixed)
     reason = _hopeless(question, option, shop.calibration)
     if reason:
         found.ruled_out[option.name] = reason

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from disklab.advice.candidates import Candidate
 from disklab.database_facts import facts_of
-from disklab.spec import TrialSpec
+from disklab.spec import TrialSpec, feasible
+
+if TYPE_CHECKING:
+    from disklab.advice.candidates import Candidate
 
 CONCURRENT_READS = 128
 """Of Cassandra, whose default is 32: "16 x number of drives" is the rule of its cassandra.yaml, and
@@ -23,9 +26,55 @@ READ_AHEAD = "8KiB"
 **Source:** Azure-Samples 2019, read ahead of 8 KiB was the fastest for rows of 4 KiB."""
 READ_AHEAD_BYTES = 8 << 10
 
+COMPACTION = "database.table.compaction"
+"""Of Cassandra, whose default is size-tiered: how much room it wants beside the data, and how often
+it writes them again, depend on it.
+
+Unified is no choice of its own here: without parameters it is tiered (and simulated so)."""
+
+
+def compactions(spec: TrialSpec) -> tuple[str, ...]:
+    """Return the other strategies that are worth a try; the file's own is none of them.
+
+    Leveled wants the least room, and the price of it, more writes in the background, is simulated.
+    Size-tiered writes least, but a read may meet several tables of it, which the simulator does not
+    count, so that it is tried only where most operations write.
+
+    **Source:** Apache Cassandra documentation, "Compaction": leveled for loads that mostly read,
+    size-tiered for those that mostly write.
+    """
+    database, work = spec.database, spec.workload.operations
+    if database is None or facts_of(database.engine).simulator != "cassandra":
+        return ()
+    if database.table.compaction != "leveled":
+        return ("leveled",)
+    return ("size-tiered",) if work is not None and work.write > work.read else ()
+
+
+def rooms(spec: TrialSpec) -> dict[str, float]:
+    """Return how large a node's data volume must be in bytes, by strategy, the file's own first."""
+    assert spec.dataset is not None
+    assert spec.cluster is not None
+    assert spec.database is not None
+    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
+    stored = feasible.node_bytes(spec.dataset.rows or 0, spec.dataset, copies, nodes)
+    table = spec.database.table
+    tables = {
+        name: table.model_copy(update={"compaction": name})
+        for name in (table.compaction, *compactions(spec))
+    }
+    engine = spec.database.engine
+    return {name: stored * feasible.headroom_of(engine, one) for name, one in tables.items()}
+
 
 def levers(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
     """Yield the settings that could be turned: dotted path and value."""
+    yield from _rates(spec)
+    for strategy in compactions(spec):
+        yield COMPACTION, strategy
+
+
+def _rates(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
     database = spec.database
     if database is not None and facts_of(database.engine).simulator == "cassandra":
         told = database.settings.get("concurrent_reads", 32)
@@ -42,12 +91,34 @@ def levers(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
 
 
 def tuned(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
-    """Return the option with every lever turned; none: there is no lever left."""
-    settings = dict(levers(spec))
-    return [replace(candidate, settings={**candidate.settings, **settings})] if settings else []
+    """Return the option with every lever turned, each compaction by itself; none: there is none.
+
+    A compaction helps some loads and hurts others, so the option is tried without it too. What its
+    disks are too small for is not tried.
+    """
+    settings = candidate.settings | dict(_rates(spec))
+    ways = [settings, *(settings | one for one in _compactions_of(candidate, spec))]
+    return [replace(candidate, settings=way) for way in ways if way != candidate.settings]
 
 
 def singly(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
-    """Return the option with each lever turned by itself, and with none."""
-    bare = replace(candidate, settings={})
-    return [bare, *(replace(bare, settings={path: value}) for path, value in levers(spec))]
+    """Return the option with no lever turned, and with each of them by itself.
+
+    Where its disks hold the data by another compaction alone, that stays.
+    """
+    bare = replace(candidate, settings=dict(candidate.fixed))
+    alone = [{path: value} for path, value in _rates(spec)]
+    alone += _compactions_of(candidate, spec)
+    return [bare, *(replace(bare, settings=candidate.fixed | one) for one in alone)]
+
+
+def _compactions_of(candidate: Candidate, spec: TrialSpec) -> list[dict[str, str | int]]:
+    """Return the compactions that an option's disks have room for, beside the one it has."""
+    if COMPACTION in candidate.fixed:
+        return []
+    need = rooms(spec)
+    return [
+        {COMPACTION: strategy}
+        for strategy in compactions(spec)
+        if candidate.made.volume.size_bytes >= need[strategy]
+    ]

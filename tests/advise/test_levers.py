@@ -1,0 +1,110 @@
+"""Levers: what is turned, on which options, and that a compaction counts with its room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.advice.advise import room_of, turned_in_words
+from disklab.advice.candidates import Candidate, field_of
+from disklab.advice.levers import COMPACTION, compactions, singly, tuned
+from disklab.advice.question import FACTOR, Question, question_of
+from disklab.advice.search import Simulator
+from disklab.catalog import load_catalog
+from disklab.prediction.calibration import calibration_for
+from disklab.prediction.cells import prepare
+
+FILE = """
+title: t
+cluster:
+  nodes: 3
+  vm: azure/Standard_E8s_v3
+  volumes: {{data: {{disks: 4 x azure/P30}}}}
+client: {{nodes: 2, vm: azure/Standard_E16s_v3}}
+database:
+  engine: cassandra
+  replication_factor: 3
+  table: {{compaction: {compaction}}}
+dataset: {{rows: 500M, row: 1 x 1000B}}
+workload:
+  operations: {{read: {read}%, write: {write}%}}
+  load: {{rate: 2000/s}}
+  stop: {{duration: 10s}}
+require: {{rate: 2000/s}}
+"""
+CALIBRATION = calibration_for("cassandra")
+
+
+def question(compaction: str, read: int = 80) -> Question:
+    text = FILE.format(compaction=compaction, read=read, write=100 - read)
+    return question_of(spec.parse(text, Path("t.yaml")), ("P20", "P30", "E8s_v3"))
+
+
+def candidates(asked: Question) -> dict[str, Candidate]:
+    assert CALIBRATION is not None
+    field = field_of(asked, load_catalog(), CALIBRATION)
+    return {one.hardware: one for one in field.candidates}
+
+
+@pytest.mark.parametrize(
+    ("compaction", "read", "others"),
+    [
+        ("size-tiered", 80, ("leveled",)),
+        ("unified", 80, ("leveled",)),
+        ("leveled", 80, ()),
+        ("leveled", 20, ("size-tiered",)),
+    ],
+)
+def test_another_compaction_is_tried_where_it_may_help(
+    compaction: str, read: int, others: tuple[str, ...]
+) -> None:
+    assert compactions(question(compaction, read).spec) == others
+
+
+def test_a_compaction_that_wants_less_room_lets_smaller_disks_be_bought() -> None:
+    asked = question("size-tiered")
+    small, large = (candidates(asked)[f"E8s_v3 with {d}"] for d in ("P30", "2 x P30"))
+    assert small.name == "E8s_v3 with P30, compaction leveled"
+    assert small.patch()[COMPACTION] == "leveled"
+    assert large.fixed == {}
+    assert large.name == "E8s_v3 with 2 x P30"
+    (lever,) = room_of(small, asked.spec)
+    assert str(lever).startswith("compaction leveled: 1.")
+    assert room_of(large, asked.spec) == ()
+
+
+def test_a_compaction_without_room_on_the_disks_is_not_tried() -> None:
+    asked = question("leveled", 20)
+    small, large = (candidates(asked)[f"E8s_v3 with {d}"] for d in ("P30", "2 x P30"))
+    assert not any(COMPACTION in one.settings for one in tuned(small, asked.spec))
+    assert any(one.settings[COMPACTION] == "size-tiered" for one in tuned(large, asked.spec)[1:])
+
+
+def test_each_variant_is_simulated_and_its_compaction_reaches_the_simulator() -> None:
+    assert CALIBRATION is not None
+    asked = question("size-tiered", read=20)
+    found = candidates(asked)
+    both = [found["E8s_v3 with P30"], found["E8s_v3 with 2 x P30"]]
+    variants = [variant for one in both for variant in (one, *tuned(one, asked.spec))]
+    names = [one.name for one in variants]
+    assert len(set(names)) == len(names) == 5
+    simulated = Simulator(asked, load_catalog(), CALIBRATION, workers=1).quick(variants)
+    assert sorted(simulated) == sorted(names)
+    experiment = asked.experiment({one.name: one.patch() for one in variants})
+    jobs = {
+        str(trial.factors[FACTOR]): prepare(trial, load_catalog(), CALIBRATION, "t").job
+        for trial in experiment.trials("predict")
+    }
+    told = [job["database"]["database"]["compaction"] for one in names if (job := jobs[one])]
+    assert told == ["leveled", "leveled", "size-tiered", "size-tiered", "leveled"]
+
+
+def test_levers_are_turned_one_by_one_beside_what_must_stay() -> None:
+    asked = question("size-tiered")
+    small = candidates(asked)["E8s_v3 with P30"]
+    bare, *turned = singly(tuned(small, asked.spec)[0], asked.spec)
+    assert bare.settings == {COMPACTION: "leveled"}
+    assert [turned_in_words(one) for one in turned] == ["concurrent_reads 128", "read_ahead 8KiB"]
+    large = candidates(asked)["E8s_v3 with 2 x P30"]
+    assert turned_in_words(singly(large, asked.spec)[-1]) == "compaction leveled"
