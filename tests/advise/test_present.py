@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from disklab import spec
-from disklab.advice.present import Present, present_of
+from disklab.advice.advise import How, beside, compared, rehearsable
+from disklab.advice.answer import Advice
+from disklab.advice.candidates import Field, field_of
+from disklab.advice.present import Present, most_per_s, present_of
 from disklab.advice.question import question_of
 from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price
+from disklab.prediction.calibration import calibration_for
+from disklab.results.required import Kept, Outcome
 
 FILE = """
 title: Should this Cassandra move, and to what?
@@ -33,6 +38,7 @@ class Candidate:
 
     hardware: str
     usd_per_month: float
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,6 +90,9 @@ def test_the_answer_moves_stays_or_costs_more() -> None:
     assert now.verdict(dearer).startswith("Stay on 3 x E16s_v3 with 4 x P30, ReadOnly")
     assert "costs 500 more" in now.verdict(dearer)
     same = found("E16s_v3 with 4 x P30, ReadOnly", now.usd_per_month)
+    turned = found("E16s_v3 with 4 x P30, ReadOnly", now.usd_per_month)
+    turned.candidate.settings["database.settings.concurrent_reads"] = 128
+    assert "ReadOnly and set concurrent_reads 128: it is the cheapest" in now.verdict(turned)
     assert "is the cheapest that surely keeps the promise" in now.verdict(same)
     assert now.difference(same) == ""
 
@@ -106,3 +115,108 @@ def test_a_price_that_nobody_knows_is_said() -> None:
     one = found("L8s_v3 with local NVMe", 100.0)
     assert unknown.verdict(one).startswith("Move to")
     assert "is not known" in unknown.difference(one)
+
+
+SMALL = (
+    FILE.replace("OBSERVED", STATED)
+    .replace("4 x azure/P30, caching: ReadOnly", "azure/P30")
+    .replace("E16s_v3", "E8s_v3")
+    .replace("4000/s}}", "1500/s}, stop: {duration: 10s}}")
+    .replace("rate: 4000/s}", "rate: RATE/s}")
+    .replace("{p99: 20ms}", "{p99: 200ms}")
+)
+
+
+def simulated(text: str, tmp_path: Path) -> Advice:
+    """Return the advice that has what runs now and one other option, at full fidelity."""
+    question = question_of(spec.parse(text, Path("observed.yaml")), ("P30", "E8s_v3"))
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    looked = field_of(question, load_catalog(), calibration)
+    options = [one for one in looked.candidates if one.hardware == "E8s_v3 with 2 x P30"]
+    advice = Advice(question, Field(options), [], [], 0)
+    how = How(bands=False, out=tmp_path)
+    known = beside(advice, compared(advice), options, how, lambda _: None)
+    advice.options = list(known.values())
+    return advice
+
+
+def test_what_runs_is_simulated_beside_the_options(tmp_path: Path) -> None:
+    advice = simulated(SMALL.replace("RATE", "1500"), tmp_path)
+    (option,) = advice.options
+    assert advice.now is not None
+    assert advice.now.name == "3 x E8s_v3 with azure/P30".replace("azure/", "")
+    told = advice.sentences()[1]
+    first = (
+        "By simulation 3 x E8s_v3 with P30, which runs now, keeps the promise: it carries 1,500/s"
+    )
+    assert told.startswith(first)
+    p99 = advice.now.latency("p99")
+    assert p99
+    assert f", p99 {p99}; " in told
+    assert "its own server told a p99 of 7 ms" in told
+    assert f"Moving takes the p99 from {p99} to {option.latency('p99')} and the rate" in told
+    assert (most_per_s(option) or 0) > (most_per_s(advice.now) or 0) > 1500
+    found = advice.as_json()["now"]
+    assert found["simulated"]["option"] == advice.now.name
+    assert found["usd_per_month"] == found["simulated"]["usd_per_month"] > 0
+    # It is no option to buy, yet a rehearsal compares with it.
+    assert [one["option"] for one in advice.as_json()["options"]] == [option.name]
+    again = spec.parse(rehearsable(advice), Path("again.yaml"))
+    assert {trial.factors["option"] for trial in again.trials("predict")} == {
+        "E8s_v3 with P30",
+        "E8s_v3 with 2 x P30",
+    }
+
+
+def test_what_runs_and_is_too_weak_for_the_rate_is_told_so(tmp_path: Path) -> None:
+    advice = simulated(SMALL.replace("RATE", "4000"), tmp_path)
+    told = advice.sentences()[1]
+    assert advice.now is not None
+    assert "which runs now, cannot sustain the rate: it carries 2," in told
+    assert "%); its own server told a p99 of 7 ms." in told
+    assert not advice.as_json()["now"]["keeps_promise"]
+
+
+def test_what_runs_and_cannot_be_simulated_says_why() -> None:
+    now = present(STATED)
+    assert now is not None
+    told = replace(now, unknown="the simulator has no such caching").does(None)
+    assert told == (
+        "What runs now, 3 x E16s_v3 with 4 x P30, ReadOnly, could not be simulated: the simulator "
+        "has no such caching."
+    )
+
+
+def test_hardware_that_nobody_stated_is_said_to_be_missing() -> None:
+    text = FILE.replace("OBSERVED", "observed: {at: now, for: 300s, hardware: assumed}")
+    question = question_of(spec.parse(text, Path("observed.yaml")))
+    assert "What runs now is not compared" in Advice(question, Field([]), [], [], 0).sentences()[-1]
+    plain = question_of(spec.parse(FILE.replace("OBSERVED", ""), Path("observed.yaml")))
+    assert not any("runs now" in line for line in Advice(plain, Field([]), [], [], 0).sentences())
+
+
+@pytest.mark.parametrize(
+    ("told_ms", "outcome", "keeps"),
+    [
+        (7.0, Outcome.MISSED, True),
+        (7.0, Outcome.CANNOT_SUSTAIN, False),
+        (70.0, Outcome.MET, False),
+        (None, Outcome.MET, True),
+        (None, Outcome.CANNOT_TELL, False),
+    ],
+)
+def test_what_a_server_tells_goes_before_what_is_simulated(
+    told_ms: float | None, outcome: Outcome, keeps: bool
+) -> None:
+    now = present(STATED if told_ms is None else STATED.replace("7ms", f"{told_ms:g}ms"))
+    assert now is not None
+    judged: Any = SimulatedNow(Kept(outcome, ()))
+    assert replace(now, p99_ms=told_ms, simulated=judged).keeps is keeps
+
+
+@dataclass
+class SimulatedNow:
+    """What of a simulated option the judgement asks."""
+
+    kept: Kept

@@ -15,6 +15,7 @@ from disklab.advice.answer import Advice
 from disklab.advice.candidates import Candidate, field_of
 from disklab.advice.levers import COMPACTION, rooms, singly
 from disklab.advice.options import Lever, Option, levers_of
+from disklab.advice.present import candidate_of
 from disklab.advice.question import FACTOR, Question
 from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
 from disklab.catalog import load_catalog
@@ -76,7 +77,11 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
     ladders = ladders_of(field)
     simulator = Simulator(question, catalog, calibration, how.workers)
     advice = Advice(question, field, ladders, [], 0)
+    runs_now = compared(advice)
     if not field.candidates:
+        if runs_now is not None:
+            beside(advice, runs_now, [], how, emit)
+            store(advice, how)
         return advice
     known: dict[str, Option] = {}
     for _ in range(MOST_ROUNDS):
@@ -85,8 +90,7 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         if not finalists:
             break
         tell("simulating the finalists", simulator.cells)
-        run, found = finals(question, finalists, how, emit)
-        advice.run = run.folder
+        found = beside(advice, runs_now, [one.candidate for one in finalists], how, emit)
         known |= found
         if any(one.kept.outcome in (Outcome.MET, Outcome.CANNOT_TELL) for one in found.values()):
             break
@@ -114,6 +118,39 @@ def calibration_of(question: Question) -> Calibration:
     return found
 
 
+def compared(advice: Advice) -> Candidate | None:
+    """Return what runs now, to be simulated too; None: nobody stated it, or it cannot be."""
+    if advice.present is None:
+        return None
+    found = candidate_of(advice.question)
+    if isinstance(found, str):
+        advice.unknown = found
+        return None
+    return found
+
+
+def beside(
+    advice: Advice, runs_now: Candidate | None, options: Sequence[Candidate], how: How, emit: Emit
+) -> dict[str, Option]:
+    """Simulate options at full fidelity, with what runs now beside them; return the options."""
+    names = {one.name for one in options}
+    also = [runs_now] if runs_now is not None and runs_now.name not in names else []
+    run, found = finals(advice.question, [*options, *also], how, emit)
+    advice.run = run.folder
+    if runs_now is not None:
+        advice.now = found.get(runs_now.name)
+        if advice.now is None:
+            advice.unknown = refused_as(run, runs_now.name)
+    return {name: one for name, one in found.items() if name in names}
+
+
+def refused_as(run: Run, name: str) -> str:
+    """Return why an option of a run has no figures."""
+    trials = {one.trial for one in run.planned() if one.factors[FACTOR] == name}
+    whys = [str(one.reason) for one in run.results() if one.trial in trials and one.reason]
+    return whys[0] if whys else "it has no figures"
+
+
 def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
     """Return the finalists: the cheapest of each kind that may do it, else the nearest."""
     best = [one.best for one in ladders if one.best is not None]
@@ -136,10 +173,10 @@ def order(option: Option) -> tuple[int, float]:
 
 
 def finals(
-    question: Question, finalists: Sequence[Tried], how: How, emit: Emit
+    question: Question, finalists: Sequence[Candidate], how: How, emit: Emit
 ) -> tuple[Run, dict[str, Option]]:
     """Simulate the finalists at full fidelity, as a run."""
-    by_name = {one.candidate.name: one.candidate for one in finalists}
+    by_name = {one.name: one for one in finalists}
     levels = {name: one.patch() for name, one in by_name.items()}
     options = Options(
         seed=how.seed,
@@ -307,7 +344,8 @@ def store(advice: Advice, how: How) -> None:
 def rehearsable(advice: Advice) -> str:
     """Return an experiment file that predicts and rehearses the options of the advice."""
     question = advice.question
-    levels = {one.candidate.name: one.candidate.patch() for one in advice.options}
+    options = [*advice.options, *([advice.now] if advice.now is not None else [])]
+    levels = {one.candidate.name: one.candidate.patch() for one in options}
     tree = yaml.safe_load(question.text(levels))
     if "rehearse" not in tree:
         dataset = question.spec.dataset

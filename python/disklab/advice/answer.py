@@ -39,11 +39,15 @@ class Advice:
     run: Path | None = None
     written: Path | None = None
     """The experiment file that a rehearsal takes."""
+    now: Option | None = None
+    """What runs now, simulated at full fidelity beside the options."""
+    unknown: str = ""
+    """Why it could not be."""
 
     @property
     def present(self) -> Present | None:
         """What runs now, if the file was observed."""
-        return present_of(self.question)
+        return present_of(self.question, self.now, self.unknown)
 
     @property
     def chosen(self) -> Option | None:
@@ -58,11 +62,23 @@ class Advice:
 
     def sentences(self) -> list[str]:
         """Return the answer, its reason, and what else must be known before money is spent."""
+        best = self.chosen or self.perhaps
         if self.chosen is not None:
-            return self._buy(self.chosen)
-        if self.perhaps is not None:
-            return self._cannot_tell(self.perhaps)
-        return self._nothing()
+            found = self._buy(self.chosen)
+        elif self.perhaps is not None:
+            found = self._cannot_tell(self.perhaps)
+        else:
+            found = self._nothing()
+        now = self.present
+        if now is not None:
+            return [found[0], now.does(best), *found[1:]]
+        observed = self.question.observed
+        if observed is not None:
+            found.append(
+                "What runs now is not compared: nobody stated its VM size and disks (`disklab "
+                "observe --vm ... --disks ...`)."
+            )
+        return found
 
     def _buy(self, one: Option) -> list[str]:
         now = self.present
