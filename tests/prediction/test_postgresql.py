@@ -135,10 +135,21 @@ def test_sysbench_commits_by_the_log_and_has_its_index() -> None:
     assert commits == [False] * (len(commits) - 1) + [True]
 
 
+def test_rows_of_several_sizes_are_the_simulators_too() -> None:
+    (table,) = job(SMALL.replace("10 x 100B", "1 x 60% 200B + 40% 4KiB"))["tables"]
+    # The same as those of one size: a header of 24, the key, a header of four bytes, the pointer.
+    sizes = [{"row_bytes": 244, "share_ppm": 600_000}, {"row_bytes": 4140, "share_ppm": 400_000}]
+    assert (table["row_bytes"], table["sizes"]) == (1802, sizes)
+    assert row_bytes(Dataset(rows=1, row="1 x 200B")) == 244
+    assert row_bytes(Dataset(rows=1, row="1 x 4KiB")) == 4140
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ("10 x 100B", "1 x 20KiB", "TOAST"),
+        ("10 x 100B", "1 x 99% 1KiB + 1% 8KiB", "TOAST"),
+        ("10 x 100B", "1 x lognormal median 1KiB p95 8KiB", "TOAST"),
         ("nodes: 1", "nodes: 3", "holds all rows"),
         ("title: small", "title: s\nbefore: {page_cache: as-left}", "no trial before it"),
     ],

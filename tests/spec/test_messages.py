@@ -64,6 +64,22 @@ def test_the_base_is_right() -> None:
         ("5 x 818B", "five", "dataset.row: five: a row reads COLUMNS x BYTES"),
         ("5 x 818B", "smal", "; did you mean small?"),
         ("5 x 818B", "1 x 60% 200B + 30% 4KiB", "the shares of rows are above 0% and add up to"),
+        (
+            "5 x 818B",
+            "1 x lognormal median 8KiB p95 1KiB",
+            "row: 1 x lognormal median 8KiB p95 1KiB: the p95 of rows is above their median "
+            "of 8192 bytes; write for example 1 x lognormal median 1KiB p95 8KiB, or 1 x 8192B",
+        ),
+        (
+            "5 x 818B",
+            "1 x lognormal 1KiB",
+            "a lognormal row reads COLUMNS x lognormal median BYTES",
+        ),
+        (
+            "5 x 818B",
+            "1 x lognormal median 1MiB p95 16MiB",
+            "the largest of 4,096 rows would have columns of 636763618 bytes, and 16MiB is most",
+        ),
         ("5 x 818B", "1 x 60% 200B + 40% 0B", "a row has 1 to 1000 columns of 1B to 16MiB"),
         ("scale: 1/100", "scale: 100", "rehearse.scale: 100: a scale shrinks"),
         ("nodes: 3", "nodes: 0", "x.yaml:3: cluster.nodes: 0: must be from 1"),

@@ -44,6 +44,14 @@ class Bed:
     cells: tuple[Cell, ...]
     table: Mapping[str, Any]
     settings: Mapping[str, Any]
+    engine: str = "cassandra"
+
+    def database(self) -> dict[str, Any]:
+        """Return the bed's database as a file has it."""
+        found = {"engine": self.engine, "replication_factor": 1, "settings": {**self.settings}}
+        if self.engine == "postgresql":
+            return {**found, "tls": False}
+        return {**found, "consistency": "ONE", "table": dict(self.table)}
 
     def text(self) -> str:
         """Return the bed as an experiment file."""
@@ -65,13 +73,7 @@ class Bed:
                         "commitlog": {"disks": "local"},
                     },
                 },
-                "database": {
-                    "engine": "cassandra",
-                    "replication_factor": 1,
-                    "consistency": "ONE",
-                    "settings": dict(self.settings),
-                    "table": dict(self.table),
-                },
+                "database": self.database(),
                 "dataset": {"rows": self.rows_here * SCALE, "row": self.row},
                 "workload": {
                     "operations": {"read": "100%"},
@@ -161,11 +163,31 @@ FEW = (
 )
 """Where the table is stored or read in another way."""
 
+SEVERAL = (
+    *FEW,
+    Cell("one thread", "threads", threads(1)),
+    Cell("half writes", "mixture", mixture(50)),
+)
+"""Where rows have several sizes."""
+
+POSTGRESQL = (
+    *COMMON,
+    Cell("64 threads", "threads", threads(64)),
+    Cell("half writes, 64 threads", "mixture", {**mixture(50), **threads(64)}),
+    Cell("writes, 64 threads", "mixture", {**mixture(0), **threads(64)}),
+)
+"""On the bed of PostgreSQL with the studies' rows."""
+
 PLAIN = {"compression": "none"}
 
 
 def _bed(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
     return Bed(name, row, rows_here, (*MEMORY, *cells), PLAIN, {})
+
+
+def _postgresql(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
+    named = f"PostgreSQL, {name}"
+    return Bed(named, row, rows_here, (*MEMORY, *cells), {}, {}, "postgresql")
 
 
 # 200 MiB to 800 MiB of data here beside a page cache of about 260 MiB: with the smallest rows all
@@ -184,6 +206,17 @@ BEDS = (
         name="rows of 4,090 B, read by pread",
         settings={"disk_access_mode": "mmap_index_only"},
     ),
+    _bed(
+        "rows of two sizes and a few large ones",
+        "1 x 60% 200B + 30% 4KiB + 10% 32KiB",
+        160_000,
+        SEVERAL,
+    ),
+    _bed("lognormal rows", "1 x lognormal median 1KiB p95 8KiB", 300_000, SEVERAL),
+    _postgresql("rows of 4,090 B", "5 x 818B", 90_000, POSTGRESQL),
+    _postgresql("rows of 1 KiB", "5 x 205B", 400_000, COMMON),
+    _postgresql("rows of two sizes", "1 x 60% 200B + 40% 4KiB", 300_000, SEVERAL),
+    _postgresql("rows of 200 B", "5 x 40B", 1_500_000, FEW),
 )
 
 

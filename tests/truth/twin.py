@@ -11,7 +11,7 @@ from typing import Any
 from disklab.catalog import load_catalog
 from disklab.engine.simulation import simulate
 from disklab.prediction.calibration import Calibration, calibration_for
-from disklab.prediction.cells import with_parameters
+from disklab.prediction.cells import database_of, with_parameters
 from disklab.prediction.rehearsed import prepare_rehearsed, rehearsed_trials
 from disklab.procedures.effort import QUICK
 from disklab.results import Share
@@ -108,10 +108,11 @@ def _jobs_of(
     bed: Bed, known: Mapping[str, Line], wanted: Mapping[str, str], folder: Path
 ) -> dict[str, Any]:
     share = Share.model_validate(known[MEMORY_READS]["share"])
+    times = postgresql_times if bed.engine == "postgresql" else machine_times
     trials = {
         str(one.factors["cell"]): one for one in rehearsed_trials(experiment_of(bed, folder), share)
     }
-    values = machine_times(known, trials)
+    values = times(known, trials)
     return {
         key: with_parameters(job_of(trials[name], known[name]["cpus"]), values)
         for key, name in wanted.items()
@@ -124,14 +125,18 @@ def job_of(trial: Trial, cpus: int) -> dict[str, Any]:
     A calibration is for the described system: as many cores as its node has, as slow as this
     machine's. What is compared here is this machine: its own cores, faster by the time dilation.
     """
-    prepared = prepare_rehearsed(trial, load_catalog(), _package(), "tests/truth", QUICK)
+    assert trial.spec.database is not None
+    package = _package(trial.spec.database.engine)
+    prepared = prepare_rehearsed(trial, load_catalog(), package, "tests/truth", QUICK)
     assert prepared.job is not None, prepared.reasons
-    prepared.job["database"]["cluster"]["cores"] = cpus
+    key = database_of(prepared.job)
+    assert key is not None
+    prepared.job[key]["cluster"]["cores"] = cpus
     return prepared.job
 
 
-def _package() -> Calibration:
-    found = calibration_for("cassandra")
+def _package(engine: str) -> Calibration:
+    found = calibration_for(engine)
     assert found is not None
     return found
 
@@ -143,16 +148,15 @@ def machine_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dic
     one thread's median has beyond that is the overhead. How CPU is shared between coordinator and
     replica is the package's: on one node their sum alone matters.
     """
-    package = _package().values()
+    package = _package("cassandra").values()
     reads, mixed = known[MEMORY_READS], known[MEMORY_MIXED]
     coordinator = package["coordinator_cpu_ns"]
     part = coordinator / (coordinator + package["read_cpu_ns"])
     read, client_read = _cpu_ns(reads, "server"), _cpu_ns(reads, "client")
-    share = float(mixed["operations"]["write"] / sum(mixed["operations"].values()))
+    share = _share_of_writes(mixed)
 
     def of_writes(both: float, of_reads: float) -> int:
-        # A mixture of reads that cost what they cost alone, and of writes.
-        return max(1, round((both - of_reads * (1 - share)) / share))
+        return max(1, round(_of_writes(both, of_reads, share)))
 
     pause, both_pause = _pause_ns(reads, package), _pause_ns(mixed, package)
     spec = trials[MEMORY_READS].spec
@@ -168,10 +172,48 @@ def machine_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dic
         "write_pause_ns": max(0, round((both_pause - pause * (1 - share)) / share)),
         "overhead_ns": 1,
     }
-    alone = with_parameters(job_of(trials[MEMORY_ALONE], known[MEMORY_ALONE]["cpus"]), values)
-    without = predicted(simulated({"alone": alone})["alone"]).p50
+    return values | {"overhead_ns": _overhead_ns(known, trials, values)}
+
+
+def postgresql_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dict[str, int]:
+    """Return the same for PostgreSQL.
+
+    How CPU is shared between a statement, its row, its change and its commit is the package's: of a
+    statement of one row their sum alone matters. So is the CPU of a page from the operating system.
+    """
+    package = _package("postgresql").values()
+    mixed = known[MEMORY_MIXED]
+    read = _cpu_ns(known[MEMORY_READS], "server")
+    write = _of_writes(_cpu_ns(mixed, "server"), read, _share_of_writes(mixed)) - read
+    parts = {
+        ("statement_cpu_ns", "row_read_cpu_ns"): read,
+        ("row_write_cpu_ns", "commit_cpu_ns"): write,
+    }
+    values = package | {"overhead_ns": 1}
+    for names, whole in parts.items():
+        of_package = sum(package[name] for name in names)
+        for name in names:
+            values[name] = max(1, round(whole * package[name] / of_package))
+    return values | {"overhead_ns": _overhead_ns(known, trials, values)}
+
+
+def _overhead_ns(
+    known: Mapping[str, Line], trials: Mapping[str, Trial], values: Mapping[str, int]
+) -> int:
+    """Return what one thread's median has beyond what is simulated of it."""
+    job = job_of(trials[MEMORY_ALONE], known[MEMORY_ALONE]["cpus"])
+    without = predicted(simulated({"alone": with_parameters(job, {**values})})["alone"]).p50
     seen = known[MEMORY_ALONE]["latency_ms"]["p50"]
-    return values | {"overhead_ns": max(1, round((seen - without) * NS_PER_MS))}
+    return max(1, round(float(seen - without) * NS_PER_MS))
+
+
+def _share_of_writes(mixed: Line) -> float:
+    return float(mixed["operations"]["write"] / sum(mixed["operations"].values()))
+
+
+def _of_writes(both: float, of_reads: float, share: float) -> float:
+    """Return what a write costs in a mixture; its reads cost what they do alone."""
+    return (both - of_reads * (1 - share)) / share
 
 
 def _cpu_ns(line: Line, role: str) -> float:

@@ -442,7 +442,7 @@ fn check_file(rules: &mut Rules, job: &FileJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 21] = [
+pub const MECHANISMS: [Mechanism; 22] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -463,5 +463,6 @@ pub const MECHANISMS: [Mechanism; 21] = [
     Mechanism::BackgroundIo,
     Mechanism::PacedTables,
     Mechanism::FileLocks,
+    Mechanism::RelationExtension,
     Mechanism::FullPageImages,
 ];

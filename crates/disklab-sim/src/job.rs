@@ -15,7 +15,7 @@ mod sql;
 pub use faults::Faults;
 pub use operations::OtherOperations;
 pub use postgresql::{
-    PostgresqlJob, PostgresqlParameters, PostgresqlSettings, PostgresqlWorkload, Relation,
+    PostgresqlJob, PostgresqlParameters, PostgresqlSettings, PostgresqlWorkload, Relation, RowSize,
 };
 pub use sql::{
     AccessKind, RowAccess, RowDraw, SqlDatabase, SqlEngine, SqlJob, SqlParameters, SqlWorkload,
@@ -196,6 +196,8 @@ pub enum Mechanism {
     PacedTables,
     /// No write of a file waits for its reads.
     FileLocks,
+    /// Every row that finds no room in its page has an empty one at once.
+    RelationExtension,
     /// The first change of a page after a checkpoint began puts no more into the log than a later one.
     FullPageImages,
 }

@@ -147,6 +147,161 @@ fn a_write_that_makes_room_waits_for_the_reads_of_its_file() {
     assert!(with < 0.7 * without, "{with} {without}");
 }
 
+/// Updates of rows that have a page each, most of which have to be read, on a file system that locks files.
+fn growing(sessions: u32, ablate: Vec<Mechanism>) -> Job {
+    let mut job = updates(sessions, 20 * SECOND, 11);
+    job.ablate = ablate;
+    let server = postgresql(&mut job);
+    server.tables[0].rows = 10_000;
+    server.tables[0].row_bytes = 4_132;
+    server.cluster.locks_files = true;
+    server.cluster.read_ahead_bytes = 128 << 10;
+    server.cluster.kernel = Kernel::Linux6;
+    server.cluster.page_cache_bytes = 0;
+    server.database.synchronous_commit = false;
+    server.database.shared_buffers_bytes = 1_000 * 8_192;
+    job
+}
+
+#[test]
+fn pages_are_added_one_after_the_other_however_many_wait() {
+    let rate = |sessions, ablate| {
+        let mut job = growing(sessions, ablate);
+        let server = postgresql(&mut job);
+        server.database.shared_buffers_bytes = 1 << 30;
+        server.parameters.page_read_cpu_ns = MS;
+        run(&job).ops_per_s
+    };
+    // An update is a page, and a page a millisecond, alone or for twenty that wait; what is left over at the end is lost.
+    let many = rate(32, Vec::new());
+    assert!((960.0..1_020.0).contains(&many), "{many}");
+    // With the way to and fro.
+    close(rate(1, Vec::new()), 1.0 / 0.0012, 0.02);
+    let without = rate(32, vec![Mechanism::RelationExtension]);
+    assert!(without > 100.0 * many, "{without} {many}");
+}
+
+#[test]
+fn a_page_that_is_added_waits_for_the_reads_of_its_file() {
+    let mean = |ablate| {
+        let mut job = growing(8, ablate);
+        let server = postgresql(&mut job);
+        let mut read = server.workload.transactions[0].clone();
+        "read".clone_into(&mut read.name);
+        read.share_ppm = 900_000;
+        read.statements[0].accesses[0].kind = AccessKind::Read;
+        let write = &mut server.workload.transactions[0];
+        "write".clone_into(&mut write.name);
+        write.share_ppm = 100_000;
+        server.workload.transactions.push(read);
+        run(&job).per_operation["write"].latency_ms.mean
+    };
+    // Its own page first, which takes a read as everybody's does; then the new one, which waits for the reads under way.
+    let (with, without) = (mean(Vec::new()), mean(vec![Mechanism::RelationExtension]));
+    assert!(with > without + 0.5, "{with} {without}");
+}
+
+#[test]
+fn what_adds_no_page_waits_for_nobody_who_does() {
+    for kind in [AccessKind::Read, AccessKind::Delete, AccessKind::Lock] {
+        let answer = |ablate| {
+            let mut job = growing(8, ablate);
+            let server = postgresql(&mut job);
+            server.workload.transactions[0].statements[0].accesses[0].kind = kind;
+            let mut report = run(&job);
+            report.wall_s = 0.0;
+            serde_json::to_string(&report).expect("it is JSON")
+        };
+        let (with, without) = (
+            answer(Vec::new()),
+            answer(vec![Mechanism::RelationExtension]),
+        );
+        assert_eq!(with, without, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_row_moves_unless_its_page_has_room_for_another_version() {
+    let bytes = |rows, row_bytes| {
+        let mut job = updates(1, 60 * SECOND, 12);
+        let server = postgresql(&mut job);
+        server.tables[0].rows = rows;
+        server.tables[0].row_bytes = row_bytes;
+        server.database.full_page_writes = false;
+        server.workload.transactions[0].statements[0].accesses[0].written_bytes = Some(0);
+        run(&job).telemetry.write_bytes_per_operation
+    };
+    // Some 27,000 changes. The log's last page is written again with each: 8 KiB, and what the change adds.
+    // Seven rows of a page: all but the first change of each of the 100 pages, and of those the moved rows fill, stay.
+    let stays = bytes(700, 1_052);
+    assert!((8_192.0..8_700.0).contains(&stays), "{stays}");
+    // A row of more than half a page never stays, however often it has changed: the log has all of it each time.
+    let moves = bytes(100, 4_132);
+    assert!((12_300.0..13_000.0).contains(&moves), "{moves}");
+}
+
+#[test]
+fn rows_of_one_size_in_a_list_are_rows_of_that_size() {
+    let answer = |sizes| {
+        let mut job = growing(8, Vec::new());
+        let server = postgresql(&mut job);
+        server.tables[0].row_bytes = 1_052;
+        server.tables[0].sizes = sizes;
+        let mut report = run(&job);
+        report.wall_s = 0.0;
+        serde_json::to_string(&report).expect("it is JSON")
+    };
+    let listed = RowSize {
+        row_bytes: 1_052,
+        share_ppm: 1_000_000,
+    };
+    assert_eq!(answer(None), answer(Some(vec![listed])));
+}
+
+#[test]
+fn large_rows_of_a_table_take_pages_that_a_mean_row_does_not() {
+    let reads = |sizes| {
+        let mut job = postgresql_job(AccessKind::Read, 8, 30 * SECOND, 13);
+        let server = postgresql(&mut job);
+        server.tables[0].rows = 25_000;
+        server.tables[0].row_bytes = 1_797;
+        server.tables[0].sizes = sizes;
+        server.cluster.page_cache_bytes = 0;
+        server.cluster.read_ahead_bytes = 128 << 10;
+        server.cluster.kernel = Kernel::Linux6;
+        server.database.shared_buffers_bytes = 7_000 * 8_192;
+        server.workload.warm_up_ns = 15 * SECOND;
+        run(&job).telemetry.read_ios_per_operation
+    };
+    // Four of the mean size fit a page: 6,250 pages and 69 leaves, all in the buffers.
+    assert_eq!(reads(None), 0.0);
+    // Two rows of 4,132 bytes do not fit one, and the small ones lie beside them: 10,000 pages, of which 6,931 are in the
+    // buffers and up to 512 in the page cache; pages with more of the small ones are asked for more often, and stay.
+    let size = |row_bytes, share_ppm| RowSize {
+        row_bytes,
+        share_ppm,
+    };
+    let seen = reads(Some(vec![size(240, 600_000), size(4_132, 400_000)]));
+    assert!((0.12..0.26).contains(&seen), "{seen}");
+}
+
+#[test]
+fn sizes_of_rows_that_cannot_be_are_refused() {
+    for (row_bytes, share_ppm, rule) in [
+        (8_169, 1, "each takes at most 8168 bytes"),
+        (100, 0, "a share above 0"),
+    ] {
+        let mut job = growing(1, Vec::new());
+        let listed = RowSize {
+            row_bytes,
+            share_ppm,
+        };
+        postgresql(&mut job).tables[0].sizes = Some(vec![listed]);
+        let refusal = simulate(&job).expect_err("it is refused").to_string();
+        assert!(refusal.contains(rule), "{refusal}");
+    }
+}
+
 #[test]
 fn an_open_loop_answers_what_is_offered() {
     let mut job = updates(1, 20 * SECOND, 9);

@@ -21,9 +21,10 @@ MECHANISMS = {
     "background_io": "flush, compaction and commit log cost nothing",
     "paced_tables": "a memtable goes to the disk at once, as fast as that takes it",
     "file_locks": "no write of a file waits for its reads",
+    "relation_extension": "a row that finds no room in its page has an empty one at once",
     "full_page_images": "a page's first change after a checkpoint logs no more than a later one",
 }
 """Every mechanism of the simulator, and what is so without it."""
 
-POSTGRESQL_ALONE = ("file_locks", "full_page_images")
+POSTGRESQL_ALONE = ("file_locks", "relation_extension", "full_page_images")
 """Those of them that no cell of another database has."""

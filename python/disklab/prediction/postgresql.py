@@ -132,14 +132,12 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         rule = "each PostgreSQL server holds all rows: there are as many copies as nodes"
         way_out = f"write replication_factor: {cluster.nodes}"
         yield Problem(f"{place}: cluster.nodes", value, rule, way_out)
-    if spec.dataset is not None and spec.dataset.shape.sizes:
-        rule = "rows of several sizes are simulated for Cassandra so far"
-        yield Problem(f"{place}: dataset.row", spec.dataset.row, rule, REHEARSE)
     if work.kind == "rows" and spec.dataset is not None:
-        row = row_bytes(spec.dataset)
+        row = max(row_bytes(spec.dataset), *(bytes_ for bytes_, _ in _sizes(spec.dataset)), 0)
         if row > LARGEST_ROW:
             rule = "rows that do not fit a page of 8 KiB (TOAST) are not simulated"
-            yield Problem(f"{place}: dataset.row", f"{row} bytes in a page", rule, REHEARSE)
+            value = f"{spec.dataset.row}: a row of {row} bytes in a page"
+            yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
 
 
 def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
@@ -307,12 +305,19 @@ def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
     dataset, operations = spec.dataset, spec.workload.operations
     assert dataset is not None
     assert operations is not None
+    sizes = _sizes(dataset)
     table = {
         "name": "rows",
         "rows": dataset.rows,
-        "row_bytes": row_bytes(dataset),
+        "row_bytes": (
+            round(sum(bytes_ * share for bytes_, share in sizes)) if sizes else row_bytes(dataset)
+        ),
         "entry_bytes": entry_bytes(KEY_BYTES),
     }
+    if sizes:
+        table["sizes"] = [
+            {"row_bytes": bytes_, "share_ppm": round(share * PPM)} for bytes_, share in sizes
+        ]
     statements_of = _statements(spec, dataset)
     return [table], [
         {
@@ -356,14 +361,25 @@ def _statements(spec: TrialSpec, dataset: Dataset) -> dict[str, list[Json]]:
     }
 
 
+def _sizes(dataset: Dataset) -> list[tuple[int, Fraction]]:
+    """Return what rows of each size take of their page, with their share; empty: all are alike."""
+    shape = dataset.shape
+    return [(_row_bytes(shape.columns, bytes_), share) for bytes_, share in shape.sizes]
+
+
 def row_bytes(dataset: Dataset) -> int:
-    """Return what a row of the rows workload takes of its page: a bigint and columns of bytes."""
+    """Return what a row of the rows workload takes of its page; of several sizes, the mean one."""
+    return _row_bytes(dataset.columns, dataset.column_bytes)
+
+
+def _row_bytes(columns: int, column_bytes: int) -> int:
+    """Return what a bigint and columns of bytes take of a page."""
     data = KEY_BYTES
-    for _ in range(dataset.columns):
-        if dataset.column_bytes > SHORT_VALUE:
-            data = -(-data // 4) * 4 + 4 + dataset.column_bytes
+    for _ in range(columns):
+        if column_bytes > SHORT_VALUE:
+            data = -(-data // 4) * 4 + 4 + column_bytes
         else:
-            data += 1 + dataset.column_bytes
+            data += 1 + column_bytes
     return _aligned(TUPLE_HEADER + data) + ITEM_POINTER
 
 

@@ -196,7 +196,7 @@ class Dataset(Part):
     """Instead of rows: so much of each node's data volume is filled."""
     row: RowText = Field(examples=["5 x 818B", "small"])
     """Columns and bytes of each, or a payload of the workload catalogue: small, medium. Rows of
-    several sizes: `1 x 60% 200B + 40% 4KiB`."""
+    several sizes: `1 x 60% 200B + 40% 4KiB`, `1 x lognormal median 1KiB p95 8KiB`."""
 
     @model_validator(mode="after")
     def _rows_or_fill(self, info: ValidationInfo) -> Dataset:

@@ -116,7 +116,10 @@ UNITS = {
     "block": "`8k`, `1M`",
     "money": "money: `5000 USD/month`",
     "a year": "number a year: `8%`, `2`",
-    "row": "`COLUMNS x BYTES`, `COLUMNS x SHARE BYTES + SHARE BYTES`, small or medium",
+    "row": (
+        "`COLUMNS x BYTES`, `COLUMNS x SHARE BYTES + SHARE BYTES`, "
+        "`COLUMNS x lognormal median BYTES p95 BYTES`, small or medium"
+    ),
 }
 """An amount's title in the schema, and how it is written."""
 

@@ -1,8 +1,10 @@
 //! The rules of a PostgreSQL job.
 
+use disklab_units::sizes::{self, Size};
+
 use super::{MOST_NODES, Rules, check_stop, check_under_way, check_volume};
 use crate::database::postgresql::{PAGE_BYTES, layouts};
-use crate::job::{PostgresqlJob, Relation, Transaction};
+use crate::job::{PostgresqlJob, Relation, RowSize, Transaction};
 
 /// Most pages of all relations, two TiB: four bytes are kept for each.
 const MOST_PAGES: u64 = 1 << 28;
@@ -69,6 +71,7 @@ pub(super) fn check(rules: &mut Rules, job: &PostgresqlJob) {
 
 fn check_table(rules: &mut Rules, table: &Relation) {
     let place = format!("tables.{}", table.name);
+    check_sizes(rules, &place, table);
     rules.must(
         table.rows > 0 && table.entry_bytes > 0,
         &place,
@@ -85,6 +88,31 @@ fn check_table(rules: &mut Rules, table: &Relation) {
         table.row_bytes,
         &format!("a row takes at most {MOST_ROW_BYTES} bytes of its page; longer ones (TOAST) are not simulated"),
         "use shorter rows",
+    );
+}
+
+/// Sizes of a table's rows are a distribution, each fits a page, and their mean is the table's.
+fn check_sizes(rules: &mut Rules, place: &str, table: &Relation) {
+    let Some(listed) = &table.sizes else {
+        return;
+    };
+    let as_size = |size: &RowSize| Size {
+        column_bytes: size.row_bytes,
+        share_ppm: size.share_ppm,
+    };
+    let as_sizes: Vec<Size> = listed.iter().map(as_size).collect();
+    let rule = sizes::problem(&as_sizes);
+    let most = listed.iter().map(|size| size.row_bytes).max().unwrap_or(0);
+    rules.must(
+        rule.is_none() && most <= MOST_ROW_BYTES && table.row_bytes > 0,
+        &format!("{place}.sizes"),
+        format!(
+            "{} sizes of at most {most} bytes, {} on average",
+            listed.len(),
+            table.row_bytes
+        ),
+        rule.unwrap_or("rows have a mean size, and each takes at most 8168 bytes of its page"),
+        "give bytes and a share of each, and their mean as row_bytes",
     );
 }
 

@@ -9,15 +9,20 @@
 //! background writer ahead of the clock, and by backends that find no clean buffer, through Linux's write-back.
 //!
 //! **Source:** PostgreSQL 15: xlog.c, bufmgr.c, freelist.c, checkpointer.c, heapam.c; chapter 30 of its manual.
-//! **Divergence:** no lock is waited for, no vacuum runs, indexes do not split, a row that moves is read where it was, and
-//! standbys write the pages that the primary writes.
+//! A row that finds no room in its page for its next version goes to a new page, which is added to the relation in turn
+//! ([`extension`]).
+//!
+//! **Divergence:** no lock on a row is waited for, no vacuum runs, indexes do not split, and standbys write the pages that the
+//! primary writes.
 
 mod buffers;
 mod changes;
 mod checkpoint;
 mod durable;
 mod event;
+mod extension;
 mod files;
+mod packing;
 mod plan;
 mod rows;
 mod server;
@@ -32,6 +37,7 @@ use crate::client::{RowKeys, distance};
 use crate::database::postgresql::buffers::Buffers;
 use crate::database::postgresql::changes::Changes;
 use crate::database::postgresql::event::Event;
+use crate::database::postgresql::extension::{Extending, Extension};
 use crate::database::postgresql::files::Files;
 pub use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
 use crate::database::postgresql::plan::{Plan, Step};
@@ -93,6 +99,8 @@ struct Session {
     writes: bool,
     /// Pages that the statement has read from the operating system, and changed ones that it wrote to make room.
     loaded: u32,
+    /// How far it is with adding pages to a relation.
+    extending: Extending,
     /// Whether the transaction has written to the log, and up to where.
     wrote: bool,
     lsn: u64,
@@ -154,6 +162,10 @@ pub struct Postgresql {
     buffers: Buffers,
     changes: Changes,
     files: Files,
+    /// By relation: whose turn it is to add pages.
+    extensions: Vec<Extension>,
+    /// Whether that takes turns.
+    takes_turns: bool,
     /// Sessions that have got their turn with a file.
     woken: Vec<u32>,
     /// Changed pages that are in the page cache alone, with the time since when.
@@ -227,6 +239,8 @@ impl Model for Postgresql {
                     0
                 },
             ),
+            extensions: vec![Extension::default(); plan.relations.len()],
+            takes_turns: !has_not(Mechanism::RelationExtension),
             woken: Vec::new(),
             dirty: VecDeque::new(),
             committing: VecDeque::new(),

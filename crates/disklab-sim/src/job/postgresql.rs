@@ -66,6 +66,19 @@ pub struct Relation {
     pub row_bytes: u32,
     /// Bytes of a row's entry in the index, with its pointer.
     pub entry_bytes: u32,
+    /// How many rows take how many bytes, where `row_bytes` is their mean; absent: all take that.
+    #[serde(default)]
+    pub sizes: Option<Vec<RowSize>>,
+}
+
+/// One of the sizes that rows of a table have.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowSize {
+    /// Bytes of such a row in its page, with its header and its pointer.
+    pub row_bytes: u32,
+    /// How many of a million rows have it.
+    pub share_ppm: u32,
 }
 
 /// The load.

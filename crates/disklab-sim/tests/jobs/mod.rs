@@ -276,6 +276,7 @@ pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u
             bgwriter_most_pages: 100,
         },
         tables: vec![Relation {
+            sizes: None,
             name: "rows".to_owned(),
             rows: 70_000,
             row_bytes: 1_052,

@@ -1,7 +1,9 @@
 //! What a change of a row does to pages and to the log.
 
+use std::collections::HashMap;
+
 use crate::database::postgresql::checkpoint::Checkpoints;
-use crate::database::postgresql::plan::{Access, Plan};
+use crate::database::postgresql::plan::{Access, Layout, Plan, ROOM_BYTES};
 use crate::job::{AccessKind, PostgresqlSettings, RowDraw};
 
 /// Bytes of a record of the log beside the row's own. **Source:** xlogrecord.h: 24 of a record, 20 of a block that it names;
@@ -21,15 +23,19 @@ pub struct Changes {
     pub log: u64,
     /// When pages are written, and have images.
     pub checkpoints: Checkpoints,
-    /// Pages in which a row that changes finds room, a bit each.
+    /// By page: bytes in which a row that changes finds room for its next version.
     ///
-    /// A fill packs pages. The first row of a page that changes goes elsewhere; once it is dead its room is taken by the
-    /// next one that changes. **Source:** README.HOT of PostgreSQL.
-    roomy: Vec<u64>,
-    /// By relation: the page that new rows go to, and how many it has.
-    tails: Vec<(u32, u64)>,
+    /// A fill packs pages. A row that finds no room goes elsewhere; once its old version is dead, that room is taken by
+    /// the next one that changes in this page, whose own old version makes room again. **Source:** README.HOT of PostgreSQL.
+    free: Vec<u16>,
+    /// Rows that have gone elsewhere, by relation and number: the page where they are.
+    moved: HashMap<(u32, u64), u32>,
+    /// By relation and session: the page that its new rows go to. **Source:** `RelationGetTargetBlock` of hio.c, which
+    /// each backend has for itself.
+    targets: HashMap<(u32, u32), u32>,
     first_new: u64,
-    new_pages: u64,
+    /// Of each page behind the fill: the file it is in.
+    files: Vec<u32>,
     taken: u64,
 }
 
@@ -37,27 +43,71 @@ impl Changes {
     /// A server that has just been filled.
     pub fn new(settings: &PostgresqlSettings, plan: &Plan, images: bool) -> Changes {
         let pages = plan.pages + plan.growth;
-        let mut changes = Changes {
+        let mut free = vec![0; pages as usize];
+        for (page, bytes) in plan.relations.iter().flat_map(Layout::free) {
+            free[page as usize] = bytes;
+        }
+        Changes {
             log: 0,
             checkpoints: Checkpoints::new(settings, pages, images),
-            roomy: vec![0; pages.div_ceil(64) as usize],
-            tails: Vec::new(),
+            free,
+            moved: HashMap::new(),
+            targets: HashMap::new(),
             first_new: plan.pages,
-            new_pages: plan.growth,
+            files: vec![0; plan.growth as usize],
             taken: 0,
-        };
-        changes.tails = plan.relations.iter().map(|_| (0, 0)).collect();
-        for relation in 0..plan.relations.len() {
-            changes.tails[relation] = (changes.new_page(), 0);
         }
-        changes
     }
 
-    /// A page behind all others. **Divergence:** when the room for them is used up, they begin again.
-    fn new_page(&mut self) -> u32 {
-        let page = self.first_new + self.taken % self.new_pages;
+    /// The page of a row, unless its relation is an index alone.
+    #[inline]
+    pub fn page_of(&self, plan: &Plan, relation: u32, row: u64) -> Option<u32> {
+        if !self.moved.is_empty()
+            && let Some(&page) = self.moved.get(&(relation, row))
+        {
+            return Some(page);
+        }
+        plan.relations[relation as usize].page_of(row)
+    }
+
+    /// The file of a page.
+    #[inline]
+    pub fn file_of(&self, plan: &Plan, page: u32) -> usize {
+        match u64::from(page).checked_sub(self.first_new) {
+            Some(new) => self.files[new as usize] as usize,
+            None => plan.file_of(page),
+        }
+    }
+
+    /// Adds a page behind the last one of a relation. **Divergence:** when the room for them is used up, they begin again.
+    pub fn new_page(&mut self, plan: &Plan, relation: u32) -> u32 {
+        let new = self.taken % self.files.len() as u64;
+        let page = (self.first_new + new) as u32;
         self.taken += 1;
-        page as u32
+        self.files[new as usize] = plan.relations[relation as usize].last_file;
+        self.free[page as usize] = ROOM_BYTES as u16;
+        page
+    }
+
+    /// Makes a page the one that a session's new rows go to.
+    pub fn take(&mut self, relation: u32, session: u32, page: u32) {
+        self.targets.insert((relation, session), page);
+    }
+
+    /// Whether the change that an access makes needs a page with room for the row, and the session has none.
+    pub fn wants_page(&self, plan: &Plan, access: &Access, row: u64, session: u32) -> bool {
+        let relation = &plan.relations[access.relation as usize];
+        let bytes = relation.bytes_of(row);
+        let has_room = |page: u32| u64::from(self.free[page as usize]) >= bytes;
+        let moves = match access.kind {
+            AccessKind::Insert => relation.per_page() > 0,
+            AccessKind::Update => self
+                .page_of(plan, access.relation, row)
+                .is_some_and(|page| !has_room(page)),
+            _ => false,
+        };
+        let target = self.targets.get(&(access.relation, session));
+        moves && !target.is_some_and(|&page| has_room(page))
     }
 
     /// Writes the record of a commit; returns where the log has to be on the disk.
@@ -67,16 +117,26 @@ impl Changes {
     }
 
     /// Changes a row as an access does; returns the pages that changed. `indexed`: its indexes get an entry in any case.
-    pub fn row(&mut self, plan: &Plan, access: &Access, row: u64, indexed: bool) -> Changed {
-        let relation = access.relation as usize;
-        let layout = &plan.relations[relation];
+    ///
+    /// A session that [`wants_page`](Self::wants_page) has got one before.
+    pub fn row(
+        &mut self,
+        plan: &Plan,
+        access: &Access,
+        row: u64,
+        indexed: bool,
+        session: u32,
+    ) -> Changed {
+        let layout = &plan.relations[access.relation as usize];
         let leaf = layout.leaf_of(row);
-        let Some(page) = layout.page_of(row) else {
+        let Some(page) = self.page_of(plan, access.relation, row) else {
             // A secondary index: its entry.
             self.write(leaf, layout.entry_bytes, layout.image_bytes().1);
             return [Some(leaf), None, None];
         };
         let (page_image, leaf_image) = layout.image_bytes();
+        let row_bytes = layout.bytes_of(row);
+        let log_bytes = access.log_bytes * row_bytes / layout.row_bytes.max(1);
         match access.kind {
             AccessKind::Read => [None; 3],
             AccessKind::Lock | AccessKind::Delete => {
@@ -84,33 +144,33 @@ impl Changes {
                 [Some(page), None, None]
             }
             AccessKind::Update => {
-                let (word, bit) = (page as usize / 64, 1 << (page % 64));
-                let stays = self.roomy[word] & bit != 0;
-                self.roomy[word] |= bit;
+                let stays = u64::from(self.free[page as usize]) >= row_bytes;
                 // The columns that change; of a row that moves, all of it.
-                let bytes = if stays {
-                    access.log_bytes
-                } else {
-                    layout.row_bytes
-                };
+                let bytes = if stays { log_bytes } else { row_bytes };
                 self.write(page, bytes, page_image);
-                let tail = (!stays).then(|| self.new_row(relation, layout.per_page()));
+                let target = (!stays).then(|| {
+                    // Its old version will be dead, and nothing else makes room here.
+                    self.free[page as usize] += row_bytes as u16;
+                    let target = self.put(access.relation, session, row_bytes);
+                    self.moved.insert((access.relation, row), target);
+                    target
+                });
                 let entry = indexed || !stays;
                 if entry {
                     self.write(leaf, layout.entry_bytes, leaf_image);
                 }
-                [Some(page), tail, entry.then_some(leaf)]
+                [Some(page), target, entry.then_some(leaf)]
             }
             AccessKind::Insert => {
-                let tail = self.new_row(relation, layout.per_page());
-                self.log += RECORD_BYTES + access.log_bytes;
+                let target = self.put(access.relation, session, row_bytes);
+                self.log += RECORD_BYTES + log_bytes;
                 let leaf = if access.draw == RowDraw::Keys {
                     leaf
                 } else {
                     layout.leaf_of(layout.rows - 1)
                 };
                 self.write(leaf, layout.entry_bytes, leaf_image);
-                [Some(tail), Some(leaf), None]
+                [Some(target), Some(leaf), None]
             }
         }
     }
@@ -123,12 +183,11 @@ impl Changes {
         }
     }
 
-    /// Puts a row behind the others; returns its page, which has no image in the log while it is new.
-    fn new_row(&mut self, relation: usize, per_page: u64) -> u32 {
-        if self.tails[relation].1 >= per_page {
-            self.tails[relation] = (self.new_page(), 0);
-        }
-        self.tails[relation].1 += 1;
-        self.tails[relation].0
+    /// Puts a row into the session's page; returns it. It has no image in the log while it is new.
+    fn put(&mut self, relation: u32, session: u32, bytes: u64) -> u32 {
+        let page = self.targets[&(relation, session)];
+        let free = &mut self.free[page as usize];
+        *free = free.saturating_sub(bytes as u16);
+        page
     }
 }

@@ -136,7 +136,8 @@ impl Postgresql {
         self.servers[0].cores.serve(now, cpu_ns);
         for &page in pages {
             self.write_to_page_cache(page);
-            self.files.write_in_background(self.plan.file_of(page));
+            let file = self.changes.file_of(&self.plan, page);
+            self.files.write_in_background(file);
         }
         for index in 0..self.servers.len() {
             let server = &mut self.servers[index];

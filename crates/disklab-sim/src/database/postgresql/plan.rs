@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::database::postgresql::files::FILE_BYTES;
+use crate::database::postgresql::packing::Packing;
 use crate::database::transactions::Kinds;
 use crate::job::{AccessKind, PostgresqlJob, Relation, RowDraw, Transaction};
 
@@ -11,7 +13,7 @@ use crate::job::{AccessKind, PostgresqlJob, Relation, RowDraw, Transaction};
 pub const PAGE_BYTES: u64 = 8192;
 
 /// Bytes of a page that rows and their pointers can have. **Source:** bufpage.h: a header of 24 bytes.
-const ROOM_BYTES: u64 = PAGE_BYTES - 24;
+pub const ROOM_BYTES: u64 = PAGE_BYTES - 24;
 
 /// Bytes of a leaf that entries have: a header, a special space of 16 bytes, and a tenth that stays free.
 /// **Source:** nbtree.h, `BTREE_DEFAULT_FILLFACTOR`: 90.
@@ -25,7 +27,7 @@ const LEAST_GROWTH: u64 = 16_384;
 /// Where a relation's rows and index entries lie, in pages.
 ///
 /// The pages of the index above its leaves are few and always in a buffer: a leaf holds some three hundred entries.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Layout {
     /// Rows, at least one.
     pub rows: u64,
@@ -34,10 +36,14 @@ pub struct Layout {
     first_page: u64,
     per_leaf: u64,
     first_leaf: u64,
-    /// Bytes of a row.
+    /// The file that new pages of rows go to.
+    pub last_file: u32,
+    /// Bytes of a row, on average.
     pub row_bytes: u64,
     /// Bytes of an entry.
     pub entry_bytes: u64,
+    /// Where rows of several sizes lie.
+    packing: Option<Arc<Packing>>,
 }
 
 impl Layout {
@@ -46,10 +52,32 @@ impl Layout {
         self.per_page
     }
 
-    /// The page of a row.
+    /// The page of a row after the fill.
     #[inline]
     pub fn page_of(&self, row: u64) -> Option<u32> {
-        (self.per_page > 0).then(|| (self.first_page + row / self.per_page) as u32)
+        let page = || match &self.packing {
+            None => row / self.per_page,
+            Some(packing) => packing.page_of(row),
+        };
+        (self.per_page > 0).then(|| (self.first_page + page()) as u32)
+    }
+
+    /// Bytes of a row.
+    #[inline]
+    pub fn bytes_of(&self, row: u64) -> u64 {
+        match &self.packing {
+            None => self.row_bytes,
+            Some(packing) => packing.bytes_of(row),
+        }
+    }
+
+    /// Pages of rows with the bytes that a fill leaves free in each.
+    pub fn free(&self) -> impl Iterator<Item = (u64, u16)> + '_ {
+        let free = |page| match &self.packing {
+            None => (ROOM_BYTES - (self.per_page * self.row_bytes).min(ROOM_BYTES)) as u16,
+            Some(packing) => packing.free_of(page - self.first_page),
+        };
+        (self.first_page..self.first_leaf).map(move |page| (page, free(page)))
     }
 
     /// The leaf with the entry of a row.
@@ -60,8 +88,12 @@ impl Layout {
 
     /// Bytes of the log for the image of a page of rows, and for that of a leaf: the hole in it is left out.
     pub fn image_bytes(&self) -> (u64, u64) {
+        let filled = match &self.packing {
+            None => self.per_page * self.row_bytes,
+            Some(packing) => packing.filled_bytes(),
+        };
         (
-            PAGE_BYTES - ROOM_BYTES + self.per_page * self.row_bytes,
+            PAGE_BYTES - ROOM_BYTES + filled,
             PAGE_BYTES - ROOM_BYTES + self.per_leaf * self.entry_bytes,
         )
     }
@@ -120,7 +152,7 @@ pub struct Plan {
     pub pages: u64,
     /// Pages behind them, for rows that are added or move.
     pub growth: u64,
-    /// The first page of each file, in order. Those behind all others belong to the first file of rows.
+    /// The first page of each file, in order.
     pub file_starts: Vec<u64>,
 }
 
@@ -168,14 +200,15 @@ impl Plan {
                 at += pages;
             }
         }
+        for at in 0..self.relations.len() {
+            let last = self.relations[at].first_leaf.max(1) - 1;
+            self.relations[at].last_file = self.file_of(last as u32) as u32;
+        }
     }
 
-    /// The file of a page.
+    /// The file of a page that the fill has written.
     #[inline]
     pub fn file_of(&self, page: u32) -> usize {
-        if u64::from(page) >= self.pages {
-            return 0;
-        }
         self.file_starts
             .partition_point(|&start| start <= u64::from(page))
             - 1
@@ -252,10 +285,11 @@ pub fn layouts(tables: &[Relation]) -> (Vec<Layout>, u64) {
         };
         let entry_bytes = u64::from(table.entry_bytes.max(1));
         let per_leaf = (LEAF_BYTES / entry_bytes).max(1);
-        let heap = if per_page > 0 {
-            rows.div_ceil(per_page)
-        } else {
-            0
+        let packing = table.sizes.as_deref().map(Packing::new).map(Arc::new);
+        let heap = match &packing {
+            Some(packing) => packing.pages(rows),
+            None if per_page > 0 => rows.div_ceil(per_page),
+            None => 0,
         };
         let layout = Layout {
             rows,
@@ -263,8 +297,10 @@ pub fn layouts(tables: &[Relation]) -> (Vec<Layout>, u64) {
             first_page: pages,
             per_leaf,
             first_leaf: pages + heap,
+            last_file: 0,
             row_bytes,
             entry_bytes,
+            packing,
         };
         pages += heap + rows.div_ceil(per_leaf);
         layout

@@ -30,7 +30,8 @@ impl Postgresql {
         }
         session.pages[0] = layout.leaf_of(row);
         session.wanted = 1;
-        if let Some(page) = layout.page_of(row).filter(|_| !inserts) {
+        let page = self.changes.page_of(&self.plan, access.relation, row);
+        if let Some(page) = page.filter(|_| !inserts) {
             session.pages[1] = page;
             session.wanted = 2;
         }
@@ -118,6 +119,9 @@ impl Postgresql {
             if session.access >= end {
                 break;
             }
+            if !self.has_room(now, number) {
+                return;
+            }
             self.change_row(now, number);
             let session = &mut self.sessions[number as usize];
             session.row += 1;
@@ -136,7 +140,7 @@ impl Postgresql {
 
     /// Reads a page from the operating system; false: the session waits for the file, or for an I/O.
     pub(super) fn read_page(&mut self, now: u64, number: u32, page: u32) -> bool {
-        let file = self.plan.file_of(page);
+        let file = self.changes.file_of(&self.plan, page);
         if !self.sessions[number as usize].has_file {
             // Whoever is woken has it.
             self.sessions[number as usize].has_file = true;
@@ -179,7 +183,8 @@ impl Postgresql {
         let Some(old) = self.keep(now, number, page) else {
             return true;
         };
-        let goes_on = self.files.write(self.plan.file_of(old), number);
+        let file = self.changes.file_of(&self.plan, old);
+        let goes_on = self.files.write(file, number);
         self.sessions[number as usize].writes = !goes_on;
         goes_on
     }
@@ -195,12 +200,12 @@ impl Postgresql {
     }
 
     /// A session that has waited for a file goes on.
-    fn queue_resume(&mut self, now: u64, session: u32) {
+    pub(super) fn queue_resume(&mut self, now: u64, session: u32) {
         self.course.queue.push(now, Event::Resume(session));
     }
 
     /// Puts a page into a buffer. Returns the changed page that had to make room: the backend writes it itself.
-    fn keep(&mut self, now: u64, number: u32, page: u32) -> Option<u32> {
+    pub(super) fn keep(&mut self, now: u64, number: u32, page: u32) -> Option<u32> {
         let old = self.buffers.keep(page)?;
         self.sessions[number as usize].loaded += 1;
         self.write_to_page_cache(old);
@@ -223,14 +228,15 @@ impl Postgresql {
         let indexed = self.plan.steps[session.step as usize].indexed;
         let changed = self
             .changes
-            .row(&self.plan, &access, session.number, indexed);
+            .row(&self.plan, &access, session.number, indexed, number);
         let session = &mut self.sessions[number as usize];
         session.wrote = true;
         session.lsn = self.changes.log;
         for page in changed.into_iter().flatten() {
             // New pages have no content to be read.
             if let Some(old) = self.keep(now, number, page) {
-                self.files.write_in_background(self.plan.file_of(old));
+                let file = self.changes.file_of(&self.plan, old);
+                self.files.write_in_background(file);
             }
             self.buffers.change(page);
         }
