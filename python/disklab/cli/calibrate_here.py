@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from disklab.cli.output import console, notes, print_json
+from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 
 if TYPE_CHECKING:
@@ -38,9 +39,11 @@ def calibrate_here(  # noqa: PLR0913 - as the command has them
     """Choose, rehearse, fit, check, print, and write the file."""
     # Loaded here because it brings SciPy, polars and the databases.
     from disklab.cli.calibrate import watching  # noqa: PLC0415
+    from disklab.cli.rehearsing import divided, root_of  # noqa: PLC0415
     from disklab.cli.run_progress import RunView  # noqa: PLC0415
     from disklab.prediction import here  # noqa: PLC0415
     from disklab.prediction.fitting import calibration_text  # noqa: PLC0415
+    from disklab.privilege.probing import look_by  # noqa: PLC0415
 
     if out is None:
         rule = "a calibration of this machine takes minutes, and is of use as a file alone"
@@ -48,9 +51,13 @@ def calibrate_here(  # noqa: PLR0913 - as the command has them
     said = notes()
     say = partial(said.print, style="dim", markup=False)
     asked = here.Asked(disks, minutes, runs, options, start)
+    root, check = root_of(root_part())
+    hands = here.Hands()
+    if root is not None and check is not None:
+        hands = here.Hands(check, partial(divided, root), look_by(root_part()))
     with RunView(said) as view:
         status = said.status("simulating")
-        made = here.calibrate(asked, view, say, watching(status))
+        made = here.calibrate(asked, view, say, watching(status), hands)
     out.write_text(calibration_text(made.calibration), encoding="utf-8")
     if as_json:
         print_json(as_object(made, start, out))

@@ -20,7 +20,7 @@ UNPRIVILEGED = frozenset(
     {"advise", "catalog", "experiment", "import", "observe", "predict", "prices", "report", "serve"}
 )
 """Commands that need no root at all."""
-DIVIDED = frozenset({"disk", "probe", "rehearse", "reproduce"})
+DIVIDED = frozenset({"calibrate", "disk", "probe", "rehearse", "reproduce"})
 """Commands whose root's part is a process of its own."""
 ONLY_WITH = {"reproduce": "--rehearse", "calibrate": "--here"}
 """Commands that need root only with an option."""
@@ -44,14 +44,12 @@ def divide(words: Sequence[str]) -> None:
     """
     caller = Caller.of(os.environ)
     command = next((word for word in words if not word.startswith("-")), None)
-    if caller is None or command not in UNPRIVILEGED | DIVIDED | ONLY_WITH.keys():
+    if caller is None or command is None or command not in UNPRIVILEGED | DIVIDED:
         return
     needless = command in ONLY_WITH and ONLY_WITH[command] not in words
     if command in UNPRIVILEGED or needless:
         open_way(caller)
         caller.become()
-        return
-    if command not in DIVIDED:
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     child = os.fork()
@@ -76,6 +74,10 @@ def _part_of(command: str, link: Link) -> Serving:
         from disklab.privilege.probing import ProbePart  # noqa: PLC0415
 
         return ProbePart(link)
+    if command == "calibrate":
+        from disklab.privilege.calibrating import CalibratePart  # noqa: PLC0415
+
+        return CalibratePart(link)
     from disklab.privilege.root import RootPart  # noqa: PLC0415
 
     return RootPart(link)

@@ -51,12 +51,11 @@ from disklab.probe.cells import (
     Plan,
     Profile,
 )
-from disklab.probe.emulated import made_for_probe
-from disklab.probe.fio import find_fio
 from disklab.probe.known import Disk
-from disklab.probe.run import probe
+from disklab.probe.looking import Emulated, Look, look_here
 from disklab.procedures import preparation
 from disklab.procedures.effort import QUICK
+from disklab.procedures.life import Stage
 from disklab.procedures.rehearsal import rehearse
 from disklab.results import Run, TrialResult
 from disklab.spec import Experiment, Trial
@@ -118,6 +117,15 @@ class Asked:
     """Folder of the run."""
     options: Options
     start: Calibration
+
+
+@dataclass(frozen=True)
+class Hands:
+    """What makes disks and beds: this process, or under sudo one that has the rights for it."""
+
+    check: preparation.Check = preparation.check
+    stage: Callable[[preparation.Prepared], Stage | None] = lambda _: None
+    look: Look = look_here
 
 
 @dataclass(frozen=True)
@@ -242,29 +250,33 @@ def informations_of(trials: Sequence[Trial], asked: Asked) -> list[design.Matrix
     return design.informations(jobs, PARAMETERS, values, asked.options)
 
 
-def calibrate(asked: Asked, emit: Emit, say: Callable[[str], None], watch: Watch) -> Made:
+def calibrate(
+    asked: Asked,
+    emit: Emit,
+    say: Callable[[str], None],
+    watch: Watch,
+    hands: Hands = Hands(),
+) -> Made:
     """Choose cells, rehearse them, fit and check. Raises UserError before anything is made."""
     experiment = experiment_of(asked.disks, os.cpu_count() or 1)
     chosen = plan(asked, experiment)
     told = {"cell": [*chosen, *CHECKS]}
     options = preparation.Options(repeats=1, quick=True, seed=asked.options.seed, only=told)
-    prepared = preparation.prepare(experiment, options, asked.out, say)
+    prepared = preparation.prepare(experiment, options, asked.out, say, hands.check)
     say(f"probing {asked.disks}")
-    probed = probe_of(asked.disks)
-    return replace(
-        made_of(asked, experiment, chosen, rehearse(prepared, emit), watch), probed=probed
-    )
+    probed = probe_of(asked.disks, hands.look)
+    run = rehearse(prepared, emit, hands.stage(prepared))
+    return replace(made_of(asked, experiment, chosen, run, watch), probed=probed)
 
 
-def probe_of(disks: str) -> Probed | None:
+def probe_of(disks: str, look: Look) -> Probed | None:
     """Return what fio sees of an emulated disk. None: it owes no median, as behind a limit.
 
     What it takes longer than it owes is this machine's, and becomes part of the fitted overhead.
     """
     cell = Cell(Profile.SYNC, Direction.RANDREAD, QUICK_BLOCKS[0])
     asked = Plan((cell,), QUICK_DURATION_S, QUICK_SIZE_BYTES)
-    with made_for_probe(Disk(disks, None), disks, asked) as subject:
-        (result,) = probe(find_fio(asked.engine), subject, asked, lambda _: None)
+    (result,) = look(Emulated(Disk(disks, None), disks, asked), lambda _: None).results
     owed = result.promise.percentiles_ns if result.promise else None
     if not owed or 50.0 not in owed:
         return None

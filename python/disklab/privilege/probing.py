@@ -13,7 +13,7 @@ from disklab.privilege.talk import Forms, Talk
 from disklab.privilege.volumes import STRICT
 from disklab.privilege.wire import Link
 from disklab.probe.looking import At, Emulated, Look, Probed, Wanted, look_here
-from disklab.probe.run import CellEnded, Event, Listener, StepProgress, StepStarted
+from disklab.probe.run import CellEnded, Listener, StepProgress, StepStarted
 
 MOST_CELLS = 10_000
 
@@ -62,10 +62,11 @@ class ProbePart(Serving):
 
     def done(self, request: Any) -> object:
         """Probe, and tell of each step."""
-        if len(request.wanted.plan.cells) > MOST_CELLS:
-            raise MachineError(f"refused: a probe has at most {MOST_CELLS} cells")
+        return probed(request, self.tell)
 
-        def tell(event: Event) -> None:
-            self.tell(event)
 
-        return look_here(request.wanted, tell)
+def probed(request: ProbeEmulated | ProbeAt, tell: Listener) -> Probed:
+    """Probe in this process. Raises MachineError for what is no probe."""
+    if len(request.wanted.plan.cells) > MOST_CELLS:
+        raise MachineError(f"refused: a probe has at most {MOST_CELLS} cells")
+    return look_here(request.wanted, tell)
