@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.apart import apart
 from tests.campaign.clock import COMPILER
 from tests.campaign.lab import Lab
 from tests.campaign.points import Point, read_in_fork, steps_of, try_point
@@ -22,6 +23,7 @@ SEED = 1
 WITHOUT_REHEARSAL = 0
 
 
+@apart
 def test_some_steps_of_some_commands_are_killed_and_nothing_is_lost_or_left(tmp_path: Path) -> None:
     chosen = ["attach second", "clean dead host"]
     options = [word for name in chosen for word in ("--scenario", name)]
@@ -50,29 +52,35 @@ def killed_at(name: str, program: str, call: str, ending: str, among: str = "") 
     assert not outcome.found
 
 
+@apart
 def test_an_engine_that_is_killed_while_it_makes_a_loop_device_ends() -> None:
     """Its last thread closes its own file on the mount; a flush there never ended."""
     killed_at("attach", ENGINE, "openat", "queue/rq_affinity")
 
 
+@apart
 def test_a_mount_point_goes_though_the_kill_came_before_it_was_recorded() -> None:
     """The record that has its inode is the second after the one of the device."""
     killed_at("attach ext4", "conductor", "rename", "/mnt")
 
 
+@apart
 def test_a_marker_goes_though_the_kill_came_after_its_image_had_gone() -> None:
     killed_at("clean all data", "conductor", "unlinkat", "/.data.img.disklab")
 
 
+@apart
 def test_a_killed_look_at_the_data_is_not_taken_for_their_loss() -> None:
     """`clean` has the data of a dead host written back by a process of its own."""
     killed_at("clean dead host", "conductor child", "execve", "/sync")
 
 
+@apart
 def test_what_a_killed_engine_was_writing_goes_with_its_host() -> None:
     killed_at("attach", ENGINE, "write", ".new", among="/profile.json.")
 
 
+@apart
 def test_a_full_backing_store_and_an_engine_that_stands_still_lose_nothing() -> None:
     for name in ("backing full", "engine stands still"):
         outcome = try_trouble(name, 0, SEED)
@@ -81,12 +89,14 @@ def test_a_full_backing_store_and_an_engine_that_stands_still_lose_nothing() -> 
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc) for the clock that jumps")
+@apart
 def test_a_clock_of_day_that_jumps_harms_no_disk() -> None:
     outcome = try_trouble("clock jumps", WITHOUT_REHEARSAL, SEED)
     assert not outcome.found
     assert outcome.acknowledged > 0
 
 
+@apart
 def test_a_lab_that_is_cleaned_disturbs_no_other_one() -> None:
     """Campaigns run laboratories side by side: `clean --all --data` of one leaves the other's."""
     one, other = Lab.make(), Lab.make()

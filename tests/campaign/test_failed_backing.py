@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from disklab.engine import Control, View
 
+from tests.apart import apart
 from tests.campaign.lab import Lab
 from tests.campaign.scenarios import RAW
 from tests.campaign.trouble import disk_below
@@ -66,6 +67,7 @@ def write_back(image: Path) -> bool:
     return subprocess.run(["sync", "--data", image], check=False).returncode == 0
 
 
+@apart
 def test_a_disk_that_lost_what_was_flushed_says_so_for_ever(labs: tuple[Lab, Lab]) -> None:
     below, lab = labs
     image = lab.root / "data/default/data.img"
@@ -104,6 +106,7 @@ def test_a_disk_that_lost_what_was_flushed_says_so_for_ever(labs: tuple[Lab, Lab
     lab.check_empty()
 
 
+@apart
 def test_data_that_a_dead_engine_left_unwritten_are_not_taken_for_whole(
     labs: tuple[Lab, Lab],
 ) -> None:

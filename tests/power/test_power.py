@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.apart import apart
 from tests.power.cuts import Cut, Images, cuts_of, last_flush, promised
 from tests.power.recorder import FLUSH, MARK, WRITE, Record
 from tests.power.trial import SETUPS, trials
@@ -69,6 +70,7 @@ def test_a_promise_counts_once_it_was_acknowledged() -> None:
         pytest.param("Cassandra on ext4", 3, marks=pytest.mark.long),
     ],
 )
+@apart
 def test_nothing_promised_is_lost_by_a_power_cut(name: str, count: int) -> None:
     setup = next(one for one in SETUPS if one.name == name)
     outcomes = list(trials(setup, count, seed=1))
@@ -80,6 +82,7 @@ def test_nothing_promised_is_lost_by_a_power_cut(name: str, count: int) -> None:
 @pytest.mark.parametrize(
     "name", ["files on ext4", "files on xfs", "PostgreSQL on ext4", "etcd on ext4"]
 )
+@apart
 def test_the_same_checks_find_what_a_disk_that_ignores_flushes_loses(name: str) -> None:
     setup = next(one for one in SETUPS if one.name == name)
     assert any(one.found for one in trials(setup, 5, seed=1, lying=True))

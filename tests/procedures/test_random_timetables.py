@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from disklab.hosts.control_group import GroupRoot
 
+from tests.apart import apart
 from tests.conftest import IN_CI
 from tests.hosts.conftest import DISKLAB, Lab, new_lab
 
@@ -82,6 +83,7 @@ def groups() -> set[str]:
 @pytest.mark.alone
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+@apart
 def test_nothing_is_lost_and_nothing_is_left(seed: int, tmp_path: Path) -> None:
     if shutil.which("etcd") is None:
         assert not IN_CI, "scripts/setup.sh installs etcd in CI"
