@@ -46,11 +46,16 @@ recorded). Every rewrite holds all commits before it, so where the last rewrite 
 to stay, nothing is lost by a disk that ignored every FLUSH. The check is not blind: a cut a dozen
 writes before and one after it, of the same log, were found.
 
-In two of these cuts a Cassandra 5.0.6 that had flushed a memtable shortly before did not start: it
-held a new SSTable for complete and refused it (`BigSSTableReaderLoadingBuilder.openComponents`).
-The very same error, at the same line, comes when a table's Statistics.db is deleted by hand; with
-an empty TOC.txt it starts. Which file was missing in the cuts was not kept; from now on it is. Nor
-was it tried whether all rows come back from the commit log once that SSTable is moved away.
+In two of these cuts a Cassandra 5.0.6 that was flushing a memtable did not start: it held a new
+SSTable for complete and refused it (`BigSSTableReaderLoadingBuilder.openComponents`). **That is
+Cassandra's doing, and not the recorder's.** Before it makes the files of an SSTable it notes them
+in a transaction log (`nb_txn_flush_*.log`), from which a start learns what is unfinished and to be
+removed. `strace` of a flush shows that it opens this log, calls fsync, and writes the line after
+that (`ADD:[...]`, 122 bytes; the same order for `COMMIT`); then it syncs the folder. So the log's
+name is sure to be there and its line is not: so it is in the images of such cuts, with an empty log
+beside an SSTable that has no Statistics.db yet. The start finds no line, removes the log, takes the
+SSTable for complete, and ends with code 100 and the error above. The window is the length of a
+flush. Once the flush has ended, TOC.txt and Summary.db may be empty; with these it starts.
 
 `make power-cuts MINUTES=10 SEED=2` goes on from here. Not there yet: Cassandra on xfs, its periodic
 sync, which promises what is ten seconds old, and a disk of the emulator below.
