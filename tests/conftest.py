@@ -1,15 +1,18 @@
-"""What all tests share: the mark `machine`, a browser, and which tests share a process."""
+"""What all tests share: the mark `machine`, a browser, an SSH server, and who shares a process."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from disklab.hosts import requirements
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.machines.ssh_server import SshServer, start_server
 
 # A busy machine is slow, not wrong: no example fails for the time that it took.
 settings.register_profile("disklab", deadline=None)
@@ -47,6 +50,18 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=program, args=sandbox)
         yield started
         started.close()
+
+
+@pytest.fixture
+def ssh_server(tmp_path: Path) -> Iterator[SshServer]:
+    """A real sshd of this test alone."""
+    folder = tmp_path / "ssh"
+    folder.mkdir()
+    started = start_server(folder)
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 @pytest.hookimpl(tryfirst=True)

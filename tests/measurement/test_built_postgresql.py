@@ -13,7 +13,7 @@ from disklab.databases.postgresql.configuration import PORT
 from disklab.hosts.addresses import free_addresses
 
 from tests.databases.sql import need_postgresql
-from tests.machines.ssh_server import SshServer, start_server
+from tests.machines.ssh_server import SshServer
 
 from .bench import Bench
 from .test_format import SIZE
@@ -51,17 +51,6 @@ def volume() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[SshServer]:
-    folder = tmp_path / "ssh"
-    folder.mkdir()
-    started = start_server(folder)
-    try:
-        yield started
-    finally:
-        started.stop()
-
-
 def servers_in(folder: Path) -> list[str]:
     """Return the working directories of programs that run below a folder."""
     found = []
@@ -75,19 +64,19 @@ def servers_in(folder: Path) -> list[str]:
     return found
 
 
-def prepared(bench: Bench, server: SshServer, volume: Path, text: str = EXPERIMENT) -> str:
+def prepared(bench: Bench, ssh_server: SshServer, volume: Path, text: str = EXPERIMENT) -> str:
     """Write the files; return the address of the server to be."""
     address = free_addresses(1, (PORT,))[0]
     bench.write("e.yaml", text)
     host = f"{{address: box, private_address: {address}, volumes: {{data: {volume}}}}}"
-    bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {{n1: {host}}}\n")
+    bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{n1: {host}}}\n")
     return address
 
 
 def test_it_is_built_filled_loaded_and_removed(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    address = prepared(bench, server, volume)
+    address = prepared(bench, ssh_server, volume)
     code, out, err = bench.run(*MEASURE, "--plan")
     assert code == 0, err
     assert f"its data in {volume}" in out
@@ -132,9 +121,9 @@ def start_and_kill(bench: Bench, volume: Path) -> None:
 
 @pytest.mark.long
 def test_a_killed_run_goes_on_with_its_full_data(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    prepared(bench, server, volume)
+    prepared(bench, ssh_server, volume)
     start_and_kill(bench, volume)
     (first,) = bench.runs()
     code, _, err = bench.run("measure", "--resume", first.folder.name, "--yes")
@@ -151,9 +140,9 @@ def test_a_killed_run_goes_on_with_its_full_data(
 
 @pytest.mark.long
 def test_clean_stops_and_removes_what_a_killed_run_has_left(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    prepared(bench, server, volume)
+    prepared(bench, ssh_server, volume)
     start_and_kill(bench, volume)
     assert servers_in(volume) != []
     _, out, _ = bench.run("clean")
@@ -162,7 +151,7 @@ def test_clean_stops_and_removes_what_a_killed_run_has_left(
 
 
 def test_an_empty_disk_is_formatted_for_it_and_its_host_may_drop_its_page_cache(
-    bench: Bench, server: SshServer, tmp_path: Path
+    bench: Bench, ssh_server: SshServer, tmp_path: Path
 ) -> None:
     need_postgresql()
     text = EXPERIMENT.replace("[2, 4]", "[2]") + "before: {page_cache: cold}\n"
@@ -174,7 +163,7 @@ def test_an_empty_disk_is_formatted_for_it_and_its_host_may_drop_its_page_cache(
             f"{{address: box, private_address: {address}, may_change: [page_cache], "
             f"volumes: {{data: {{format: true, disk: {named}}}}}}}"
         )
-        bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {{n1: {host}}}\n")
+        bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{n1: {host}}}\n")
         empty = disk.content
         code, out, err = bench.run(*MEASURE, "--plan")
         assert code == 0, err
@@ -212,19 +201,19 @@ events: [{at: 4s, kill: n3}, {at: 6s, start: n3}]
 
 
 def test_a_quorum_of_servers_is_built_and_survives_a_standby(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     names = ("n1", "n2", "n3")
     addresses = free_addresses(3, (PORT,))
     # One machine by three names of ssh: a host of its own for each server.
-    config = server.config.read_text(encoding="utf-8")
-    server.config.write_text(config.replace("Host box", "Host box n1 n2 n3"), encoding="utf-8")
+    config = ssh_server.config.read_text(encoding="utf-8")
+    ssh_server.config.write_text(config.replace("Host box", "Host box n1 n2 n3"), encoding="utf-8")
     hosts = []
     for name, address in zip(names, addresses, strict=True):
         (volume / name).mkdir(mode=0o755)
         own = f"address: {name}, private_address: {address}"
         hosts.append(f"{name}: {{{own}, volumes: {{data: {volume / name}}}}}")
-    bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {{{', '.join(hosts)}}}\n")
+    bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{{', '.join(hosts)}}}\n")
     bench.write("e.yaml", QUORUM)
     code, _, err = bench.run(*MEASURE, "--yes", "--quick")
     assert code == 0, err
@@ -261,9 +250,9 @@ events: [{at: 4s, kill: n1}, {at: 6s, start: n1}, {at: 10s, restart: n1}]
 
 
 def test_a_server_on_a_host_is_killed_and_started_under_load(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    prepared(bench, server, volume, BROKEN)
+    prepared(bench, ssh_server, volume, BROKEN)
     code, _, err = bench.run(*MEASURE, "--yes", "--quick")
     assert code == 0, err
     bench.nothing_is_left()
@@ -279,24 +268,24 @@ def test_a_server_on_a_host_is_killed_and_started_under_load(
 
 
 def test_events_that_would_break_a_host_are_refused(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    prepared(bench, server, volume, BROKEN.replace("{at: 4s, kill: n1}", "{at: 4s, lose: n1}"))
+    prepared(bench, ssh_server, volume, BROKEN.replace("{at: 4s, kill: n1}", "{at: 4s, lose: n1}"))
     code, _, err = bench.run(*MEASURE, "--plan")
     assert code == 2
     assert "it breaks no machine, disk or network of yours" in err
 
 
 def test_what_cannot_be_built_is_refused_with_its_line(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    prepared(bench, server, volume, EXPERIMENT.replace("nodes: 1", "nodes: 3"))
+    prepared(bench, ssh_server, volume, EXPERIMENT.replace("nodes: 1", "nodes: 3"))
     code, _, err = bench.run(*MEASURE, "--plan")
     assert code == 2
     assert "cluster.nodes: 3" in err
     assert "there are 1 (n1)" in err
     volume.chmod(0o700)
-    prepared(bench, server, volume)
+    prepared(bench, ssh_server, volume)
     code, _, err = bench.run(*MEASURE, "--yes")
     assert code == 2
     assert "is closed to the user" in err

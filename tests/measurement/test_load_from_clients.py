@@ -20,11 +20,10 @@ from .bench import Bench
 from .test_built_postgresql import (
     EXPERIMENT,
     MEASURE,
-    server,
     volume,
 )
 
-__all__ = ["server", "volume"]
+__all__ = ["volume"]
 CLIENT_FOLDERS = ".disklab-load-*"
 
 
@@ -46,7 +45,7 @@ def is_full(volume: Path) -> bool:
     return any('"filled"' in file.read_text() for file in volume.glob("*/.disklab-filled"))
 
 
-def prepared(bench: Bench, server: SshServer, volume: Path, text: str = EXPERIMENT) -> None:
+def prepared(bench: Bench, ssh_server: SshServer, volume: Path, text: str = EXPERIMENT) -> None:
     """Write the files: one server and two clients, all of them this machine by other names."""
     address = free_addresses(1, (PORT,))[0]
     bench.write("e.yaml", text)
@@ -54,13 +53,13 @@ def prepared(bench: Bench, server: SshServer, volume: Path, text: str = EXPERIME
     far = f"{{address: {getpass.getuser()}@box, private_address: 127.0.0.1, role: client}}"
     near = "{local: true, role: client}"
     hosts = f"{{n1: {node}, c1: {far}, c2: {near}}}"
-    bench.write("h.yaml", f"ssh_config: {server.config}\nhosts: {hosts}\n")
+    bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {hosts}\n")
 
 
 def test_two_clients_share_a_load_and_nothing_of_them_is_left(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    prepared(bench, server, volume)
+    prepared(bench, ssh_server, volume)
     before = client_folders()
     code, out, err = bench.run(*MEASURE, "--plan")
     assert code == 0, err
@@ -94,11 +93,11 @@ def test_two_clients_share_a_load_and_nothing_of_them_is_left(
 
 @pytest.mark.long
 def test_the_load_that_a_killed_run_has_left_is_ended_before_it_goes_on(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     before = client_folders()
     text = EXPERIMENT.replace("duration: 2s", "duration: 8s").replace("[2, 4]", "[2]")
-    prepared(bench, server, volume, text)
+    prepared(bench, ssh_server, volume, text)
     with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
 
         def loads_full_data() -> bool:
@@ -127,15 +126,15 @@ def test_the_load_that_a_killed_run_has_left_is_ended_before_it_goes_on(
 
 @pytest.mark.long
 def test_hosts_that_are_silent_for_30_s_are_named_and_lose_no_second(
-    bench: Bench, server: SshServer, volume: Path
+    bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     text = EXPERIMENT.replace("duration: 2s", "duration: 35s").replace("[2, 4]", "[2]")
-    prepared(bench, server, volume, text)
+    prepared(bench, ssh_server, volume, text)
     with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
         bench.wait_until(lambda: is_full(volume))
         time.sleep(3)
         # The server too: nobody can connect again meanwhile.
-        stopped = [server.process.pid, *server.connections()]
+        stopped = [ssh_server.process.pid, *ssh_server.connections()]
         try:
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
 from disklab.cli.observe import machines_of, seen_of
 from disklab.machines.local import LocalMachine
 from disklab.observation.machine import look
 
-from tests.machines.ssh_server import SshServer, start_server
+from tests.machines.ssh_server import SshServer
 
 NODE = "10.99.0.7:5432"
 """Not an address of this machine: only the hosts file says where it is."""
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[SshServer]:
-    folder = tmp_path / "ssh"
-    folder.mkdir()
-    started = start_server(folder)
-    try:
-        yield started
-    finally:
-        started.stop()
-
-
-def test_what_a_far_machine_is_comes_over_ssh(server: SshServer, tmp_path: Path) -> None:
+def test_what_a_far_machine_is_comes_over_ssh(ssh_server: SshServer, tmp_path: Path) -> None:
     hosts = tmp_path / "h.yaml"
     address = NODE.partition(":")[0]
     hosts.write_text(
-        f"ssh_config: {server.config}\n"
+        f"ssh_config: {ssh_server.config}\n"
         f"hosts: {{n1: {{address: box, private_address: {address}, "
         f"volumes: {{data: {tmp_path}}}}}}}\n",
         encoding="utf-8",
@@ -57,6 +44,6 @@ def test_what_a_far_machine_is_comes_over_ssh(server: SshServer, tmp_path: Path)
         assert (near.disk.read() - before).reads >= 0
     # The last connection ends a moment after its client.
     deadline = time.monotonic() + 20
-    while server.connections() and time.monotonic() < deadline:
+    while ssh_server.connections() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert server.connections() == []
+    assert ssh_server.connections() == []

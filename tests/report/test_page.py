@@ -16,6 +16,7 @@ from disklab.report.files import write_page
 from disklab.report.report import Report
 from playwright.sync_api import Browser, Page
 
+from tests.contrast import CONTRAST
 from tests.report import synthetic
 from tests.test_probe_shown import MS, result
 
@@ -174,54 +175,6 @@ def test_latencies_stand_on_one_kind_of_axis(tmp_path: Path) -> None:
         if "scale" in layer.get("encoding", {}).get("y", {})
     }
     assert kinds == {'"log"'}
-
-
-CONTRAST = """
-() => {
-  const parsed = (colour) => {
-    const found = colour.match(/[\\d.]+/g).map(Number);
-    return found.length === 4 ? found : [...found, 1];
-  };
-  const light = ([r, g, b]) => {
-    const [x, y, z] = [r, g, b].map((v) => v / 255)
-      .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
-  };
-  const behind = (element) => {
-    for (let one = element; one; one = one.parentElement) {
-      const found = parsed(getComputedStyle(one).backgroundColor);
-      if (found[3] === 1) return found;
-    }
-    return [255, 255, 255, 1];
-  };
-  const faded = (element) => {
-    let opacity = 1;
-    for (let one = element; one; one = one.parentElement) {
-      const style = getComputedStyle(one);
-      opacity *= Number(style.opacity) * Number(one.getAttribute('fill-opacity') ?? 1);
-    }
-    return opacity;
-  };
-  const told = new Set();
-  let seen = 0;
-  for (const element of document.querySelectorAll('body *')) {
-    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    if (!own || ['SCRIPT', 'STYLE'].includes(element.tagName)) continue;
-    if (!element.getClientRects().length || element.getAttribute('opacity') === '0') continue;
-    const style = getComputedStyle(element), paper = behind(element);
-    const inside = element instanceof SVGElement;
-    const colour = parsed(inside ? style.fill : style.color), opacity = colour[3] * faded(element);
-    const mixed = [0, 1, 2].map((n) => colour[n] * opacity + paper[n] * (1 - opacity));
-    const [a, b] = [light(mixed), light(paper)].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    const large = parseFloat(style.fontSize) >= 24;
-    seen += 1;
-    if (ratio < (large ? 3 : 4.5)) told.add(`${element.textContent}: ${ratio.toFixed(2)}`);
-  }
-  return { seen, low: [...told] };
-}
-"""
-"""Texts whose contrast with what is behind them is below level AA of WCAG 2.1."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -32,8 +32,8 @@ from disklab.results.event_log import EVENTS, EventLog
 from disklab.results.wishes import Wish, wish_of
 from playwright.sync_api import Browser, Page
 
+from tests.contrast import CONTRAST
 from tests.report import synthetic
-from tests.report.test_page import CONTRAST
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 TOKEN = "0123456789abcdef-of-the-test"

@@ -26,7 +26,7 @@ from disklab.hosts import changes
 from disklab.hosts.running import Listed
 from disklab.privilege.volumes import Detach, Fail, Found, ListAll, Set, Show, perform
 
-app = typer.Typer(no_args_is_help=True, help="Real block devices with a cloud disk's manners.")
+app = typer.Typer(no_args_is_help=True, help="Real block devices that behave as a cloud disk does.")
 
 app.command()(attach)
 app.add_typer(host_cache, name="cache")

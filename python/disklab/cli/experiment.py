@@ -83,7 +83,7 @@ def mode_of(text: str) -> spec.Mode:
         if text == mode:
             return text  # type: ignore[return-value]
     way_out = did_you_mean(text, get_args(spec.Mode), f"choose {', '.join(get_args(spec.Mode))}")
-    raise UserError(Problem("--mode", text, "is no mode", way_out))
+    raise UserError(Problem("--mode", text, "is not a mode", way_out))
 
 
 @app.command()

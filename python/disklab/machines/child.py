@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import PurePosixPath
 from queue import SimpleQueue
@@ -312,19 +312,29 @@ def _started_in(
     network: int, start: Callable[[], subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
     """Start a program in a network, whose file is closed; come back to our own."""
+    try:
+        with inside_network(network):
+            return start()
+    finally:
+        os.close(network)
+
+
+@contextmanager
+def inside_network(network: int) -> Iterator[None]:
+    """Put the calling thread into a network namespace, an open file, and back. Raises OSError."""
     home = _own_network()
     assert home is not None, "the thread that asks has a network"
     try:
         if os.path.samestat(os.fstat(home), os.fstat(network)):
-            return start()
+            yield
+            return
         _enter(network)
         try:
-            return start()
+            yield
         finally:
             _enter(home)
     finally:
         os.close(home)
-        os.close(network)
 
 
 def _enter(network: int) -> None:

@@ -6,7 +6,6 @@ group from their first instruction. Files are reached from outside, below the ho
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -24,7 +23,14 @@ from types import TracebackType
 from typing import BinaryIO
 
 from disklab.errors import MachineError
-from disklab.machines.child import END_SECONDS, KILL_SECONDS, LINE_BYTES, Tail, open_bytes
+from disklab.machines.child import (
+    END_SECONDS,
+    KILL_SECONDS,
+    LINE_BYTES,
+    Tail,
+    inside_network,
+    open_bytes,
+)
 from disklab.machines.local import STDOUT_BYTES
 from disklab.machines.protocol import ClockOffset, Command, Finished
 from disklab.machines.rooted import RootedFiles
@@ -36,11 +42,8 @@ START_SECONDS = 60.0
 MOUNT_SECONDS = 120.0
 # The kernel closes all pipes of a host that goes within this.
 GONE_SECONDS = 0.2
-# From <sched.h>; Python has setns(2) from 3.12 on.
-_NEW_NETWORK = 0x40000000
 AZURE_DISKS = PurePosixPath("/dev/disk/azure/scsi1")
 """Where Azure's Linux images show data disks, by LUN."""
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -168,24 +171,17 @@ class NamespaceMachine:
 
         Processes that the thread starts meanwhile are in it as well.
         """
-        home = os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY)
-        try:
-            _enter(self._held.network)
-            try:
-                yield
-            finally:
-                _enter(home)
-        finally:
-            os.close(home)
+        with inside_network(self._held.network):
+            yield
 
     def show_disk(self, device: str, name: str, lun: int | None = None) -> PurePosixPath:
         """Show a block device of this machine as `/dev/<name>`, and where the cloud links it.
 
-        Returns its path in the host. Raises MachineError when the device is none.
+        Returns its path in the host. Raises MachineError when the device is not a block device.
         """
         found = os.stat(device)
         if not stat.S_ISBLK(found.st_mode):
-            raise MachineError(f"{device} is no block device")
+            raise MachineError(f"{device} is not a block device")
         with self._files.folder(PurePosixPath("/dev")) as dev:
             os.mknod(name, stat.S_IFBLK | 0o660, found.st_rdev, dir_fd=dev)
             if lun is not None:
@@ -248,11 +244,6 @@ def _link_lun(dev: int, lun: int, name: str) -> None:
         os.close(at)
 
 
-def _enter(network: int) -> None:
-    if _libc.setns(network, _NEW_NETWORK) != 0:
-        raise MachineError(f"setns to a network: {os.strerror(ctypes.get_errno())}")
-
-
 class NamespaceChild:
     """A `Child` in an emulated host."""
 
@@ -311,7 +302,7 @@ class NamespaceChild:
             if len(line) == LINE_BYTES and not line.endswith(b"\n"):
                 raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
             yield line.removesuffix(b"\n")
-        # A host that goes closes the pipes as well: that is no end of the program.
+        # A host that goes closes the pipes as well: that does not mean that the program has ended.
         self._wait(GONE_SECONDS)
 
     def signal(self, number: int) -> None:

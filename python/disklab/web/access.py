@@ -1,4 +1,4 @@
-"""Who may see the live page: whoever has its token, at the address that it was started on.
+"""Who may see the live page: everybody who has its token, at the address it was started on.
 
 Against other users of this machine: every answer needs the token. Against a page of the internet in
 the same browser: the cookie is SameSite=Strict, a Host that is not ours is refused (a name that
