@@ -6,11 +6,27 @@ cd "$(dirname "$0")/.."
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
+export PATH="$HOME/.cargo/bin:$PATH"
+# CI builds what the tests of the crates build too, without LTO: minutes less, and nothing built twice.
+profile=$([ "${CI:-}" = true ] && echo checked || echo release)
+newest() { find Cargo.toml Cargo.lock pyproject.toml crates installer -newer .venv/engine.installed -type f -print -quit 2>/dev/null; }
+stale() { [ ! -x .venv/bin/disklab ] || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; }
+# The engine is compiled while packages are fetched, as soon as there is something to compile it with. pip's own build
+# finds it done, or says what is wrong with it.
+early=
+compile_early() {
+  if [ -z "$early" ] && has cc && has cargo && stale; then
+    nice -n 5 cargo build --quiet --locked --profile "$profile" -p disklab-engine --bin disklab-engine >/dev/null 2>&1 &
+    early=$!
+  fi
+}
+trap '[ -z "$early" ] || kill "$early" 2>/dev/null || true' EXIT
 
 # Program -> package. fio is what `disklab probe` runs; mkfs.*, losetup and mount make volumes.
 declare -A debian=([cc]=gcc [fio]=fio [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [losetup]=util-linux [mount]=mount)
 declare -A fedora=([cc]=gcc [fio]=fio [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [losetup]=util-linux [mount]=util-linux-core)
 missing_debian=() missing_fedora=()
+compile_early
 if [ "$(uname)" = Linux ]; then
   for program in "${!debian[@]}"; do
     has "$program" || { missing_debian+=("${debian[$program]}"); missing_fedora+=("${fedora[$program]}"); }
@@ -55,7 +71,6 @@ if [ "$(uname)" = Linux ]; then
 fi
 
 # Rust: the rust-version of Cargo.toml or newer.
-export PATH="$HOME/.cargo/bin:$PATH"
 if ! has cargo; then
   if has apt-get && apt-cache show rustup >/dev/null 2>&1; then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq rustup >/dev/null
@@ -68,6 +83,7 @@ if ! has cargo; then
   fi
 fi
 
+compile_early
 if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
 # The stamp is a copy of the lock file: equal means that the environment is the locked one.
 if ! cmp -s requirements.lock .venv/requirements.installed; then
@@ -76,12 +92,10 @@ if ! cmp -s requirements.lock .venv/requirements.installed; then
 fi
 
 # The engine and the package. cargo decides what is stale; a fresh tree costs seconds, an unchanged one nothing.
-newest() { find Cargo.toml Cargo.lock pyproject.toml crates installer -newer .venv/engine.installed -type f -print -quit 2>/dev/null; }
-if [ ! -x .venv/bin/disklab ] || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; then
+if stale; then
+  if [ -n "$early" ]; then wait "$early" || true; early=; fi
   # The time before the build: what is edited meanwhile is newer.
   touch .venv/engine.building
-  # CI builds what the tests of the crates build too, without LTO: minutes less, and nothing built twice.
-  profile=$([ "${CI:-}" = true ] && echo checked || echo release)
   PATH="$PWD/.venv/bin:$PATH" MATURIN_PEP517_ARGS="--locked --profile $profile" \
     .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
   mv .venv/engine.building .venv/engine.installed
