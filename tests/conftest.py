@@ -25,13 +25,13 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 IN_CI = os.environ.get("CI") == "true"
 # What takes longest begins first: at the end one process would work on it alone.
 LONGEST_FIRST = (
-    "tests/procedures/test_resume.py",
     "tests/databases",
     "tests/procedures",
     "tests/test_benches.py",
-    "tests/truth",
-    "tests/sweeps",
     "tests/measurement",
+    "tests/sweeps",
+    "tests/power",
+    "tests/test_probe_emulated.py",
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

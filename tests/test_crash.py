@@ -1,7 +1,7 @@
 """What each failure may and may not lose, and that a crash leaves nothing behind.
 
-Real devices, real writes, a daemon killed at random points. `DISKLAB_CRASH_ROUNDS` and
-`DISKLAB_CRASH_CYCLES` make it longer than what every test run does.
+Real devices, real writes, a daemon killed at random points. `make test-long` does it more often;
+`DISKLAB_CRASH_ROUNDS` and `DISKLAB_CRASH_CYCLES` say how often.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from tests.journal import Journal, Promise, Writers
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
-ROUNDS = int(os.environ.get("DISKLAB_CRASH_ROUNDS", "2"))
-CYCLES = int(os.environ.get("DISKLAB_CRASH_CYCLES", "5"))
+MORE = pytest.mark.long
+ROUNDS = [1, pytest.param(int(os.environ.get("DISKLAB_CRASH_ROUNDS", "5")), marks=MORE)]
+CYCLES = [2, pytest.param(int(os.environ.get("DISKLAB_CRASH_CYCLES", "10")), marks=MORE)]
 VM = "azure/Standard_DS14_v2"  # it has a temp disk and a host cache
 BLOCKS = 2048  # few enough that a block is written several times in a short run
 SIZE_BYTES = 64 << 20
@@ -57,7 +58,8 @@ def kill_daemon(places: Places) -> None:
     assert process.end()
 
 
-CASES = [
+Case = tuple[str, Caching, str, Promise]
+CASES: list[Case] = [
     ("azure/P30", "None", "kill -9", Promise.ACKNOWLEDGED),
     ("azure/P30", "None", "host-failure", Promise.ACKNOWLEDGED),
     ("azure/P30", "ReadOnly", "kill -9", Promise.ACKNOWLEDGED),
@@ -70,11 +72,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("disks", "caching", "failure", "promise"), CASES)
+@pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("case", CASES, ids=lambda one: "-".join(map(str, one)))
 def test_a_failure_loses_what_it_may_and_nothing_else(
-    places: Places, disks: str, caching: Caching, failure: str, promise: Promise
+    places: Places, case: Case, rounds: int
 ) -> None:
-    for round_number in range(ROUNDS):
+    disks, caching, failure, promise = case
+    for round_number in range(rounds):
         seed = random.SystemRandom().randrange(1 << 32)
         where = f"{disks}, {caching}, {failure}, round {round_number}, seed {seed}"
         journal = Journal(BLOCKS)
@@ -140,13 +144,14 @@ def contents(file: Path) -> bytes:
         return b""
 
 
+@pytest.mark.parametrize("cycles", CYCLES)
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
 def test_no_cycle_of_attach_write_kill_and_clean_leaves_anything(
-    places: Places, tmp_path: Path, filesystem: Filesystem
+    places: Places, tmp_path: Path, filesystem: Filesystem, cycles: int
 ) -> None:
     point = tmp_path / "mnt"
     size_bytes = 512 << 20  # mkfs.xfs wants at least 300 MiB
-    for cycle in range(CYCLES):
+    for cycle in range(cycles):
         volume = VolumeRequest("azure/P30", size_bytes=size_bytes)
         request = AttachRequest(
             volume,
@@ -171,7 +176,7 @@ def test_no_cycle_of_attach_write_kill_and_clean_leaves_anything(
         clean(places, Scope())
         assert not leftovers(places), f"cycle {cycle}"
     attach(load_catalog([]), request, places)
-    for cycle in range(CYCLES):  # the disk kept what was flushed in every cycle
+    for cycle in range(cycles):  # the disk kept what was flushed in every cycle
         content = (point / f"cycle-{cycle}").read_bytes()
         assert content == bytes([cycle % 251]) * 100_000
     detach(find("data", None, places), places)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 DISKLAB = Path(sys.executable).with_name("disklab")
 P30 = ["--disk", "azure/P30", "--vm", "azure/Standard_DS14_v2"]
 SHORT = ["--duration", "1s", "--size", "16M", "--bs", "4k"]
@@ -168,6 +168,7 @@ def test_the_catalogues_errors_come_before_any_disk(places: dict[str, str], tmp_
     assert not (tmp_path / "run" / "hosts").exists()
 
 
+@pytest.mark.alone
 def test_slow_motion_reaches_a_disk_that_is_too_fast_for_this_machine(
     places: dict[str, str], tmp_path: Path
 ) -> None:

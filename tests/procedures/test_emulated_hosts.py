@@ -14,7 +14,9 @@ import pytest
 from tests.databases.sql import need_postgresql
 from tests.hosts.conftest import DISKLAB, Lab
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+# In CI test_broken_links rehearses on emulated hosts, and tests/hosts/test_delays.py measures their
+# network.
+pytestmark = [pytest.mark.machine, pytest.mark.alone, pytest.mark.long]
 
 # Rows of the page cache: on loopback a read takes a fifth of the shortest round trip, 0.65 ms.
 SHORTEST_MS = 0.65
@@ -63,7 +65,6 @@ def test_the_network_is_in_the_answer(lab: Lab, tmp_path: Path) -> None:
     assert os.listdir(lab.run_dir / "networks") == []
 
 
-@pytest.mark.long
 def test_a_killed_rehearsal_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as out:

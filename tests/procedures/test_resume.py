@@ -1,6 +1,7 @@
 """A rehearsal that is killed in mid-trial: what it finished stays, what it made goes, it goes on.
 
-One real Cassandra on emulated disks, small: this is the one test that runs a whole rehearsal.
+One real Cassandra on emulated disks, small. CI does the same with PostgreSQL (test_sql_rehearsal),
+whose server starts in a quarter of the time, and rehearses Cassandra in tests/truth.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from disklab.results import Run
 
 from tests.hosts.conftest import DISKLAB, Lab
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.long]
 
 EXPERIMENT = """
 title: Does a killed rehearsal go on?

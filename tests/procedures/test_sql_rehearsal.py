@@ -157,9 +157,14 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
         running.process.send_signal(signal.SIGKILL)
         running.process.wait()
     assert marked_processes(lab.run_dir), "the database outlives what started it"
+    (run,) = running.out.iterdir()
+    trials = run / "trials.jsonl"
+    (before,) = trials.read_text().splitlines()
+    # What a kill in mid-write would leave at the end of the file.
+    with trials.open("a") as torn:
+        torn.write('{"trial": 1, "status": "o')
     lab.run("clean")
     assert_nothing_is_left(lab, running.process.pid)
-    (run,) = running.out.iterdir()
     ran = subprocess.run(
         [str(DISKLAB), "rehearse", "--resume", str(run), "--json"],
         capture_output=True,
@@ -171,6 +176,8 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
     assert ran.returncode in (0, 1), ran.stderr  # 1: a busy machine made both trials invalid
     told: list[dict[str, Any]] = [json.loads(line) for line in ran.stdout.splitlines()]
     assert len(told) == 1, "the finished trial is not run again"
+    assert trials.read_text().splitlines()[0] == before
+    assert Run.open(run).info.versions["PostgreSQL"]
     results = running.results()
     for result in results.values():
         assert result.status in ("ok", "invalid"), result
@@ -241,7 +248,9 @@ DEATH_SECONDS = 10.0
 """For a look once a second, the end of the load, and a machine that is busy with something else."""
 
 
+# In CI tests/telemetry/test_sampler.py: what is noticed is told in this machine's time.
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_death_in_slow_motion_is_noticed_in_this_machines_time(lab: Lab, tmp_path: Path) -> None:
     only = ("--only", "disk=fits", "--only", "workload=read")
     running = Rehearsal(lab, tmp_path, *only, "--time-dilation", "12")

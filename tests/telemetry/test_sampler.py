@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,23 @@ def test_a_failure_is_told_at_once_and_kept() -> None:
         time.sleep(1.2)
     assert len(told) == 1
     assert sampler.mean("measure", "steady", "per_s") is not None, "the others go on"
+
+
+@pytest.mark.parametrize("slow", [1, 12])
+def test_a_death_is_noticed_in_this_machines_time(slow: int) -> None:
+    """However slow the time of what is watched is: in slow motion a minute would be lost."""
+    dies_at = time.monotonic() + 0.5
+
+    class Mortal(Steady):
+        def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
+            if time.monotonic() > dies_at:
+                raise MachineError("node n1 was killed by SIGKILL")
+            yield "alive", 1.0
+
+    told = threading.Event()
+    with Sampler([Mortal()], lambda *_: None, lambda _: told.set()) as sampler:
+        sampler.enter("measure", slow)
+        assert told.wait(4.0), "a look each second, and a machine with other work"
 
 
 def test_means_weigh_intervals_by_their_length() -> None:
