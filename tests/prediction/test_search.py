@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.prediction.search import Search, run_searches
-from disklab.spec.model import Variable
+from disklab.spec.procedures import Variable
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -30,8 +30,6 @@ from disklab.spec.amounts import (
     Count,
     Milliseconds,
     Nodes,
-    Pending,
-    Rate,
     Ratio,
     Scale,
     Seconds,
@@ -42,6 +40,7 @@ from disklab.spec.amounts import (
 from disklab.spec.failures import Failures
 from disklab.spec.part import Part
 from disklab.spec.payloads import RowShape, RowText, row_shape
+from disklab.spec.procedures import Load, Procedure
 from disklab.spec.replay import TraceReplay
 from disklab.spec.require import Require
 from disklab.spec.timetable import TimedEvent
@@ -275,24 +274,6 @@ class Operations(Part):
         return self
 
 
-class Load(Part):
-    """How operations are offered: a closed loop of threads, or an open loop at a rate."""
-
-    threads: Threads | None = Field(default=None, examples=[128])
-    """Closed loop: operations in flight, all generators together."""
-    rate_per_s: Rate | None = Field(default=None, alias="rate", examples=["20000/s"])
-    """Open loop: operations a second, all generators together."""
-    arrivals: Literal["poisson", "even"] = Field(default="poisson", examples=["even"])
-    """Open loop: how the intended start times lie."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Load:
-        if (self.threads is None) == (self.rate_per_s is None):
-            rule = "a load is either threads (closed loop) or rate (open loop)"
-            raise Unreadable(rule, "write {threads: 128} or {rate: 20000/s}")
-        return self
-
-
 class Stop(Part):
     """When a measurement ends; of both, what comes first."""
 
@@ -501,72 +482,6 @@ class Workload(Part):
         if self.trace is not None:
             return "trace"
         return "tpcc" if self.tpcc is not None else "fio"
-
-
-class ThreadSteps(Part):
-    """How the threads are raised."""
-
-    start: Threads = Field(default=8, examples=[8])
-    """Threads of the first step."""
-    factor: Annotated[float, Field(gt=1, le=10)] = Field(default=1.5, examples=[1.5])
-    """Each step has so many times the threads of the one before."""
-    most: Threads = Field(default=1024, examples=[512])
-    """No step has more."""
-
-    def each(self) -> list[int]:
-        """Return the threads of each step, fewest first; a step has at least one more."""
-        steps = [min(self.start, self.most)]
-        while steps[-1] < self.most:
-            steps.append(min(self.most, max(steps[-1] + 1, round(steps[-1] * self.factor))))
-        return steps
-
-
-class ClosedLoop(Part):
-    """The threads of the load, until it stops."""
-
-
-class Fixed(Part):
-    """A fixed rate of operations: open loop."""
-
-    rate_per_s: Rate = Field(alias="rate", examples=["500/s"])
-    """Operations a second, all generators together."""
-
-
-class Variable(Part):
-    """More and more threads until the median latency is the one asked for."""
-
-    median_latency_ms: Milliseconds = Field(alias="median_latency", examples=["10ms"])
-    """The target."""
-    pending_compactions: Pending = Field(default=20, examples=[20])
-    """A step with more of them pending is not sustained."""
-    threads: ThreadSteps = Field(default=ThreadSteps(), examples=[{"start": 8}])
-    """How the threads are raised."""
-
-
-class Procedure(Part):
-    """How a trial is measured."""
-
-    closed_loop: ClosedLoop | None = None
-    """The load's threads until it stops; the default for threads."""
-    fixed: Fixed | None = None
-    """A fixed rate; the default for a rate."""
-    variable: Variable | None = None
-    """Threads are raised until the median latency meets a target."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Procedure:
-        if sum(v is not None for v in (self.closed_loop, self.fixed, self.variable)) != 1:
-            rule = "a procedure is exactly one of closed_loop, fixed and variable"
-            raise Unreadable(rule, "write for example {fixed: {rate: 500/s}}")
-        return self
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def kind(self) -> Literal["closed_loop", "fixed", "variable"]:
-        """Which of the three it is."""
-        if self.fixed is not None:
-            return "fixed"
-        return "variable" if self.variable is not None else "closed_loop"
 
 
 class Before(Part):

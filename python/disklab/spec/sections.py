@@ -9,7 +9,8 @@ from disklab.errors import Problem
 from disklab.spec import feasible
 from disklab.spec.failures import failure_problems
 from disklab.spec.located import Key, Site
-from disklab.spec.model import Load, Procedure, Stop, TrialSpec
+from disklab.spec.model import Stop, TrialSpec
+from disklab.spec.procedures import Load, Procedure, load_problems
 from disklab.spec.timetable_checks import timetable_problems
 
 # How long a trial measures when its file does not say: long enough for credits, caches and pauses
@@ -44,7 +45,7 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         if spec.dataset is None:
             way_out = "add dataset: {rows: 10M, row: 5 x 818B}"
             needs(("dataset",), "operations on rows need rows", way_out)
-        found += load_problems(spec, site)
+        found += load_problems(spec.procedure, spec.workload.load, site)
     else:
         found += benchmark_problems(spec, site)
     assert spec.cluster is not None
@@ -135,54 +136,15 @@ def beside_problems(kind: str, load: Load, site: Site) -> list[Problem]:
     return [Problem(place, site.text(("workload", "load", given)), rule, "leave it out")]
 
 
-def load_problems(spec: TrialSpec, site: Site) -> list[Problem]:
-    """Return what load and procedure ask of each other."""
-    load, procedure = spec.workload.load, spec.procedure
-    if procedure is None or procedure.closed_loop is not None:
-        if load is None:
-            rule = "is needed: threads (closed loop) or rate (open loop)"
-            way_out = "add load: {threads: 128} or {rate: 20000/s}"
-            return [Problem(site.place(("workload", "load")), "(missing)", rule, way_out)]
-        if procedure is not None and load.rate_per_s is not None:
-            rule = "a closed loop has threads, not a rate"
-            at = site.place(("procedure", "closed_loop"))
-            return [Problem(at, "closed_loop", rule, "write {fixed: {rate: ...}}, or threads")]
-        return []
-    if load is None:
-        return []
-    if procedure.fixed is not None and load.rate_per_s == procedure.fixed.rate_per_s:
-        return []
-    given = "threads" if load.threads is not None else "rate"
-    rule = f"procedure {procedure.kind} decides the load, and the workload has {given} too"
-    way_out = "leave workload.load out, or the procedure"
-    return [
-        Problem(
-            site.place(("workload", "load", given)),
-            site.text(("workload", "load", given)),
-            rule,
-            way_out,
-        )
-    ]
-
-
 def decided(spec: TrialSpec) -> TrialSpec:
     """Return the spec with what the file leaves open: procedure, load, stop, client's VM."""
-    work, procedure = spec.workload, spec.procedure
+    work = spec.workload
+    procedure = spec.procedure or Procedure.of(work.load)
     update: dict[str, object] = {}
     if work.stop is None and work.trace is None:
         update["stop"] = Stop.model_validate({"duration": f"{DEFAULT_DURATION_S}s"})
-    if work.kind == "rows":
-        if procedure is None:
-            rate = work.load.rate_per_s if work.load else None
-            given = {"closed_loop": {}} if rate is None else {"fixed": {"rate": f"{rate}/s"}}
-            procedure = Procedure.model_validate(given)
-        if procedure.fixed is not None and work.load is None:
-            update["load"] = Load.model_validate({"rate": f"{procedure.fixed.rate_per_s}/s"})
-    elif procedure is None:
-        # Of sysbench alone: its rate is an open loop.
-        rate = work.load.rate_per_s if work.load else None
-        given = {"closed_loop": {}} if rate is None else {"fixed": {"rate": f"{rate}/s"}}
-        procedure = Procedure.model_validate(given)
+    if work.kind == "rows" and procedure.fixed is not None and work.load is None:
+        update["load"] = Load.model_validate({"rate": f"{procedure.fixed.rate_per_s}/s"})
     client = spec.client
     if client.vm is None and spec.cluster is not None:
         client = client.model_copy(update={"vm": spec.cluster.vm})
