@@ -88,6 +88,8 @@ def test_a_failure_loses_what_it_may_and_nothing_else(
         time.sleep(random.Random(seed).uniform(0.3, 1.0))
         if failure == "kill -9":
             kill_daemon(places)
+            # Told to stop at once, on a busy machine they would end before their next write.
+            writers.await_failure()
             writers.join()
             clean(places, Scope())
             device = attach_one(places, disks, caching).device

@@ -119,6 +119,6 @@ def facts_of(engine: str) -> Facts:
 
 
 def simulated() -> str:
-    """Return the titles of the databases that the simulator models: `Cassandra and etcd`."""
+    """Return the titles of the databases that the simulator models, as a list in words."""
     titles = [facts_of(name).title for name in DATABASES if facts_of(name).simulator]
     return " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)

@@ -5,16 +5,14 @@ The one whole rehearsal on emulated hosts that CI runs, and the one of etcd.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import IN_CI
-from tests.hosts.conftest import DISKLAB, Lab
+from tests.hosts.conftest import Lab
+
+from .rehearsed import need_etcd, rehearsed
 
 EXPERIMENT = """
 title: etcd on broken links
@@ -51,23 +49,10 @@ MOST_SECONDS = 400.0
 @pytest.mark.machine
 @pytest.mark.alone
 def test_links_and_a_zone_break_and_nothing_is_lost(lab: Lab, tmp_path: Path) -> None:
-    if shutil.which("etcd") is None:
-        assert not IN_CI, "scripts/setup.sh installs etcd in CI"
-        pytest.skip("etcd is not installed")
-    file, out = tmp_path / "links.yaml", tmp_path / "runs"
+    need_etcd()
+    file = tmp_path / "links.yaml"
     file.write_text(EXPERIMENT, encoding="utf-8")
-    said = subprocess.run(
-        [str(DISKLAB), "rehearse", str(file), "--quick", "--out", str(out), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=MOST_SECONDS,
-        check=False,
-        env=lab.environment(),
-    )
-    # 1: nothing is valid. On a busy machine the emulator may be late, and the figures no answer.
-    assert said.returncode in {0, 1}, said.stderr
-    result = json.loads(said.stdout.splitlines()[0])
-    assert result["status"] in {"ok", "invalid"}, result
+    result, _ = rehearsed(lab, file, most_s=MOST_SECONDS)
     seen = result["recovery"]
     assert [f"{one['kind']} {one['node']}" for one in seen["steps"]] == [
         "cut n2", "join n2", "slow_link n1-n3", "join n1-n3",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.conftest import DISKLAB, Lab
+from tests.hosts.conftest import Lab
+
+from .rehearsed import rehearsed
 
 EXPERIMENT = """
 title: A node falls silent
@@ -40,19 +40,9 @@ MOST_SECONDS = 1500.0
 @pytest.mark.alone
 @pytest.mark.long
 def test_the_living_two_have_the_rate_again(lab: Lab, tmp_path: Path) -> None:
-    file, out = tmp_path / "silent.yaml", tmp_path / "runs"
+    file = tmp_path / "silent.yaml"
     file.write_text(EXPERIMENT, encoding="utf-8")
-    said = subprocess.run(
-        [str(DISKLAB), "rehearse", str(file), "--quick", "--out", str(out), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=MOST_SECONDS,
-        check=False,
-        env=lab.environment(),
-    )
-    assert said.returncode in {0, 1}, said.stderr
-    result = json.loads(said.stdout.splitlines()[0])
-    assert result["status"] in {"ok", "invalid"}, result["reason"]
+    result, _ = rehearsed(lab, file, most_s=MOST_SECONDS)
     seen = result["recovery"]
     assert seen["back_s"] is not None, seen
     assert seen["back_s"] <= NOTICED_S + BACK_S, seen

@@ -13,6 +13,7 @@ from disklab import reading
 from disklab.catalog.facts import GIB
 from disklab.errors import Problem, UserError
 from disklab.spec import Trial
+from disklab.spec.share import left_for_page_cache
 
 FOLDER = "data/calibration"
 
@@ -187,7 +188,6 @@ def calibration_for(engine: str) -> Calibration | None:
 
 def page_cache_bytes(memory_gib: float | None, calibration: Calibration) -> int:
     """Return what a node's memory leaves for the page cache."""
-    memory = int((memory_gib or 0) * GIB)
-    least = calibration.physical["least_page_cache_ratio"].value
-    assert isinstance(least, float)
-    return max(memory - calibration.fact("memory_beside_page_cache_bytes"), int(memory * least))
+    beside = calibration.fact("memory_beside_page_cache_bytes")
+    least = calibration.ratio("least_page_cache_ratio")
+    return left_for_page_cache(int((memory_gib or 0) * GIB), beside, least)

@@ -19,7 +19,7 @@ from disklab.prediction.jobs import (
 )
 from disklab.prediction.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
 from disklab.spec import Trial, TrialSpec
-from disklab.spec.share import threads_of
+from disklab.spec.share import left_for_page_cache, threads_of
 
 NS_PER_S = 1_000_000_000
 
@@ -145,7 +145,7 @@ def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tupl
     """Return the bytes of a node's block cache and of its page cache; `backends`: connections."""
     ratio = calibration.ratio("memory_limit_ratio") * calibration.ratio("block_cache_ratio")
     block_cache = int(memory_bytes * ratio)
-    left = memory_bytes - block_cache - calibration.fact("memory_beside_caches_bytes")
-    left -= int(backends * calibration.fact("memory_of_connection_bytes"))
-    least = int(memory_bytes * calibration.ratio("least_page_cache_ratio"))
-    return block_cache, max(left, least)
+    beside = block_cache + calibration.fact("memory_beside_caches_bytes")
+    beside += int(backends * calibration.fact("memory_of_connection_bytes"))
+    least = calibration.ratio("least_page_cache_ratio")
+    return block_cache, left_for_page_cache(memory_bytes, beside, least)

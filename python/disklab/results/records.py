@@ -233,7 +233,7 @@ class RuleFinding(Record):
     """A rule that a database's makers publish, and whether a repeat kept it."""
 
     subject: str
-    """The database: `etcd`."""
+    """The database that the rule is of, by name."""
     what: str
     """`99th percentile of WAL fsync`."""
     found_ms: Amount

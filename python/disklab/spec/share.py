@@ -22,6 +22,7 @@ from disklab.database_facts import facts_of
 from disklab.spec.amounts import Scale
 from disklab.spec.model import TrialSpec, Workload
 from disklab.spec.part import Part
+from disklab.spec.procedures import Here
 
 MKFS_LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}
 """The smallest volume that a file system is made on.
@@ -35,6 +36,8 @@ MKFS_LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}
 MOST_HEAP_BYTES = 8 * GIB
 CHUNK_CACHE_BYTES = 2 * GIB
 SYSTEM_BYTES = GIB
+LEAST_CACHE_RATIO = 0.125
+"""Of a small VM's memory: its heap is smaller, half of it at most (cassandra-env.sh)."""
 
 
 # Source: TPC-C 4.2.2: each warehouse has ten terminals.
@@ -132,7 +135,7 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
         # So that a node has as much of the data as in the cluster. What stands in for YugabyteDB
         # has the rows that its nodes lead: those alone are read.
         rows *= Fraction(int(copies.full), int(copies.here))
-    page_cache = page_cache_bytes(vm.facts.mem_gib if vm else None)
+    page_cache = _page_cache_bytes(vm.facts.mem_gib if vm else None)
     warehouses = whole(spec.workload.tpcc.warehouses if spec.workload.tpcc else None, both)
     engine = portion.engine or (spec.database.engine if spec.database else None)
     room = least_volume_bytes(engine, warehouses, portion) if engine else 0
@@ -222,8 +225,8 @@ def time_dilation(vcpus: int, cpus: int) -> int:
 def threads_of(spec: TrialSpec) -> int | None:
     """Return the threads that a trial starts with; None: an open loop, or fio."""
     work = spec.workload
-    if spec.procedure is not None and spec.procedure.variable is not None:
-        return spec.procedure.variable.threads.start
+    if spec.procedure is not None and (first := spec.procedure.chosen.first_threads()):
+        return first
     if work.sysbench is not None:
         return work.sysbench.threads
     if work.tpcc is not None:
@@ -231,13 +234,21 @@ def threads_of(spec: TrialSpec) -> int | None:
     return work.load.threads if work.load else None
 
 
-def page_cache_bytes(memory_gib: float | None) -> int | None:
-    """Return what a node's memory leaves for the page cache; None: its memory is not known."""
+def left_for_page_cache(memory_bytes: int, beside_bytes: int, least_ratio: float) -> int:
+    """Return what a node's memory leaves for the page cache beside its database and system.
+
+    A prediction takes `beside_bytes` and `least_ratio` from its calibration, a share from above.
+    """
+    return max(memory_bytes - beside_bytes, int(memory_bytes * least_ratio))
+
+
+def _page_cache_bytes(memory_gib: float | None) -> int | None:
+    """Return the page cache of a node of the full system; None: its memory is not known."""
     if memory_gib is None:
         return None
     memory = int(memory_gib * GIB)
-    heap = min(memory // 4, MOST_HEAP_BYTES)
-    return max(memory - heap - CHUNK_CACHE_BYTES - SYSTEM_BYTES, memory // 8)
+    beside = min(memory // 4, MOST_HEAP_BYTES) + CHUNK_CACHE_BYTES + SYSTEM_BYTES
+    return left_for_page_cache(memory, beside, LEAST_CACHE_RATIO)
 
 
 def _benchmark(work: Workload, share: Share) -> dict[str, object]:
@@ -272,16 +283,13 @@ def scaled_down(spec: TrialSpec, share: Share) -> TrialSpec:
     if work.stop is not None and share.operations is not None:
         update["stop"] = work.stop.model_copy(update={"operations": int(share.operations.here)})
     changed: dict[str, object] = {"workload": work.model_copy(update=update)}
-    procedure = spec.procedure
-    if procedure is not None and procedure.fixed is not None and share.rate_per_s is not None:
-        fixed = procedure.fixed.model_copy(update={"rate_per_s": float(share.rate_per_s.here)})
-        changed["procedure"] = procedure.model_copy(update={"fixed": fixed})
-    if procedure is not None and procedure.variable is not None and share.threads is not None:
-        start = int(share.threads.here)
-        most = max(start, round(procedure.variable.threads.most * share.nodes_ratio))
-        steps = procedure.variable.threads.model_copy(update={"start": start, "most": most})
-        variable = procedure.variable.model_copy(update={"threads": steps})
-        changed["procedure"] = procedure.model_copy(update={"variable": variable})
+    if spec.procedure is not None:
+        here = Here(
+            threads=int(share.threads.here) if share.threads else None,
+            rate_per_s=float(share.rate_per_s.here) if share.rate_per_s else None,
+            nodes_ratio=share.nodes_ratio,
+        )
+        changed["procedure"] = spec.procedure.scaled_down(here)
     if spec.dataset is not None and share.rows is not None:
         changed["dataset"] = spec.dataset.model_copy(update={"rows": int(share.rows.here)})
     if spec.cluster is not None:

@@ -1,0 +1,44 @@
+"""One trial of an experiment, rehearsed to its end by the command, and what it came to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import IN_CI
+from tests.hosts.conftest import DISKLAB, Lab
+
+
+def need_etcd() -> None:
+    """Skip without an etcd; in CI that is a failure."""
+    if shutil.which("etcd") is None:
+        assert not IN_CI, "scripts/setup.sh installs etcd in CI"
+        pytest.skip("etcd is not installed")
+
+
+def rehearsed(lab: Lab, file: Path, *options: str, most_s: float) -> tuple[dict[str, Any], Path]:
+    """Return the result of the only trial, and the folder of its run beside the file.
+
+    On a busy machine the emulator may be late: the trial is invalid then, and no failure.
+    """
+    out = file.with_suffix(".runs")
+    command = [str(DISKLAB), "rehearse", str(file), *options, "--quick", "--json"]
+    said = subprocess.run(
+        [*command, "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=most_s,
+        check=False,
+        env=lab.environment(),
+    )
+    # 1: nothing is valid.
+    assert said.returncode in {0, 1}, said.stderr
+    result: dict[str, Any] = json.loads(said.stdout.splitlines()[0])
+    assert result["status"] in {"ok", "invalid"}, result
+    (run,) = out.iterdir()
+    return result, run
