@@ -211,7 +211,10 @@ def initdb(lab: Lab) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("_time", range(3))
+AGAIN = [pytest.param(time, marks=pytest.mark.long) for time in (2, 3)]
+
+
+@pytest.mark.parametrize("_time", [1, *AGAIN])
 def test_a_rehearsal_that_is_killed_in_initdb_leaves_nothing(
     lab: Lab, tmp_path: Path, _time: int
 ) -> None:

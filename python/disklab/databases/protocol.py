@@ -140,12 +140,8 @@ class Observation:
     """What only grows: `dropped_messages`, `gc_pauses`, `gc_pause_s`, `stopped_s`."""
 
 
-class Database(Protocol):
-    """A database on its nodes.
-
-    Every method raises UserError for what cannot be asked of it, and MachineError, with the last
-    lines of its log, when it fails or has died.
-    """
+class Told(Protocol):
+    """What a database says of itself. `observe` raises as every method of `Database` does."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -161,6 +157,18 @@ class Database(Protocol):
     def target(self) -> Mapping[str, object]:
         """The `target` of a load job (contract C2), without consistency and time-outs."""
         ...
+
+    def observe(self) -> Observation:
+        """Return what the database says now. Cheap enough for once a second."""
+        ...
+
+
+class Database(Told, Protocol):
+    """A database on its nodes.
+
+    Every method raises UserError for what cannot be asked of it, and MachineError, with the last
+    lines of its log, when it fails or has died.
+    """
 
     def start(self) -> None:
         """Start every node and make the schema; returns when the first query is answered.
@@ -186,10 +194,6 @@ class Database(Protocol):
 
     def stop(self) -> None:
         """Drain and end every node. Data stay. Stopping what is stopped does nothing."""
-        ...
-
-    def observe(self) -> Observation:
-        """Return what the database says now. Cheap enough for once a second."""
         ...
 
 

@@ -20,8 +20,8 @@ MOST_KEPT = 64
 """Courses that are kept in memory; each takes a MB or two."""
 
 
-class RunLike(Protocol):
-    """What a stored run and a published study both offer."""
+class Records(Protocol):
+    """Whose trials they are, which were planned, and what they came to."""
 
     @property
     def info(self) -> RunInfo: ...  # noqa: D102
@@ -29,6 +29,11 @@ class RunLike(Protocol):
     def torn(self) -> tuple[str, ...]: ...  # noqa: D102
     def results(self) -> list[TrialResult]: ...  # noqa: D102
     def planned(self) -> list[PlannedTrial]: ...  # noqa: D102
+
+
+class RunLike(Records, Protocol):
+    """What a stored run and a published study both offer: records, and the course of each trial."""
+
     def seconds(self, trial: int, repeat: int) -> Iterator[Second]: ...  # noqa: D102
     def response(self, trial: int, repeat: int) -> Histogram | None: ...  # noqa: D102
     def telemetry(self, trial: int, repeat: int) -> pl.LazyFrame: ...  # noqa: D102

@@ -67,8 +67,8 @@ class Asked:
     """Whether writes of rows get versions, where they can have them."""
 
 
-class Workload(Protocol):
-    """The load of one trial as it is run here (`Trial.here`), and the data it is put on."""
+class WorkloadFacts(Protocol):
+    """What is known of a load before it runs."""
 
     @property
     def data_bytes(self) -> int:
@@ -89,6 +89,10 @@ class Workload(Protocol):
     def headline(self) -> str | None:
         """The operation whose rate and latency are the trial's; None: all together."""
         ...
+
+
+class Workload(WorkloadFacts, Protocol):
+    """The load of one trial as it is run here (`Trial.here`), and the data it is put on."""
 
     def fill(self, target: Target) -> Sequence[Begin]:
         """Return what makes the data set, in order. Every operation of it must succeed."""
