@@ -75,7 +75,7 @@ def test_nodes_agree_and_another_joins_at_the_place_of_one_which_leaves(count: i
         assert "" not in as_nobody(lambda: [handshake(door) for door in doors])
         configuration = database.nodes[0].files.configuration
         with pem_of(configuration / KEYSTORE_FILE) as pem:
-            assert [handshake(door, pem) for door in doors] == [""] * NODES
+            assert [handshake(door, pem) for door in doors] == [""] * count
         # Before anybody asks them: they know each other and have one schema.
         assert [len(live) for live, _, _ in seen] == [count] * count
         assert len({schema for _, schema, _ in seen}) == 1
