@@ -75,11 +75,15 @@ def test_fresh_hosts_are_whole_sets_of_nodes() -> None:
         planned_new(spec.parse(text), Options(repeats=1), options)
 
 
-def test_what_is_asked_from_here_is_refused() -> None:
-    text = EXPERIMENT.replace("cassandra", "postgresql")
-    text = text.replace("{write_request_timeout: 20s, read_request_timeout: 20s}", "{}")
-    with pytest.raises(UserError, match="builds cassandra only"):
-        planned_new(spec.parse(text), Options(), OPTIONS)
+def of(engine: str) -> str:
+    """Return the experiment with another database."""
+    text = EXPERIMENT.replace("cassandra", engine)
+    return text.replace("{write_request_timeout: 20s, read_request_timeout: 20s}", "{}")
+
+
+def test_a_database_that_is_built_on_no_host_is_refused() -> None:
+    with pytest.raises(UserError, match="builds cassandra, postgresql, etcd only"):
+        planned_new(spec.parse(of("yugabytedb")), Options(), OPTIONS)
 
 
 @pytest.fixture
@@ -114,8 +118,12 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
 
 @pytest.mark.machine
 @pytest.mark.alone
-@pytest.mark.long
-def test_a_cluster_is_measured_in_azure_and_nothing_is_left(cloud: Cloud) -> None:
+@pytest.mark.parametrize(
+    "engine", ["postgresql", pytest.param("cassandra", marks=pytest.mark.long)]
+)
+def test_a_cluster_is_measured_in_azure_and_nothing_is_left(cloud: Cloud, engine: str) -> None:
+    if engine != "cassandra":
+        (cloud.folder / "e.yaml").write_text(of(engine), encoding="utf-8")
     only = ("--only", "cluster.volumes.data.caching=None")
     with cloud.start(*MEASURE, "--max-usd", "5", *only) as process:
         out, err = process.communicate(timeout=500)

@@ -1,20 +1,36 @@
-"""Emulated hosts with a server of SSH each, and the hosts file that describes them."""
+"""Emulated hosts with a server of SSH each, and the hosts file that describes them.
+
+Their volumes are directories, or emulated disks that are shown where Azure shows a VM's.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
+from disklab.hosts.filesystem import Filesystem
 from disklab.hosts.namespaces import EmulatedHosts, HostWish
 from disklab.hosts.places import Places
 from disklab.hosts.secure_shell import serve_ssh
+from disklab.machines.netns import NamespaceMachine
 
-from tests.hosts.conftest import new_lab
+from tests.hosts.conftest import Lab, new_lab
 
 MEMORY_BYTES = 2 << 30
 """Of a node: a Cassandra gets its least heap, 512 MiB."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """An emulated disk of each node."""
+
+    disks: str
+    vm: str
+    caching: str = "None"
+    filesystem: Filesystem = "xfs"
 
 
 class Served:
@@ -36,13 +52,13 @@ class Served:
 
     def nothing_is_left(self) -> None:
         """Check that the volumes are empty, and that no program of ours runs on a host."""
-        for folder in self.volumes.values():
-            assert list(folder.iterdir()) == []
+        for name, folder in self.volumes.items():
+            assert self.hosts[name].files.names(PurePosixPath(folder)) == []
 
 
 @contextmanager
-def served_hosts(nodes: int, folder: Path) -> Iterator[Served]:
-    """Yield so many nodes and a client; their volumes are directories of a lab."""
+def served_hosts(nodes: int, folder: Path, disk: Disk | None = None) -> Iterator[Served]:
+    """Yield so many nodes and a client; their volumes are directories of a lab, or disks."""
     with new_lab() as lab, ExitStack() as undo:
         volumes = {f"n{number}": lab.root / f"n{number}" for number in range(1, nodes + 1)}
         wishes = []
@@ -52,7 +68,19 @@ def served_hosts(nodes: int, folder: Path) -> Iterator[Served]:
         wishes.append(HostWish("c1"))
         places = Places(lab.run_dir, lab.data_dir)
         hosts = undo.enter_context(EmulatedHosts.start(places, "measured", wishes))
+        for name in volumes if disk is not None else ():
+            assert disk is not None
+            _attach(lab, hosts[name], volumes[name], disk)
         for name in hosts.names:
             child, configuration = serve_ssh(hosts[name], hosts["c1"], folder / "ssh")
             undo.enter_context(child)
         yield Served(hosts, volumes, configuration)
+
+
+def _attach(lab: Lab, host: NamespaceMachine, point: Path, disk: Disk) -> None:
+    """Attach a disk and mount it in a host; the mount goes with the host, the disk with the lab."""
+    options = ["--host", host.name, "--vm", disk.vm, "--caching", disk.caching]
+    told = lab.json("disk", "attach", disk.disks, *options, "--filesystem", disk.filesystem)
+    # Where Azure shows the first data disk of a VM.
+    host.show_disk(told["device"], "sdc", lun=0)
+    host.mount(told["device"], str(point), disk.filesystem, "noatime")

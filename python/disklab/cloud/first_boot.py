@@ -20,7 +20,11 @@ FAILED = f"{STATE}/failed"
 PACKAGES = ("fio", "mdadm", "xfsprogs")
 AWS_PACKAGES = ("nvme-cli",)
 """It asks a controller which of EC2's volumes it is."""
-DATABASE_PACKAGES = {"cassandra": "openjdk-17-jre-headless", "postgresql": "postgresql"}
+DATABASE_PACKAGES = {
+    "cassandra": ("openjdk-17-jre-headless",),
+    "postgresql": ("postgresql",),
+    "etcd": ("etcd-server", "curl"),
+}
 """What a database's host needs beside what is sent there, as Ubuntu calls it."""
 USER = "disklab"
 """Who runs servers and loads. Source: `engine.account`."""
@@ -134,7 +138,8 @@ def prepare_script(host: CloudHost, run: str) -> str:
 def _packages(host: CloudHost) -> Iterator[str]:
     yield from PACKAGES
     yield from AWS_PACKAGES if _in_aws(host) else ()
-    yield from (DATABASE_PACKAGES[name] for name in host.engines if name in DATABASE_PACKAGES)
+    for name in host.engines:
+        yield from DATABASE_PACKAGES.get(name, ())
 
 
 def ec2_name(lun: int) -> str:

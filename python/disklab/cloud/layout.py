@@ -32,8 +32,8 @@ OS_FILESYSTEM = "ext4"
 FIRST_ADDRESS = 10
 STANDARD_NETWORK = "azure/standard"
 CLOUDS = {"azure": "Azure", "aws": "AWS"}
-ASKED_THERE = ("cassandra",)
-"""The databases that are asked by programs of their own hosts. PostgreSQL is by psql from here."""
+ASKED_THERE = ("cassandra", "postgresql", "etcd")
+"""The databases that are asked by programs of their own hosts."""
 # EC2's names for data volumes: /dev/sdf to /dev/sdp (user guide, "Device names for volumes").
 AWS_VOLUMES = 11
 
@@ -368,7 +368,7 @@ def check_databases(experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Refuse databases that cannot be asked through SSH alone: a cloud lets in nothing else."""
     for engine in _engines([trial for trial in trials if trial.refused is None]):
         if engine not in ASKED_THERE:
-            rule = f"on hosts that are made, disklab builds {' and '.join(ASKED_THERE)} only"
+            rule = f"on hosts that are made, disklab builds {', '.join(ASKED_THERE)} only"
             way_out = "measure it on hosts that exist: --hosts"
             place = experiment.document.place(("database", "engine"))
             raise UserError(Problem(place, engine, rule, way_out))

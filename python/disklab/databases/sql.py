@@ -54,6 +54,14 @@ class Login:
         return found
 
 
+def words_of(program: str, login: Login) -> list[str]:
+    """Return the command of a psql that answers statements with plain rows."""
+    command = [program, "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
+    command += ["-h", login.host, "-p", str(login.port), "-U", login.user]
+    # Nobody is there to type a password.
+    return [*command, "-w", "-d", login.database]
+
+
 class Sql:
     """A connection of one psql to one server. A context manager."""
 
@@ -64,11 +72,8 @@ class Sql:
         """
         self._address = f"{login.host}:{login.port}"
         self._lock = threading.Lock()
-        command = [program, "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
-        command += ["-h", login.host, "-p", str(login.port), "-U", login.user]
-        # Nobody is there to type a password.
         self._child = LocalChild.start(
-            [*command, "-w", "-d", login.database],
+            words_of(program, login),
             stdin=None,
             variables={**login.variables(), "LC_ALL": "C.UTF-8"}
             | ({} if account is None else {"HOME": "/nonexistent"}),

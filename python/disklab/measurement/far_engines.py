@@ -17,16 +17,19 @@ from disklab.databases.cassandra.java import WANTED
 from disklab.databases.cassandra.provider import check as check_cassandra
 from disklab.databases.cassandra.provider import distribution_of, settings_of
 from disklab.databases.cassandra.sizing import plan_memory as plan_cassandra
+from disklab.databases.etcd.configuration import ETCD
+from disklab.databases.etcd.configuration import PORTS as ETCD_PORTS
+from disklab.databases.etcd.sizing import plan_memory as plan_etcd
 from disklab.databases.postgresql.configuration import PORTS as POSTGRESQL_PORTS
 from disklab.databases.postgresql.configuration import POSTGRESQL
 from disklab.databases.postgresql.sizing import plan_memory as plan_postgresql
 from disklab.engine import Account
 from disklab.errors import MachineError, Problem, UserError
-from disklab.hosts import requirements
 from disklab.hosts.node import Progress
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import far_cassandra, far_postgresql, far_server
+from disklab.measurement import far_cassandra, far_etcd, far_postgresql, far_server
 from disklab.measurement.far_cassandra import FarCassandra, Installed, secrets_of
+from disklab.measurement.far_etcd import FarEtcd
 from disklab.measurement.far_postgresql import FarPostgreSQL
 
 
@@ -104,15 +107,6 @@ def make(asked: Building, say: Progress) -> FarDatabase:
     return made
 
 
-def missing_here(engine: str) -> list[Problem]:
-    """Return what this machine lacks to make such databases elsewhere."""
-    if engine != "postgresql" or requirements.find_program("psql") is not None:
-        return []
-    rule = "the program is missing on this machine, which asks the server"
-    way_out = f"install it: {requirements.how_to_get('psql')}"
-    return [Problem("this machine", "psql", rule, way_out)]
-
-
 def _look_for_postgresql(version: str | None, machine: Machine) -> Needed | Problem:
     del version
     found = far_postgresql.find(machine)
@@ -135,14 +129,36 @@ def _look_for_cassandra(version: str | None, machine: Machine) -> Needed | Probl
     if machine.run(Command(["sh", "-c", "command -v bash && command -v setpriv"])).code != 0:
         rule = "the programs are missing on the host; disklab installs nothing"
         return Problem("", "bash, setpriv", rule, "install the packages bash and util-linux there")
+    unknown = _without_address(machine)
+    if unknown is not None:
+        return unknown
+    account = far_server.account(machine, far_cassandra.USERS)
+    title = f"a Cassandra {exact_version(version)} node on Java {java.major}"
+    return Needed(title, account, CASSANDRA_PORTS)
+
+
+def _look_for_etcd(version: str | None, machine: Machine) -> Needed | Problem:
+    del version
+    missing = far_etcd.missing_programs(machine)
+    if missing:
+        rule = "is missing on the host; disklab installs nothing"
+        way_out = "install it there: apt-get install etcd-server curl, dnf install etcd curl"
+        return Problem("", ", ".join(missing), rule, way_out)
+    unknown = _without_address(machine)
+    if unknown is not None:
+        return unknown
+    found = far_etcd.find(machine)
+    return Needed(f"an etcd {found.version} member", found.account, ETCD_PORTS)
+
+
+def _without_address(machine: Machine) -> Problem | None:
+    """Return that a node has no IP address, by which the others know it."""
     try:
         ip_address(machine.address)
     except ValueError:
         rule = "nodes know each other by IP addresses"
         return Problem("", machine.address, rule, "write the host's as private_address")
-    account = far_server.account(machine, far_cassandra.USERS)
-    title = f"a Cassandra {exact_version(version)} node on Java {java.major}"
-    return Needed(title, account, CASSANDRA_PORTS)
+    return None
 
 
 def _make_postgresql(asked: Building, say: Progress) -> FarDatabase:
@@ -165,6 +181,19 @@ def _make_postgresql(asked: Building, say: Progress) -> FarDatabase:
     say(f"PostgreSQL {found[0].major} on {', '.join(one.machine.name for one in found)}")
     plan = plan_postgresql(request.sizes)
     return FarPostgreSQL(request, places, found, plan, asked.kept)
+
+
+def _make_etcd(asked: Building, say: Progress) -> FarDatabase:
+    found = [far_etcd.find(node.machine) for node in asked.nodes]
+    places, request = [node.place(asked.log_folder) for node in asked.nodes], asked.request
+    problems = [*ETCD.check(request, places)]
+    for one in {one.version: one for one in found}.values():
+        problems += ETCD.check_settings(request.settings, one.known_settings(), one.version)
+    if problems:
+        raise UserError(*problems)
+    told = ", ".join(f"{one.machine.name} ({one.version})" for one in found)
+    say(f"etcd on {told}")
+    return FarEtcd(request, places, found, plan_etcd(request.sizes))
 
 
 def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
@@ -197,8 +226,12 @@ Make = Callable[[Building, Progress], FarDatabase]
 _LOOKS: Mapping[str, Look] = {
     "postgresql": _look_for_postgresql,
     "cassandra": _look_for_cassandra,
+    "etcd": _look_for_etcd,
 }
-_MAKERS: Mapping[str, Make] = {"postgresql": _make_postgresql, "cassandra": _make_cassandra}
+_MAKERS: Mapping[str, Make] = {
+    "postgresql": _make_postgresql,
+    "cassandra": _make_cassandra,
+    "etcd": _make_etcd,
+}
 ENGINES = tuple(_LOOKS)
-SEVERAL = ("cassandra", "postgresql")
-"""Those that are built on more than one host."""
+"""Each is built on one host or on several."""

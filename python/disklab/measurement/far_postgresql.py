@@ -18,9 +18,9 @@ from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.log import LOG
 from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import MemoryPlan
-from disklab.engine import Account, server_account
-from disklab.hosts import requirements
+from disklab.databases.sql import Login, Sql
 from disklab.machines.protocol import Command, Machine
+from disklab.measurement.far_asking import FarSql
 from disklab.measurement.far_pages import cached_bytes, drop_pages
 from disklab.measurement.far_server import FarProcess, ServerFiles, account, ran, sync
 from disklab.measurement.folders import end_processes
@@ -153,11 +153,8 @@ class FarServer(Server):
             return near
         return near + _entry(kind, words[0])
 
-    def _psql(self) -> str:
-        return requirements.required_program("psql", "this machine")
-
-    def _asks_as(self) -> Account | None:
-        return server_account()
+    def _connect(self, login: Login) -> Sql:
+        return FarSql(self._machine, self._installation, login)
 
 
 def _entry(kind: str, address: str, what: str = "all") -> str:

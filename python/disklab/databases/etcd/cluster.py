@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from disklab.databases.etcd import metrics
 from disklab.databases.etcd.certificates import Certificates, Pair, make_certificates
@@ -21,6 +22,7 @@ from disklab.databases.etcd.sizing import MIB, MemoryPlan
 from disklab.databases.files import open_run_dir, own_folder, write, write_secret
 from disklab.databases.process import DatabaseProcess
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
+from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
@@ -60,16 +62,15 @@ class Member:
             # Noted before it is used, so that `clean` finds it after a kill.
             record_group(place.run_dir, place.group)
             place.group.set_limit(limit)
-        own_folder(self.files.data, account)
+        self._own_folder(self.files.data, account)
         if self.files.wal is not None:
-            own_folder(self.files.wal, account)
-        folder = open_run_dir(place.run_dir)
-        write(folder, "authority.pem", authority)
-        write(folder, "member.pem", self._pair.certificate)
-        write_secret(folder, "member.key", self._pair.key, account)
-        write(folder, "client.pem", self._client.certificate)
+            self._own_folder(self.files.wal, account)
+        self._put("authority.pem", authority)
+        self._put("member.pem", self._pair.certificate)
+        self._put_secret("member.key", self._pair.key, account)
+        self._put("client.pem", self._client.certificate)
         # Ours alone: the member has no use for it.
-        write_secret(folder, "client.key", self._client.key, None)
+        self._put_secret("client.key", self._client.key, None)
         place.log_dir.mkdir(parents=True, exist_ok=True)
         # The configuration is part of what a run keeps.
         write(place.log_dir, f"{place.name}-etcd-flags.txt", "\n".join(told) + "\n")
@@ -85,11 +86,40 @@ class Member:
 
     def drop_page_cache(self) -> None:
         """Drop what the page cache holds of its files, written back before."""
-        for volume in self.place.volumes.values():
-            page_cache.sync(volume)
+        self.sync()
         if self.place.group is not None:
             self.place.group.reclaim()
         page_cache.drop(self.files.data)
+
+    def sync(self) -> None:
+        """Write everything back that is dirty on its volumes."""
+        for volume in self.place.volumes.values():
+            page_cache.sync(volume)
+
+    def cached_bytes(self) -> tuple[int, int]:
+        """Return the size of its database, and how much of it the page cache holds."""
+        return page_cache.cached_bytes(self.files.database)
+
+    def has_data(self) -> bool:
+        """Return whether its disks hold what it was."""
+        return (self.files.data / "member").exists()
+
+    def pids(self) -> Iterator[int]:
+        """Yield its process, where that is one of this machine's."""
+        pid = self.process.pid
+        if pid is not None:
+            yield pid
+
+    def _own_folder(self, folder: Path, account: Account | None) -> None:
+        own_folder(folder, account)
+
+    def _put(self, name: str, text: str) -> None:
+        """Write a file of its configuration."""
+        write(open_run_dir(self.place.run_dir), name, text)
+
+    def _put_secret(self, name: str, text: str, account: Account | None) -> None:
+        """Write one that this account alone may read; None: who disklab runs as."""
+        write_secret(open_run_dir(self.place.run_dir), name, text, account)
 
     def wait_until_healthy(self) -> None:
         """Return when the member answers for a cluster with a leader."""
@@ -99,6 +129,10 @@ class Member:
             if time.monotonic() > deadline:
                 raise self.process.failure(f"was not healthy within {READY_SECONDS:.0f} s")
             time.sleep(POLL_SECONDS)
+
+
+MakeMember = Callable[[NodePlace, Pair, Pair], Member]
+"""Takes its place, its certificate and the client's."""
 
 
 class Etcd:
@@ -114,9 +148,12 @@ class Etcd:
         places: list[NodePlace],
         installation: Installation,
         plan: MemoryPlan,
+        make: MakeMember = Member,
     ) -> None:
+        """Take what is asked for and where; `make` makes each member, here or on a host."""
         self.request = request
         self.plan = plan
+        self._make = make
         self._places = places
         self._installation = installation
         self._certificates: Certificates | None = None
@@ -186,7 +223,7 @@ class Etcd:
     def start_node(self, name: str) -> None:
         """Start a killed member on its log; returns when it knows a leader."""
         member = self._named(name)
-        if not (member.files.data / "member").exists():
+        if not member.has_data():
             raise member.process.failure("cannot be started: its disks are empty")
         self._launch(member, self._made().authority)
         member.wait_until_healthy()
@@ -226,8 +263,7 @@ class Etcd:
                 member.gateway.defragment()
         if conditions.flushed:
             for member in alive:
-                for volume in member.place.volumes.values():
-                    page_cache.sync(volume)
+                member.sync()
 
     def make_cold(self) -> Coldness:
         """Restart without page cache; etcd reads its database as it starts."""
@@ -237,7 +273,7 @@ class Etcd:
             member.drop_page_cache()
         self.start()
         self._was_cold = True
-        sizes = [page_cache.cached_bytes(member.files.database) for member in self.members]
+        sizes = [member.cached_bytes() for member in self.members]
         return Coldness("restart", sum(one for one, _ in sizes), sum(one for _, one in sizes))
 
     def stop(self) -> None:
@@ -260,9 +296,8 @@ class Etcd:
                 # It may be dying, which the next look tells; or its machine is busy.
                 continue
             gauges[member.place.name], self._counters[member.place.name] = metrics.read(text)
-        pids = [member.process.pid for member in self.members]
         return Observation(
-            pids=tuple(pid for pid in pids if pid is not None),
+            pids=tuple(pid for member in self.members for pid in member.pids()),
             metrics={
                 **metrics.added(gauges),
                 "members": float(len(self.members) - len(self._deaths)),
@@ -275,7 +310,7 @@ class Etcd:
         if self._certificates is None:
             made = make_certificates([place.address for place in self._places])
             self.members = [
-                Member(place, pair, made.client)
+                self._make(place, pair, made.client)
                 for place, pair in zip(self._places, made.members, strict=True)
             ]
             self._certificates = made

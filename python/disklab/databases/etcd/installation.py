@@ -17,6 +17,7 @@ from disklab.machines.protocol import Command
 PROGRAM = "etcd"
 LEAST = (3, 4)
 """The first version whose JSON gateway answers below `/v3/`."""
+TOO_OLD = "etcd 3.4 is the first whose gateway disklab speaks to"
 SECONDS = 30.0
 _VERSION = re.compile(r"etcd Version: ((\d+)\.(\d+)\S*)")
 _FLAG = re.compile(r"^ {2,4}--([a-z0-9-]+)", re.MULTILINE)
@@ -38,7 +39,18 @@ class Installation:
 
     def known_settings(self) -> frozenset[str]:
         """Return the flags of this version, without their dashes."""
-        return frozenset(_FLAG.findall(_said(self.program, "--help")))
+        return flags_of(_said(self.program, "--help"))
+
+
+def flags_of(text: str) -> frozenset[str]:
+    """Return the flags that `etcd --help` tells of, without their dashes."""
+    return frozenset(_FLAG.findall(text))
+
+
+def version_of(text: str) -> str | None:
+    """Return the version that `etcd --version` tells; None: one that disklab cannot ask."""
+    found = _VERSION.search(text)
+    return None if found is None or (int(found[2]), int(found[3])) < LEAST else found[1]
 
 
 def find_etcd() -> Installation:
@@ -49,17 +61,17 @@ def find_etcd() -> Installation:
         raise UserError(
             Problem("database.engine", PROGRAM, "the program is not installed", way_out)
         )
-    found = _VERSION.search(_said(program, "--version"))
-    if found is None or (int(found[2]), int(found[3])) < LEAST:
-        rule = "etcd 3.4 is the first whose gateway disklab speaks to"
-        value = found[1] if found else program
-        raise UserError(Problem("database.engine", value, rule, "install a newer one"))
+    said = _said(program, "--version")
+    version = version_of(said)
+    if version is None:
+        value = (said.splitlines() or [program])[0]
+        raise UserError(Problem("database.engine", value, TOO_OLD, "install a newer one"))
     account = server_account()
     closed = unreachable(account, [Path(program)])
     if account is not None and closed is not None:
         rule = f"etcd runs as the user {account.name}, who may not read it"
         raise UserError(Problem("etcd", str(closed), rule, f"open it (chmod o+rx {closed})"))
-    return Installation(program, found[1], account)
+    return Installation(program, version, account)
 
 
 def checks() -> Iterator[Check]:

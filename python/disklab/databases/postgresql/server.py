@@ -29,7 +29,6 @@ from disklab.databases.postgresql.sizing import MemoryPlan
 from disklab.databases.process import KILL_SECONDS, DatabaseProcess
 from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
-from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.control_group import ControlGroup
@@ -272,7 +271,7 @@ class Server:
         own = "-c synchronous_commit=local"
         tls, password = self.request.tls, self._password
         login = Login(self.place.address, PORT, USER, database, tls, password, options=own)
-        return Sql(self._psql(), login, self._asks_as())
+        return self._connect(login)
 
     def _disconnect(self) -> None:
         sql, self.sql = self.sql, None
@@ -303,9 +302,5 @@ class Server:
     def _access(self) -> str:
         return access(tls=self.request.tls, machine=self.place.machine)
 
-    def _psql(self) -> str:
-        return self._installation.program("psql")
-
-    def _asks_as(self) -> Account | None:
-        """Return who psql runs as on this machine; None: the user of this process."""
-        return self._installation.account
+    def _connect(self, login: Login) -> Sql:
+        return Sql(self._installation.program("psql"), login, self._installation.account)

@@ -1,0 +1,70 @@
+"""Three etcds that disklab builds on hosts whose disks are emulated: over SSH, from file to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab.databases.etcd.installation import find_etcd
+from disklab.errors import UserError
+
+from tests.conftest import IN_CI
+
+from .bench import Bench
+from .emulated import Disk, served_hosts
+
+EXPERIMENT = """
+title: What do puts of a majority cost on these hosts?
+cluster:
+  nodes: 3
+  vm: azure/Standard_E8ds_v4
+  volumes: {data: {disks: azure/S10}}
+database: {engine: etcd, replication_factor: 3}
+dataset: {rows: 200, row: 1 x 100B}
+workload:
+  operations: {write: 100%}
+  load: {rate: 20/s}
+  stop: {duration: 8s}
+before: {page_cache: as-left}
+events: [{at: 2s, kill: n3}, {at: 4s, start: n3}]
+"""
+DISK = Disk("azure/S10", "azure/Standard_E8ds_v4")
+MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
+
+
+@pytest.mark.machine
+def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -> None:
+    try:
+        find_etcd()
+    except UserError as error:
+        if not IN_CI:
+            pytest.skip(str(error))
+        raise
+    bench.write("e.yaml", EXPERIMENT)
+    with served_hosts(3, tmp_path, DISK) as served:
+        bench.write("h.yaml", served.text())
+        code, out, err = bench.run(*MEASURE, "--plan")
+        assert code == 0, err
+        assert out.count("make    an etcd 3.") == 3
+        served.nothing_is_left()
+        with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
+            _, err = process.communicate(timeout=500)
+        assert process.returncode == 0, err
+        served.nothing_is_left()
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    seen = result.recovery
+    assert seen is not None
+    assert [f"{one.kind} {one.node}" for one in seen.steps] == ["kill n3", "start n3"]
+    # Two of three confirm every put.
+    assert seen.failed_operations == 0
+    assert (seen.rows_checked, seen.rows_lost, seen.rows_wrong) == (200, 0, 0)
+    extra = result.model_extra or {}
+    assert extra["host"] == "n1/data, n2/data, n3/data"
+    (client,) = extra["clients"]
+    assert client["operations"] > 0
+    assert any("etcd was built on n1" in text for text in result.warnings)
+    for name in ("n1", "n2", "n3"):
+        assert "--initial-cluster=" in (run.folder / "logs" / f"{name}-etcd-flags.txt").read_text()
