@@ -73,7 +73,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab measure FILE --cloud azure --max-usd 5 --ssh-from ADDRESS --fresh-hosts 3[/bold],
     [bold]disklab measure --resume RUN --yes[/bold]
     """
-    from disklab.cli.measuring import run_it  # noqa: PLC0415 - brings NumPy: nobody else waits
+    from disklab.cli.measuring import How, run_it  # noqa: PLC0415 - brings NumPy: nobody else waits
     from disklab.measurement import preparation  # noqa: PLC0415
 
     check_on_end(on_end)
@@ -83,7 +83,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     options = preparation.Options(
         repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
     )
-    how: dict[str, Any] = {"plan": plan, "yes": yes, "as_json": json, "on_end": on_end}
+    how = How(notes(), out, plan=plan, yes=yes, as_json=json, on_end=on_end)
     states: Any = [one.value for one in again or []]
     if resume is not None:
         told = {"EXPERIMENT": experiment, "--hosts": hosts, "--repeat": repeat, "--only": only}
@@ -95,7 +95,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
         wanted = preparation.resumed(resume, out, states)
     else:
         wanted = _on_hosts(_needed(experiment, hosts, again), options, made)
-    sys.exit(run_it(wanted, out, notes(), **how))
+    sys.exit(run_it(wanted, how))
 
 
 def _in_cloud(
@@ -118,7 +118,7 @@ def _in_cloud(
     else:
         way_out = "name a file, such as experiments/azure-local-disks.yaml"
         raise UserError(Problem("EXPERIMENT", "(nothing)", "there is nothing to measure", way_out))
-    return cloud.run_in_cloud(planned, made, out, notes(), **how)
+    return cloud.run_in_cloud(planned, made, how)
 
 
 def _on_hosts(files: tuple[Path, Path], options: Any, made: CloudOptions) -> Any:

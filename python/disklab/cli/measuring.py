@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -19,47 +20,74 @@ from disklab.measurement import preparation
 from disklab.measurement.hosts_file import HostsFile
 from disklab.measurement.machines_of import open_machine
 from disklab.measurement.preparation import HostPlan, Wanted
-from disklab.procedures.life import live
+from disklab.procedures.life import Planned, Stage, live
 from disklab.results import Run
 
 
-def run_it(  # noqa: PLR0913 - the options of the command
-    wanted: Wanted,
-    out: Path,
-    notes: Console,
-    *,
-    plan: bool,
-    yes: bool,
-    as_json: bool,
-    on_end: str | None,
-) -> int:
+@dataclass(frozen=True)
+class How:
+    """How a measurement speaks with the user."""
+
+    notes: Console
+    out: Path
+    """The folder of new runs."""
+    plan: bool
+    """Only show what would be done."""
+    yes: bool
+    """Ask nothing."""
+    as_json: bool
+    on_end: str | None
+
+    def tell(self, text: str) -> None:
+        """Print a line that is no answer."""
+        self.notes.print(Text(text))
+
+
+def run_it(wanted: Wanted, how: How) -> int:
     """Show the plan, ask, measure, report; return the exit code. 1: nothing usable was measured."""
-    with ExitStack() as undo:
-        machines = open_all(wanted.hosts.file, wanted.names, notes, undo)
-        plans = preparation.look(wanted, machines)
-        _show(wanted, plans, console() if plan and not as_json else notes)
+
+    def agreed(plans: list[HostPlan]) -> bool:
+        _show(wanted, plans, console() if how.plan and not how.as_json else how.notes)
         missing = [problem for one in plans for problem in one.missing]
         if missing:
             raise UserError(*missing)
-        if plan:
-            return 0
-        ask(notes, yes=yes)
-        planned, stage = preparation.prepare(wanted, plans, machines, out)
-        work: Callable[[Emit], Run] = lambda emit: live(planned, stage, emit)  # noqa: E731
-        code = follow(work, notes, as_json=as_json, on_end=on_end)
-        for text in stage.told:
-            notes.print(Text.assemble(("warning: ", "yellow"), text))
-        return code
+        if not how.plan:
+            ask(how.notes, yes=how.yes)
+        return not how.plan
+
+    with ExitStack() as undo:
+        return measure_on_hosts(wanted, how, undo, agreed)
+
+
+def measure_on_hosts(
+    wanted: Wanted,
+    how: How,
+    undo: ExitStack,
+    agreed: Callable[[list[HostPlan]], bool],
+    around: Callable[[Planned, Stage], Stage] = lambda _, stage: stage,
+) -> int:
+    """Look at hosts that are there, measure on them, report; return the exit code.
+
+    `agreed` hears what will happen to each of them and says whether it may; `around` may put
+    another stage around the measurement's own.
+    """
+    machines = open_all(wanted.hosts.file, wanted.names, how.tell, undo)
+    plans = preparation.look(wanted, machines)
+    if not agreed(plans):
+        return 0
+    planned, stage = preparation.prepare(wanted, plans, machines, how.out)
+    outer = around(planned, stage)
+    work: Callable[[Emit], Run] = lambda emit: live(planned, outer, emit)  # noqa: E731
+    code = follow(work, how.notes, as_json=how.as_json, on_end=how.on_end)
+    for text in stage.told:
+        how.notes.print(Text.assemble(("warning: ", "yellow"), text))
+    return code
 
 
 def open_all(
-    given: HostsFile, names: Sequence[str], notes: Console, undo: ExitStack
+    given: HostsFile, names: Sequence[str], told: Callable[[str], None], undo: ExitStack
 ) -> dict[str, Machine]:
-    """Return hosts as machines; what is said of their links goes to `notes`."""
-
-    def told(text: str) -> None:
-        notes.print(Text(text))
-
+    """Return hosts as machines; `told` hears of their links."""
     return {
         name: open_machine(name, given.hosts[name], given.ssh_config, undo, told) for name in names
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,9 +14,8 @@ from rich.text import Text
 from disklab.catalog import load_catalog
 from disklab.cli.cloud_options import CloudOptions, until_of
 from disklab.cli.cloud_sites import TITLES, region_of, site_of
-from disklab.cli.measuring import ask, open_all
+from disklab.cli.measuring import How, ask, measure_on_hosts
 from disklab.cli.output import console
-from disklab.cli.rehearsing import follow
 from disklab.cloud.bill import Tariff, check_known, tariff_of
 from disklab.cloud.guard import LONGEST_S, Budget, Held, Making, budget_of, held
 from disklab.cloud.layout import Layout, check_databases, layout_of
@@ -27,8 +25,9 @@ from disklab.cloud.record import Notebook, Record, owner
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Warned
 from disklab.measurement import hosts_file, preparation
-from disklab.measurement.preparation import Options, Wanted
-from disklab.procedures.life import Stage, live
+from disklab.measurement.preparation import HostPlan, Options, Wanted
+from disklab.procedures import life
+from disklab.procedures.life import Stage
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, Status, TrialResult, new_run_id
@@ -82,35 +81,25 @@ class Timed:
         self.inner.close()
 
 
-def run_in_cloud(  # noqa: PLR0913 - the options of the command
-    planned: Planned,
-    cloud: CloudOptions,
-    out: Path,
-    notes: Console,
-    *,
-    plan: bool,
-    yes: bool,
-    as_json: bool,
-    on_end: str | None,
-) -> int:
+def run_in_cloud(planned: Planned, cloud: CloudOptions, how: How) -> int:
     """Show the plan with its price, make the hosts, measure, remove them; return the exit code."""
-    _show(planned, cloud, console() if plan and not as_json else notes)
+    _show(planned, cloud, console() if how.plan and not how.as_json else how.notes)
     site = site_of(planned.region, cloud.subscription, cloud.cloud)
     fit = site.fit(planned.layout)
     if fit.problems:
         raise UserError(*fit.problems)
-    if plan:
+    if how.plan:
         return 0
     if cloud.max_usd is None:
-        if yes:
+        if how.yes:
             rule = "without a question there is a bound on the costs"
             raise UserError(
                 Problem("--max-usd", "(not given)", rule, "give the most you would pay")
             )
-        ask(notes, yes=False)
-    run = planned.wanted.run or preparation.create(planned.wanted, [], out, planned.run_id)
+        ask(how.notes, yes=False)
+    run = planned.wanted.run or preparation.create(planned.wanted, [], how.out, planned.run_id)
     making = _making(planned, site, fit, cloud, run)
-    return _make_and_measure(planned, making, run, notes, as_json=as_json, on_end=on_end)
+    return _make_and_measure(planned, making, run, how)
 
 
 def planned_new(experiment: Experiment, options: Options, cloud: CloudOptions) -> Planned:
@@ -276,18 +265,8 @@ def _note_command(planned: Planned, cloud: CloudOptions, run: Run) -> None:
     run.plan_again({"command": command, "fresh_hosts": cloud.fresh_hosts})
 
 
-def _make_and_measure(  # noqa: PLR0913 - as above
-    planned: Planned,
-    making: Making,
-    run: Run,
-    notes: Console,
-    *,
-    as_json: bool,
-    on_end: str | None,
-) -> int:
-    def told(text: str) -> None:
-        notes.print(Text(text))
-
+def _make_and_measure(planned: Planned, making: Making, run: Run, how: How) -> int:
+    told = how.tell
     clock, group = making.clock, making.record.group
     _note(run, making, {})
     if planned.wanted.run is not None:
@@ -301,7 +280,7 @@ def _make_and_measure(  # noqa: PLR0913 - as above
             told(f"made {len(there.addresses)} hosts; waiting for their first boot")
             config = making.notebook.ssh_config
             wait_until_ready(planned.wanted.names, config, planned.run_id, clock, told)
-            return _measure(planned, run, there, notes, undo, as_json=as_json, on_end=on_end)
+            return _measure(planned, run, there, how, undo)
     finally:
         seconds = (clock.now() - begun).total_seconds()
         rows = list(planned.tariff.rows(seconds))
@@ -312,30 +291,19 @@ def _make_and_measure(  # noqa: PLR0913 - as above
         told(f"bill: {planned.tariff.usd(seconds):.2f} USD by list prices{stays}")
 
 
-def _measure(  # noqa: PLR0913 - as above
-    planned: Planned,
-    run: Run,
-    there: Held,
-    notes: Console,
-    undo: ExitStack,
-    *,
-    as_json: bool,
-    on_end: str | None,
-) -> int:
+def _measure(planned: Planned, run: Run, there: Held, how: How, undo: ExitStack) -> int:
+    def agreed(plans: list[HostPlan]) -> bool:
+        run.plan_again({"environment": {"hosts": {plan.name: plan.facts for plan in plans}}})
+        return True
+
+    def in_time(prepared: life.Planned, stage: Stage) -> Stage:
+        longest = max(prepared.expected_s, default=0.0)
+        if not there.has_time_for(longest):
+            raise CloudError("setting up took so long that no trial would end in time; allow more")
+        return Timed(stage, there, longest)
+
     wanted = replace(planned.wanted, run=run)
-    machines = open_all(wanted.hosts.file, wanted.names, notes, undo)
-    plans = preparation.look(wanted, machines)
-    run.plan_again({"environment": {"hosts": {plan.name: plan.facts for plan in plans}}})
-    prepared, stage = preparation.prepare(wanted, plans, machines)
-    longest = max(prepared.expected_s, default=0.0)
-    if not there.has_time_for(longest):
-        raise CloudError("setting up took so long that no trial would end in time; allow more")
-    timed = Timed(stage, there, longest)
-    work: Callable[[Emit], Run] = lambda emit: live(prepared, timed, emit)  # noqa: E731
-    code = follow(work, notes, as_json=as_json, on_end=on_end)
-    for text in stage.told:
-        notes.print(Text.assemble(("warning: ", "yellow"), text))
-    return code
+    return measure_on_hosts(wanted, how, undo, agreed, in_time)
 
 
 def _note(run: Run, making: Making, more: dict[str, Any]) -> None:

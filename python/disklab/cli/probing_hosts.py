@@ -25,7 +25,7 @@ def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> None:
     to = notes()
     with ExitStack() as undo:
         names = list(dict.fromkeys(spot.host for spot in spots))
-        machines = open_all(hosts.file, names, to, undo)
+        machines = open_all(hosts.file, names, lambda text: to.print(Text(text)), undo)
         probing.check(hosts, machines)
         for spot in spots:
             size = f"a file of {plan.size_bytes >> 20} MiB in {volume_of(hosts, spot).directory}"
