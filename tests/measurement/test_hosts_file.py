@@ -85,7 +85,7 @@ def test_every_problem_is_told_with_its_line() -> None:
         ),
         (
             "hosts: {n1: {local: true, volumes: {data: {directory: /a, format: true}}}}",
-            "only a named disk is formatted",
+            "only named disks are formatted",
         ),
         (
             "hosts: {n1: {local: true, volumes: {data: {disk: {by_id: a, lun: 1, size: 1GiB, "

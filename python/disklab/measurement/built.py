@@ -94,13 +94,9 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
     assert spec.database is not None, "a cluster has a database"
     place = experiment.document.place
     if spec.database.engine not in far_engines.ENGINES:
-        rule = f"on hosts disklab builds {' and '.join(far_engines.ENGINES)} only"
+        rule = f"on hosts disklab builds {', '.join(far_engines.ENGINES)} only"
         way_out = "measure one that runs: `database: {addresses: [...]}` in the hosts file"
         return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)
-    if spec.cluster.nodes != 1 and spec.database.engine not in far_engines.SEVERAL:
-        rule = f"on hosts disklab builds one {spec.database.engine} server"
-        value = str(spec.cluster.nodes)
-        return Refusal(place(("cluster", "nodes")), value, rule, "write nodes: 1, or rehearse it")
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
         rule = f"client hosts make loads of {' and '.join(SENT)} only: they have no other program"
         way_out = "take the hosts of role client out of the hosts file; the load comes from here"
@@ -177,6 +173,8 @@ class BuiltStage:
     _beds: dict[tuple[Spot, ...], Beds] = field(default_factory=dict)
     _only_reads: bool = False
     _clients: list[Client] = field(default_factory=list)
+    _latest: Bed | None = None
+    """The bed of the turn under way. That of a timetable is closed when its turn has ended."""
 
     def begin(self, emit: Emit) -> None:
         """Undo what a killed start of this run has left, but for full data; then change."""
@@ -201,8 +199,9 @@ class BuiltStage:
             self._beds[spots] = Beds(site, self.run.info.id, self._make)
         machines = [self.machines[spot.host] for spot in spots]
         cpu = [cpu_line(machine) for machine in machines]
+        self._latest = self._beds[spots].standing
         result = run_turn(turn, self._beds[spots], run, frame, emit)
-        bed = self._beds[spots].standing
+        bed = self._latest
         nodes = []
         for machine, before in zip(machines, cpu, strict=True):
             stolen = stolen_ratio(before, cpu_line(machine))
@@ -345,6 +344,7 @@ class BuiltStage:
             database.start()
             bed = self._bed(turn, database, nodes, site, {} if kept is None else kept.state)
             bed.undo = undo.pop_all()
+            self._latest = bed
             return bed
 
     def _hosted(
@@ -395,13 +395,11 @@ class BuiltStage:
         volume, machine = self.hosts.file.hosts[spot.host].volumes[known], self.machines[spot.host]
         if volume.directory is not None:
             return volume.directory
-        assert volume.disk is not None, "the hosts file has either"
         assert turn.spec.cluster is not None, "a cluster experiment"
         filesystem = turn.spec.cluster.volumes[asked].filesystem
         say(f"{spot.host}: making and mounting {filesystem} for {known}")
-        place = self.hosts.place("hosts", spot.host, "volumes", known, "disk")
-        disk, journal = volume.disk, self.journal
-        directory, changes = format_and_mount(machine, disk, filesystem, journal, place)
+        place = self.hosts.place("hosts", spot.host, "volumes", known)
+        directory, changes = format_and_mount(machine, volume, filesystem, self.journal, place)
         # Its folder is removed before, then it is unmounted, then its mount point goes.
         for change in reversed(changes):
             undo.callback(self._undo, change, machine)
@@ -412,11 +410,13 @@ class BuiltStage:
             self.journal.undo(change, machine)
 
     def _mounts_of(self, change: Change) -> list[Change]:
-        """Return the mount of ours that a folder lies on, and its mount point, the latter first."""
+        """Return the stripe that a folder lies on, its mount point, its mount: those of ours."""
         above = str(PurePosixPath(change.path).parent)
         left = [one for one in self.journal.left() if one.host == change.host]
         ours = [one for one in left if one.path == above]
-        return [one for one in ours if one.kind in ("remove_folder", "unmount")][::-1]
+        mounts = [one for one in ours if one.kind in ("remove_folder", "unmount")][::-1]
+        shown = {one.before for one in mounts if one.before}
+        return [one for one in left if one.kind == "stop_stripe" and one.path in shown] + mounts
 
     def _remove(self, change: Change, machine: Machine) -> None:
         self.journal.undo_by(

@@ -20,8 +20,10 @@ from disklab.hosts.filesystem import Filesystem
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
 from disklab.machines.ssh import SshMachine
-from disklab.measurement.hosts_file import Disk
+from disklab.measurement import striping
+from disklab.measurement.hosts_file import Disk, StripeOfDisks, Volume
 from disklab.measurement.journal import OURS, Change, Journal
+from disklab.measurement.striping import Stripe
 
 # mkfs writes some hundred MiB at most, at the 25 MB/s of the slowest disk.
 MKFS_SECONDS = 600.0
@@ -65,32 +67,74 @@ def new_uuid() -> str:
     return f"d15c1ab0-{text[:4]}-8{text[4:7]}-8{text[7:10]}-{text[10:22]}"
 
 
-def why_not(machine: Machine, disk: Disk, place: str) -> Problem | None:
-    """Return why a disk cannot be formatted; None: it can, as it is now. Changes nothing."""
+def why_not(machine: Machine, volume: Volume, place: str) -> Problem | None:
+    """Return why a volume's disks cannot be formatted; None: they can, as they are now.
+
+    Changes nothing.
+    """
     try:
-        _asked(machine, disk, None, place, LOOK_SECONDS)
+        if volume.stripe is not None:
+            _striped(machine, volume.stripe, place)
+            return _missing_mdadm(machine, place)
+        assert volume.disk is not None, "a volume that is formatted has disks"
+        _asked(machine, volume.disk, None, place, LOOK_SECONDS)
     except UserError as error:
         return error.problems[0]
     return None
 
 
-def format_and_mount(
-    machine: Machine, disk: Disk, filesystem: Filesystem, journal: Journal, place: str
-) -> tuple[str, list[Change]]:
-    """Format a disk and mount it; return where, and what is to be undone.
+def _missing_mdadm(machine: Machine, place: str) -> Problem | None:
+    if machine.run(Command(["sh", "-c", "command -v mdadm"])).code == 0:
+        return None
+    rule = "the program is missing on the host; disklab installs nothing"
+    return Problem(place, "mdadm", rule, "install it there: apt-get install mdadm")
 
-    Raises UserError for a disk that is not empty, in use or another one; then it is as it was.
+
+def format_and_mount(
+    machine: Machine, volume: Volume, filesystem: Filesystem, journal: Journal, place: str
+) -> tuple[str, list[Change]]:
+    """Format a volume's disk, or a stripe of its disks, and mount it.
+
+    Returns where, and what is to be undone, in this order. Raises UserError for a disk that is not
+    empty, in use or another one; then it is as it was.
     """
     folder = MOUNTS / f"{OURS}{journal.folder.name[-40:]}-{secrets.token_hex(4)}"
+    if volume.stripe is not None:
+        stripe = _striped(machine, volume.stripe, place)
+        # Written down before: mdadm may be killed between its first superblock and its last.
+        members = json.dumps(list(stripe.devices))
+        change = journal.note(machine.name, "stop_stripe", stripe.path, stripe.uuid, members)
+        striping.make(machine, stripe, volume.stripe.chunk_bytes)
+        made, mounted = _mount_point(machine, folder, journal, stripe.path)
+        striping.mount(machine, stripe, filesystem, str(folder))
+        return str(folder), [mounted, made, change]
+    assert volume.disk is not None, "the hosts file has either"
+    made, mounted = _mount_point(machine, folder, journal)
+    make = {"filesystem": filesystem, "uuid": new_uuid(), "mount_point": str(folder)}
+    _asked(machine, volume.disk, make, place, MKFS_SECONDS)
+    return str(folder), [mounted, made]
+
+
+def _striped(machine: Machine, asked: StripeOfDisks, place: str) -> Stripe:
+    """Return the stripe to be made of disks, each of which was looked at. Raises UserError."""
+    devices = [_asked(machine, disk, None, place, LOOK_SECONDS) for disk in asked.disks]
+    twice = [one for one in devices if devices.count(one) > 1]
+    if twice:
+        rule = "two members of the stripe are the same disk"
+        raise UserError(Problem(place, twice[0], rule, "name each disk once"))
+    return Stripe.of(devices)
+
+
+def _mount_point(
+    machine: Machine, folder: PurePosixPath, journal: Journal, stripe: str = ""
+) -> tuple[Change, Change]:
+    """Make a folder to mount at; return it and the mount to come, as changes."""
     made = journal.note(machine.name, "remove_folder", str(folder))
     ended = machine.run(Command(["mkdir", "-m", "700", "--", str(folder)]))
     if ended.code != 0:
         said = ended.stderr.decode(errors="replace").strip()
         raise MachineError(f"{machine.name}: {folder}: {said}")
-    mounted = journal.note(machine.name, "unmount", str(folder))
-    make = {"filesystem": filesystem, "uuid": new_uuid(), "mount_point": str(folder)}
-    _asked(machine, disk, make, place, MKFS_SECONDS)
-    return str(folder), [mounted, made]
+    return made, journal.note(machine.name, "unmount", str(folder), before=stripe)
 
 
 def _asked(

@@ -81,8 +81,26 @@ class Disk(Part):
         return self
 
 
+class StripeOfDisks(Part):
+    """Several disks as one (RAID 0), made by the host's mdadm."""
+
+    disks: list[Disk] = Field(
+        min_length=2, max_length=MOST_LUN, examples=[[{"lun": 0, "size": "1TiB", "kind": "scsi"}]]
+    )
+    """Its members; each is found, and must be, as a single disk is."""
+    chunk_bytes: Bytes = Field(alias="chunk", default=64 << 10, examples=["64KiB"])
+    """What lies on one disk before the next one has its turn."""
+
+    @model_validator(mode="after")
+    def _whole_pages(self) -> StripeOfDisks:
+        if self.chunk_bytes < 4096 or self.chunk_bytes & (self.chunk_bytes - 1):
+            rule = "a chunk is a power of two, from 4 KiB on: mdadm takes no other"
+            raise Unreadable(rule, "write for example 64KiB")
+        return self
+
+
 class Volume(Part):
-    """Where a volume of the experiment lies on a host: a directory, or a disk to be formatted."""
+    """Where a volume of the experiment lies on a host: a directory, or disks to be formatted."""
 
     directory: Annotated[str | None, BeforeValidator(_directory)] = Field(
         default=None, examples=["/mnt/data"]
@@ -90,8 +108,10 @@ class Volume(Part):
     """A directory on the disk. disklab makes a folder of its own in it and removes it again."""
     disk: Disk | None = None
     """Instead: an empty disk, which disklab formats and mounts."""
+    stripe: StripeOfDisks | None = None
+    """Or: several empty disks, which disklab makes one of, formats and mounts."""
     format: bool = Field(default=False, examples=[True])
-    """Whether the disk may be formatted; a disk needs it."""
+    """Whether the disk or the disks may be formatted; they need it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -100,12 +120,20 @@ class Volume(Part):
 
     @model_validator(mode="after")
     def _one_place(self) -> Volume:
-        if (self.directory is None) == (self.disk is None):
-            raise Unreadable("a volume is either a directory or a disk", "write one of them")
-        if self.format != (self.disk is not None):
-            rule = "`format: true` and `disk` belong together: only a named disk is formatted"
+        if sum(one is not None for one in (self.directory, self.disk, self.stripe)) != 1:
+            rule = "a volume is either a directory, a disk or a stripe of disks"
+            raise Unreadable(rule, "write one of them")
+        if self.format != (self.directory is None):
+            rule = "`format: true` belongs to a disk or a stripe: only named disks are formatted"
             raise Unreadable(rule, "write both, or a directory alone")
         return self
+
+    @property
+    def disks(self) -> list[Disk]:
+        """The disks that are formatted."""
+        if self.stripe is not None:
+            return self.stripe.disks
+        return [] if self.disk is None else [self.disk]
 
 
 Change = Literal["read_ahead", "governor", "swap", "page_cache"]

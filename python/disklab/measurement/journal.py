@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from disklab import reading
 from disklab.errors import DisklabError, MachineError
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import folders
+from disklab.measurement import folders, striping
+from disklab.measurement.striping import Stripe
 from disklab.results import durable
 
 CHANGES = "changes.jsonl"
@@ -39,6 +40,7 @@ UndoKind = Literal[
     "drop",
     "remove_database",
     "end_load",
+    "stop_stripe",
 ]
 
 
@@ -53,9 +55,9 @@ class Change(BaseModel):
     path: str
     """A file, a folder, a setting below /sys, a swap area, a mount point."""
     before: str = ""
-    """What a setting was."""
+    """What a setting was; of a stripe, its UUID; of a mount, the stripe of ours that it shows."""
     now: str = ""
-    """What we set it to: another value is somebody else's, and stays."""
+    """What we set it to: another value is somebody else's, and stays. Of a stripe, its members."""
 
 
 class Line(BaseModel):
@@ -211,6 +213,10 @@ def _unmount(machine: Machine, change: Change) -> str | None:
     return None
 
 
+def _stop_stripe(machine: Machine, change: Change) -> str | None:
+    return striping.undo(machine, Stripe(change.path, change.before, json.loads(change.now)))
+
+
 def _write(machine: Machine, change: Change) -> str | None:
     path = PurePosixPath(change.path)
     try:
@@ -243,6 +249,7 @@ _UNDO = {
     "remove_database": _remove_database,
     # Of a folder that a load works in: the same.
     "end_load": _remove_database,
+    "stop_stripe": _stop_stripe,
 }
 
 

@@ -14,7 +14,7 @@ from disklab.measurement import clients, far_engines, far_server
 from disklab.measurement.built import volumes_apart
 from disklab.measurement.far_engines import Needed
 from disklab.measurement.formatting import why_not
-from disklab.measurement.hosts_file import Disk, Hosts
+from disklab.measurement.hosts_file import Hosts, Volume
 from disklab.measurement.settings import DROP_CACHES, may_drop_page_cache
 from disklab.measurement.site import DATA, Placed
 from disklab.spec import Trial
@@ -44,18 +44,17 @@ def look(
     makes: list[str] = []
     missing: list[Problem] = []
     directories: dict[str, str] = {}
-    disks: dict[str, Disk] = {}
+    disks: dict[str, Volume] = {}
     here = [trial for trial in trials if any(spot.host == name for spot in placed.of(trial))]
     for volume, trial in _volumes_on(placed, name, here):
         given = hosts.file.hosts[name].volumes[volume]
         if given.directory is not None:
             directories[volume] = given.directory
-        elif given.disk is not None and volume not in disks:
-            disks[volume] = given.disk
-            missing += _unfit(hosts, (name, volume), given.disk, trial, machine)
+        elif volume not in disks:
+            disks[volume] = given
+            missing += _unfit(hosts, (name, volume), trial, machine)
     engines = {(one.engine, one.version) for one in (trial.spec.database for trial in here) if one}
     for engine, version in sorted(engines, key=str):
-        missing += far_engines.missing_here(engine)
         found = _needed(place, engine, version, machine)
         if isinstance(found, Problem):
             missing.append(found)
@@ -73,7 +72,7 @@ def look(
             key = hosts.place("hosts", name, "volumes", volume)
             missing += _closed(key, directory, found.account, machine)
     missing += _undroppable(hosts, name, machine)
-    formats = [disk_in_words(disk) for disk in disks.values()]
+    formats = [text for given in disks.values() for text in disks_in_words(given)]
     return DatabasePlan(makes, directories, formats, list(dict.fromkeys(missing)))
 
 
@@ -93,18 +92,25 @@ def _undroppable(hosts: Hosts, name: str, machine: Machine) -> Iterator[Problem]
         yield Problem(hosts.place("hosts", name), str(DROP_CACHES), rule, way_out)
 
 
-def disk_in_words(disk: Disk) -> str:
-    """Return a disk that is to be formatted, for the plan."""
-    named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
-    return f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data go"
+def disks_in_words(volume: Volume) -> Iterator[str]:
+    """Yield what is done to the disks of a volume, for the plan."""
+    for disk in volume.disks:
+        named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
+        yield f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data go"
+    if volume.stripe is not None:
+        chunk = about_bytes(volume.stripe.chunk_bytes)
+        yield (
+            f"these {len(volume.disks)} as one stripe of chunks of {chunk}, made by mdadm; stopped "
+            "at the end, and its superblocks removed"
+        )
 
 
 def _unfit(
-    hosts: Hosts, names: tuple[str, str], disk: Disk, trial: Trial, machine: Machine
+    hosts: Hosts, names: tuple[str, str], trial: Trial, machine: Machine
 ) -> Iterator[Problem]:
-    """Yield why a disk cannot be formatted for a database."""
-    place = hosts.place("hosts", names[0], "volumes", names[1], "disk")
-    reason = why_not(machine, disk, place)
+    """Yield why the disks of a volume cannot be formatted for a database."""
+    place = hosts.place("hosts", names[0], "volumes", names[1])
+    reason = why_not(machine, hosts.file.hosts[names[0]].volumes[names[1]], place)
     if reason is not None:
         yield reason
     assert trial.spec.cluster is not None, "a cluster experiment"

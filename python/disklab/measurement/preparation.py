@@ -206,10 +206,9 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
             makes.append(f"a file of {size >> 20} MiB in {volume.directory}")
             missing += missing_directory(wanted.hosts, name, spot.volume, volume.directory, machine)
         else:
-            assert volume.disk is not None, "the hosts file has either"
-            place = wanted.hosts.place("hosts", name, "volumes", spot.volume, "disk")
-            formats.append(planned_database.disk_in_words(volume.disk))
-            reason = why_not(machine, volume.disk, place)
+            place = wanted.hosts.place("hosts", name, "volumes", spot.volume)
+            formats += planned_database.disks_in_words(volume)
+            reason = why_not(machine, volume, place)
             missing += [reason] if reason else []
             missing += _missing_mkfs(wanted, name, spot, machine)
     changes = [str(change) for change in settings.wanted(name, host, machine)]

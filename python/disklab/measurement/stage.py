@@ -178,7 +178,6 @@ def _directory(
     volume, machine = volume_of(site.hosts, spot), site.machines[spot.host]
     if volume.directory is not None:
         return volume.directory
-    assert volume.disk is not None, "the hosts file has either"
     standing = site._mounted.get(spot)
     if standing is not None and standing.filesystem == filesystem:
         return standing.directory
@@ -191,8 +190,8 @@ def _directory(
         site._mounted.pop(spot, None)
     emit(PhaseStarted("build", f"{spot}: making and mounting {filesystem}"))
     begun = time.monotonic()
-    place = site.hosts.place("hosts", spot.host, "volumes", spot.volume, "disk")
-    directory, changes = format_and_mount(machine, volume.disk, filesystem, site.journal, place)
+    place = site.hosts.place("hosts", spot.host, "volumes", spot.volume)
+    directory, changes = format_and_mount(machine, volume, filesystem, site.journal, place)
     site._mounted[spot] = Mounted(filesystem, directory, changes)
     phases.append(Phase(name="build", duration_s=round(time.monotonic() - begun, 3)))
     return directory
