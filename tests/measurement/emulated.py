@@ -23,6 +23,10 @@ MEMORY_BYTES = 2 << 30
 """Of a node: a Cassandra gets its least heap, 512 MiB."""
 
 
+CONDUCTOR = "conductor"
+"""The host in whose network the links of SSH begin."""
+
+
 @dataclass(frozen=True)
 class Disk:
     """An emulated disk of each node."""
@@ -38,12 +42,16 @@ class Served:
 
     def __init__(self, hosts: EmulatedHosts, volumes: dict[str, Path], ssh_config: Path) -> None:
         self.hosts, self.volumes, self.ssh_config = hosts, volumes, ssh_config
+        self.more: dict[str, object] = {}
+        """What the hosts file says of each host beside that."""
 
     def text(self) -> str:
         """Return the hosts file."""
         described: dict[str, object] = {}
         for name in self.hosts.names:
-            one = {"address": name, "private_address": self.hosts[name].address}
+            if name == CONDUCTOR:
+                continue
+            one = {"address": name, "private_address": self.hosts[name].address, **self.more}
             if name in self.volumes:
                 described[name] = {**one, "volumes": {"data": str(self.volumes[name])}}
             else:
@@ -65,14 +73,14 @@ def served_hosts(nodes: int, folder: Path, disk: Disk | None = None) -> Iterator
         for name, volume in volumes.items():
             volume.mkdir(mode=0o755)
             wishes.append(HostWish(name, memory_bytes=MEMORY_BYTES, shared=(volume,)))
-        wishes.append(HostWish("c1"))
+        wishes += [HostWish("c1"), HostWish(CONDUCTOR)]
         places = Places(lab.run_dir, lab.data_dir)
         hosts = undo.enter_context(EmulatedHosts.start(places, "measured", wishes))
         for name in volumes if disk is not None else ():
             assert disk is not None
             _attach(lab, hosts[name], volumes[name], disk)
-        for name in hosts.names:
-            child, configuration = serve_ssh(hosts[name], hosts["c1"], folder / "ssh")
+        for name in [*volumes, "c1"]:
+            child, configuration = serve_ssh(hosts[name], hosts[CONDUCTOR], folder / "ssh")
             undo.enter_context(child)
         yield Served(hosts, volumes, configuration)
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from disklab.databases.etcd.installation import find_etcd
 from disklab.errors import UserError
+from disklab.machines.protocol import Command
 
 from tests.conftest import IN_CI
 
 from .bench import Bench
-from .emulated import Disk, served_hosts
+from .emulated import Disk, Served, served_hosts
 
 EXPERIMENT = """
 title: What do puts of a majority cost on these hosts?
@@ -19,17 +20,29 @@ cluster:
   nodes: 3
   vm: azure/Standard_E8ds_v4
   volumes: {data: {disks: azure/S10}}
+  network: azure/standard
 database: {engine: etcd, replication_factor: 3}
 dataset: {rows: 200, row: 1 x 100B}
 workload:
   operations: {write: 100%}
   load: {rate: 20/s}
-  stop: {duration: 8s}
+  stop: {duration: 14s}
 before: {page_cache: as-left}
-events: [{at: 2s, kill: n3}, {at: 4s, start: n3}]
+events:
+  - {at: 2s, kill: n3}
+  - {at: 4s, start: n3}
+  - {at: 7s, cut: n2}
+  - {at: 10s, join: n2}
 """
 DISK = Disk("azure/S10", "azure/Standard_E8ds_v4")
 MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
+
+
+def cut_at(served: Served, name: str) -> list[str]:
+    """Return the addresses to which a host has routes that lead nowhere."""
+    words = ["ip", "route", "show", "type", "blackhole"]
+    said = served.hosts[name].run(Command(words)).stdout.decode()
+    return [line.split()[1] if line.startswith("blackhole") else line for line in said.splitlines()]
 
 
 @pytest.mark.machine
@@ -43,13 +56,24 @@ def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -
     bench.write("e.yaml", EXPERIMENT)
     with served_hosts(3, tmp_path, DISK) as served:
         bench.write("h.yaml", served.text())
+        code, _, err = bench.run(*MEASURE, "--plan")
+        assert code == 2
+        assert "write may_change: [links] at n1, n2, n3, c1" in err
+        served.more = {"may_change": ["links"]}
+        bench.write("h.yaml", served.text())
         code, out, err = bench.run(*MEASURE, "--plan")
         assert code == 0, err
         assert out.count("make    an etcd 3.") == 3
+        assert out.count("routes to the other hosts that lead nowhere") == 4
         served.nothing_is_left()
         with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
+            # n2 hears of nobody, and nobody of it, but we do.
+            bench.wait_until(lambda: len(cut_at(served, "n2")) == 3 or process.poll() is not None)
+            assert process.poll() is None, process.communicate()
+            assert cut_at(served, "n1") == [served.hosts["n2"].address]
             _, err = process.communicate(timeout=500)
         assert process.returncode == 0, err
+        assert [cut_at(served, name) for name in ("n1", "n2", "n3", "c1")] == [[]] * 4
         served.nothing_is_left()
     bench.nothing_is_left()
     (run,) = bench.runs()
@@ -57,9 +81,10 @@ def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -
     assert result.status in ("ok", "invalid"), result
     seen = result.recovery
     assert seen is not None
-    assert [f"{one.kind} {one.node}" for one in seen.steps] == ["kill n3", "start n3"]
-    # Two of three confirm every put.
-    assert seen.failed_operations == 0
+    assert [f"{one.kind} {one.node}" for one in seen.steps] == [
+        *("kill n3", "start n3"),
+        *("cut n2", "join n2"),
+    ]
     assert (seen.rows_checked, seen.rows_lost, seen.rows_wrong) == (200, 0, 0)
     extra = result.model_extra or {}
     assert extra["host"] == "n1/data, n2/data, n3/data"

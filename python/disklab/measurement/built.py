@@ -40,7 +40,8 @@ from disklab.procedures.outcome import Frame
 from disklab.procedures.rehearsal import Beds, run_turn
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, TrialResult
-from disklab.spec import Experiment, Refusal, Trial
+from disklab.spec import Experiment, Refusal, Trial, TrialSpec
+from disklab.spec.timetable import LINK_KINDS
 from disklab.workloads.rows import WARM_UP_TABLE
 
 SENT = ("rows", "tpcc")
@@ -101,6 +102,11 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
         rule = f"client hosts make loads of {' and '.join(SENT)} only: they have no other program"
         way_out = "take the hosts of role client out of the hosts file; the load comes from here"
         return Refusal(place(("workload",)), spec.workload.kind, rule, way_out)
+    forbidden = _uncut(spec, hosts)
+    if forbidden:
+        rule = "cutting a link gives its hosts routes of ours, and they do not all allow that"
+        way_out = f"write may_change: [links] at {', '.join(forbidden)}"
+        return Refusal(place(("events",)), "cut", rule, way_out)
     if spec.events and len(client_hosts.names_of(hosts)) > 1:
         # Which version of a row was acknowledged last is known to one generator alone.
         rule = "beside a timetable one client makes the load: it knows what was acknowledged last"
@@ -108,6 +114,18 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
         way_out = "take all but one of them out of the hosts file"
         return Refusal(place(("events",)), value, rule, way_out)
     return None
+
+
+def cuts(spec: TrialSpec) -> bool:
+    """Return whether a trial's timetable cuts links."""
+    return any(event.kind in LINK_KINDS for event in spec.events)
+
+
+def _uncut(spec: TrialSpec, hosts: Hosts) -> list[str]:
+    """Return the hosts whose links a trial cuts, and may not."""
+    if not cuts(spec):
+        return []
+    return [name for name, one in hosts.file.hosts.items() if "links" not in one.may_change]
 
 
 def _why_not_there(

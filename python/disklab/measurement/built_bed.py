@@ -13,6 +13,7 @@ from disklab.machines.protocol import Machine
 from disklab.measurement import settings
 from disklab.measurement.far_counters import Counters, Look, sources_of, spent
 from disklab.measurement.far_engines import Hosted
+from disklab.measurement.far_links import FarLinks
 from disklab.measurement.far_load import Client, FarLoad
 from disklab.measurement.journal import Journal
 from disklab.measurement.site import DATA
@@ -21,6 +22,7 @@ from disklab.procedures.breaking import Ground
 from disklab.procedures.conditions import Step
 from disklab.procedures.timetable import Conductor
 from disklab.spec import Cluster, TrialSpec
+from disklab.spec.timetable import CLIENT
 from disklab.telemetry import Source
 from disklab.workloads.protocol import Begin, Load, Workload
 
@@ -63,7 +65,15 @@ class BuiltBed(Bed):
     def ground(self, cluster: Cluster) -> Ground:
         """Return what a timetable happens to: the database's nodes, by the order of their hosts."""
         called = {f"n{number}": node.machine.name for number, node in enumerate(self.hosted, 1)}
-        return Ground({}, self.database, self.data_device, cluster, called=called)
+        assert self.journal is not None, "a built bed has a journal"
+        ends: dict[str, Sequence[Machine]] = {
+            node.machine.name: (node.machine,) for node in self.hosted
+        }
+        ends[CLIENT] = [one.machine for one in self.clients]
+        links = FarLinks(ends, self.journal)
+        # Before the database is stopped, whose nodes say goodbye to each other.
+        self.undo.callback(links.restore)
+        return Ground({}, self.database, self.data_device, cluster, called=called, links=links)
 
     def sources(self, undo: ExitStack) -> list[Source]:
         """Return what the database's hosts do each second."""

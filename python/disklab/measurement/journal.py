@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from disklab import reading
 from disklab.errors import DisklabError, MachineError
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import folders, striping
+from disklab.measurement import folders, routes, striping
 from disklab.measurement.striping import Stripe
 from disklab.results import durable
 
@@ -41,6 +41,7 @@ UndoKind = Literal[
     "remove_database",
     "end_load",
     "stop_stripe",
+    "join",
 ]
 
 
@@ -53,7 +54,7 @@ class Change(BaseModel):
     host: str
     kind: UndoKind
     path: str
-    """A file, a folder, a setting below /sys, a swap area, a mount point."""
+    """A file, a folder, a setting below /sys, a swap area, a mount point, an address."""
     before: str = ""
     """What a setting was; of a stripe, its UUID; of a mount, the stripe of ours that it shows."""
     now: str = ""
@@ -217,6 +218,11 @@ def _stop_stripe(machine: Machine, change: Change) -> str | None:
     return striping.undo(machine, Stripe(change.path, change.before, json.loads(change.now)))
 
 
+def _join(machine: Machine, change: Change) -> str | None:
+    routes.remove(machine, change.path)
+    return None
+
+
 def _write(machine: Machine, change: Change) -> str | None:
     path = PurePosixPath(change.path)
     try:
@@ -250,6 +256,7 @@ _UNDO = {
     # Of a folder that a load works in: the same.
     "end_load": _remove_database,
     "stop_stripe": _stop_stripe,
+    "join": _join,
 }
 
 

@@ -91,6 +91,7 @@ def in_words(change: Change) -> str:
         "remove_folder": f"the folder {change.path}",
         "unmount": f"the mount at {change.path}",
         "stop_stripe": f"the stripe {change.path} of {change.now}",
+        "join": f"the way to {change.path} cut",
         "swapon": f"swapping to {change.path} switched off",
         "write": f"{change.path} set from {change.before} to {change.now}",
     }[change.kind]

@@ -13,7 +13,15 @@ from pydantic import TypeAdapter, ValidationError
 from disklab.catalog import load_catalog
 from disklab.errors import MachineError, Problem, UserError
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import built, clients, cluster, hosts_file, planned_database, settings
+from disklab.measurement import (
+    built,
+    clients,
+    cluster,
+    far_links,
+    hosts_file,
+    planned_database,
+    settings,
+)
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Host, Hosts
@@ -185,15 +193,15 @@ def look(wanted: Wanted, machines: Mapping[str, Machine]) -> list[HostPlan]:
     access = access_of(wanted)
     if access is not None:
         cluster.check(access, wanted.turns[0] if wanted.turns else None)
-    return [_look(wanted, name, machines[name]) for name in wanted.names]
+    return [_look(wanted, name, machines) for name in wanted.names]
 
 
-def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
-    host = wanted.hosts.file.hosts[name]
+def _look(wanted: Wanted, name: str, machines: Mapping[str, Machine]) -> HostPlan:
+    host, machine = wanted.hosts.file.hosts[name], machines[name]
     makes: list[str] = []
     formats: list[str] = []
     if wanted.experiment.kind == "cluster":
-        return _look_for_database(wanted, name, machine)
+        return _look_for_database(wanted, name, machines)
     missing = [*missing_programs(wanted.hosts, name, machine)]
     size = MeasuringSite(
         wanted.hosts, wanted.placed, {}, Journal(Path()), wanted.options.quick
@@ -216,8 +224,18 @@ def _look(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
     return HostPlan(name, facts(machine), makes, formats, changes, missing)
 
 
-def _look_for_database(wanted: Wanted, name: str, machine: Machine) -> HostPlan:
-    host = wanted.hosts.file.hosts[name]
+def _look_for_database(wanted: Wanted, name: str, machines: Mapping[str, Machine]) -> HostPlan:
+    host, machine = wanted.hosts.file.hosts[name], machines[name]
+    found = _look_for_server(wanted, name, host, machine)
+    if not any(one.refused is None and built.cuts(one.spec) for one in wanted.placed.trials):
+        return found
+    others = {other: one.address for other, one in machines.items() if other != name}
+    missing = far_links.missing(wanted.hosts.place("hosts", name), machine, others)
+    changes = [*found.changes, "routes to the other hosts that lead nowhere, while a link is cut"]
+    return replace(found, changes=changes, missing=[*found.missing, *missing])
+
+
+def _look_for_server(wanted: Wanted, name: str, host: Host, machine: Machine) -> HostPlan:
     if host.role == "client":
         changes = [str(change) for change in settings.wanted(name, host, machine)]
         makes = [f"a folder in {clients.PARENT} for the load"]

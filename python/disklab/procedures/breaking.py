@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from disklab.databases import Breakable, Database, Growing, Movable
-from disklab.hosts.delays import Between
+from disklab.hosts.delays import Between, Link
 from disklab.hosts.filesystem import MOUNT_OPTIONS
 from disklab.hosts.namespaces import EmulatedHosts
 from disklab.hosts.protocol import Node
@@ -26,6 +27,22 @@ SLOW_PERMILLE = 10_000
 WHOLE_PPM = 1_000_000
 
 
+class Links(Protocol):
+    """Links that events change."""
+
+    def link(self, name: str) -> Link:
+        """Return what a host's link is like now."""
+
+    def restore_link(self, name: str) -> None:
+        """Let a host's link be as it was at first."""
+
+    def change_link(self, name: str, **parts: object) -> None:
+        """Change a host's link from now on, by the names of `Link`."""
+
+    def change_way(self, one: str, other: str, way: Between) -> None:
+        """Change the way between two hosts from now on; `Between()`: as their links are."""
+
+
 @dataclass
 class Ground:
     """What a timetable happens to."""
@@ -41,6 +58,8 @@ class Ground:
     """What the database calls nodes: hosts have names of their own."""
     network: EmulatedHosts | None = None
     """The nodes' hosts in namespaces; None: they share this machine's loopback."""
+    links: Links | None = None
+    """Those of hosts that exist; None: `network` has them."""
 
 
 @dataclass
@@ -195,7 +214,7 @@ class Breaker:
             machine.mount(volume.device, str(volume.mount_point), volume.filesystem, options)
 
     def _change_link(self, event: TimedEvent) -> None:
-        network = self.ground.network
+        network = self.ground.links or self.ground.network
         assert network is not None, "the spec refuses links without a network"
         ends = tuple(sorted(map(self.place, event.ends)))
         change = self._cut.add if event.kind == "cut" else self._cut.discard

@@ -34,7 +34,12 @@ from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
 from disklab.spec.replay import OwnReplay, Replay, replay_of
 from disklab.spec.sections import decided, section_problems
 from disklab.spec.share import Portion, Share, scaled_down, share_of
-from disklab.spec.timetable import MEASURED_KINDS, REHEARSED_KINDS, nodes_of
+from disklab.spec.timetable import (
+    MEASURED_KINDS,
+    REHEARSED_KINDS,
+    WHY_NOT_MEASURED,
+    nodes_of,
+)
 
 Mode = Literal["predict", "rehearse", "measure", "published"]
 
@@ -233,7 +238,7 @@ class Experiment:
             if mode == "measure" and event.kind not in MEASURED_KINDS:
                 rule = (
                     f"on hosts a timetable has {', '.join(MEASURED_KINDS)} of databases that "
-                    "disklab builds: it breaks no machine, disk or network of yours"
+                    f"disklab builds: {WHY_NOT_MEASURED[event.kind]}"
                 )
                 place = self.document.place(("events", number, event.kind), cell.tree)
                 yield Problem(place, event.kind, rule, "use `disklab rehearse`")

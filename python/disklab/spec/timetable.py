@@ -50,8 +50,22 @@ REHEARSED_KINDS = (
     *LINK_KINDS,
 )
 """The simulator does not know them."""
-MEASURED_KINDS = ("kill", "start", "restart")
-"""What may happen to a database that disklab has built on hosts: its own processes, no machine."""
+MEASURED_KINDS = ("kill", "start", "restart", "cut", "join")
+"""What may happen to a database that disklab has built on hosts: its own processes, no machine; and
+ways between hosts that allow it."""
+_DISK, _LINK, _HOST = (
+    "the disk below is yours, and disklab breaks none",
+    "that takes a queueing discipline, which many kernels lack",
+    "no machine of yours is lost, moved or added for it",
+)
+_ASKED = "disklab asks that of databases in rehearsals alone"
+WHY_NOT_MEASURED: dict[str, str] = {
+    **dict.fromkeys(DISK_KINDS, _DISK),
+    **dict.fromkeys(("slow_link", "lossy"), _LINK),
+    **dict.fromkeys((*OTHER_VM_KINDS, "lose", "lose_zone", "replace"), _HOST),
+    **dict.fromkeys(("decommission", "repair"), _ASKED),
+}
+"""Why every other event is refused on hosts."""
 NOT_YET = {
     "stop": "write kill: the process ends without being asked",
     "fail": "write stall, or slow",
