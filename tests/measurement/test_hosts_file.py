@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from disklab import spec
 from disklab.errors import UserError
+from disklab.measurement import preparation
 from disklab.measurement.hosts_file import Hosts, parse
+from disklab.results import Run
+
+from .bench import EXPERIMENT
 
 
 def read(text: str) -> Hosts:
@@ -96,3 +102,16 @@ def test_every_problem_is_told_with_its_line() -> None:
 )
 def test_what_cannot_be(text: str, says: str) -> None:
     assert any(says in one for one in refused(text)), refused(text)
+
+
+def test_a_run_has_its_hosts_before_it_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[bool] = []
+    monkeypatch.setattr(
+        Run, "_write_info", lambda run: there.append((run.folder / preparation.HOSTS).exists())
+    )
+    hosts = parse("hosts: {n1: {address: n1, volumes: {data: /mnt/data}}}", "h.yaml")
+    wanted = preparation.wanted(spec.parse(EXPERIMENT), hosts, preparation.Options())
+    preparation.create(wanted, [], tmp_path)
+    assert there == [True], "one that is killed in between can be resumed"

@@ -365,9 +365,8 @@ def create(wanted: Wanted, plans: list[HostPlan], out: Path, run_id: str | None 
         notes=[_how_ordered(wanted)],
     ).model_copy(update={"measure": TypeAdapter(Options).dump_python(options, mode="json")})
     planned = [_planned(trial) for trial in trials]
-    run = Run.create(out, info, experiment_text=experiment.document.text, planned=planned)
-    (run.folder / HOSTS).write_text(wanted.hosts.document.text, encoding="utf-8")
-    return run
+    text, beside = experiment.document.text, {HOSTS: wanted.hosts.document.text}
+    return Run.create(out, info, experiment_text=text, planned=planned, beside=beside)
 
 
 def _planned(trial: Trial) -> PlannedTrial:

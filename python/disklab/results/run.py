@@ -65,15 +65,20 @@ class Run:
         *,
         experiment_text: str = "",
         planned: Sequence[PlannedTrial] = (),
+        beside: Mapping[str, str] | None = None,
     ) -> Run:
-        """Make the folder `<out>/<info.id>`; a user error when it cannot be made or is there."""
+        """Make the folder `<out>/<info.id>`; a user error when it cannot be made or is there.
+
+        `beside`: texts of more files by name, which it needs to go on.
+        """
         folder = out / info.id
         try:
             out.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
             for name in FOLDERS:
                 (folder / name).mkdir()
-            durable.write_whole(folder / EXPERIMENT, experiment_text)
+            for name, text in {EXPERIMENT: experiment_text, **(beside or {})}.items():
+                durable.write_whole(folder / name, text)
             plan = [trial.model_dump(mode="json") for trial in planned]
             durable.write_whole(folder / PLAN, json.dumps(plan, ensure_ascii=False, indent=1))
             run = cls(folder, info)
