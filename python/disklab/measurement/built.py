@@ -107,6 +107,10 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
         rule = "cutting a link gives its hosts routes of ours, and they do not all allow that"
         way_out = f"write may_change: [links] at {', '.join(forbidden)}"
         return Refusal(place(("events",)), "cut", rule, way_out)
+    if cuts(spec) and not client_hosts.names_of(hosts):
+        rule = "the load comes from this machine, and so does SSH: its links are not cut"
+        way_out = "add a host of role client to the hosts file"
+        return Refusal(place(("events",)), "cut", rule, way_out)
     if spec.events and len(client_hosts.names_of(hosts)) > 1:
         # Which version of a row was acknowledged last is known to one generator alone.
         rule = "beside a timetable one client makes the load: it knows what was acknowledged last"
