@@ -306,7 +306,7 @@ def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
     assert dataset is not None
     assert operations is not None
     sizes = _sizes(dataset)
-    table = {
+    table: Json = {
         "name": "rows",
         "rows": dataset.rows,
         "row_bytes": (
