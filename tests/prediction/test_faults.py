@@ -105,3 +105,68 @@ def test_without_a_timetable_nothing_is_told_of_faults(tmp_path: Path) -> None:
     assert result.recovery is None
     told: dict[str, Any] = json.loads(result.model_dump_json())
     assert told["recovery"] is None
+
+
+ATTACHED = TEXT.replace("disks: local", "disks: 4 x azure/P30, caching: ReadOnly")
+
+
+def with_events(text: str, events: str) -> str:
+    return f"{text.partition('events:')[0]}events: [{events}]\n"
+
+
+def test_a_migrated_node_comes_from_the_old_one_and_serves_from_its_own_disks(
+    tmp_path: Path,
+) -> None:
+    events = "{at: 10s, migrate: n2, host: {vm: azure/Standard_L8s, disks: local, caching: None}}"
+    found = recovery(with_events(ATTACHED, events), tmp_path)
+    (rebuild,) = found.rebuilds
+    # One source, which has all of it and sends 24 MiB/s.
+    seconds = 500_000 * 4255 / (24 * 2**20)
+    assert rebuild.seconds == pytest.approx(seconds, rel=0.02)
+    assert (rebuild.sources, rebuild.node) == (1, "n2")
+    (step,) = found.steps
+    assert (step.kind, step.node) == ("migrate", "n2")
+    # The new process, its schema and ring delay; then the old node leaves in two ring delays.
+    assert found.whole_s == pytest.approx(12.3 + 35.9 + seconds + 60, abs=1.5)
+    assert (found.failed_operations, found.rows_lost) == (0, 0)
+
+
+def test_a_move_takes_what_the_process_takes(tmp_path: Path) -> None:
+    events = "{at: 20s, move: n2, host: {vm: azure/Standard_E8s_v3}}"
+    found = recovery(with_events(ATTACHED, events), tmp_path)
+    assert found.rebuilds == []
+    assert found.whole_s == pytest.approx(12.3, abs=3)
+    assert found.rows_lost == 0
+
+
+def test_a_lost_zone_is_all_its_nodes(tmp_path: Path) -> None:
+    zones = TEXT.replace("nodes: 3\n", "nodes: 3\n  zones: 3\n")
+    lost = recovery(with_events(zones, "{at: 20s, lose_zone: 2}, {at: 40s, replace: n2}"), tmp_path)
+    node = recovery(with_events(zones, "{at: 20s, lose: n2}, {at: 40s, replace: n2}"), tmp_path)
+    assert [(one.kind, one.node) for one in lost.steps] == [("lose_zone", "2"), ("replace", "n2")]
+    assert lost.rebuilds == node.rebuilds
+
+
+def test_a_cut_node_fails_what_it_coordinates_until_clients_notice(tmp_path: Path) -> None:
+    wide = TEXT.replace("nodes: 3\n", "nodes: 3\n  network: azure/standard\n")
+    found = recovery(with_events(wide, "{at: 20s, cut: n2}, {at: 60s, join: n2}"), tmp_path)
+    # A third of 300 a second, for 12 s.
+    assert found.failed_operations == pytest.approx(1200, rel=0.1)
+    assert found.rebuilds == []
+    (cut, joined) = found.steps
+    assert cut.ended_s == cut.begun_s
+    assert joined.ended_s == pytest.approx(61, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ("{at: 20s, repair: n2}", "the simulator does not know repair"),
+        ("{at: 20s, cut: n1-n2}", "the simulator does not know cut of a link between two"),
+    ],
+)
+def test_what_the_simulator_does_not_know_is_refused(event: str, said: str, tmp_path: Path) -> None:
+    wide = TEXT.replace("nodes: 3\n", "nodes: 3\n  network: azure/standard\n")
+    (result,) = predicted(with_events(wide, event), tmp_path)
+    assert result.status == "refused"
+    assert said in str(result.reason)

@@ -104,6 +104,29 @@ def test_which_disks_made_a_lost_node_whole_sooner(tmp_path: Path) -> None:
     ]
 
 
+def test_ways_to_move_a_node_that_took_as_long_are_told_together(tmp_path: Path) -> None:
+    def seen(kind: str, whole_s: float) -> Recovery:
+        step = StepTaken(kind=kind, node="n2", at_s=5, begun_s=5.0, ended_s=9.0)
+        return SEEN.model_copy(update={"steps": [step], "whole_s": whole_s, "rows_lost": 0})
+
+    trials = [
+        Made({"to": to}, more={"recovery": one})
+        for to, one in (
+            ("L8s", seen("migrate", 446.1)),
+            ("D15_v2", seen("migrate", 446.4)),
+            ("L8s by replacing", seen("replace", 232.0)),
+            ("DS14_v2", seen("move", 12.0)),
+        )
+    ]
+    (subject,) = subjects_of([make_run(tmp_path, trials, title="Moved?")])
+    assert sentences(subject.matrix)[0] == (
+        "with DS14_v2 n2 was whole again after 12 s, with the others after 232 s to 446 s, because "
+        "the attached disks go to the next VM as they are",
+        "with L8s by replacing n2 was whole again after 232 s; with L8s and D15_v2 n2 was whole "
+        "again after 446 s; from the first event on; at a scale of 1/100",
+    )
+
+
 def test_an_invalid_trial_says_which_rows_were_lost_and_no_time(tmp_path: Path) -> None:
     late = {
         "status": "invalid",

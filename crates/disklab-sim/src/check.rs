@@ -176,6 +176,45 @@ fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
             ),
             "choose one of them",
         );
+        let hosts = faults.hosts.len();
+        rules.must(
+            event.host.is_some_and(|host| (host as usize) < hosts) == event.what.needs_host()
+                && event.host.is_none_or(|_| event.what.needs_host()),
+            "faults.events.host",
+            format!("{:?}", event.host),
+            &format!("migrate and move name one of {hosts} hosts, and nothing else does"),
+            "give its number, from zero",
+        );
+    }
+    let moves = faults.events.iter().filter(|event| event.host.is_some());
+    rules.must(
+        job.cluster.nodes as usize + moves.clone().count() <= usize::from(u8::MAX),
+        "faults.events",
+        moves.count(),
+        "nodes, and hosts that some move to, are 255 at most",
+        "leave some out",
+    );
+    for other in &faults.hosts {
+        let cluster = &job.cluster;
+        let has_same = (&other.data_volume, &other.commitlog_volume)
+            == (&cluster.data_volume, &cluster.commitlog_volume);
+        rules.must(
+            has_same,
+            "faults.hosts.data_volume",
+            &other.data_volume,
+            "data and commit log are on the same volumes as in the cluster",
+            &format!("name the data volume {}", cluster.data_volume),
+        );
+        for name in std::iter::once(&other.data_volume).chain(&other.commitlog_volume) {
+            check_volume(rules, "faults.hosts.host.volumes", name, &other.host);
+        }
+        rules.must(
+            other.cores > 0,
+            "faults.hosts.cores",
+            other.cores,
+            "it is at least one",
+            "give a positive number",
+        );
     }
 }
 
@@ -307,9 +346,13 @@ fn check_room(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     let nodes = 0..job.cluster.nodes as usize;
     let rows = nodes.map(|node| ring.rows_of(node, job.dataset.rows)).max();
     let table = layout(job, rows.unwrap_or(0), stored).all_pages() * PAGE_BYTES;
-    let volumes = &job.cluster.host.volumes;
-    let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
-    let size = volume.map_or(0, |volume| volume.size_bytes);
+    let others = job.faults.iter().flat_map(|faults| &faults.hosts);
+    let sizes = std::iter::once(&job.cluster).chain(others).map(|cluster| {
+        let mut volumes = cluster.host.volumes.iter();
+        let volume = volumes.find(|v| v.name == cluster.data_volume);
+        volume.map_or(0, |volume| volume.size_bytes)
+    });
+    let size = sizes.min().unwrap_or(0);
     rules.must(
         table <= size,
         "dataset.rows",

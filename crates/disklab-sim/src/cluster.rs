@@ -57,7 +57,7 @@ impl Ring {
         let mut slots = Vec::with_capacity(SLOTS);
         let mut owed = vec![0_i128; nodes];
         for _ in 0..SLOTS {
-            // Whoever is furthest behind his share owns the next token.
+            // The node that is furthest behind its share owns the next token.
             for (owed, &share) in owed.iter_mut().zip(&shares) {
                 *owed += i128::from(share);
             }

@@ -232,11 +232,13 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Nothing used yet of hosts with this profile.
-    pub fn new(profile: &HostProfile) -> Uses {
-        let disks = profile.volumes.iter().flat_map(|volume| &volume.disks);
-        let limits = disks.flat_map(|disk| &disk.limits);
-        let all = limits.chain(&profile.cached).chain(&profile.uncached);
+    /// Nothing used yet of hosts with these profiles.
+    pub fn new<'a>(profiles: impl IntoIterator<Item = &'a HostProfile>) -> Uses {
+        let all = profiles.into_iter().flat_map(|profile| {
+            let disks = profile.volumes.iter().flat_map(|volume| &volume.disks);
+            let limits = disks.flat_map(|disk| &disk.limits);
+            limits.chain(&profile.cached).chain(&profile.uncached)
+        });
         Uses {
             all: BTreeMap::new(),
             bursting: all.filter(|limit| limit.burst.is_some()).cloned().collect(),

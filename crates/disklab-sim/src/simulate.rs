@@ -304,7 +304,8 @@ pub fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) ->
     let mut report = empty_report(cell, recorder, &NAMES[..recorder.kinds()]);
     report.events = cluster.events();
     report.unsent = cluster.unsent();
-    let mut tally = Tally::new(host, recorder);
+    let others = cluster.other_hosts().iter().map(|other| &other.host);
+    let mut tally = Tally::new(std::iter::once(host).chain(others), recorder);
     let (operations, disk_waits) = (recorder.operations(), recorder.disk_waits());
     let now = recorder.measured_to();
     let (cores, usage) = cluster.clients().cpu();
@@ -387,7 +388,7 @@ fn device_report(
     threads: Option<(u64, u64)>,
 ) -> Report {
     let mut report = empty_report(cell, recorder, &NAMES[..2]);
-    let mut tally = Tally::new(host, recorder);
+    let mut tally = Tally::new([host], recorder);
     let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);
     let reads = tally.volume("", "", &counters, before);
     tally.reads(reads);

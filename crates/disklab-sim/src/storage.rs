@@ -244,6 +244,16 @@ impl Storage {
         }
     }
 
+    /// Pages that the page cache holds at most.
+    pub fn page_cache_pages(&self) -> u64 {
+        self.cache.capacity()
+    }
+
+    /// Gives the node another number.
+    pub fn renumber(&mut self, number: u16) {
+        self.number = number;
+    }
+
     /// Fills the page cache with pages from all over the first `pages`, as reading them at random leaves it.
     pub fn fill_page_cache(&mut self, pages: u64) {
         /// Pages of a piece: those of the largest page of a database.

@@ -42,6 +42,9 @@ fn job(nodes: u32, copies: u32, seconds: u64) -> Job {
         start_ns: 0,
         join_ns: 0,
         stream_bytes_per_s: 0,
+        leave_ns: 0,
+        gossip_ns: 0,
+        hosts: Vec::new(),
     });
     job
 }
@@ -51,6 +54,7 @@ fn at(second: u64, what: What) -> Event {
         at_ns: second * SECOND,
         node: 1,
         what,
+        host: None,
     }
 }
 
@@ -304,4 +308,147 @@ fn a_slow_disk_is_slow_until_it_is_mended() {
 fn the_same_seed_gives_the_same_course() {
     let told = || serde_json::to_string(&run(&job(3, 3, 10))).expect("it is JSON");
     assert_eq!(told(), told());
+}
+
+/// The only event is that node 1 moves at 5 s to a host of its own, with such a data disk.
+fn moves(job: &mut Job, what: What, limits: Vec<Limit>) {
+    let database = database(job);
+    let mut other = database.cluster.clone();
+    other.host.volumes[0].disks[0].limits = limits;
+    let faults = database.faults.as_mut().expect("there are some");
+    faults.events = vec![Event {
+        host: Some(0),
+        ..at(5, what)
+    }];
+    faults.hosts = vec![other];
+}
+
+/// All that happens, happens to node 0.
+fn only_node(job: &mut Job) {
+    let faults = database(job).faults.as_mut().expect("there are some");
+    faults.events.iter_mut().for_each(|event| event.node = 0);
+}
+
+#[test]
+fn a_migrated_node_streams_from_the_one_that_it_replaces() {
+    let mut job = job(3, 3, 40);
+    // The old disk reads faster than the new one writes, and the others send nothing.
+    moves(&mut job, What::Migrate, vec![limit(Scope::Write, 100 * MB)]);
+    let faults = database(&mut job).faults.as_mut().expect("there are some");
+    (faults.start_ns, faults.join_ns, faults.leave_ns) = (2 * SECOND, SECOND, 4 * SECOND);
+    let found = run(&job);
+    let [rebuild] = &found.rebuilds[..] else {
+        panic!("{:?}", found.rebuilds)
+    };
+    assert_eq!((rebuild.sources, rebuild.node), (1, 1));
+    assert_eq!(rebuild.done_bytes, rebuild.bytes);
+    assert!((rebuild.seconds - 10.0).abs() < 0.2, "{rebuild:?}");
+    assert_eq!(rebuild.bound.resource, "data disk write MB/s");
+    let [step] = &found.steps[..] else {
+        panic!("{:?}", found.steps)
+    };
+    assert_eq!((step.what, step.node), (What::Migrate, 1));
+    assert!((step.ended_s - step.begun_s - 17.0).abs() < 0.3, "{step:?}");
+    // Nobody waits for a node that moves.
+    assert_eq!((found.failed_operations, found.lost_rows), (0, 0));
+    assert!(found.course.completed.iter().all(|&count| count == 100));
+}
+
+#[test]
+fn what_is_read_after_a_migration_is_read_from_the_new_disk() {
+    let reads_of = |limits: Vec<Limit>| {
+        let mut job = job(1, 1, 40);
+        moves(&mut job, What::Migrate, limits);
+        only_node(&mut job);
+        simulate(&job).expect("the job is valid").latency_ms.p99
+    };
+    // One read in two or so is made after it; a disk of 20 I/Os a second cannot serve 100.
+    let slow = Limit {
+        unit: Unit::Ios,
+        ..limit(Scope::Read, 20)
+    };
+    let (fast, slow) = (reads_of(Vec::new()), reads_of(vec![slow]));
+    assert!(slow > 100.0 * fast, "{slow} ms against {fast} ms");
+}
+
+#[test]
+fn disks_that_move_bring_their_data() {
+    let mut job = job(3, 3, 30);
+    moves(&mut job, What::Move, Vec::new());
+    let faults = database(&mut job).faults.as_mut().expect("there are some");
+    faults.start_ns = 3 * SECOND;
+    let found = run(&job);
+    assert!(found.rebuilds.is_empty(), "{:?}", found.rebuilds);
+    let step = &found.steps[0];
+    assert!((step.ended_s - step.begun_s - 3.0).abs() < 0.1, "{step:?}");
+    // The others serve what it has: it said so before it went.
+    assert_eq!(found.failed_operations, 0);
+    // It has what a VM that was lost does not: the same with one copy, of which a part is away for a while.
+    let mut alone = job.clone();
+    database(&mut alone).database.replication_factor = 1;
+    let found = run(&alone);
+    assert!(found.failed_operations > 0);
+    assert_eq!(found.lost_rows, 0);
+    let last = found.course.completed.len() - 1;
+    assert_eq!(found.course.failed[last], 0, "{:?}", found.course);
+}
+
+#[test]
+fn a_cut_node_is_back_when_its_link_is() {
+    let mut job = job(2, 1, 30);
+    let faults = database(&mut job).faults.as_mut().expect("there are some");
+    faults.events = vec![at(5, What::Cut), at(15, What::Join)];
+    faults.gossip_ns = SECOND;
+    let found = run(&job);
+    let failed = &found.course.failed;
+    assert!(
+        failed[..5]
+            .iter()
+            .chain(&failed[17..])
+            .all(|&count| count == 0),
+        "{failed:?}"
+    );
+    // Half of the rows are on the other node.
+    let away: u64 = failed[6..15].iter().sum();
+    assert!((350..550).contains(&away), "{failed:?}");
+    let join = &found.steps[1];
+    assert_eq!(join.what, What::Join);
+    assert!((join.ended_s - 16.0).abs() < 0.1, "{join:?}");
+    assert!(found.rebuilds.is_empty(), "it kept its memory");
+}
+
+#[test]
+fn without_credits_a_disk_falls_to_its_baseline() {
+    let burst = Limit {
+        unit: Unit::Ios,
+        burst: Some(disklab_disk::profile::Burst {
+            per_s: 1_000,
+            credits: Some(1_000_000),
+            start: Some(1_000_000),
+        }),
+        ..limit(Scope::All, 20)
+    };
+    let rate_after = |what| {
+        let mut job = job(1, 1, 20);
+        disk(database(&mut job)).limits = vec![burst.clone()];
+        let faults = database(&mut job).faults.as_mut().expect("there are some");
+        faults.events = vec![at(10, what)];
+        only_node(&mut job);
+        run(&job).course.completed[15]
+    };
+    assert_eq!(rate_after(What::Mend), 100);
+    assert!(rate_after(What::Credits) < 40);
+}
+
+#[test]
+fn a_move_without_a_host_is_refused() {
+    let mut job = job(3, 3, 30);
+    moves(&mut job, What::Move, Vec::new());
+    let faults = database(&mut job).faults.as_mut().expect("there are some");
+    faults.events[0].host = Some(1);
+    let refusal = simulate(&job).expect_err("there is one host");
+    assert!(
+        format!("{refusal:?}").contains("faults.events.host"),
+        "{refusal:?}"
+    );
 }

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from disklab.databases.cassandra.configuration import RING_DELAY_MS
-from disklab.databases.protocol import Setting
 from disklab.prediction import cassandra_yaml
 from disklab.results import Bottleneck, Rebuild, Recovery, StepTaken
 from disklab.results.timetable import recovery_of
-from disklab.spec import TimedEvent
-from disklab.spec.timetable import in_order
+from disklab.spec import Cluster, TimedEvent
+from disklab.spec.model import Database
+from disklab.spec.timetable import in_order, nodes_of
 
 Answer = dict[str, Any]
 
@@ -64,6 +64,14 @@ own rehearsal of 2026-11-24 (Cassandra 5.0.6): 5.9 s from `waiting for ring info
 complete`, and 5.0 s more, its ring delay, until it streamed."""
 
 
+LEAVES = 2
+"""Ring delays that a node waits for that leaves in order, beside what it streams.
+
+**Source:** StorageService of Cassandra 2.1 to 5.0: `sleeping 30000 ms for batch processing and
+pending range setup` before it streams, `Announcing that I have left the ring for 30000ms` after it.
+"""
+
+
 @dataclass(frozen=True)
 class Delays:
     """What a node waits for without a disk."""
@@ -71,35 +79,80 @@ class Delays:
     start_s: float = PROCESS_S + SETTLE_S
     join_s: float = SCHEMA_S + RING_DELAY_S
     notice_s: float = CLIENT_TIMEOUT_S
+    leave_s: float = LEAVES * RING_DELAY_S
 
 
-REHEARSED = Delays(PROCESS_S, SCHEMA_S + RING_DELAY_MS["several"] / 1000, 0.0)
+REHEARSED_RING_DELAY_S = RING_DELAY_MS["several"] / 1000
+REHEARSED = Delays(
+    start_s=PROCESS_S,
+    join_s=SCHEMA_S + REHEARSED_RING_DELAY_S,
+    notice_s=0.0,
+    leave_s=LEAVES * REHEARSED_RING_DELAY_S,
+)
 """A rehearsal's nodes do not wait for gossip, and a lost one is killed: its sockets close."""
+
+MOVING = ("migrate", "move")
+"""Events that bring a host, such as `host` says."""
+
+
+def moves_of(events: Sequence[TimedEvent]) -> list[TimedEvent]:
+    """Return the events that bring a host, in the order of time."""
+    return [event for _, event in in_order(events) if event.kind in MOVING]
+
+
+def _steps_of(events: Sequence[TimedEvent], cluster: Cluster | None) -> list[_Step]:
+    """Return what happens to which node, in the order of time: a lost zone is its nodes, lost."""
+    hosts = iter(range(len(events)))
+    found = []
+    for _, event in in_order(events):
+        what = "lose" if event.kind == "lose_zone" else event.kind
+        nodes = nodes_of(event, cluster)
+        host = next(hosts) if event.kind in MOVING else None
+        found += [_Step(event, int(node.removeprefix("n")) - 1, what, host) for node in nodes]
+    return found
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What happens to one node."""
+
+    event: TimedEvent
+    node: int
+    what: str
+    host: int | None
+
+    def job(self) -> dict[str, Any]:
+        """Return it as the simulator takes it."""
+        host = {} if self.host is None else {"host": self.host}
+        at_ns = round(self.event.at_s * NS_PER_S)
+        return {"at_ns": at_ns, "node": self.node, "what": self.what, **host}
 
 
 def faults_job(
     events: Sequence[TimedEvent],
-    settings: Mapping[str, Setting],
-    version: str | None,
+    database: Database,
     delays: Delays,
+    cluster: Cluster | None = None,
+    hosts: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the timetable as `crates/disklab-sim/src/job/faults.rs` has it."""
+    """Return the timetable as `crates/disklab-sim/src/job/faults.rs` has it.
+
+    `cluster`: whose zones may be lost; `hosts`: what nodes move to, one for each of `moves_of`, as
+    a job has its cluster.
+    """
+    settings = database.settings
     phi = float(str(settings.get("phi_convict_threshold", USUAL_PHI)))
     return {
-        "events": [
-            {
-                "at_ns": round(event.at_s * NS_PER_S),
-                "node": int(event.node.removeprefix("n")) - 1,
-                "what": event.kind,
-            }
-            for _, event in in_order(events)
-        ],
+        "events": [step.job() for step in _steps_of(events, cluster)],
         "interval_ns": round(INTERVAL_S * NS_PER_S),
         "detect_ns": round(phi / PHI_PER_MEAN * GOSSIP_S * NS_PER_S),
         "notice_ns": round(delays.notice_s * NS_PER_S),
-        **cassandra_yaml.fault_settings(settings, version),
+        **cassandra_yaml.fault_settings(settings, database.version),
         "start_ns": round(delays.start_s * NS_PER_S),
         "join_ns": round(delays.join_s * NS_PER_S),
+        "leave_ns": round(delays.leave_s * NS_PER_S),
+        "gossip_ns": round(GOSSIP_S * NS_PER_S),
+        **({"hosts": [*hosts]} if hosts else {}),
     }
 
 
@@ -122,22 +175,25 @@ def lever_of(resource: str) -> str:
     return "larger disks, or more of them"
 
 
-def recovery_from(told: Answer, events: Sequence[TimedEvent], *, rows: int) -> Recovery:
+def recovery_from(
+    told: Answer, events: Sequence[TimedEvent], cluster: Cluster | None, *, rows: int
+) -> Recovery:
     """Return what the faults did, in the form of a rehearsed timetable.
 
     `told`: the answer's `faults`; `rows`: of the data, which the simulator counts and does not
     read.
     """
-    steps = [
-        StepTaken(
-            kind=step["what"],
-            node=f"n{step['node'] + 1}",
-            at_s=event.at_s,
+    taken = {
+        id(asked.event): StepTaken(
+            kind=asked.event.kind,
+            node=asked.event.node,
+            at_s=asked.event.at_s,
             begun_s=round(step["begun_s"], 3),
             ended_s=round(step["ended_s"], 3),
         )
-        for step, (_, event) in zip(told["steps"], in_order(events), strict=False)
-    ]
+        for step, asked in zip(told["steps"], _steps_of(events, cluster), strict=False)
+    }
+    steps = [*taken.values()]
     course = told["course"]
     length_s = course["interval_s"]
     ends_s = [length_s * (at + 1) for at in range(len(course["completed"]))]

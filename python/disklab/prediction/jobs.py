@@ -6,7 +6,7 @@ What the simulator does not model is refused with the reason, never guessed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -18,12 +18,13 @@ from disklab.database_facts import facts_of, simulated
 from disklab.errors import Problem
 from disklab.prediction import cassandra_yaml
 from disklab.prediction.calibration import Calibration, page_cache_bytes
-from disklab.prediction.faults import Delays, faults_job
+from disklab.prediction.faults import Delays, faults_job, moves_of
 from disklab.spec import Trial, TrialSpec, resolve_volumes
 from disklab.spec.feasible import stored_row_bytes
 from disklab.spec.model import Database, Workload
 from disklab.spec.replay import Replay
 from disklab.spec.share import threads_of
+from disklab.spec.timetable import cluster_on
 
 Job = dict[str, Any]
 
@@ -97,15 +98,27 @@ def prepare(
     assert calibration is not None
     warnings = [*_warnings(trial, catalog, calibration)]
     job = database_job(trial.spec, catalog, calibration)
-    return Prepared({"database": job | timetable(trial.spec, Delays())}, (), tuple(warnings))
+
+    def on(other: TrialSpec) -> Job:
+        return _cluster(other, catalog, calibration)
+
+    faults = timetable(trial.spec, Delays(), on)
+    return Prepared({"database": job | faults}, (), tuple(warnings))
 
 
-def timetable(spec: TrialSpec, delays: Delays) -> Job:
-    """Return what breaks in a trial, as a part of its database's job; empty: nothing."""
-    database = spec.database
-    if not spec.events or database is None:
+def timetable(spec: TrialSpec, delays: Delays, on: Callable[[TrialSpec], Job]) -> Job:
+    """Return what breaks in a trial, as a part of its database's job; empty: nothing.
+
+    `on`: the cluster of a trial as a job has it, for the hosts that nodes move to.
+    """
+    database, cluster = spec.database, spec.cluster
+    if not spec.events or database is None or cluster is None:
         return {}
-    return {"faults": faults_job(spec.events, database.settings, database.version, delays)}
+    hosts = [
+        on(spec.model_copy(update={"cluster": cluster_on(cluster, event.host)}))
+        for event in moves_of(spec.events)
+    ]
+    return {"faults": faults_job(spec.events, database, delays, cluster, hosts)}
 
 
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:

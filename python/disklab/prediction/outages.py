@@ -154,7 +154,7 @@ def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
             **given,
             "cluster": spent,
             "workload": given["workload"] | load,
-            "faults": faults_job(events, database.settings, database.version, NO_DELAYS),
+            "faults": faults_job(events, database, NO_DELAYS),
         },
     }
 

@@ -115,7 +115,8 @@ def _recovery(answer: Answer, trial: Trial) -> Recovery | None:
     dataset = trial.spec.dataset
     if "faults" not in answer or dataset is None:
         return None
-    return recovery_from(answer["faults"], trial.spec.events, rows=dataset.rows or 0)
+    spec = trial.spec
+    return recovery_from(answer["faults"], spec.events, spec.cluster, rows=dataset.rows or 0)
 
 
 def _of_disks(answer: Answer, trial: Trial) -> dict[str, Any]:

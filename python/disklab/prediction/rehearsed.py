@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
-from disklab.databases.cassandra.sizing import PROGRAM_PAGES, plan_memory
+from disklab.databases.cassandra.sizing import PROGRAM_PAGES, MemoryPlan, plan_memory
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
 from disklab.prediction import postgresql
@@ -178,18 +178,10 @@ def _prepare_postgresql(
 def _rehearsed_job(trial: Trial, catalog: Catalog, calibration: Calibration, effort: Effort) -> Job:
     spec = trial.here
     assert spec.cluster is not None
-    share = trial.share
-    scale = Fraction(share.scale)
-    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
-    sizes = Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
-    plan = plan_memory(sizes, ANY_MEMORY)
     job = database_job(spec, catalog, calibration)
-    job["cluster"] |= {
-        "host": host_profile(_with_sizes(trial, spec), scale),
-        "page_cache_bytes": plan.page_cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,
-        "kernel": kernel_rules(platform.release()),
-    }
-    job["database"]["memtable_bytes"] = plan.memtable // FLUSHED_SHARE
+    job["cluster"] |= _here(trial, spec, catalog)
+    flushed = _memory(trial, spec, catalog).memtable // FLUSHED_SHARE
+    job["database"]["memtable_bytes"] = flushed
     job["dataset"] |= {
         "stored_row_bytes": _values_bytes(spec) + ROW_OVERHEAD_BYTES,
         "index_entry_bytes": INDEX_ENTRY_BYTES,
@@ -197,11 +189,35 @@ def _rehearsed_job(trial: Trial, catalog: Catalog, calibration: Calibration, eff
     assert spec.database is not None
     if spec.database.table.compression != "none":
         job["database"]["compressed_permille"] = STORED_PERMILLE
-    job["workload"] |= _course(trial, effort.dilated(share.time_dilation))
-    job |= timetable(spec, REHEARSED)
+    job["workload"] |= _course(trial, effort.dilated(trial.share.time_dilation))
+
+    def on(other: TrialSpec) -> Job:
+        there = database_job(other, catalog, calibration)["cluster"]
+        found: Job = there | _here(trial, other, catalog)
+        return found
+
+    job |= timetable(spec, REHEARSED, on)
     if spec.cluster.network is None:
         job["network"] = {"one_way_ns": LOOPBACK_ONE_WAY_NS}
     return job
+
+
+def _memory(trial: Trial, spec: TrialSpec, catalog: Catalog) -> MemoryPlan:
+    assert spec.cluster is not None
+    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
+    scale = Fraction(trial.share.scale)
+    sizes = Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
+    return plan_memory(sizes, ANY_MEMORY)
+
+
+def _here(trial: Trial, spec: TrialSpec, catalog: Catalog) -> Job:
+    """Return what of a cluster's hosts is that of the rehearsal."""
+    cache = _memory(trial, spec, catalog).page_cache
+    return {
+        "host": host_profile(_with_sizes(trial, spec), Fraction(trial.share.scale)),
+        "page_cache_bytes": cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,
+        "kernel": kernel_rules(platform.release()),
+    }
 
 
 def _values_bytes(spec: TrialSpec) -> int:

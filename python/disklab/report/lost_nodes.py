@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from disklab.report.cells import Cell, Factor, Matrix, median
+from disklab.report.wording import in_a_row
 from disklab.results import Recovery
 from disklab.results.timetable import WHOLE_AFTER, in_time
 
@@ -16,6 +17,8 @@ BECAUSE = {
     "repair": "a repair compares all copies",
 }
 """By the last step that made the node whole."""
+MOST_TOLD = 2
+"""Times that a headline has room for; of more it has the soonest, and how far behind others are."""
 
 
 def compared(matrix: Matrix) -> Iterator[tuple[str, str]]:
@@ -56,23 +59,42 @@ def _way(seen: Recovery) -> str:
 
 
 def _sentence(factor: Factor, name: str, group: list[tuple[Cell, Recovery]]) -> tuple[str, str]:
-    told = [_told(factor.phrase(cell.factors[factor.name]), seen) for cell, seen in group]
-    ways = list(dict.fromkeys(_way(seen) for _, seen in group))
+    # The soonest first.
+    group = sorted(group, key=lambda one: (one[1].rows_lost or 0, one[1].whole_s or 0))
+    told = _told([(factor.phrase(cell.factors[factor.name]), seen) for cell, seen in group])
     head = f"{name}: " if name else ""
-    why = "; ".join(BECAUSE[way] for way in ways if way in BECAUSE)
     shares = {one.share.scale for cell, _ in group for one in cell.usable if one.share is not None}
     scaled = f"; at a scale of {next(iter(shares))}" if shares and shares != {"1"} else ""
-    return f"{head}{', '.join(told)}, because {why}", f"from the first event on{scaled}"
+    counted = f"from the first event on{scaled}"
+    seen = [one for _, one in group]
+    if len(told) <= MOST_TOLD or any(one.rows_lost for one in seen):
+        return f"{head}{', '.join(told)}, because {_why(seen)}", counted
+    others = [one.whole_s for one in seen if one.whole_s is not None and _when(one) not in told[0]]
+    times = dict.fromkeys(in_time(one) for one in (min(others), max(others)))
+    behind = f"with the others after {' to '.join(times)}"
+    return f"{head}{told[0]}, {behind}, because {_why(seen[:1])}", "; ".join([*told[1:], counted])
 
 
-def _told(level: str, seen: Recovery) -> str:
-    first = seen.steps[0]
+def _why(seen: list[Recovery]) -> str:
+    return "; ".join(BECAUSE[way] for way in dict.fromkeys(map(_way, seen)) if way in BECAUSE)
+
+
+def _told(levels: list[tuple[str, Recovery]]) -> list[str]:
+    """Return when the node was whole, those together that took as long."""
+    parts: dict[str, list[str]] = {}
+    for level, seen in levels:
+        parts.setdefault(f"{seen.steps[0].node} {_when(seen)}", []).append(level)
+    return [f"with {in_a_row(same)} {when}" for when, same in parts.items()]
+
+
+def _when(seen: Recovery) -> str:
+    """Return when the node was whole, or that it never is."""
     if seen.rows_lost:
         what = f"{seen.rows_lost} of {seen.rows_checked} acknowledged rows are lost"
-        return f"with {level} {first.node} is never whole again: {what}"
+        return f"is never whole again: {what}"
     streamed = sum(one.streamed_bytes or 0 for one in seen.steps)
     counted = any(one.streamed_bytes is not None for one in seen.steps)
     moved = f" ({streamed / 1e9:.2g} GB streamed)" if counted and streamed else ""
     moved = moved or (" (nothing streamed)" if counted else "")
     assert seen.whole_s is not None, "others are left out"
-    return f"with {level} {first.node} was whole again after {in_time(seen.whole_s)}{moved}"
+    return f"was whole again after {in_time(seen.whole_s)}{moved}"

@@ -17,6 +17,12 @@ SMALL_CHANGE = 0.095  # rounds to less than ten per cent
 _PERCENT = re.compile(rf"[\d.]+{SPACE}%")
 
 
+def in_a_row(names: Sequence[str]) -> str:
+    """Return one or more names as a list: `A`, `A and B`, `A, B and C`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def significant(value: float, digits: int = 3) -> str:
     """Return a number with some significant digits and thousands apart: 1,230 or 0.00512."""
     if value == 0:

@@ -17,7 +17,8 @@ use crate::database::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
 use crate::engine::Slab;
 use crate::filelayout::Pages;
-use crate::job::{DatabaseJob, Load, Mechanism};
+use crate::job::faults::Event as Timed;
+use crate::job::{CacheState, DatabaseJob, Load, Mechanism};
 use crate::model::{Course, Model, Setting};
 use crate::network::Paths;
 use crate::node::Node;
@@ -109,6 +110,9 @@ pub struct Cassandra {
     rules: Rules,
     clients: Clients,
     ring: Ring,
+    /// Seats of the ring: nodes that the cluster begins with.
+    seats: u64,
+    /// Those, and behind them hosts that nodes move to later.
     nodes: Vec<Node>,
     operations: Slab<Operation>,
     /// Where the time of operations went whose next part is under way.
@@ -154,9 +158,14 @@ impl Model for Cassandra {
             Some(bytes) => u64::from(bytes),
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
         };
-        let nodes = (0..job.cluster.nodes as usize)
+        let mut nodes = (0..job.cluster.nodes as usize)
             .map(|number| node(job, seed, off, number, &ring, stored, scale))
             .collect::<Result<Vec<Node>, Refusal>>()?;
+        for (seat, other) in later_hosts(job) {
+            let mut spare = node(&other, seed, off, seat, &ring, stored, scale)?;
+            spare.storage.renumber(nodes.len() as u16);
+            nodes.push(spare);
+        }
         let seed = if pass == 0 { seed } else { hash(seed, pass) };
         let mut rules = Rules::new(job, stored, off);
         let database = &job.database;
@@ -186,11 +195,12 @@ impl Model for Cassandra {
             course: Course::new(job.workload.stop, job.workload.warm_up_ns, kinds),
             clients,
             ring,
+            seats: u64::from(job.cluster.nodes),
             held_writes: vec![Vec::new(); nodes.len()],
             before: nodes.iter().map(|node| node.storage.volumes(0)).collect(),
             broken: job.faults.as_ref().map(|faults| {
                 let from = job.workload.warm_up_ns;
-                Box::new(Broken::new(faults, &job.cluster.host, nodes.len(), from))
+                Box::new(Broken::new(faults, &job.cluster, nodes.len(), from))
             }),
             nodes,
             operations: Slab::default(),
@@ -250,6 +260,24 @@ impl Model for Cassandra {
     }
 }
 
+/// The hosts that nodes move to, in the order of the events, with the seat of each; their caches are empty.
+fn later_hosts(job: &DatabaseJob) -> Vec<(usize, DatabaseJob)> {
+    let Some(faults) = &job.faults else {
+        return Vec::new();
+    };
+    let mut moves: Vec<_> = faults.events.iter().filter(|e| e.host.is_some()).collect();
+    moves.sort_by_key(|event| event.at_ns);
+    let on_host = |event: &&Timed| {
+        let host = event.host.map(|at| &faults.hosts[at as usize])?;
+        let mut other = job.clone();
+        other.cluster = host.clone();
+        other.before.page_cache = CacheState::Cold;
+        other.before.host_cache = CacheState::Cold;
+        Some((event.node as usize, other))
+    };
+    moves.iter().filter_map(on_host).collect()
+}
+
 impl Cassandra {
     /// The coordinator sends requests to the replicas.
     fn coordinate(&mut self, now: u64, number: u32) {
@@ -262,7 +290,9 @@ impl Cassandra {
         let mut replicas = [0_u8; MOST_REPLICAS];
         let all = self.ring.replicas(operation.place);
         let count = all.len();
-        replicas[..count].copy_from_slice(all);
+        for (replica, &seat) in replicas.iter_mut().zip(all) {
+            *replica = self.node_on(seat);
+        }
         let alive = self.keep_alive(now, &mut replicas[..count]);
         if !self.is_served(now, number, alive, count) {
             return;
@@ -271,10 +301,10 @@ impl Cassandra {
         let replicas = &mut replicas[..count];
         if self.rules.near_first {
             // Its own copy, then those of its zone; the ring's order among equals.
-            let paths = &self.paths;
+            let (paths, here) = (&self.paths, self.seat(at));
             replicas.sort_by_key(|&n| {
                 let node = usize::from(n);
-                (node != at, !paths.are_near(node, at))
+                (node != at, !paths.are_near(self.seat(node), here))
             });
         }
         let is_read = operation.kind == Kind::Read;
@@ -384,14 +414,14 @@ impl Cassandra {
             0 => 0,
             mean_ns => exponential(&mut self.times, mean_ns),
         };
-        self.paths.delay(from, to) + overhead_ns
+        self.paths.delay(self.seat(from), self.seat(to)) + overhead_ns
     }
 
     /// Which of its rows a node reads or writes for a key.
     #[inline]
     fn row_at(&self, key: u64, place: Place, node: u8) -> u64 {
         match self.rules.keys_by_popularity {
-            None => self.ring.row_of(place, node),
+            None => self.ring.row_of(place, self.seat(usize::from(node)) as u8),
             // Of the keys that follow each other in popularity, those that the node has are one row: any share of its
             // rows has the share of the reads that it has in the real system.
             Some(keys) => {
@@ -705,7 +735,8 @@ impl Cassandra {
                     0
                 };
             let left = self.nodes[at].link.send(now, ready, bytes);
-            let way = self.paths.delay(at, self.clients.machine_of(thread));
+            let machine = self.clients.machine_of(thread);
+            let way = self.paths.delay(self.seat(at), machine);
             let overhead_ns = self.rules.parameters.overhead_ns;
             let back = left + way + overhead_ns;
             let ends = Ends {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Cluster;
+
 /// What breaks when, and the times that a cluster takes to notice and to come back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +26,15 @@ pub struct Faults {
     pub join_ns: u64,
     /// `stream_throughput_outbound` of each node, in bytes per second; zero: no limit.
     pub stream_bytes_per_s: u64,
+    /// How long a node that leaves in order tells the others so before it ends (`ring_delay`).
+    #[serde(default)]
+    pub leave_ns: u64,
+    /// Until the others take a node for alive again whose link is back.
+    #[serde(default)]
+    pub gossip_ns: u64,
+    /// What nodes move to: hosts such as a cluster of them would have. Events name them by their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<Cluster>,
 }
 
 /// Something that happens to a node.
@@ -36,6 +47,9 @@ pub struct Event {
     pub node: u32,
     /// What happens to it.
     pub what: What,
+    /// Where it moves to, from zero, of `hosts`; None: it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u32>,
 }
 
 /// What happens to a node.
@@ -58,4 +72,21 @@ pub enum What {
     Stall,
     /// Its data volume is well again.
     Mend,
+    /// The burst credits of its disks and machine are gone.
+    Credits,
+    /// Its link carries nothing, and nobody is told.
+    Cut,
+    /// Its link is as it was.
+    Join,
+    /// A new node streams its data from it and takes its place; then it leaves in order.
+    Migrate,
+    /// Its disks are attached to another machine, where it starts; nothing is streamed.
+    Move,
+}
+
+impl What {
+    /// Whether it needs another host.
+    pub fn needs_host(self) -> bool {
+        matches!(self, What::Migrate | What::Move)
+    }
 }

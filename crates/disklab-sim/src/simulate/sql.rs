@@ -121,7 +121,7 @@ pub fn sql_report(
         .sum();
     report.events = parts.events;
     report.unsent = parts.unsent;
-    let mut tally = Tally::new(host, recorder);
+    let mut tally = Tally::new([host], recorder);
     if shares_connections {
         let (count, used) = parts.connections;
         tally.busy("connections", "", count, used.busy_ns, used.waited_ns);

@@ -47,10 +47,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet, of hosts with this profile.
-    pub fn new(host: &HostProfile, recorder: &Recorder) -> Tally {
+    /// Nothing yet, of hosts with these profiles.
+    pub fn new<'a>(hosts: impl IntoIterator<Item = &'a HostProfile>, recorder: &Recorder) -> Tally {
         Tally {
-            uses: Uses::new(host),
+            uses: Uses::new(hosts),
             credits: Vec::new(),
             now: recorder.measured_to(),
             elapsed_ns: recorder.elapsed_ns(),

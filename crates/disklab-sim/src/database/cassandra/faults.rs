@@ -2,20 +2,23 @@
 //!
 //! A node that is away ends what it has begun, but nothing that it says arrives any more. The others send it
 //! requests until they have convicted it; clients take it for a coordinator until they notice.
+//!
+//! A node that moves to another host takes its seat in the ring there. Hosts that are not yet, or no longer, part of
+//! the cluster are nodes without a seat. **Divergence:** what is written while a new node streams its data is not sent
+//! to it as well; credits and pending compactions do not move with disks.
 
 use std::collections::VecDeque;
 
 use disklab_disk::Fault;
-use disklab_disk::profile::HostProfile;
+use disklab_units::Instant;
 
 use super::Cassandra;
 use super::rebuild::Rebuilds;
 use crate::client::Kind;
 use crate::database::event::Event;
 use crate::faults::{Course, FaultReport, StepReport};
-use crate::filelayout::PAGE_BYTES;
-use crate::job::Load;
 use crate::job::faults::{Faults, What};
+use crate::job::{Cluster, Load};
 
 /// How often the timetable is looked at: events, time-outs and phases are as exact as that.
 const LOOK_NS: u64 = 10_000_000;
@@ -42,6 +45,20 @@ enum Phase {
     Joining(u64),
     /// It streams its data.
     Streaming,
+    /// Its link is cut: it works, and nobody hears of it.
+    Cut,
+    /// Its link is back; the others take it for alive at this time.
+    Joined(u64),
+    /// Another node has its seat, and it ends what it has begun.
+    Leaving(u64),
+    /// It is no part of the cluster.
+    Outside,
+}
+
+impl Phase {
+    fn serves(self) -> bool {
+        matches!(self, Phase::Up | Phase::Leaving(_))
+    }
 }
 
 /// A node as the others see it.
@@ -57,13 +74,18 @@ struct Seen {
     /// The step that brings it back.
     step: usize,
     lost_memory: bool,
+    /// The host that it moves to when it has ended.
+    moves_to: Option<u8>,
 }
 
 /// A step under way or over.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     what: What,
-    node: u32,
+    /// The seat, by which the timetable names a node.
+    seat: u8,
+    /// The node that ends it.
+    node: usize,
     begun: u64,
     ended: Option<u64>,
 }
@@ -73,6 +95,12 @@ pub struct Broken {
     job: Faults,
     next: usize,
     seen: Vec<Seen>,
+    /// The node on each seat of the ring.
+    node_on: Vec<u8>,
+    /// The seat of each node, that which it is to take included.
+    pub seat_of: Vec<u8>,
+    /// The next host that nobody has moved to yet.
+    next_spare: u8,
     steps: Vec<Step>,
     /// When operations expire: reads, writes, those sent to a machine that had vanished.
     due: [VecDeque<(u64, u32, u32)>; 3],
@@ -88,8 +116,8 @@ pub struct Broken {
 const UNTAKEN: usize = 2;
 
 impl Broken {
-    /// A cluster of so many nodes whose run begins to be measured at `from`.
-    pub fn new(job: &Faults, host: &HostProfile, nodes: usize, from: u64) -> Broken {
+    /// A cluster of so many nodes, those without a seat included, whose run begins to be measured at `from`.
+    pub fn new(job: &Faults, cluster: &Cluster, nodes: usize, from: u64) -> Broken {
         let up = Seen {
             phase: Phase::Up,
             convicted_at: u64::MAX,
@@ -97,35 +125,49 @@ impl Broken {
             to_replay: 0,
             step: 0,
             lost_memory: false,
+            moves_to: None,
         };
-        let mut job = job.clone();
-        job.events.sort_by_key(|event| event.at_ns);
+        let outside = Seen {
+            phase: Phase::Outside,
+            ..up
+        };
+        let seats = cluster.nodes as usize;
+        let profiles = job.hosts.iter().map(|other| &other.host);
+        let profiles = std::iter::once(&cluster.host).chain(profiles);
         Broken {
             course: Course::new(job.interval_ns),
-            rebuilds: Rebuilds::new(host, nodes, job.stream_bytes_per_s),
+            rebuilds: Rebuilds::new(profiles.cloned().collect(), nodes, job.stream_bytes_per_s),
             next: 0,
-            seen: vec![up; nodes],
+            seen: (0..nodes)
+                .map(|n| if n < seats { up } else { outside })
+                .collect(),
+            node_on: (0..cluster.nodes as u8).collect(),
+            seat_of: (0..nodes as u8).collect(),
+            next_spare: cluster.nodes as u8,
             steps: Vec::new(),
             due: Default::default(),
             unavailable: 0,
             hint_bytes: 0,
             from,
-            job,
+            job: in_order(job),
         }
     }
 
     fn is_up(&self, node: usize) -> bool {
-        self.seen[node].phase == Phase::Up
+        self.seen[node].phase.serves()
     }
 
+    /// Whether all is not as it was at first.
     fn any_away(&self) -> bool {
-        self.seen.iter().any(|seen| seen.phase != Phase::Up)
+        let is_settled = |phase| matches!(phase, Phase::Up | Phase::Outside);
+        self.seen.iter().any(|seen| !is_settled(seen.phase))
     }
 
     fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
         self.steps.push(Step {
             what,
-            node: node as u32,
+            seat: self.seat_of[node],
+            node,
             begun: now,
             ended,
         });
@@ -145,6 +187,49 @@ impl Broken {
         self.steps[step].ended = Some(now);
     }
 
+    /// The next host takes a node's seat, or is to take it; returns it.
+    fn bring(&mut self, node: usize) -> usize {
+        let spare = usize::from(self.next_spare);
+        self.next_spare += 1;
+        self.seat_of[spare] = self.seat_of[node];
+        spare
+    }
+
+    fn sits_down(&mut self, node: usize) {
+        self.node_on[usize::from(self.seat_of[node])] = node as u8;
+    }
+
+    /// A node starts on the host that its disks were moved to.
+    fn starts_there(&mut self, now: u64, node: usize, there: usize) {
+        let old = self.seen[node];
+        self.seen[node].phase = Phase::Outside;
+        self.seen[there] = Seen {
+            phase: Phase::Starting(now + self.job.start_ns),
+            lost_memory: true,
+            moves_to: None,
+            ..old
+        };
+        self.steps[old.step].node = there;
+        self.sits_down(there);
+    }
+
+    /// A new node has its data: it serves, and the one on its seat leaves.
+    fn takes_over(&mut self, now: u64, node: usize) {
+        let old = usize::from(self.node_on[usize::from(self.seat_of[node])]);
+        let step = self.seen[node].step;
+        self.sits_down(node);
+        self.seen[node].phase = Phase::Up;
+        self.seen[old].phase = Phase::Leaving(now + self.job.leave_ns);
+        self.seen[old].step = step;
+        self.steps[step].node = old;
+    }
+
+    /// The one that a new node takes its data from; None: it is not new.
+    fn predecessor(&self, node: usize) -> Option<usize> {
+        let old = usize::from(self.node_on[usize::from(self.seat_of[node])]);
+        (old != node).then_some(old)
+    }
+
     /// How long the present phase of an unfinished step still takes, at the rate that was seen.
     fn left_ns(&self, now: u64, node: usize) -> u64 {
         let job = &self.job;
@@ -152,13 +237,52 @@ impl Broken {
             Phase::Starting(until) => until.saturating_sub(now),
             // Nothing was streamed yet: a time in which only the throttle counts would mislead.
             Phase::Joining(until) => until.saturating_sub(now),
+            Phase::Leaving(until) | Phase::Joined(until) => until.saturating_sub(now),
+            Phase::Streaming if self.predecessor(node).is_some() => {
+                self.rebuilds.left_ns(now, node) + job.leave_ns
+            }
             Phase::Replaying | Phase::Streaming => self.rebuilds.left_ns(now, node),
             _ => job.start_ns,
         }
     }
 }
 
+/// The faults with their events in the order of time.
+fn in_order(job: &Faults) -> Faults {
+    let mut job = job.clone();
+    job.events.sort_by_key(|event| event.at_ns);
+    job
+}
+
 impl Cassandra {
+    /// The seat of a node: its number, where none has moved.
+    #[inline]
+    pub(super) fn seat(&self, node: usize) -> usize {
+        match &self.broken {
+            Some(broken) => usize::from(broken.seat_of[node]),
+            None => node,
+        }
+    }
+
+    /// The one that a new node takes its data from; None: it is not new.
+    pub(super) fn predecessor(&self, node: usize) -> Option<usize> {
+        self.broken.as_ref()?.predecessor(node)
+    }
+
+    /// What nodes move to.
+    pub fn other_hosts(&self) -> &[Cluster] {
+        self.broken.as_ref().map_or(&[], |broken| &broken.job.hosts)
+    }
+
+    /// The node on a seat.
+    #[inline]
+    pub(super) fn node_on(&self, seat: u8) -> u8 {
+        match &self.broken {
+            Some(broken) => broken.node_on[usize::from(seat)],
+            None => seat,
+        }
+    }
+
     /// Begins to look at the timetable.
     pub(super) fn begin_faults(&mut self) {
         if let Some(broken) = &self.broken {
@@ -201,12 +325,12 @@ impl Cassandra {
         if is_known(wished) {
             return wished;
         }
-        let nodes = self.nodes.len() as u8;
-        let turn = (self.course.issued % self.nodes.len() as u64) as u8;
-        let others = (0..nodes).map(|step| (turn + step) % nodes);
+        let nodes = broken.node_on.len() as u64;
+        let turn = self.course.issued % nodes;
+        let others = (0..nodes).map(|step| broken.node_on[((turn + step) % nodes) as usize]);
         let count = replicas.len();
         let start = self.course.issued as usize % count;
-        let near = (0..count).map(|step| replicas[(start + step) % count]);
+        let near = (0..count).map(|step| self.node_on(replicas[(start + step) % count]));
         near.chain(others).find(|&n| is_known(n)).unwrap_or(wished)
     }
 
@@ -299,7 +423,8 @@ impl Cassandra {
     /// Looks at the timetable.
     pub(super) fn look_at_faults(&mut self, now: u64) {
         while let Some(event) = self.next_fault(now) {
-            self.take_fault(now, event.node as usize, event.what);
+            let node = self.node_on(event.node as u8);
+            self.take_fault(now, usize::from(node), event.what);
         }
         self.expire(now);
         self.tell_rebuilds(now, false);
@@ -343,7 +468,7 @@ impl Cassandra {
         match what {
             What::Kill | What::Lose => {
                 let lost = what == What::Lose;
-                if broken.is_up(node) {
+                if broken.is_up(node) || broken.seen[node].phase == Phase::Cut {
                     let noticed = if lost { now + notice_ns } else { now };
                     broken.leaves(node, Phase::Away, now + detect_ns, noticed);
                     broken.seen[node].to_replay = unflushed;
@@ -376,6 +501,44 @@ impl Cassandra {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
                 self.break_disk(now, node, what);
+            }
+            What::Credits => {
+                broken.step(now, what, node, Some(now));
+                let host = &mut self.nodes[node].storage.disks.host;
+                host.set_credits(Instant::from_nanos(now), 0);
+            }
+            What::Cut => {
+                broken.step(now, what, node, Some(now));
+                if broken.is_up(node) {
+                    broken.leaves(node, Phase::Cut, now + detect_ns, now + notice_ns);
+                }
+            }
+            What::Join => {
+                let back = now + broken.job.gossip_ns;
+                let is_cut = broken.seen[node].phase == Phase::Cut;
+                let step = broken.step(now, what, node, (!is_cut).then_some(now));
+                if is_cut {
+                    broken.seen[node].phase = Phase::Joined(back);
+                    broken.seen[node].step = step;
+                }
+            }
+            What::Migrate => {
+                let new = broken.bring(node);
+                broken.seen[new].phase = Phase::Joining(joined);
+                broken.seen[new].step = broken.step(now, what, new, None);
+            }
+            What::Move => {
+                let there = broken.bring(node);
+                let step = broken.step(now, what, node, None);
+                broken.seen[node].step = step;
+                if broken.is_up(node) {
+                    broken.leaves(node, Phase::Draining, now, now);
+                    broken.seen[node].moves_to = Some(there as u8);
+                    self.nodes[node].background.flush();
+                    self.course.queue.push(now, Event::Pump(node as u32));
+                } else {
+                    broken.starts_there(now, node, there);
+                }
             }
         }
     }
@@ -410,8 +573,14 @@ impl Cassandra {
         };
         let seen = broken.seen[node];
         match seen.phase {
-            Phase::Draining if self.nodes[node].background.is_flushed() => {
-                broken.seen[node].phase = Phase::Starting(now + broken.job.start_ns);
+            Phase::Draining if self.nodes[node].background.is_flushed() => match seen.moves_to {
+                Some(there) => broken.starts_there(now, node, usize::from(there)),
+                None => broken.seen[node].phase = Phase::Starting(now + broken.job.start_ns),
+            },
+            Phase::Joined(until) if until <= now => broken.returns(now, node),
+            Phase::Leaving(until) if until <= now => {
+                broken.seen[node].phase = Phase::Outside;
+                broken.steps[seen.step].ended = Some(now);
             }
             Phase::Starting(until) if until <= now => {
                 if seen.lost_memory && !self.nodes[node].storage.drop_page_cache() {
@@ -440,11 +609,15 @@ impl Cassandra {
                     return;
                 }
                 // What was streamed was written through the page cache.
-                storage.warm_page_cache(self.rules.page_cache_bytes / PAGE_BYTES, false);
+                storage.warm_page_cache(storage.page_cache_pages(), false);
                 let received = broken.rebuilds.received(node);
                 broken.seen[node].lost_memory = false;
                 broken.seen[node].to_replay = 0;
-                broken.returns(now, node);
+                if broken.predecessor(node).is_some() {
+                    broken.takes_over(now, node);
+                } else {
+                    broken.returns(now, node);
+                }
                 self.nodes[node].background.receive(received);
                 self.course.queue.push(now, Event::Pump(node as u32));
             }
@@ -465,11 +638,10 @@ impl Cassandra {
         let from = broken.from;
         let seconds = |at: u64| at.saturating_sub(from) as f64 / 1e9;
         let steps = broken.steps.iter().map(|step| {
-            let node = step.node as usize;
-            let left = || now + broken.left_ns(now, node);
+            let left = || now + broken.left_ns(now, step.node);
             StepReport {
                 what: step.what,
-                node: step.node,
+                node: u32::from(step.seat),
                 begun_s: seconds(step.begun),
                 ended_s: seconds(step.ended.unwrap_or_else(left)),
                 extrapolated: step.ended.is_none(),

@@ -50,7 +50,8 @@ impl Cassandra {
         } = drawn;
         let place = self.ring.place(key);
         let replicas = self.ring.replicas(place);
-        let size = self.rules.size_of(|| self.row_at(key, place, replicas[0]));
+        let first = self.node_on(replicas[0]);
+        let size = self.rules.size_of(|| self.row_at(key, place, first));
         let costs = self.rules.costs_of(part, rows, size);
         let bytes = MESSAGE_BYTES + costs.sent_bytes;
         let left = self.clients.send(now, thread, costs.client_ns, bytes);
@@ -58,8 +59,9 @@ impl Cassandra {
             // Any of the replicas, in turn.
             replicas[self.course.issued as usize % replicas.len()]
         } else {
-            (self.course.issued % self.nodes.len() as u64) as u8
+            (self.course.issued % self.seats) as u8
         };
+        let coordinator = self.node_on(coordinator);
         let coordinator = self.coordinator_of(now, coordinator, replicas);
         let operation = self.operations.add(Operation {
             what,
@@ -82,10 +84,8 @@ impl Cassandra {
             left,
             begun: 0,
         });
-        let at = left
-            + self
-                .paths
-                .delay(self.clients.machine_of(thread), usize::from(coordinator));
+        let seat = self.seat(usize::from(coordinator));
+        let at = left + self.paths.delay(self.clients.machine_of(thread), seat);
         self.course.queue.push(at, Event::Arrive(operation));
     }
 

@@ -90,7 +90,7 @@ struct Rebuild {
 
 /// All of them.
 pub struct Rebuilds {
-    host: HostProfile,
+    hosts: Vec<HostProfile>,
     streams: Vec<Stream>,
     pieces: Slab<Piece>,
     all: Vec<Rebuild>,
@@ -104,10 +104,11 @@ pub struct Rebuilds {
 }
 
 impl Rebuilds {
-    /// None yet, of so many nodes whose streams may send so many bytes a second; zero: as many as they like.
-    pub fn new(host: &HostProfile, nodes: usize, bytes_per_s: u64) -> Rebuilds {
+    /// None yet, of so many nodes on such hosts whose streams may send so many bytes a second; zero: as many as they
+    /// like.
+    pub fn new(hosts: Vec<HostProfile>, nodes: usize, bytes_per_s: u64) -> Rebuilds {
         Rebuilds {
-            host: host.clone(),
+            hosts,
             streams: Vec::new(),
             pieces: Slab::default(),
             all: Vec::new(),
@@ -158,16 +159,33 @@ impl Rebuilds {
 impl Cassandra {
     /// Streams a node's data from the copies that are there.
     pub(super) fn begin_streams(&mut self, now: u64, node: usize) {
-        let (rows_from, lost) = self.ring.rows_from(node, |other| self.may_send(other));
+        let seat = self.seat(node);
+        let may_send = |other: usize| self.may_send(usize::from(self.node_on(other as u8)));
+        let (rows_from, lost) = self.ring.rows_from(seat, may_send);
+        let sources = (0..self.nodes.len()).filter(|&one| rows_from[one] > 0);
+        let mut sources: Vec<(usize, u64)> = sources
+            .map(|one| (usize::from(self.node_on(one as u8)), rows_from[one]))
+            .collect();
+        if let Some(old) = self.predecessor(node) {
+            // The one that loses a range sends it, so that no write is missed. **Source:** `RangeStreamer` of
+            // Cassandra with `consistent.rangemovement`, which is on by default.
+            let rows = sources.iter().map(|&(_, rows)| rows).sum::<u64>() + lost;
+            sources = vec![(old, rows)];
+            return self.begin_streams_from(now, node, &sources, 0);
+        }
+        self.begin_streams_from(now, node, &sources, lost);
+    }
+
+    fn begin_streams_from(&mut self, now: u64, node: usize, sources: &[(usize, u64)], lost: u64) {
         let table_bytes = self.nodes[node].storage.layout().data_pages() * PAGE_BYTES;
-        let all_rows = rows_from.iter().sum::<u64>() + lost;
+        let all_rows = sources.iter().map(|&(_, rows)| rows).sum::<u64>() + lost;
         let bytes_of = |rows: u64| {
             (u128::from(table_bytes) * u128::from(rows) / u128::from(all_rows.max(1))) as u64
         };
-        let streams: Vec<Stream> = (0..self.nodes.len())
-            .filter(|&source| rows_from[source] > 0)
-            .map(|source| {
-                let bytes = bytes_of(rows_from[source]);
+        let streams: Vec<Stream> = sources
+            .iter()
+            .map(|&(source, rows)| {
+                let bytes = bytes_of(rows);
                 let pieces = bytes.div_ceil(PIECE_BYTES);
                 let pages = self.nodes[source].storage.layout().data_pages();
                 Stream {
@@ -334,7 +352,7 @@ impl Cassandra {
             Stage::Throttled => {
                 rebuilds.pieces[number].stage = Stage::Sent;
                 let left = self.nodes[source].link.send(now, now, piece.bytes);
-                let at = left + self.paths.delay(source, target);
+                let at = left + self.paths.delay(self.seat(source), self.seat(target));
                 self.course.queue.push(at, Event::Piece(number));
                 // The next piece has the throttle and the link to itself when this one has left.
                 self.leaves_source(now, piece.stream);
@@ -391,7 +409,7 @@ impl Cassandra {
         let Some(broken) = &mut self.broken else {
             return;
         };
-        let rebuilds = &mut broken.rebuilds;
+        let (rebuilds, seat_of) = (&mut broken.rebuilds, &broken.seat_of);
         for rebuild in &mut rebuilds.all {
             let ended = rebuild.ended.unwrap_or(now);
             let goes_on = rebuild.ended.is_none() && !last;
@@ -400,7 +418,7 @@ impl Cassandra {
             }
             rebuild.told = true;
             let elapsed_ns = now - rebuild.begun;
-            let mut uses = Uses::new(&rebuilds.host);
+            let mut uses = Uses::new(&rebuilds.hosts);
             for (number, node) in self.nodes.iter().enumerate() {
                 let place = format!("node {number}");
                 let at = node.storage.volumes(now);
@@ -442,7 +460,7 @@ impl Cassandra {
             }
             let bound = bound_of(uses);
             rebuilds.reports.push(RebuildReport {
-                node: rebuild.node as u32,
+                node: u32::from(seat_of[rebuild.node]),
                 kind: rebuild.kind,
                 bytes: rebuild.bytes,
                 done_bytes: rebuild.done,

@@ -65,7 +65,6 @@ pub struct Rules {
     pub near_first: bool,
     pub token_aware: bool,
     pub load: Load,
-    pub page_cache_bytes: u64,
     /// What a thread that writes a table writes before it waits for the disk; none: all of it.
     pub unsynced_bytes: Option<u64>,
     /// Rate at which a thread writes a table into the page cache; zero: it takes no time.
@@ -124,7 +123,6 @@ impl Rules {
             near_first: job.database.near_first,
             token_aware: job.client.token_aware,
             load: job.workload.load.clone(),
-            page_cache_bytes: job.cluster.page_cache_bytes,
             unsynced_bytes: job.database.trickle_fsync_bytes,
             table_write_bytes_per_s: job.database.table_write_bytes_per_s,
             commitlog_volume: {
