@@ -6,6 +6,7 @@ use disklab_units::sizes::{BINS, Bins, Size};
 use crate::background::{Background, Off};
 use crate::cluster::{Ring, hash};
 use crate::filelayout::{FileLayout, PAGE_BYTES};
+use crate::job::faults::Event;
 use crate::job::{Access, CacheState, DatabaseJob, Mechanism};
 use crate::network::Link;
 use crate::node::{Node, Pauses};
@@ -21,6 +22,45 @@ const NO_PAGE_CACHE_PAGES: u64 = 16_384;
 /// values, which 15 for the partition and 30 for each cell make up.
 pub fn stored_row_bytes(columns: u32, column_bytes: u32) -> u64 {
     15 + u64::from(columns) * (30 + u64::from(column_bytes))
+}
+
+/// Builds the nodes of a cluster, and behind them the hosts that nodes move to in the order of the events.
+pub fn nodes(
+    job: &DatabaseJob,
+    seed: u64,
+    off: &[Mechanism],
+    ring: &Ring,
+    stored_row_bytes: u64,
+    scale: u64,
+) -> Result<Vec<Node>, Refusal> {
+    let build = |job: &DatabaseJob, seat| node(job, seed, off, seat, ring, stored_row_bytes, scale);
+    let mut all = (0..job.cluster.nodes as usize)
+        .map(|number| build(job, number))
+        .collect::<Result<Vec<Node>, Refusal>>()?;
+    for (seat, other) in later_hosts(job) {
+        let mut spare = build(&other, seat)?;
+        spare.storage.renumber(all.len() as u16);
+        all.push(spare);
+    }
+    Ok(all)
+}
+
+/// The hosts that nodes move to, with the seat of each; their caches are empty.
+fn later_hosts(job: &DatabaseJob) -> Vec<(usize, DatabaseJob)> {
+    let Some(faults) = &job.faults else {
+        return Vec::new();
+    };
+    let mut moves: Vec<_> = faults.events.iter().filter(|e| e.host.is_some()).collect();
+    moves.sort_by_key(|event| event.at_ns);
+    let on_host = |event: &&Event| {
+        let host = event.host.map(|at| &faults.hosts[at as usize])?;
+        let mut other = job.clone();
+        other.cluster = host.clone();
+        other.before.page_cache = CacheState::Cold;
+        other.before.host_cache = CacheState::Cold;
+        Some((event.node as usize, other))
+    };
+    moves.iter().filter_map(on_host).collect()
 }
 
 /// Builds a node with its part of the data, its caches in the state asked for.

@@ -12,13 +12,12 @@ use crate::background::Wishes;
 use crate::chance::{exponential, work};
 use crate::client::{Clients, Kind, NAMES, RowKeys, What};
 use crate::cluster::{MOST_REPLICAS, Place, Ring, hash};
-use crate::database::build::{node, stored_row_bytes};
+use crate::database::build::{nodes, stored_row_bytes};
 use crate::database::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
 use crate::engine::Slab;
 use crate::filelayout::Pages;
-use crate::job::faults::Event as Timed;
-use crate::job::{CacheState, DatabaseJob, Load, Mechanism};
+use crate::job::{DatabaseJob, Load, Mechanism};
 use crate::model::{Course, Model, Setting};
 use crate::network::Paths;
 use crate::node::Node;
@@ -158,14 +157,7 @@ impl Model for Cassandra {
             Some(bytes) => u64::from(bytes),
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
         };
-        let mut nodes = (0..job.cluster.nodes as usize)
-            .map(|number| node(job, seed, off, number, &ring, stored, scale))
-            .collect::<Result<Vec<Node>, Refusal>>()?;
-        for (seat, other) in later_hosts(job) {
-            let mut spare = node(&other, seed, off, seat, &ring, stored, scale)?;
-            spare.storage.renumber(nodes.len() as u16);
-            nodes.push(spare);
-        }
+        let nodes = nodes(job, seed, off, &ring, stored, scale)?;
         let seed = if pass == 0 { seed } else { hash(seed, pass) };
         let mut rules = Rules::new(job, stored, off);
         let database = &job.database;
@@ -258,24 +250,6 @@ impl Model for Cassandra {
     fn report(&mut self, job: &DatabaseJob, cell: u64) -> Report {
         cluster_report(cell, &job.cluster.host, self)
     }
-}
-
-/// The hosts that nodes move to, in the order of the events, with the seat of each; their caches are empty.
-fn later_hosts(job: &DatabaseJob) -> Vec<(usize, DatabaseJob)> {
-    let Some(faults) = &job.faults else {
-        return Vec::new();
-    };
-    let mut moves: Vec<_> = faults.events.iter().filter(|e| e.host.is_some()).collect();
-    moves.sort_by_key(|event| event.at_ns);
-    let on_host = |event: &&Timed| {
-        let host = event.host.map(|at| &faults.hosts[at as usize])?;
-        let mut other = job.clone();
-        other.cluster = host.clone();
-        other.before.page_cache = CacheState::Cold;
-        other.before.host_cache = CacheState::Cold;
-        Some((event.node as usize, other))
-    };
-    moves.iter().filter_map(on_host).collect()
 }
 
 impl Cassandra {

@@ -498,6 +498,15 @@ impl Cassandra {
                 broken.seen[node].step = broken.step(now, what, node, None);
                 broken.seen[node].lost_memory = true;
             }
+            _ => self.take_other(now, node, what),
+        }
+    }
+
+    /// What concerns a node's disks, its link or its host.
+    fn take_other(&mut self, now: u64, node: usize, what: What) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        let (detect_ns, notice_ns) = (broken.job.detect_ns, broken.job.notice_ns);
+        match what {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
                 self.break_disk(now, node, what);
@@ -524,6 +533,7 @@ impl Cassandra {
             }
             What::Migrate => {
                 let new = broken.bring(node);
+                let joined = now + broken.job.start_ns + broken.job.join_ns;
                 broken.seen[new].phase = Phase::Joining(joined);
                 broken.seen[new].step = broken.step(now, what, new, None);
             }
@@ -540,6 +550,7 @@ impl Cassandra {
                     broken.starts_there(now, node, there);
                 }
             }
+            _ => unreachable!("it concerns the process"),
         }
     }
 
