@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from disklab import spec
 from disklab.databases import Database
 from disklab.databases.observing import Target
 from disklab.databases.postgresql.observer import PostgresqlObserver
@@ -18,6 +19,11 @@ from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, fill, loaded
 pytestmark = pytest.mark.alone
 
 RATE, READ_RATIO = 300.0, 0.75
+DEVICE = """
+title: t
+device: {{vm: azure/Standard_D8s_v3, volume: {{disks: azure/P30}}}}
+workload: {{trace: {{file: {trace}, outside: wrap}}}}
+"""
 LOOK = ("--database", "disklab", "--for")
 
 
@@ -33,7 +39,8 @@ def database() -> Iterator[Database]:
 
 
 def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path) -> None:
-    told = observed("postgresql", database, tmp_path / "o.yaml", *LOOK, "20s")
+    trace = ("--block-trace", "2s")
+    told = observed("postgresql", database, tmp_path / "o.yaml", *LOOK, "20s", *trace)
     assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
     assert told["writes_per_s"] == pytest.approx(RATE * (1 - READ_RATIO), rel=0.1)
     assert told["read_ratio"] == pytest.approx(READ_RATIO, rel=0.1)
@@ -43,6 +50,17 @@ def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path)
     assert set(told["mean_ms"]) == {"read", "write"}
     assert all(0 < mean < 20 for mean in told["mean_ms"].values())
     assert told["next"].startswith("disklab advise")
+    (traced,) = told["block_traces"]
+    assert traced["file"] == str(tmp_path / "o.blkparse.txt")
+    # Commits reach the disk: each is a write and a flush of the log.
+    assert traced["writes"]["per_s"] > 10
+    assert 0 < traced["writes"]["latency_ms"]["p50"] <= traced["writes"]["latency_ms"]["p99"]
+    device = DEVICE.format(trace="o.blkparse.txt")
+    (tmp_path / "device.yaml").write_text(device)
+    (trial,) = spec.load(tmp_path / "device.yaml").trials("predict")
+    assert trial.refused is None
+    assert trial.replay is not None
+    assert len(trial.replay.placed.trace) == traced["reads"]["ios"] + traced["writes"]["ios"]
 
 
 def test_a_role_that_may_read_nothing_sees_the_load_and_is_told_what_it_misses(

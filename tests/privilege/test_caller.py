@@ -48,6 +48,31 @@ def test_a_prediction_and_its_report_belong_to_the_caller(mine: Path) -> None:
     assert set(owners(mine).values()) == {CALLER}
 
 
+RECORDING = """
+import os, sys
+from disklab.cli.root_part import divide, root_part
+from disklab.privilege.tracing import recorder_by
+divide(["observe", "postgresql", "--block-trace=1s"])
+assert os.geteuid() == int(os.environ["SUDO_UID"])
+told = []
+ended = recorder_by(root_part())([sys.argv[1]], 1.0, lambda: False, told.append)
+assert 1 <= ended.seconds < 30, ended
+"""
+
+
+@pytest.mark.machine
+def test_ios_are_recorded_by_roots_part_and_observed_by_the_caller(mine: Path) -> None:
+    device = os.stat(mine).st_dev
+    ran = subprocess.run(
+        [sys.executable, "-c", RECORDING, f"{os.major(device)}:{os.minor(device)}"],
+        env={**os.environ, **SUDO},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_a_file_that_is_roots_alone_is_not_read(mine: Path) -> None:
     secret = mine / "secret.yaml"
     secret.write_text("title: secret\n")

@@ -42,6 +42,8 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
         clean_clouds(everything=everything, dry_run=dry_run, quiet=json)
         return
     measured = [] if host is not None else clean_measurements(dry_run=dry_run, quiet=json)
+    if host is None:
+        measured += clean_traces(dry_run=dry_run, quiet=json)
     scope = Scope(everything=everything, host=host, data=data, dry_run=dry_run)
     try:
         removed, kept = remove(Places.usual(), scope)
@@ -86,6 +88,16 @@ def clean_measurements(*, dry_run: bool, quiet: bool) -> list[str]:
     told = []
     for line in clean_left(dry_run=dry_run):
         told.append(line)
+        (notes() if quiet else console()).print(line, markup=False)
+    return told
+
+
+def clean_traces(*, dry_run: bool, quiet: bool) -> list[str]:
+    """Remove the block traces of observations that were killed; return what was told."""
+    from disklab.observation.tracing import remove_left  # noqa: PLC0415
+
+    told = remove_left(dry_run=dry_run)
+    for line in told:
         (notes() if quiet else console()).print(line, markup=False)
     return told
 

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,18 +22,23 @@ from disklab.catalog.resolve import Places
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.experiment_new import caching_of, write_new
 from disklab.cli.output import Json, console, notes, print_json
+from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import Unreadable, seconds
 
 if TYPE_CHECKING:
     from disklab.machines.protocol import Machine
+    from disklab.observation.blocks import BlocksSeen, Seen
     from disklab.observation.file import Stated
     from disklab.observation.found import Found
-    from disklab.observation.machine import MachineSeen
+    from disklab.observation.machine import Disk, MachineSeen
 
 Observed = Literal["cassandra", "postgresql"]
 PASSWORD = reading.Kind("a file with a password", 4096, "name a file with the password alone")
 DEFAULT_OUT = Path("observed.yaml")
+TRACE_SUFFIX = ".blkparse.txt"
+LONGEST_TRACE_S = 600.0
+"""A replay has at most a million I/Os, which is less of most disks that work."""
 
 DatabaseArgument = Annotated[Observed, typer.Argument(metavar="DATABASE", help="What runs there.")]
 Address = Annotated[
@@ -78,6 +84,16 @@ P99 = Annotated[
         min=0.01,
     ),
 ]
+BlockTrace = Annotated[
+    str | None,
+    typer.Option(
+        "--block-trace",
+        help="Record the I/Os of this machine's disks for so long first, as root: 30s. The trace "
+        "is written beside the file.",
+        metavar="TIME",
+        show_default="none",
+    ),
+]
 HostsOption = Annotated[
     Path | None,
     typer.Option("--hosts", help="A hosts file: where its machines are.", metavar="FILE"),
@@ -110,6 +126,7 @@ def observe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = "None",
     p99: P99 = None,
     hosts: HostsOption = None,
+    block_trace: BlockTrace = None,
     sample: Annotated[
         bool, typer.Option("--sample/--no-sample", help="Measure the length of some rows.")
     ] = True,
@@ -126,12 +143,14 @@ def observe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     Examples: [bold]disklab observe cassandra --address 10.0.0.4 --user watch --password-file
     FILE --vm azure/Standard_E16s_v5 --disks '4 x azure/P30'[/bold],
     [bold]disklab observe postgresql --address 10.0.0.4 --user watch --database shop --for
-    24h[/bold]
+    24h[/bold],
+    [bold]sudo disklab observe cassandra --address 127.0.0.1 --block-trace 30s[/bold]
     """
     # Loaded here: no other command is to wait for the databases.
     from disklab.observation.file import Stated  # noqa: PLC0415
 
     length_s = window_of(window)
+    trace_s = None if block_trace is None else trace_of(block_trace)
     stated = Stated(vm, disks, caching_of(caching), p99)
     check(stated, out, database, user)
     target = {
@@ -143,14 +162,22 @@ def observe(  # noqa: PLR0913, PLR0917 - each option is a parameter
         "ca_file": None if ca_file is None else str(ca_file),
         "sample": sample,
     }
-    found = looked_at(database, target, hosts, length_s)
-    finish(found, stated, out, as_json=json)
+    found, traces = looked_at(database, target, hosts, length_s, trace_s)
+    named = dict(zip(trace_files(out, traces), traces, strict=True))
+    blocks = tuple(replace(told, file=str(file)) for file, (told, _) in named.items())
+    finish(replace(found, blocks=blocks), stated, out, as_json=json)
+    for file, (_, seen) in named.items():
+        write_trace(file, seen)
 
 
 def looked_at(
-    database: str, target: Mapping[str, Any], hosts: Path | None, length_s: float
-) -> Found:
-    """Look, and return what was found."""
+    database: str,
+    target: Mapping[str, Any],
+    hosts: Path | None,
+    length_s: float,
+    trace_s: float | None = None,
+) -> tuple[Found, list[tuple[BlocksSeen, Seen]]]:
+    """Look, and return what was found, with the block traces that were asked for."""
     from disklab.observation import found_of, watch  # noqa: PLC0415
     from disklab.observation.found import busy  # noqa: PLC0415
 
@@ -161,11 +188,53 @@ def looked_at(
         machines = machines_of([one.address for one in shape.nodes], hosts, undo)
         folders = {one.address: one.folders for one in shape.nodes}
         seen = seen_of(machines, folders)
+        disks_seen = [one.disk for one in seen if one.disk is not None]
+        own = {} if trace_s is None else traceable(disks_seen)
         stop = undo.enter_context(ended_by_interrupt())
+        traces = [] if trace_s is None else traced(own, trace_s, stop)
         with progress(length_s) as tell:
-            disks_seen = [one.disk for one in seen if one.disk is not None]
             looked = watch(observer, disks_seen, length_s, stop, tell)
-        return found_of(database, looked, observer.shape(busy(looked)), seen)
+        return found_of(database, looked, observer.shape(busy(looked)), seen), traces
+
+
+def traceable(disks: Sequence[Disk]) -> dict[str, str]:
+    """Return the disks of this machine by node. Raises UserError: there is none."""
+    from disklab.machines.local import LocalMachine  # noqa: PLC0415
+
+    found = {one.node: one.number for one in disks if isinstance(one.machine, LocalMachine)}
+    if not found:
+        rule = "no disk of this machine is below the database"
+        way_out = "run disklab where the database's disks are, or leave it out"
+        raise UserError(Problem("--block-trace", "(disks)", rule, way_out))
+    return found
+
+
+def traced(
+    disks: Mapping[str, str], seconds: float, stop: threading.Event
+) -> list[tuple[BlocksSeen, Seen]]:
+    """Record the I/Os of these disks. Raises MachineError."""
+    from disklab.observation.blocks import look_at  # noqa: PLC0415
+    from disklab.privilege.tracing import recorder_by  # noqa: PLC0415
+
+    notes().print(f"recording I/Os for {seconds:g} s", highlight=False)
+    return look_at(disks, seconds, stop.is_set, recorder_by(root_part()))
+
+
+def trace_files(out: Path, traces: Sequence[tuple[BlocksSeen, Seen]]) -> list[Path]:
+    """Return where traces are written: beside the experiment file, by device if there are more."""
+    if len(traces) == 1:
+        return [out.with_name(f"{out.stem}{TRACE_SUFFIX}")]
+    return [
+        out.with_name(f"{out.stem}-{told.device.replace(',', '-')}-{number}{TRACE_SUFFIX}")
+        for number, (told, _) in enumerate(traces, 1)
+    ]
+
+
+def write_trace(file: Path, seen: Seen) -> None:
+    """Write a block trace. Raises UserError: the file is there."""
+    from disklab.observation.blocks import blkparse_text  # noqa: PLC0415
+
+    write_new(file, "".join(blkparse_text(seen)))
 
 
 def finish(found: Found, stated: Stated, out: Path, *, as_json: bool) -> None:
@@ -234,12 +303,29 @@ def check(stated: Stated, out: Path, database: str, user: str | None) -> None:
         resolve(load_catalog(), host, volume, places=Places(disks="--disks"))
 
 
+def trace_of(text: str) -> float:
+    """Read how long I/Os are recorded. Raises UserError; also where this is not root."""
+    found = time_of("--block-trace", text)
+    if not 1 <= found <= LONGEST_TRACE_S:
+        rule = f"I/Os are recorded for 1 s to {LONGEST_TRACE_S:g} s"
+        raise UserError(Problem("--block-trace", text, rule, "write for example 30s"))
+    if os.geteuid() != 0 and root_part() is None:
+        rule = "the kernel tells its I/Os to root alone"
+        raise UserError(Problem("--block-trace", text, rule, "start disklab by sudo"))
+    return found
+
+
+def time_of(option: str, text: str) -> float:
+    """Read an option's time in seconds. Raises UserError."""
+    try:
+        return seconds(text)
+    except Unreadable as error:
+        raise UserError(Problem(option, text, error.rule, error.way_out)) from None
+
+
 def window_of(text: str) -> float:
     """Read how long to look. Raises UserError."""
-    try:
-        found = seconds(text)
-    except Unreadable as error:
-        raise UserError(Problem("--for", text, error.rule, error.way_out)) from None
+    found = time_of("--for", text)
     if found < 1:
         rule = "a rate needs at least a second"
         raise UserError(Problem("--for", text, rule, "write for example 5min"))

@@ -22,6 +22,8 @@ UNPRIVILEGED = frozenset(
 """Commands that need no root at all."""
 DIVIDED = frozenset({"calibrate", "disk", "probe", "rehearse", "reproduce"})
 """Commands whose root's part is a process of its own."""
+DIVIDED_WITH = {"observe": "--block-trace"}
+"""Commands that need no root but for an option, which root's part then does."""
 ONLY_WITH = {"reproduce": "--rehearse", "calibrate": "--here"}
 """Commands that need root only with an option."""
 
@@ -47,9 +49,12 @@ def divide(words: Sequence[str]) -> None:
     if caller is None or command is None or command not in UNPRIVILEGED | DIVIDED:
         return
     needless = command in ONLY_WITH and ONLY_WITH[command] not in words
-    if command in UNPRIVILEGED or needless:
+    divided = command in DIVIDED or _has(words, DIVIDED_WITH.get(command))
+    if (command in UNPRIVILEGED and not divided) or needless:
         open_way(caller)
         caller.become()
+        return
+    if not divided:
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     child = os.fork()
@@ -62,6 +67,11 @@ def divide(words: Sequence[str]) -> None:
         return
     theirs.close()
     _serve(command, Link(ours), child)
+
+
+def _has(words: Sequence[str], option: str | None) -> bool:
+    """Return whether an option is among the words: `--option VALUE`, or `--option=VALUE`."""
+    return option is not None and any(word.partition("=")[0] == option for word in words)
 
 
 def _part_of(command: str, link: Link) -> Serving:
@@ -78,6 +88,10 @@ def _part_of(command: str, link: Link) -> Serving:
         from disklab.privilege.calibrating import CalibratePart  # noqa: PLC0415
 
         return CalibratePart(link)
+    if command == "observe":
+        from disklab.privilege.tracing import TracePart  # noqa: PLC0415
+
+        return TracePart(link)
     from disklab.privilege.root import RootPart  # noqa: PLC0415
 
     return RootPart(link)

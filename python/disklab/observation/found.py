@@ -9,6 +9,7 @@ from typing import Any
 from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of
 from disklab.databases.observing import CacheSeen, Shape, TableSeen
+from disklab.observation.blocks import BlocksSeen
 from disklab.observation.machine import DiskReading, MachineSeen
 from disklab.observation.popularity import WorkingSet, working_set
 from disklab.observation.window import Window
@@ -52,6 +53,8 @@ class Found:
     disk_per_s: DiskReading | None
     """What the disks of the nodes that are seen do, each in the mean."""
     unseen: tuple[str, ...]
+    blocks: tuple[BlocksSeen, ...] = ()
+    """What block traces of the disks tell, where they were asked for."""
 
     @property
     def engine_title(self) -> str:
@@ -116,6 +119,8 @@ class Found:
             yield f"machine of {seen.node}", " ".join(_machine(seen))
         if self.disk_per_s is not None:
             yield "each disk", disk_in_words(self.disk_per_s)
+        for one in self.blocks:
+            yield f"I/Os of disk {one.device}", f"{one.in_words()}; in {one.file}"
 
     def _load(self) -> Iterator[tuple[str, str]]:
         yield "reads", f"{self.reads_per_s:,.1f}/s"
@@ -225,6 +230,7 @@ class Found:
                 for one in self.machines
             ],
             "disk_per_s": None if self.disk_per_s is None else vars(self.disk_per_s),
+            "block_traces": [one.as_json() for one in self.blocks],
             "unseen": list(self.unseen),
         }
 
