@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benches import accuracy, client, rates, simulator, sql, zero_delay
+from benches import accuracy, client, observing, rates, simulator, sql, sweeps, zero_delay
 from benches.summary import Row, markdown, processor, show, store
 
 BENCHES = {
@@ -21,6 +21,8 @@ BENCHES = {
     "load": client.bench,
     "sql": sql.bench,
     "simulator": simulator.bench,
+    "observe": observing.bench,
+    "sweeps": sweeps.bench,
 }
 
 SIZES = {"small": (1, 1), "large": (5, 5), "full": (5, 10)}

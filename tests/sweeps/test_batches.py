@@ -52,6 +52,33 @@ def test_batches_grow_to_the_time_that_they_should_take() -> None:
     assert sizes == [1, 2, 4, 8, 16, 32, 40, 40, 40, 40, 40, 40]
 
 
+@pytest.mark.parametrize("cores", [2, 8])
+def test_the_end_of_a_sweep_is_shared_out_in_short_batches(cores: int) -> None:
+    """Cores that take batches in turn end within half a second of each other."""
+    each_s, jobs = 0.07, 1000
+    batches = Batches([{"cell": cell} for cell in range(jobs)])
+    free_at = [0.0] * cores
+    sizes = []
+    while (batch := batches.take(cores)) is not None:
+        batches.took(batch, each_s * batch.jobs)
+        sizes.append(batch.jobs)
+        free_at[free_at.index(min(free_at))] += each_s * batch.jobs
+    assert sum(sizes) == jobs
+    assert max(free_at) - min(free_at) < 0.5
+    assert max(free_at) < each_s * jobs / cores * 1.02
+    # Large ones first: an engine that starts for every cell would cost more than it saves.
+    assert len(sizes) < jobs / 8
+
+
+def test_a_sweep_whose_length_nobody_tells_has_batches_of_one_length() -> None:
+    batches = Batches({"cell": cell} for cell in range(100))
+    first = batches.take(2)
+    assert first is not None
+    batches.took(first, 0.001)
+    second, third = batches.take(2), batches.take(2)
+    assert (second and second.jobs, third and third.jobs) == (2, 2)
+
+
 def test_what_kills_every_worker_is_given_up_by_name() -> None:
     batches = Batches([{"cell": 1}])
     batch = batches.take()

@@ -94,7 +94,7 @@ class RayCluster:
         try:
             while True:
                 while len(running) < max(1, AHEAD * cores):
-                    batch = batches.take()
+                    batch = batches.take(cores)
                     if batch is None:
                         break
                     running[self._sent(batch)] = batch

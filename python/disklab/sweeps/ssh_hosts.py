@@ -122,7 +122,7 @@ class _Sweep:
     def _next(self, host: SshMachine) -> Batch | None:
         with self._lock:
             while not self._ended and id(host) not in self._gone:
-                batch = self._batches.take()
+                batch = self._batches.take(self._living)
                 if batch is not None:
                     self._under_way += 1
                     batch.starts()
