@@ -14,7 +14,13 @@ pytestmark = pytest.mark.machine
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("bench", ["zero-delay", "accuracy", "rates", "load", "sql", "simulator"])
+# A cluster of Ray takes half a minute to start, and its tests start one in every run.
+SWEEPS = pytest.param("sweeps", marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize(
+    "bench", ["zero-delay", "accuracy", "rates", "load", "sql", "simulator", "observe", SWEEPS]
+)
 def test_the_small_size_runs_and_stores_its_rows(bench: str, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "benches", "--size", "small", "--only", bench]
