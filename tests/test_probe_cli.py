@@ -32,7 +32,12 @@ def refusal(*arguments: str) -> str:
         ("--duration", "0s", "--duration: 0s: a cell is measured for one second to one day"),
         ("--duration", "soon", "--duration: soon: "),
         ("--size", "12", "--size: 12: the region has at least 1 MiB; give 1GiB"),
-        ("--rw", "randrw", "--rw: randrw: the probe does not know it; choose randread, randwrite"),
+        ("--rw", "trim", "--rw: trim: the probe does not know it; choose randread, randwrite"),
+        (
+            "--rwmixread",
+            "70",
+            "--rwmixread: 70: it is the share of reads in a mix, and --rw has none",
+        ),
         ("--profile", "fast", "--profile: fast: the probe does not know it; choose sync, async"),
         ("--engine", "mmap", "--engine: mmap: the probe does not use it; choose libaio"),
         ("--chart", "x.pdf", "--chart: x.pdf: a chart is .html, .svg or .png; name the file so"),
@@ -45,9 +50,9 @@ def test_a_wrong_option(tmp_path: Path, option: str, value: str, message: str) -
 
 
 def test_every_wrong_option_is_named_at_once(tmp_path: Path) -> None:
-    said = refusal(str(tmp_path), "--bs", "5k", "--rw", "randrw", "--size", "x")
+    said = refusal(str(tmp_path), "--bs", "5k", "--rw", "trim", "--size", "x")
     assert "--bs: 5k" in said
-    assert "--rw: randrw" in said
+    assert "--rw: trim" in said
     assert "--size: x" in said
 
 

@@ -31,7 +31,7 @@ def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
     assert devices["OS disk, uncached"].caching == "None"
     assert devices["NVMe"].disks == "nvme"
     for trial in experiment.trials:
-        assert trial.cell.direction is Direction.RANDWRITE
+        assert trial.cell.direction == Direction.RANDWRITE
         # The study measured its NVMe disk with 4 KiB, the others with 8.
         blocks = 4 * KIB if trial.levels["device"] == "NVMe" else 8 * KIB
         assert trial.cell.block_bytes == blocks
@@ -74,7 +74,7 @@ factors:
         ("vm: azure", "wm: azure", ":3: device.wm: wm: there is no such key; known here"),
         ("volume: {", "volumes: {", ":4: device.volumes: volumes: there is no such key; did you"),
         ("bs: 8k", "bs: 5k", ":6: workload.fio.bs: 5k: a block is a multiple of 4 KiB"),
-        ("rw: randwrite", "rw: randwrit", "; did you mean randwrite or randread"),
+        ("rw: randwrite", "rw: randwrit", "; did you mean randwrite or randrw"),
         ("{disks: local}", "{}", ":4: device.volume.disks: (missing): is needed; add it"),
         ("[sync, async]", "[sync, asink]", ":8: workload.fio.profile: asink: is not one of"),
         ("workload.fio.profile:", "work.fio.profile:", ":8: work: work: there is no such key"),

@@ -15,7 +15,7 @@ MB = 1_000_000
 
 
 def limit(unit: str, per_s: int, **more: Any) -> dict[str, Any]:
-    return {"scope": "all", "unit": unit, "per_s": per_s, "window_ns": 0, **more}
+    return {"scope": "all", "unit": unit, "per_s": per_s, "window_ns": 0} | more
 
 
 def latency(read_ns: int, write_ns: int) -> dict[str, Any]:
@@ -119,6 +119,21 @@ def test_a_read_write_write_is_acknowledged_by_the_cache() -> None:
     assert owed(loaded(WRITE, 4 * KIB), caching="ReadWrite").bound_by == "vm cached 64000 IOPS"
 
 
+def test_a_mix_pays_the_disk_for_its_writes_alone_and_owes_both_latencies() -> None:
+    mix = Direction(random=True, read_percent=75)
+    # Reads come from the cache; the disk's 5000 IOPS are a quarter of all.
+    found = owed(loaded(mix, 4 * KIB), caching="ReadOnly")
+    assert (found.iops, found.bound_by) == (20_000, "disk 0 5000 IOPS")
+    assert found.hit_ratio == 0.75
+    writes = {**P30, "limits": [limit("ios", 1000, scope="write")]}
+    assert owed(loaded(mix, 4 * KIB), disks=[writes]).iops == 4000
+    alone = owed(Cell(Profile.SYNC, mix, 4 * KIB), caching="ReadOnly")
+    assert alone.percentiles_ns is not None
+    assert alone.percentiles_ns["read"][99.0] == 200_000
+    assert alone.percentiles_ns["write"][50.0] == 1_300_000
+    assert alone.iops == pytest.approx(1e9 / (0.75 * 200_000 + 0.25 * 1_300_000))
+
+
 def test_misses_share_the_disk() -> None:
     # Three of four reads hit, so the disk's 5000 IOPS carry 20000 in all.
     state = State(hit_ratio=0.75)
@@ -145,12 +160,12 @@ def test_depth_one_owes_the_disks_latency() -> None:
     cell = Cell(Profile.SYNC, READ, 4 * KIB)
     found = owed(cell)
     assert found.percentiles_ns is not None
-    assert found.percentiles_ns[50.0] == 2_400_000
+    assert found.percentiles_ns["read"][50.0] == 2_400_000
     assert found.iops == pytest.approx(1e9 / 2_400_000)
     assert found.bound_by == "latency at 1 outstanding"
     cached = owed(cell, caching="ReadOnly")
     assert cached.percentiles_ns is not None
-    assert cached.percentiles_ns[99.0] == 200_000
+    assert cached.percentiles_ns["read"][99.0] == 200_000
 
 
 def test_depth_one_behind_a_cap_owes_a_rate_and_no_percentiles() -> None:
@@ -165,7 +180,7 @@ def test_larger_blocks_take_longer() -> None:
     slow["read"]["per_kib_ns"] = 1000
     found = owed(Cell(Profile.SYNC, READ, 68 * KIB), disks=[{**P30, "limits": [], "latency": slow}])
     assert found.percentiles_ns is not None
-    assert found.percentiles_ns[50.0] == 1_064_000
+    assert found.percentiles_ns["read"][50.0] == 1_064_000
 
 
 def test_a_mixture_of_two_constants_is_a_step() -> None:

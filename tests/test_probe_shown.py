@@ -10,7 +10,7 @@ from disklab.probe import plot, wording
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile
 from disklab.probe.charts import write_chart
 from disklab.probe.console import ProgressView
-from disklab.probe.fio import Latency, Measurement
+from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.report import show
 from disklab.probe.run import CellEnded, CellResult, StepProgress, StepStarted
 from rich.console import Console
@@ -22,9 +22,8 @@ def result(subject: str, profile: Profile, iops: float, p50_ns: int) -> CellResu
     cell = Cell(profile, Direction.RANDREAD, 4 * KIB)
     percentiles = {p: round(p50_ns * (1 + p / 100)) for p in PERCENTILES}
     latency = Latency(float(p50_ns), p50_ns, 9 * p50_ns, percentiles)
-    measured = Measurement(
-        cell, int(iops), iops, iops * cell.block_bytes, 1.0, latency, "fio-3.33", ()
-    )
+    sides = {"read": Side(int(iops), int(iops) * cell.block_bytes, latency)}
+    measured = Measurement(cell, sides, latency, 1.0, "fio-3.33", ())
     return CellResult(subject, "own file", measured)
 
 

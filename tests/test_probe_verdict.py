@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from disklab.engine.messages import Envelope, View
 from disklab.probe.cells import KIB, MIB, PERCENTILES, Cell, Direction, Profile
-from disklab.probe.fio import Latency, Measurement
+from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.promise import Promise
 from disklab.probe.verdict import Outcome, invalid_reasons, judge, telemetry, throttling
 
@@ -18,9 +18,10 @@ MS = 1_000_000
 def measured(cell: Cell, iops: float, p50_ns: int = MS, p99_ns: int = 2 * MS) -> Measurement:
     percentiles = {p: p50_ns if p < 99 else p99_ns for p in PERCENTILES}
     latency = Latency(float(p50_ns), p50_ns, p99_ns, percentiles)
-    return Measurement(
-        cell, round(iops * 60), iops, iops * cell.block_bytes, 60.0, latency, "fio-3.33", ()
-    )
+    ios = round(iops * 60)
+    (side,) = cell.direction.shares
+    sides = {side: Side(ios, ios * cell.block_bytes, latency)}
+    return Measurement(cell, sides, latency, 60.0, "fio-3.33", ())
 
 
 def rate(cell: Cell, iops: float, bound_by: str) -> Promise:
@@ -172,7 +173,7 @@ def test_a_byte_cap_is_judged_in_bytes() -> None:
 
 
 def test_a_long_median_and_a_long_tail_are_short() -> None:
-    owed = Promise(500, 500 * 4096, "latency", dict.fromkeys(PERCENTILES, 2 * MS), None)
+    owed = Promise(500, 500 * 4096, "latency", {"read": dict.fromkeys(PERCENTILES, 2 * MS)}, None)
     fine = judge(measured(SYNC_4K, 490, p50_ns=2 * MS), owed, None, None)
     assert fine.outcome is Outcome.MET
     slow = judge(measured(SYNC_4K, 490, p50_ns=3 * MS), owed, None, None)
@@ -182,7 +183,7 @@ def test_a_long_median_and_a_long_tail_are_short() -> None:
 
 
 def test_a_tail_of_few_samples_is_not_judged() -> None:
-    owed = Promise(50, 50 * 4096, "latency", dict.fromkeys(PERCENTILES, 2 * MS), None)
+    owed = Promise(50, 50 * 4096, "latency", {"read": dict.fromkeys(PERCENTILES, 2 * MS)}, None)
     # 50/s for 60 s are 3000 samples, 30 of them beyond p99.
     few = judge(measured(SYNC_4K, 50, p50_ns=2 * MS, p99_ns=9 * MS), owed, None, None)
     assert few.outcome is Outcome.MET
@@ -196,7 +197,9 @@ def test_what_this_machine_cannot_reach_is_no_fault_of_the_disk() -> None:
     verdict = judge(measured(ASYNC_4K, 150_000), nvme, None, ENVELOPE)
     assert verdict.outcome is Outcome.BEYOND_MACHINE
     assert "170000 IOPS here, 261000 are promised" in str(verdict)
-    fast = Promise(20_000, 20_000 * 4096, "latency", dict.fromkeys(PERCENTILES, 43_000), None)
+    fast = Promise(
+        20_000, 20_000 * 4096, "latency", {"read": dict.fromkeys(PERCENTILES, 43_000)}, None
+    )
     latency = judge(measured(SYNC_4K, 12_000, p50_ns=80_000), fast, None, ENVELOPE)
     assert latency.outcome is Outcome.BEYOND_MACHINE
     assert "lowest p50 here is 60 us, 43 us is promised" in str(latency)
@@ -223,7 +226,19 @@ def test_ios_that_the_kernel_split_are_not_judged_by_their_latency() -> None:
     # 100 I/Os of 4 KiB arrived where fio sent 1 MiB each: 256 pieces.
     assert telemetry(shown({}), shown({}, reads=100), ASYNC_1M).pieces == 256
     assert telemetry(shown({}), shown({}, reads=100), ASYNC_4K).pieces == 1
-    owed = Promise(50, 50 * MIB, "latency", dict.fromkeys(PERCENTILES, 2 * MS), None, 2.0)
+    owed = Promise(50, 50 * MIB, "latency", {"read": dict.fromkeys(PERCENTILES, 2 * MS)}, None, 2.0)
     verdict = judge(measured(SYNC_4K, 100), owed, None, None)
     assert verdict.outcome is Outcome.NOT_JUDGED
     assert str(verdict) == ("not judged; the kernel split each I/O into 2.0 on its way to the disk")
+
+
+def test_a_mix_is_short_in_one_of_its_directions() -> None:
+    cell = Cell(Profile.SYNC, Direction(random=True, read_percent=50), 4 * KIB)
+    fast, slow = (Latency(float(ns), ns, ns, dict.fromkeys(PERCENTILES, ns)) for ns in (MS, 2 * MS))
+    sides = {"read": Side(30_000, 30_000 * 4096, fast), "write": Side(30_000, 30_000 * 4096, slow)}
+    got = Measurement(cell, sides, slow, 60.0, "fio-3.33", ())
+    owed = {"read": dict.fromkeys(PERCENTILES, MS), "write": dict.fromkeys(PERCENTILES, MS)}
+    verdict = judge(
+        got, Promise(1000, 4_096_000, "latency at 1 outstanding", owed, None), None, None
+    )
+    assert (verdict.outcome, verdict.quantity) == (Outcome.SHORT, "p50 of writes")

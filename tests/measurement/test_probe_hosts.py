@@ -6,7 +6,7 @@ import json
 
 from disklab.measurement.probing import outliers
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile
-from disklab.probe.fio import Latency, Measurement
+from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.run import CellResult
 
 from .bench import Bench
@@ -16,7 +16,8 @@ CELL = Cell(Profile.ASYNC, Direction.RANDREAD, 4 * KIB)
 
 def result(spot: str, iops: float) -> CellResult:
     latency = Latency(1e6, 1, 2_000_000, dict.fromkeys(PERCENTILES, 1_000_000))
-    return CellResult(spot, "", Measurement(CELL, 100, iops, iops * 4096, 1.0, latency, "", ()))
+    sides = {"read": Side(round(iops), round(iops) * 4096, latency)}
+    return CellResult(spot, "", Measurement(CELL, sides, latency, 1.0, "", ()))
 
 
 def test_the_host_with_a_seventh_is_named() -> None:

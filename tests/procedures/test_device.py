@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile
-from disklab.probe.fio import Latency, Measurement
+from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.run import CellResult
 from disklab.probe.verdict import Outcome, Verdict
 from disklab.procedures.device import beyond_this_machine
@@ -16,7 +16,9 @@ MS = 1_000_000
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_a_limit_of_this_machine_is_a_warning(outcome: Outcome) -> None:
     latency = Latency(float(MS), MS, MS, dict.fromkeys(PERCENTILES, MS))
-    measured = Measurement(CELL, 60, 1.0, 8192.0, 60.0, latency, "fio-3.33", ())
+    measured = Measurement(
+        CELL, {"write": Side(60, 60 * 8192, latency)}, latency, 60.0, "fio-3.33", ()
+    )
     reason = "short by 43%, and this machine is why: a FLUSH was under way"
     cell = CellResult("OS disk", "", measured, verdict=Verdict(outcome, "IOPS", 1.0, 2.0, reason))
     told = [f"IOPS: {reason}"] if outcome is Outcome.BEYOND_MACHINE else []

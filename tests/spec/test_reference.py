@@ -15,6 +15,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 TRIALS = {
     "azure-local-disks": 12,
     "azure-queue-depths": 14,
+    "azure-read-write-mix": 12,
     "cassandra-cache-cliff": 15,
     "cassandra-disk-caching-read-ahead": 32,
     "cassandra-disk-caching-threads": 8,

@@ -447,6 +447,13 @@ fn check_fio(rules: &mut Rules, fio: &Fio, size: u64) {
         );
     }
     rules.must(
+        fio.read_ppm <= 1_000_000,
+        "fio.read_ppm",
+        fio.read_ppm,
+        "a share is at most 1000000 parts per million",
+        "use 1000000 for reads only",
+    );
+    rules.must(
         u64::from(fio.block_bytes) <= fio.size_bytes.min(each),
         "fio.block_bytes",
         fio.block_bytes,

@@ -7,7 +7,7 @@ use disklab_units::{Bytes, Instant};
 use crate::client::Kind;
 use crate::disks::Disks;
 use crate::engine::{Code, Queue};
-use crate::job::{CacheState, DeviceJob, Fio, Mechanism, Pattern};
+use crate::job::{CacheState, DeviceJob, Fio, Mechanism};
 use crate::record::Recorder;
 use crate::station::Servers;
 
@@ -44,8 +44,8 @@ pub struct Device {
     queue: Queue<Event>,
     disks: Disks,
     volume: VolumeId,
-    op: Op,
     random: bool,
+    read_ppm: u32,
     block: u64,
     blocks: u64,
     depth: u32,
@@ -53,9 +53,12 @@ pub struct Device {
     runtime_ns: u64,
     /// Each job's own thread, which submits one I/O after the other.
     threads: Vec<Servers>,
-    cursors: Vec<u64>,
+    /// Of reads and of writes, which each follow their own order: by job and kind.
+    cursors: Vec<[u64; 2]>,
     places: Stream,
-    starts: Vec<u64>,
+    directions: Stream,
+    /// When each slot's I/O was submitted, and what it is.
+    starts: Vec<(u64, Kind)>,
     recorder: Recorder,
     /// Of the volume, at the start.
     before: VolumeCounters,
@@ -91,20 +94,18 @@ impl Device {
             queue: Queue::default(),
             disks,
             volume,
-            op: match fio.rw {
-                Pattern::Randread | Pattern::Read => Op::Read,
-                Pattern::Randwrite | Pattern::Write => Op::Write,
-            },
-            random: matches!(fio.rw, Pattern::Randread | Pattern::Randwrite),
+            random: fio.random,
+            read_ppm: fio.read_ppm,
             block: u64::from(fio.block_bytes),
             blocks: (file / u64::from(fio.block_bytes)).max(1),
             depth: fio.depth,
             submit_ns: fio.submit_ns,
             runtime_ns: fio.runtime_ns,
             threads: vec![Servers::new(1, false); jobs],
-            cursors: vec![0; jobs],
+            cursors: vec![[0; 2]; jobs],
             places: Stream::new(seed, "fio places"),
-            starts: vec![0; jobs * fio.depth as usize],
+            directions: Stream::new(seed, "fio directions"),
+            starts: vec![(0, Kind::Read); jobs * fio.depth as usize],
             recorder: Recorder::new(),
             before,
         })
@@ -123,8 +124,8 @@ impl Device {
             match event {
                 Event::Submit(slot) => self.submit(now, slot),
                 Event::Ended(slot) => {
-                    let start = self.starts[slot as usize];
-                    self.recorder.ended(now, self.kind(), start);
+                    let (start, kind) = self.starts[slot as usize];
+                    self.recorder.ended(now, kind, start);
                     self.next(now, slot);
                 }
                 Event::Due => {
@@ -141,14 +142,6 @@ impl Device {
         );
     }
 
-    /// Whether it reads or writes.
-    pub fn kind(&self) -> Kind {
-        match self.op {
-            Op::Read => Kind::Read,
-            Op::Write | Op::Flush | Op::Discard => Kind::Write,
-        }
-    }
-
     /// A slot gets its turn with the job's thread.
     fn next(&mut self, now: u64, slot: u32) {
         let job = (slot / self.depth) as usize;
@@ -158,20 +151,26 @@ impl Device {
 
     fn submit(&mut self, now: u64, slot: u32) {
         let job = (slot / self.depth) as usize;
+        let (kind, op) = if self.directions.chance(self.read_ppm) {
+            (Kind::Read, Op::Read)
+        } else {
+            (Kind::Write, Op::Write)
+        };
         let block = if self.random {
             self.places.below(self.blocks)
         } else {
-            self.cursors[job] = (self.cursors[job] + 1) % self.blocks;
-            self.cursors[job]
+            let cursor = &mut self.cursors[job][usize::from(kind)];
+            *cursor = (*cursor + 1) % self.blocks;
+            *cursor
         };
         let io = Io {
             tag: u64::from(slot),
             volume: self.volume,
-            op: self.op,
+            op,
             offset: Bytes::new((job as u64 * self.blocks + block) * self.block),
             len: self.block as u32,
         };
-        self.starts[slot as usize] = now;
+        self.starts[slot as usize] = (now, kind);
         self.recorder.started(now);
         self.disks.submit(now, io);
         self.schedule(now);

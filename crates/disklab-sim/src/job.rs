@@ -754,8 +754,10 @@ pub struct Trace {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fio {
-    /// `rw`.
-    pub rw: Pattern,
+    /// Whether places are drawn, or follow each other: `randread` or `read` of `rw`.
+    pub random: bool,
+    /// Share of reads in parts per million, the rest are writes: `rwmixread`, or all or none.
+    pub read_ppm: u32,
     /// `bs`.
     pub block_bytes: u32,
     /// `numjobs`.
@@ -768,18 +770,4 @@ pub struct Fio {
     pub runtime_ns: u64,
     /// Time of a job's own thread for each I/O: it submits and reaps them one after the other.
     pub submit_ns: u64,
-}
-
-/// fio's `rw`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Random reads.
-    Randread,
-    /// Random writes.
-    Randwrite,
-    /// Reads in order.
-    Read,
-    /// Writes in order.
-    Write,
 }

@@ -7,7 +7,7 @@
 mod jobs;
 
 use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
-use disklab_sim::job::{Arrivals, CacheState, Fidelity, Job, Keys, Load, Mechanism, Pattern};
+use disklab_sim::job::{Arrivals, CacheState, Fidelity, Job, Keys, Load, Mechanism};
 use disklab_sim::{Report, simulate};
 
 const SEEDS: u64 = 12;
@@ -160,7 +160,7 @@ fn limit(unit: Unit, per_s: u64, window_ns: u64) -> Limit {
 #[test]
 fn a_token_bucket_gives_its_rate_and_little_tells_the_latency() {
     for window_ns in [0, 50_000_000] {
-        let mut job = jobs::fio(Pattern::Randread, 1, 64, 20_000_000_000);
+        let mut job = jobs::fio(jobs::ALL_READS, 1, 64, 20_000_000_000);
         let device = jobs::device(&mut job);
         device.host.volumes[0].disks[0].limits = vec![limit(Unit::Ios, 5_000, window_ns)];
         let report = simulate(&job).expect("valid");
@@ -176,8 +176,52 @@ fn a_token_bucket_gives_its_rate_and_little_tells_the_latency() {
 }
 
 #[test]
+fn a_mix_takes_the_mean_of_its_reads_and_writes_and_each_keeps_its_own_latency() {
+    let (read_ns, write_ns, submit_ns) = (200_000.0, 1_000_000.0, 1_000.0);
+    for (random, read_ppm) in [(true, 700_000), (false, 300_000)] {
+        let reports = runs(|seed| {
+            let mut job = jobs::fio(read_ppm, 1, 1, 20_000_000_000);
+            job.seed = seed;
+            let device = jobs::device(&mut job);
+            device.fio.as_mut().expect("a fio job").random = random;
+            let latency = &mut device.host.volumes[0].disks[0].latency;
+            latency.read = Distribution::constant(read_ns as u64);
+            latency.write = Distribution::constant(write_ns as u64);
+            job
+        });
+        let share = f64::from(read_ppm) / 1e6;
+        let exact = 1e9 / (share * read_ns + (1.0 - share) * write_ns + submit_ns);
+        let of = |seen: &dyn Fn(&Report) -> f64| reports.iter().map(seen).collect::<Vec<_>>();
+        agrees("rate", &of(&|one| one.ops_per_s), exact);
+        let reads = |one: &Report| one.per_operation["read"].ops_per_s / one.ops_per_s;
+        agrees("share of reads", &of(&reads), share);
+        for one in &reports {
+            for (kind, ns) in [("read", read_ns), ("write", write_ns)] {
+                let mean = one.per_operation[kind].latency_ms.mean;
+                assert!((mean / (ns / 1e6) - 1.0).abs() < 1e-3, "{kind}: {mean}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_writes_binds_a_mix_at_its_share_of_writes() {
+    let mut job = jobs::fio(750_000, 2, 32, 20_000_000_000);
+    let device = jobs::device(&mut job);
+    let mut writes = limit(Unit::Ios, 1_000, 0);
+    writes.scope = Scope::Write;
+    device.host.volumes[0].disks[0].limits = vec![writes];
+    let report = simulate(&job).expect("valid");
+    assert!(
+        (report.ops_per_s / 4_000.0 - 1.0).abs() < 0.02,
+        "{}",
+        report.ops_per_s
+    );
+}
+
+#[test]
 fn burst_credits_last_as_long_as_they_say() {
-    let mut job = jobs::fio(Pattern::Randwrite, 1, 64, 30_000_000_000);
+    let mut job = jobs::fio(0, 1, 64, 30_000_000_000);
     let device = jobs::device(&mut job);
     let mut burst = limit(Unit::Ios, 1_000, 0);
     burst.burst = Some(disklab_disk::profile::Burst {

@@ -3,7 +3,7 @@
 mod jobs;
 
 use disklab_disk::profile::{Limit, Scope, Unit};
-use disklab_sim::job::{Job, Pattern, Trace};
+use disklab_sim::job::{Job, Trace};
 use disklab_sim::{Report, simulate};
 
 /// One I/O of 4 KiB each `gap_ns`, every third a write.
@@ -18,7 +18,7 @@ fn trace(count: u64, gap_ns: u64, depth: Option<u32>) -> Trace {
 }
 
 fn job(trace: Trace, limit_per_s: Option<u64>) -> Job {
-    let mut job = jobs::fio(Pattern::Read, 1, 1, 1);
+    let mut job = jobs::fio(jobs::ALL_READS, 1, 1, 1);
     let device = jobs::device(&mut job);
     device.fio = None;
     device.trace = Some(trace);
@@ -133,7 +133,7 @@ fn what_breaks_a_rule_is_refused_with_its_place() {
     assert!(refused(|t| t.is_write.truncate(3)).contains("as many entries"));
     assert!(refused(|t| t.depth = Some(0)).contains("under way"));
     let mut both = job(trace(10, 1_000, None), None);
-    let fio = jobs::device(&mut jobs::fio(Pattern::Read, 1, 1, 1))
+    let fio = jobs::device(&mut jobs::fio(jobs::ALL_READS, 1, 1, 1))
         .fio
         .take();
     jobs::device(&mut both).fio = fio;

@@ -72,6 +72,7 @@ def probe_claim(
     given = {
         "--profile": request.profile,
         "--rw": request.directions,
+        "--rwmixread": None if request.rwmixread is None else str(request.rwmixread),
         "--bs": request.blocks,
         "--duration": request.duration,
         "--size": request.size,

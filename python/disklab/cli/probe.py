@@ -58,7 +58,19 @@ Profile = Annotated[
 ]
 Directions = Annotated[
     str | None,
-    typer.Option(help="randread, randwrite, read, write; several with commas.", metavar="LIST"),
+    typer.Option(
+        help="randread, randwrite, randrw, read, write, rw; several with commas.", metavar="LIST"
+    ),
+]
+Mixture = Annotated[
+    int | None,
+    typer.Option(
+        "--rwmixread",
+        min=0,
+        max=100,
+        metavar="N",
+        help="Reads in 100 I/Os of randrw and rw; 50 by default.",
+    ),
 ]
 Blocks = Annotated[str | None, typer.Option(help="Block sizes, such as 4k,8k,1M.", metavar="LIST")]
 Duration = Annotated[
@@ -92,6 +104,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     caching: Caching = None,
     profile: Profile = "both",
     rw: Directions = None,
+    rwmixread: Mixture = None,
     bs: Blocks = None,
     duration: Duration = None,
     size: Annotated[
@@ -120,7 +133,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.probe import command  # noqa: PLC0415
     from disklab.probe.looking import At  # noqa: PLC0415
 
-    request = Request(profile, rw, bs, duration, size, engine, quick)
+    request = Request(profile, rw, rwmixread, bs, duration, size, engine, quick)
     output = Output(json, out, chart)
     if pvc is not None:
         refuse_with_pvc(
@@ -187,7 +200,12 @@ def refuse_with_hosts(given: dict[str, object]) -> None:
 
 def override_of(request: Request) -> Override:
     """Return what the options change in an experiment; refuse those that its file decides."""
-    given = {"--profile": request.profile, "--rw": request.directions, "--bs": request.blocks}
+    given = {
+        "--profile": request.profile,
+        "--rw": request.directions,
+        "--rwmixread": None if request.rwmixread is None else str(request.rwmixread),
+        "--bs": request.blocks,
+    }
     problems = [
         Problem(place, value, "the experiment's file decides it", "change it in the file")
         for place, value in given.items()

@@ -280,7 +280,7 @@ def probe_of(disks: str, look: Look) -> Probed | None:
     owed = result.promise.percentiles_ns if result.promise else None
     if not owed or 50.0 not in owed:
         return None
-    return Probed(result.measurement.latency.percentiles_ns[50.0], owed[50.0])
+    return Probed(result.measurement.latency.percentiles_ns[50.0], owed["read"][50.0])
 
 
 def made_of(

@@ -414,7 +414,8 @@ def device_job(spec: TrialSpec) -> Job:
         "host": host,
         "volume": "data",
         "fio": {
-            "rw": fio.rw,
+            "random": fio.random,
+            "read_ppm": fio.read_percent * PPM // 100,
             "block_bytes": fio.block_bytes,
             "jobs": jobs,
             "depth": depth,

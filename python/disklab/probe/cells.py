@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from disklab.errors import Problem, UserError
 
@@ -45,18 +46,55 @@ LOADS: dict[Profile, Load] = {
 """**Source:** tomaskubica.cz 2020-09, "Azure VM and fast local disks": sync and async fio jobs."""
 
 
-class Direction(str, Enum):
-    """fio's `rw`, as far as a probe uses it; a mixture would blur whose latency it is."""
+@dataclass(frozen=True)
+class Direction:
+    """What the I/Os do: fio's `rw` and `rwmixread`."""
 
-    RANDREAD = "randread"
-    RANDWRITE = "randwrite"
-    READ = "read"
-    WRITE = "write"
+    random: bool
+    """Whether places are drawn, or follow each other."""
+    read_percent: int
+    """How many of 100 I/Os are reads; the others are writes."""
+
+    RANDREAD: ClassVar[Direction]
+    RANDWRITE: ClassVar[Direction]
+    READ: ClassVar[Direction]
+    WRITE: ClassVar[Direction]
+
+    def __post_init__(self) -> None:
+        """Refuse a share that is none: root's part takes directions from a request."""
+        if not 0 <= self.read_percent <= 100:
+            raise ValueError(f"{self.read_percent} of 100 I/Os cannot be reads")
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Return the share of reads and of writes, of those that there are."""
+        reads = self.read_percent
+        both = {"read": reads / 100, "write": (100 - reads) / 100}
+        return {side: share for side, share in both.items() if share > 0}
 
     @property
     def writes(self) -> bool:
         """Whether the cell changes data."""
-        return self in (Direction.RANDWRITE, Direction.WRITE)
+        return "write" in self.shares
+
+    @property
+    def rw(self) -> str:
+        """Fio's name of it: a mix where there are both."""
+        name = "rw" if len(self.shares) > 1 else next(iter(self.shares))
+        return f"rand{name}" if self.random else name
+
+    @property
+    def title(self) -> str:
+        """What people call it: `randread`, `randrw 70/30` for 70 % reads."""
+        if len(self.shares) == 1:
+            return self.rw
+        return f"{self.rw} {self.read_percent}/{100 - self.read_percent}"
+
+
+Direction.RANDREAD = Direction(random=True, read_percent=100)
+Direction.RANDWRITE = Direction(random=True, read_percent=0)
+Direction.READ = Direction(random=False, read_percent=100)
+Direction.WRITE = Direction(random=False, read_percent=0)
 
 
 @dataclass(frozen=True)
@@ -78,7 +116,7 @@ class Cell:
     def title(self) -> str:
         """What people call it: `sync randread 4k`, `8 x 32 randread 4k` for eight jobs at 32."""
         load = f"{self.load.jobs} x {self.load.depth}" if self.asked else self.profile.value
-        return f"{load} {self.direction.value} {format_size(self.block_bytes)}"
+        return f"{load} {self.direction.title} {format_size(self.block_bytes)}"
 
 
 def cell_of(load: Load, direction: Direction, block_bytes: int) -> Cell:
@@ -118,8 +156,8 @@ QUICK_SIZE_BYTES = 256 * MIB
 def cells(
     profiles: tuple[Profile, ...], directions: tuple[Direction, ...], blocks: tuple[int, ...]
 ) -> tuple[Cell, ...]:
-    """Return the matrix; reads come before writes, so that they find the disk as it was filled."""
-    ordered = sorted(directions, key=lambda direction: direction.writes)
+    """Return the matrix; reads come first, so that they find the disk as it was filled."""
+    ordered = sorted(directions, key=lambda direction: -direction.read_percent)
     return tuple(
         Cell(profile, direction, block)
         for profile in profiles

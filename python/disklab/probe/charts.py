@@ -10,8 +10,9 @@ from typing import Any
 import altair as alt
 
 from disklab.errors import Problem, UserError
-from disklab.probe.cells import PERCENTILES, Profile
+from disklab.probe.cells import PERCENTILES, Profile, format_size
 from disklab.probe.run import CellResult
+from disklab.probe.sides import Shown, apart
 from disklab.report import axes, theme
 from disklab.report.html import text
 from disklab.report.page import document, section
@@ -66,17 +67,19 @@ def sections(results: Sequence[CellResult]) -> list[Section]:
     subjects = tuple(dict.fromkeys(result.subject for result in results))
     found = []
     if depth_one:
-        cells = dict.fromkeys(result.cell.title for result in depth_one)
+        sides = list(apart(depth_one))
         panels = tuple(
-            curve_panel(cell, [r for r in depth_one if r.cell.title == cell], subjects)
-            for cell in cells
+            curve_panel(title, [one for one in sides if one.title == title], subjects)
+            for title in dict.fromkeys(one.title for one in sides)
         )
         lead = "One job, depth 1. Lines are measured, dashed ones promised. Logarithmic axes."
         found.append(Section("latency", "Latency by percentile", lead, panels))
     if loaded:
         sizes = dict.fromkeys(result.cell.block_bytes for result in loaded)
         panels = tuple(
-            rate_panel([r for r in loaded if r.cell.block_bytes == size], unit, subjects)
+            rate_panel(
+                [one for one in apart(loaded) if one.cell.block_bytes == size], unit, subjects
+            )
             for size in sizes
             for unit in ("IOPS", "MB/s")
         )
@@ -85,15 +88,14 @@ def sections(results: Sequence[CellResult]) -> list[Section]:
     return found
 
 
-def curve_panel(cell: str, results: Sequence[CellResult], subjects: tuple[str, ...]) -> Panel:
+def curve_panel(cell: str, sides: Sequence[Shown], subjects: tuple[str, ...]) -> Panel:
     """Return latency over percentiles of one cell, measured and promised."""
     data: list[dict[str, Any]] = []
-    for result in results:
-        promised = (result.promise.percentiles_ns if result.promise else None) or {}
-        measured = result.measurement.latency.percentiles_ns
-        for kind, values in (("measured", measured), ("promised", promised)):
+    for one in sides:
+        promised = one.promised_percentiles_ns
+        for kind, values in (("measured", one.percentiles_ns), ("promised", promised)):
             data += [
-                {"disk": result.subject, "kind": kind, "percentile": f"{p:g}", "ms": ns / 1e6}
+                {"disk": one.subject, "kind": kind, "percentile": f"{p:g}", "ms": ns / 1e6}
                 for p, ns in values.items()
             ]
     labels = [f"{p:g}" for p in PERCENTILES]
@@ -128,21 +130,17 @@ def curve_panel(cell: str, results: Sequence[CellResult], subjects: tuple[str, .
     )
 
 
-def rate_panel(results: Sequence[CellResult], unit: str, subjects: tuple[str, ...]) -> Panel:
+def rate_panel(sides: Sequence[Shown], unit: str, subjects: tuple[str, ...]) -> Panel:
     """Return bars of one unit and one block size; a tick marks the promise."""
     data: list[dict[str, Any]] = []
-    for result in results:
-        owed, got = result.promise, result.measurement
-        measured, promised = (
-            (got.iops, owed.iops if owed else None)
-            if unit == "IOPS"
-            else (got.bytes_per_s / 1e6, owed.bytes_per_s / 1e6 if owed else None)
-        )
+    for one in sides:
+        measured, promised = rates(one, unit)
         due = "" if promised is None else f", promised {promised:,.0f}"
-        tip = f"{result.subject}, {result.cell.title}: {measured:,.0f} {unit}{due}"
-        data.append({"cell": result.cell.title, "disk": result.subject, "measured": measured,
+        tip = f"{one.subject}, {one.title}: {measured:,.0f} {unit}{due}"
+        data.append({"cell": one.title, "disk": one.subject, "measured": measured,
                      "promised": promised, "tip": tip, "label": f"{measured:,.0f}"})  # fmt: skip
     cells = list(dict.fromkeys(str(one["cell"]) for one in data))
+    sizes = [format_size(one.cell.block_bytes) for one in sides]
     most = max(max(float(one["measured"]), float(one["promised"] or 0)) for one in data) or 1.0
     base = alt.Chart(alt.InlineData(values=data)).encode(
         y=alt.Y("cell:N", sort=None, title=None, axis=axes.row_names(cells)),
@@ -163,7 +161,7 @@ def rate_panel(results: Sequence[CellResult], unit: str, subjects: tuple[str, ..
         for one in data
     ]  # fmt: skip
     return Panel(
-        title=f"{unit}, {' and '.join(dict.fromkeys(c.split()[-1] for c in cells))}",
+        title=f"{unit}, {' and '.join(dict.fromkeys(sizes))}",
         described=f"{unit}: " + "; ".join(str(one["tip"]) for one in data),
         chart=bar + tick + text,
         height=max(60, len(data) * BAR_STEP + 8 * len(cells)),
@@ -174,6 +172,14 @@ def rate_panel(results: Sequence[CellResult], unit: str, subjects: tuple[str, ..
         key=subjects,
         columns={"disk": "disk", "cell": "cell", "measured": "measured", "promised": "promised"},
     )
+
+
+def rates(one: Shown, unit: str) -> tuple[float, float | None]:
+    """Return what was measured and promised, in `IOPS` or `MB/s`."""
+    if unit == "IOPS":
+        return one.iops, one.promised_iops
+    due = one.promised_bytes_per_s
+    return one.bytes_per_s / 1e6, None if due is None else due / 1e6
 
 
 def _colour(subjects: tuple[str, ...]) -> Any:
@@ -190,17 +196,17 @@ def page(charts: Sequence[Section], title: str) -> str:
 def curves(results: Sequence[CellResult]) -> Any:
     """Return latency over percentiles, a panel a cell, a colour a subject; promises are dashed."""
     labels = [f"{p:g}" for p in PERCENTILES]
-    cells = list(dict.fromkeys(result.cell.title for result in results))
+    sides = list(apart(results))
+    cells = list(dict.fromkeys(one.title for one in sides))
     columns = len({result.cell.block_bytes for result in results})
     rows = []
-    for result in results:
-        measured = result.measurement.latency.percentiles_ns
-        promised = (result.promise.percentiles_ns if result.promise else None) or {}
-        for kind, values in (("measured", measured), ("promised", promised)):
+    for one in sides:
+        promised = one.promised_percentiles_ns
+        for kind, values in (("measured", one.percentiles_ns), ("promised", promised)):
             rows += [
                 {
-                    "cell": result.cell.title,
-                    "disk": result.subject,
+                    "cell": one.title,
+                    "disk": one.subject,
                     "kind": kind,
                     "percentile": f"{p:g}",
                     "latency_ms": ns / 1e6,
@@ -229,19 +235,14 @@ def curves(results: Sequence[CellResult]) -> Any:
 def rate_bars(results: Sequence[CellResult], unit: str) -> Any:
     """Return bars of one unit, a row for each cell and subject; a tick marks the promise."""
     rows = []
-    for result in results:
-        owed, got = result.promise, result.measurement
-        pair = (
-            (got.iops, owed.iops if owed else None)
-            if unit == "IOPS"
-            else (got.bytes_per_s / 1e6, owed.bytes_per_s / 1e6 if owed else None)
-        )
+    for one in apart(results):
+        measured, promised = rates(one, unit)
         rows.append(
             {
-                "cell": result.cell.title,
-                "disk": result.subject,
-                "measured": pair[0],
-                "promised": pair[1],
+                "cell": one.title,
+                "disk": one.subject,
+                "measured": measured,
+                "promised": promised,
             }
         )
     base = alt.Chart(alt.InlineData(values=rows), width=CURVE_WIDTH, height=alt.Step(BAR_STEP))

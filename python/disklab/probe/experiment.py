@@ -64,7 +64,11 @@ def trial_of(trial: spec.Trial) -> Trial:
         levels={name: str(level) for name, level in trial.factors.items()},
         disk=Disk(device.volume.disks, device.vm, device.volume.caching, device.host_cache_bytes),
         filesystem=device.volume.filesystem,
-        cell=cell_of(Load(*work.fio.load), Direction(work.fio.rw), work.fio.block_bytes),
+        cell=cell_of(
+            Load(*work.fio.load),
+            Direction(work.fio.random, work.fio.read_percent),
+            work.fio.block_bytes,
+        ),
         duration_s=DEFAULT_DURATION_S
         if work.stop is None or work.stop.duration_s is None
         else work.stop.duration_s,

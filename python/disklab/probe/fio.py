@@ -20,6 +20,7 @@ from disklab.errors import MachineError, Problem, UserError
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
 from disklab.probe.starts import StartWatch
 
+SIDES = ("read", "write")
 Tick = Callable[[float], None]
 """Called with the seconds since the start, a few times a second."""
 
@@ -55,17 +56,41 @@ class Latency:
 
 
 @dataclass(frozen=True)
+class Side:
+    """The reads of a cell, or its writes."""
+
+    ios: int
+    bytes_: int
+    latency: Latency
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What fio measured in one cell."""
 
     cell: Cell
-    ios: int
-    iops: float
-    bytes_per_s: float
-    runtime_s: float
+    sides: dict[str, Side]
+    """By `read` and `write`: those that the cell has."""
     latency: Latency
+    """Of all its I/Os."""
+    runtime_s: float
     fio_version: str
     command: tuple[str, ...]
+
+    @property
+    def ios(self) -> int:
+        """I/Os of both directions."""
+        return sum(side.ios for side in self.sides.values())
+
+    @property
+    def iops(self) -> float:
+        """I/Os a second, of both directions."""
+        return self.ios / self.runtime_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bytes a second, of both directions."""
+        return sum(side.bytes_ for side in self.sides.values()) / self.runtime_s
 
 
 def check_memory(plan: Plan) -> None:
@@ -164,7 +189,9 @@ class Job:
             "--name=probe",
             f"--filename={self.path}",
             f"--size={self.plan.size_bytes}",
-            f"--rw={cell.direction.value}",
+            f"--rw={cell.direction.rw}",
+            f"--rwmixread={cell.direction.read_percent}",
+            "--unified_rw_reporting=both",
             f"--bs={cell.block_bytes}",
             f"--ioengine={self.plan.engine}",
             "--direct=1",
@@ -289,28 +316,39 @@ def read_report(
 def parse(ran: Ran, cell: Cell, command: Sequence[str], slow: int = 1) -> Measurement:
     """Return the cell's figures from fio's JSON report, in a time that is so much slower."""
     (job,) = ran.report["jobs"]  # --group_reporting merges the jobs' histograms into one
-    side = job["write" if cell.direction.writes else "read"]
-    latency = side["clat_ns"]
-    found = {float(key): int(value) for key, value in latency.get("percentile", {}).items()}
-    if not side["total_ios"] or set(found) != set(PERCENTILES):
+    latency = latencies(job, slow)
+    if "mixed" not in latency:
         raise MachineError(
             f"{cell.title}: no I/O completed while fio measured; the device is stalled or too slow "
             "for this duration: give a longer --duration"
         )
     # fio gives the longest job's time; all of them together took longer by the spread.
-    runtime_s = (side["runtime"] / 1000 + ran.spread_s) / slow
+    longest_s = max(job[side]["runtime"] for side in SIDES) / 1000
     return Measurement(
         cell=cell,
-        ios=int(side["total_ios"]),
-        iops=side["total_ios"] / runtime_s,
-        bytes_per_s=side["io_bytes"] / runtime_s,
-        runtime_s=runtime_s,
-        latency=Latency(
-            mean_ns=float(latency["mean"]) / slow,
-            min_ns=int(latency["min"]) // slow,
-            max_ns=int(latency["max"]) // slow,
-            percentiles_ns={p: found[p] // slow for p in PERCENTILES},
-        ),
+        sides={
+            side: Side(int(job[side]["total_ios"]), int(job[side]["io_bytes"]), latency[side])
+            for side in SIDES
+            if side in latency
+        },
+        latency=latency["mixed"],
+        runtime_s=(longest_s + ran.spread_s) / slow,
         fio_version=str(ran.report["fio version"]),
         command=tuple(command),
     )
+
+
+def latencies(job: dict[str, Any], slow: int) -> dict[str, Latency]:
+    """Return what fio tells of reads, writes and both together (`mixed`), where there are any."""
+    found = {}
+    for side in (*SIDES, "mixed"):
+        clat = job[side]["clat_ns"]
+        percentiles = {float(key): int(ns) for key, ns in clat.get("percentile", {}).items()}
+        if job[side]["total_ios"] and set(percentiles) == set(PERCENTILES):
+            found[side] = Latency(
+                mean_ns=float(clat["mean"]) / slow,
+                min_ns=int(clat["min"]) // slow,
+                max_ns=int(clat["max"]) // slow,
+                percentiles_ns={p: percentiles[p] // slow for p in PERCENTILES},
+            )
+    return found

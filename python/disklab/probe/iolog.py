@@ -30,7 +30,6 @@ NS_PER_S = 1_000_000_000
 # Beyond twice its time a trace that is not sustained tells nothing new.
 LONGEST_FACTOR = 2
 LONGEST_SPARE_S = 5.0
-SIDES = ("read", "write")
 
 
 @dataclass(frozen=True)
@@ -101,32 +100,14 @@ def replay(  # noqa: PLR0913, PLR0917 - a run of fio has these parts
     command = inside([str(program), "--output-format=json", str(job)])
     ran = fio.run(command, limit_s, tick)
     (told,) = ran.report["jobs"]  # group_reporting merges the threads' histograms into one
-    latency = {
-        side: found
-        for side in (*SIDES, "mixed")
-        if (found := _latency(told[side], slow)) is not None
-    }
+    latency = fio.latencies(told, slow)
     if "mixed" not in latency:
         raise MachineError("fio ended without an I/O of the trace; the device seems to be stalled")
     return Replayed(
-        ios={side: int(told[side]["total_ios"]) for side in SIDES},
-        bytes_={side: int(told[side]["io_bytes"]) for side in SIDES},
+        ios={side: int(told[side]["total_ios"]) for side in fio.SIDES},
+        bytes_={side: int(told[side]["io_bytes"]) for side in fio.SIDES},
         latency=latency,
-        runtime_s=max(told[side]["runtime"] for side in SIDES) / 1000 / slow,
+        runtime_s=max(told[side]["runtime"] for side in fio.SIDES) / 1000 / slow,
         fio_version=str(ran.report["fio version"]),
         command=tuple(command),
-    )
-
-
-def _latency(side: dict[str, object], slow: int) -> Latency | None:
-    clat = side["clat_ns"]
-    assert isinstance(clat, dict)
-    found = {float(key): int(value) for key, value in clat.get("percentile", {}).items()}
-    if not side["total_ios"] or set(found) != set(PERCENTILES):
-        return None
-    return Latency(
-        mean_ns=float(clat["mean"]) / slow,
-        min_ns=int(clat["min"]) // slow,
-        max_ns=int(clat["max"]) // slow,
-        percentiles_ns={p: found[p] // slow for p in PERCENTILES},
     )

@@ -35,7 +35,7 @@ class Cap:
     per_s: float
     """Units per second that it grants over the cell, credits included."""
     share: float
-    """Part of the cell's I/Os that pay here: 1, or the miss ratio."""
+    """Part of the cell's I/Os that pay here: 1, or the misses, or one direction of a mix."""
     units_per_io: float
     """What one I/O costs here."""
 
@@ -60,10 +60,11 @@ class Promise:
     bytes_per_s: float
     bound_by: str
     """The cap that gives the rate, or the latency when the outstanding I/Os do not reach any."""
-    percentiles_ns: dict[float, int] | None
-    """Service times by percentile; None where a cap or a queue stands before them."""
+    percentiles_ns: dict[str, dict[float, int]] | None
+    """Service times of reads and of writes by percentile; None where a cap or a queue stands before
+    them."""
     hit_ratio: float | None
-    """Share of reads that the host cache serves; None where there is no cache on the path."""
+    """Share of the I/Os that the host cache answers; None where there is no cache on the path."""
     split_pieces: float | None = None
     """Set when the latency decides and the kernel split the I/Os: then nothing is owed."""
 
@@ -99,10 +100,11 @@ class State:
 
 def promise(placed: Placement, cell: Cell, plan: Plan, state: State) -> Promise:
     """Return what the volume owes in `cell`."""
-    hits = assumed_hits(placed.volume, cell, state.hit_ratio)
-    caps = caps_of(placed, cell, plan, replace(state, hit_ratio=hits))
-    quantiles = service_times(placed, cell, hits)
-    mean_ns = mean(quantiles)
+    shares = cell.direction.shares
+    hits = {side: assumed_hits(placed.volume, side, state.hit_ratio) for side in shares}
+    caps = caps_of(placed, cell, plan, hits, state.credits_left)
+    quantiles = {side: service_times(placed, cell, side, hits[side]) for side in shares}
+    mean_ns = sum(share * mean(quantiles[side]) for side, share in shares.items())
     unhindered = cell.load.outstanding / (mean_ns / 1e9) if mean_ns > 0 else float("inf")
     tightest = min(caps, key=lambda cap: cap.iops, default=None)
     if tightest is None or unhindered <= tightest.iops:
@@ -115,48 +117,58 @@ def promise(placed: Placement, cell: Cell, plan: Plan, state: State) -> Promise:
         iops=iops,
         bytes_per_s=iops * cell.block_bytes,
         bound_by=bound_by,
-        percentiles_ns=percentiles(quantiles) if free and cell.load.outstanding == 1 else None,
-        hit_ratio=hits,
+        percentiles_ns={side: percentiles(of) for side, of in quantiles.items()}
+        if free and cell.load.outstanding == 1
+        else None,
+        hit_ratio=None
+        if placed.volume.caching == "None"
+        else sum(share * (hits[side] or 0.0) for side, share in shares.items()),
         split_pieces=state.pieces if split else None,
     )
 
 
-def assumed_hits(volume: VolumeProfile, cell: Cell, observed: float | None) -> float | None:
-    """Return the share of the cell's I/Os that the host cache answers."""
+def assumed_hits(volume: VolumeProfile, side: str, observed: float | None) -> float | None:
+    """Return the share of a cell's reads or writes that the host cache answers."""
     caching = volume.caching
     if caching == "None":
         return None
-    if cell.direction.writes:
+    if side == "write":
         # Write-through waits for the disk; ReadWrite acknowledges from the cache.
         return 1.0 if caching == "ReadWrite" else 0.0
     return 1.0 if observed is None else observed
 
 
-def caps_of(placed: Placement, cell: Cell, plan: Plan, state: State) -> list[Cap]:
+def caps_of(
+    placed: Placement,
+    cell: Cell,
+    plan: Plan,
+    hits: Mapping[str, float | None],
+    credits_left: Mapping[tuple[str, str], float],
+) -> list[Cap]:
     """Return every cap on the cell's path with the share of I/Os that pay it."""
     host, volume = placed.host, placed.volume
     medium = volume.disks[0].medium
-    misses = 1.0 - (state.hit_ratio or 0.0)
-    pays_cached = 1.0 if volume.caching != "None" or medium == "temp" else 0.0
-    pays_uncached = misses if medium == "remote" else 0.0
+    shares = cell.direction.shares
+    misses = {side: share * (1.0 - (hits[side] or 0.0)) for side, share in shares.items()}
+    none = dict.fromkeys(shares, 0.0)
     found = []
-    for place, limits, share in (
+    for place, limits, paying in (
         ("disk 0", volume.disks[0].limits, misses),
-        ("vm cached", host.cached, pays_cached),
-        ("vm uncached", host.uncached, pays_uncached),
+        (
+            "vm cached",
+            host.cached,
+            shares if volume.caching != "None" or medium == "temp" else none,
+        ),
+        ("vm uncached", host.uncached, misses if medium == "remote" else none),
     ):
         for limit in limits:
-            if share > 0 and applies(limit, cell):
-                left = state.credits_left.get((place, limit.unit))
+            share = sum(part for side, part in paying.items() if limit.scope in ("all", side))
+            if share > 0:
+                left = credits_left.get((place, limit.unit))
                 per_s = granted_per_s(limit, plan, left)
                 cap = Cap(place, limit.unit, per_s, share, cost(limit, cell.block_bytes))
                 found.append(striped(cap, volume, limit, cell) if place == "disk 0" else cap)
     return found
-
-
-def applies(limit: Limit, cell: Cell) -> bool:
-    """Return whether the cell's I/Os pay this limit."""
-    return limit.scope in ("all", "write" if cell.direction.writes else "read")
 
 
 def cost(limit: Limit, bytes_: int) -> float:
@@ -190,18 +202,18 @@ def striped(cap: Cap, volume: VolumeProfile, limit: Limit, cell: Cell) -> Cap:
     return replace(cap, place="disk", per_s=cap.per_s * disks, units_per_io=pieces * per_piece)
 
 
-def service_times(placed: Placement, cell: Cell, hits: float | None) -> Quantiles:
-    """Return the quantiles of the cell's service time: the cache's, the disk's or their mixture."""
-    disk = points(side(placed.volume.disks[0].latency, cell), cell.block_bytes)
+def service_times(placed: Placement, cell: Cell, side: str, hits: float | None) -> Quantiles:
+    """Return the quantiles of a side's service time: the cache's, the disk's or their mixture."""
+    disk = points(of_side(placed.volume.disks[0].latency, side), cell.block_bytes)
     cache = placed.host.cache
     if hits is None or cache is None:
         return disk
-    return mixture(points(side(cache.latency, cell), cell.block_bytes), disk, hits)
+    return mixture(points(of_side(cache.latency, side), cell.block_bytes), disk, hits)
 
 
-def side(latency: Latency, cell: Cell) -> Distribution:
-    """Return the service times of the cell's direction."""
-    return latency.write if cell.direction.writes else latency.read
+def of_side(latency: Latency, side: str) -> Distribution:
+    """Return the service times of reads or of writes."""
+    return latency.write if side == "write" else latency.read
 
 
 def points(distribution: Distribution, block_bytes: int) -> Quantiles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from disklab.probe.fio import Latency
 from disklab.probe.promise import Promise
 from disklab.probe.run import CellResult
 from disklab.probe.verdict import Telemetry, Verdict, Wait, throttling
@@ -18,13 +19,6 @@ def record(result: CellResult, trial: int, experiment: str | None = None) -> dic
     response time.
     """
     measured, cell = result.measurement, result.cell
-    latency = {
-        "mean": ms(measured.latency.mean_ns),
-        "min": ms(measured.latency.min_ns),
-        **{f"p{p:g}": ms(ns) for p, ns in measured.latency.percentiles_ns.items()},
-        "max": ms(measured.latency.max_ns),
-    }
-    side = "write" if cell.direction.writes else "read"
     bound = throttling(measured, result.telemetry)
     return {
         "format": RECORD_FORMAT,
@@ -35,14 +29,18 @@ def record(result: CellResult, trial: int, experiment: str | None = None) -> dic
         "factors": {
             "subject": result.subject,
             "profile": cell.profile.value,
-            "rw": cell.direction.value,
+            "rw": cell.direction.rw,
+            "rwmixread": cell.direction.read_percent,
             "bs_bytes": cell.block_bytes,
         },
         "loop": {"kind": "closed", "jobs": cell.load.jobs, "depth": cell.load.depth},
         "ops_per_s": round(measured.iops, 2),
         "mb_per_s": round(measured.bytes_per_s / 1e6, 3),
-        "latency_ms": latency,
-        "per_operation": {side: {"ops": measured.ios, "latency_ms": latency}},
+        "latency_ms": latency_record(measured.latency),
+        "per_operation": {
+            name: {"ops": side.ios, "latency_ms": latency_record(side.latency)}
+            for name, side in measured.sides.items()
+        },
         "bottleneck": bottleneck_record(bound, measured.runtime_s) if bound else None,
         "promise": promise_record(result.promise),
         "verdict": verdict_record(result.verdict),
@@ -63,6 +61,16 @@ def bottleneck_record(bound: Wait, runtime_s: float) -> dict[str, Any]:
     }
 
 
+def latency_record(latency: Latency) -> dict[str, float]:
+    """Return the JSON form of latencies, in milliseconds."""
+    return {
+        "mean": ms(latency.mean_ns),
+        "min": ms(latency.min_ns),
+        **{f"p{p:g}": ms(ns) for p, ns in latency.percentiles_ns.items()},
+        "max": ms(latency.max_ns),
+    }
+
+
 def ms(ns: float) -> float:
     """Return milliseconds with nanosecond resolution."""
     return round(ns / 1e6, 6)
@@ -72,13 +80,16 @@ def promise_record(owed: Promise | None) -> dict[str, Any] | None:
     """Return the JSON form of a promise."""
     if owed is None:
         return None
-    by_percentile = owed.percentiles_ns or {}
     return {
         "ops_per_s": round(owed.iops, 2),
         "mb_per_s": round(owed.bytes_per_s / 1e6, 3),
         "bound_by": owed.bound_by,
         "hit_ratio": owed.hit_ratio,
-        "latency_ms": {f"p{p:g}": ms(ns) for p, ns in by_percentile.items()} or None,
+        "latency_ms": {
+            side: {f"p{p:g}": ms(ns) for p, ns in of.items()}
+            for side, of in (owed.percentiles_ns or {}).items()
+        }
+        or None,
     }
 
 

@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from disklab.probe import plot, tables, wording
-from disklab.probe.cells import Profile
+from disklab.probe.cells import Profile, format_size
 from disklab.probe.charts import write_chart
 from disklab.probe.comparison import Compared, renderables
 from disklab.probe.request import Output
 from disklab.probe.run import CellResult
+from disklab.probe.sides import Shown, apart
 from disklab.terminal import SafeConsole
 
 # Where there is no terminal to ask: wide enough that no figure of the tables wraps.
@@ -62,7 +63,9 @@ def show(results: Sequence[CellResult], out: Console, title: str | None = None) 
     rates = [r for r in results if r.cell.profile is Profile.ASYNC]
     if rates:
         out.print(Text("\nfour jobs, depth 256 each; ┃ is the promise", style="bold"))
-        out.print(*plot.bars([bar(r, results) for r in rates]), sep="\n", highlight=False)
+        out.print(
+            *plot.bars([bar(one, results) for one in apart(rates)]), sep="\n", highlight=False
+        )
     out.print()
     out.print(*tables.reasons(results), sep="\n", highlight=False)
     for condition in tables.conditions(results):
@@ -78,24 +81,23 @@ def curve_blocks(results: Sequence[CellResult]) -> list[list[Text]]:
         return []
     smallest = min(r.cell.block_bytes for r in depth_one)
     curves = {
-        name(r, results, r.cell.direction.value): r.measurement.latency.percentiles_ns
-        for r in depth_one
-        if r.cell.block_bytes == smallest
+        name(one, results, one.label): one.percentiles_ns
+        for one in apart(depth_one)
+        if one.cell.block_bytes == smallest
     }
-    size = next(r.cell for r in depth_one if r.cell.block_bytes == smallest).title.split()[-1]
+    size = format_size(smallest)
     title = Text(f"\nlatency by percentile, one job, depth 1, {size}", style="bold")
     return [[title, *plot.percentile_curves(curves)]]
 
 
-def name(result: CellResult, among: Sequence[CellResult], cell: str) -> str:
+def name(result: CellResult | Shown, among: Sequence[CellResult], cell: str) -> str:
     """Return the cell's name, with the subject in front when there are several."""
     several = len({r.subject for r in among}) > 1
     return f"{result.subject} {cell}" if several else cell
 
 
-def bar(result: CellResult, among: Sequence[CellResult]) -> tuple[str, float, float | None, str]:
+def bar(one: Shown, among: Sequence[CellResult]) -> tuple[str, float, float | None, str]:
     """Return the entry of one loaded cell, in bytes per second: one scale for all block sizes."""
-    cell, got, owed = result.cell, result.measurement, result.promise
-    label = name(result, among, " ".join(cell.title.split()[1:]))
-    figure = f"{wording.iops(got.iops)} IOPS, {wording.mb_per_s(got.bytes_per_s)} MB/s"
-    return label, got.bytes_per_s, owed.bytes_per_s if owed else None, figure
+    label = name(one, among, " ".join(one.title.split()[1:]))
+    figure = f"{wording.iops(one.iops)} IOPS, {wording.mb_per_s(one.bytes_per_s)} MB/s"
+    return label, one.bytes_per_s, one.promised_bytes_per_s, figure

@@ -10,6 +10,7 @@ from typing import TypeVar
 from disklab.errors import Problem, UserError
 from disklab.probe import cells
 from disklab.probe.cells import Direction, Plan, Profile
+from disklab.spec.model import FIO_MIXES, FIO_READS
 
 Item = TypeVar("Item")
 
@@ -20,6 +21,7 @@ class Request:
 
     profile: str = "both"
     directions: str | None = None
+    rwmixread: int | None = None
     blocks: str | None = None
     duration: str | None = None
     size: str | None = None
@@ -46,7 +48,7 @@ def plan_of(request: Request) -> Plan:
     plan = Plan(
         cells=cells.cells(
             checked(lambda: profiles_of(request.profile), ()),
-            checked(lambda: directions_of(request.directions), ()),
+            checked(lambda: directions_of(request.directions, request.rwmixread), ()),
             checked(lambda: blocks_of(blocks), ()) if blocks else default_blocks,
         ),
         duration_s=checked(lambda: cells.parse_duration(duration), 0.0) if duration else default_s,
@@ -71,27 +73,35 @@ def profiles_of(text: str) -> tuple[Profile, ...]:
     """Return the profiles named by `sync`, `async` or `both`."""
     if text == "both":
         return (Profile.SYNC, Profile.ASYNC)
-    return (one_of(Profile, text, "--profile", ["sync", "async", "both"]),)
+    return (Profile(known(text, "--profile", ["sync", "async", "both"])),)
 
 
-def directions_of(text: str | None) -> tuple[Direction, ...]:
-    """Return the directions of a comma list; random reads and writes when there is none."""
-    if text is None:
-        return (Direction.RANDREAD, Direction.RANDWRITE)
-    names = [direction.value for direction in Direction]
-    return tuple(one_of(Direction, part, "--rw", names) for part in parts(text))
+def directions_of(text: str | None, rwmixread: int | None = None) -> tuple[Direction, ...]:
+    """Return the directions of a comma list; random reads and writes when there is none.
+
+    `rwmixread`: the share of reads in the mixes among them, in per cent.
+    """
+    names = ["randread", "randwrite"] if text is None else parts(text)
+    asked = [known(name, "--rw", [*FIO_READS]) for name in names]
+    mixes = [name for name in asked if name in FIO_MIXES]
+    if rwmixread is not None and not mixes:
+        rule = "it is the share of reads in a mix, and --rw has none"
+        raise UserError(
+            Problem("--rwmixread", str(rwmixread), rule, f"add --rw {' or '.join(FIO_MIXES)}")
+        )
+    share = {name: rwmixread for name in mixes if rwmixread is not None}
+    return tuple(
+        Direction(name.startswith("rand"), share.get(name, FIO_READS[name])) for name in asked
+    )
 
 
-EnumItem = TypeVar("EnumItem", Profile, Direction)
-
-
-def one_of(kind: type[EnumItem], text: str, place: str, names: Sequence[str]) -> EnumItem:
-    """Return the item of that name."""
-    try:
-        return kind(text)
-    except ValueError:
-        rule = "the probe does not know it"
-        raise UserError(Problem(place, text, rule, f"choose {', '.join(names)}")) from None
+def known(text: str, place: str, names: Sequence[str]) -> str:
+    """Return the name, which is one of these."""
+    if text in names:
+        return text
+    raise UserError(
+        Problem(place, text, "the probe does not know it", f"choose {', '.join(names)}")
+    )
 
 
 def blocks_of(text: str) -> tuple[int, ...]:

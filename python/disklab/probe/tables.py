@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from disklab.probe import wording
+from disklab.probe.fio import Measurement
 from disklab.probe.promise import Promise
 from disklab.probe.run import CellResult
+from disklab.probe.sides import apart
 from disklab.probe.verdict import Outcome
 
 SHOWN_PERCENTILES = (50.0, 95.0, 99.0)
@@ -41,18 +43,25 @@ def results_table(results: Sequence[CellResult]) -> Table:
             table.add_row()
         for number, result in enumerate(r for r in results if r.cell == cell):
             names = [cell.title if number == 0 else "", *([result.subject] if several else [])]
-            table.add_row(*names, *figures(result), *(judged(result) if known else []))
+            table.add_row(*names, *whole(result.measurement), *(judged(result) if known else []))
+            if len(cell.direction.shares) > 1:
+                for one in apart([result]):
+                    row = figures(one.iops, one.bytes_per_s, one.percentiles_ns)
+                    table.add_row(f"  {one.side}s", *([""] if several else []), *row)
     return table
 
 
-def figures(result: CellResult) -> list[str]:
+def whole(measured: Measurement) -> list[str]:
+    """Return what was measured of all I/Os of a cell."""
+    return figures(measured.iops, measured.bytes_per_s, measured.latency.percentiles_ns)
+
+
+def figures(iops: float, bytes_per_s: float, percentiles_ns: Mapping[float, int]) -> list[str]:
     """Return what was measured."""
-    measured = result.measurement
-    percentiles = measured.latency.percentiles_ns
     return [
-        wording.iops(measured.iops),
-        wording.mb_per_s(measured.bytes_per_s),
-        *(wording.duration(percentiles[p]) for p in SHOWN_PERCENTILES),
+        wording.iops(iops),
+        wording.mb_per_s(bytes_per_s),
+        *(wording.duration(percentiles_ns[p]) for p in SHOWN_PERCENTILES),
     ]
 
 
@@ -67,9 +76,10 @@ def judged(result: CellResult) -> list[str | Text]:
 
 
 def promised(owed: Promise) -> str:
-    """Return what was owed: the median where latencies are, else the rate."""
+    """Return what was owed: the median where latencies are (of a mix: of both), else the rate."""
     if owed.percentiles_ns:
-        return f"p50 {wording.duration(owed.percentiles_ns[50.0])}"
+        medians = [wording.duration(of[50.0]) for of in owed.percentiles_ns.values()]
+        return f"p50 {', '.join(medians)}"
     if "MB/s" in owed.bound_by:
         return f"{wording.mb_per_s(owed.bytes_per_s)} MB/s"
     return f"{wording.iops(owed.iops)} IOPS"

@@ -92,9 +92,9 @@ class Telemetry:
 
 def telemetry(before: View, after: View, cell: Cell, flush_ratio: float = 0.0) -> Telemetry:
     """Return what happened between two views of the volume."""
-    side = "write" if cell.direction.writes else "read"
-    old, new = before.counters.operations[side], after.counters.operations[side]
-    ios, bytes_ = new.ios - old.ios, new.bytes - old.bytes
+    old, new = before.counters.operations, after.counters.operations
+    ios = sum(new[side].ios - old[side].ios for side in cell.direction.shares)
+    bytes_ = sum(new[side].bytes - old[side].bytes for side in cell.direction.shares)
     waits = waits_between(before.counters.limits, after.counters.limits)
     return Telemetry(
         waits=tuple(sorted(waits, key=lambda wait: -wait.delayed_ns)),
@@ -149,7 +149,7 @@ class Verdict:
 
     outcome: Outcome
     quantity: str
-    """What decided: `IOPS`, `MB/s`, `p50` or `p99`."""
+    """What decided: `IOPS`, `MB/s`, `p50` or `p99`; of a mix, `p99 of reads`."""
     measured: float
     promised: float
     """IOPS, bytes per second or nanoseconds, as the quantity says."""
@@ -231,13 +231,16 @@ def rate_verdict(measured: Measurement, owed: Promise) -> Verdict:
 
 def slow_percentile(measured: Measurement, owed: Promise) -> Verdict | None:
     """Return the first judged percentile that lies above its promise; None when all keep it."""
-    for percentile in JUDGED_PERCENTILES if owed.percentiles_ns else ():
-        assert owed.percentiles_ns is not None
-        beyond = measured.ios * (1 - percentile / 100)
-        got = measured.latency.percentiles_ns[percentile]
-        due = owed.percentiles_ns[percentile]
-        if beyond >= MIN_SAMPLES_BEYOND and got > due * (1 + LATENCY_TOLERANCE_RATIO):
-            return Verdict(Outcome.SHORT, f"p{percentile:g}", got, due, None)
+    promised = owed.percentiles_ns or {}
+    for percentile in JUDGED_PERCENTILES:
+        for name, side in measured.sides.items():
+            if name not in promised:
+                continue
+            beyond = side.ios * (1 - percentile / 100)
+            got, due = side.latency.percentiles_ns[percentile], promised[name][percentile]
+            if beyond >= MIN_SAMPLES_BEYOND and got > due * (1 + LATENCY_TOLERANCE_RATIO):
+                whose = f" of {name}s" if len(promised) > 1 else ""
+                return Verdict(Outcome.SHORT, f"p{percentile:g}{whose}", got, due, None)
     return None
 
 
@@ -281,8 +284,9 @@ def envelope_wall(cell: Cell, owed: Promise, envelope: Envelope | None) -> str |
     """Return which limit of the emulating machine stands below the promise; None when none does."""
     if envelope is None:
         return None
-    if owed.percentiles_ns and owed.percentiles_ns[50.0] < envelope.p50_ns:
-        least_us, due_us = envelope.p50_ns / 1e3, owed.percentiles_ns[50.0] / 1e3
+    medians = [of[50.0] for of in (owed.percentiles_ns or {}).values()]
+    if medians and min(medians) < envelope.p50_ns:
+        least_us, due_us = envelope.p50_ns / 1e3, min(medians) / 1e3
         return f"the emulator's lowest p50 here is {least_us:.0f} us, {due_us:.0f} us is promised"
     if cell.load.outstanding > 1 and owed.iops > envelope.iops:
         return f"the emulator reaches {envelope.iops:.0f} IOPS here, {owed.iops:.0f} are promised"
@@ -300,7 +304,7 @@ def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str,
     """
     if seen is None or not seen.late:
         return ()
-    tail_ns = measured.latency.percentiles_ns[99.0]
+    tail_ns = min(side.latency.percentiles_ns[99.0] for side in measured.sides.values())
     if seen.lateness_p99_ns <= tail_ns * LATENCY_TOLERANCE_RATIO:
         return ()
     return (

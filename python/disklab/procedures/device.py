@@ -9,7 +9,7 @@ from disklab.probe import fio
 from disklab.probe.cells import MIB, Plan
 from disklab.probe.emulated import made_for_probe
 from disklab.probe.experiment import trial_of
-from disklab.probe.record import record
+from disklab.probe.record import latency_record, record
 from disklab.probe.run import CellResult, Event, StepProgress, StepStarted, probe
 from disklab.probe.verdict import Outcome
 from disklab.procedures import outcome
@@ -68,7 +68,6 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
 def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> TrialResult:
     """Return a measured cell as a result."""
     told = record(cell, turn.trial.index, frame.title)
-    side = "write" if cell.cell.direction.writes else "read"
     waits = [
         LimitWait(limit=wait.limit, delayed_ios=wait.delayed_ios, delayed_ms=wait.delayed_ns / 1e6)
         for wait in (cell.telemetry.waits if cell.telemetry else ())
@@ -84,12 +83,13 @@ def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> Trial
             "loop": told["loop"],
             "latency_ms": told["latency_ms"],
             "per_operation": {
-                side: Operation(
-                    operations=cell.measurement.ios,
-                    ops_per_s=cell.measurement.iops,
-                    latency_ms=told["latency_ms"],
-                    service_ms=told["latency_ms"],
+                name: Operation(
+                    operations=side.ios,
+                    ops_per_s=side.ios / cell.measurement.runtime_s,
+                    latency_ms=latency_record(side.latency),
+                    service_ms=latency_record(side.latency),
                 )
+                for name, side in cell.measurement.sides.items()
             },
             "bottleneck": Bottleneck(**bound) if bound else None,
             "host_cache_hit_ratio": cell.telemetry.hit_ratio if cell.telemetry else None,

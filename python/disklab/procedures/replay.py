@@ -33,8 +33,8 @@ from disklab.spec.replay import Replay, loop_of, record_of
 
 ENGINE = "psync"
 NS_PER_MS = 1_000_000
-# The counters of reads and of writes are told apart by the cell's direction; a trace has both.
-ANY = Cell(Profile.ASYNC, Direction.RANDREAD, traces.SECTOR_BYTES)
+# Stands for a trace where counters are read: it has reads and writes.
+ANY = Cell(Profile.ASYNC, Direction(random=True, read_percent=50), traces.SECTOR_BYTES)
 # An I/O waited for a limit where all of them waited for this share of their time.
 THROTTLED_RATIO = 0.01
 
@@ -165,7 +165,7 @@ def result_of(  # noqa: PLR0913, PLR0917 - a result has these parts
             latency_ms=_ms(measured, side),
             service_ms=_ms(measured, side),
         )
-        for side in iolog.SIDES
+        for side in fio.SIDES
         if side in measured.latency
     }
     late = _late(measured, seen)

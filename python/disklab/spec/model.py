@@ -309,6 +309,11 @@ FIO_LOADS = {"sync": (1, 1), "async": (4, 256)}
 """Jobs and depth. **Source:** tomaskubica.cz 2020-09, the study's sync and async fio jobs."""
 
 
+FIO_READS = {"randread": 100, "randwrite": 0, "randrw": 50, "read": 100, "write": 0, "rw": 50}
+"""Reads among 100 I/Os by fio's `rw`. **Source:** fio's HOWTO: `rwmixread` is 50 by default."""
+FIO_MIXES = ("randrw", "rw")
+
+
 class Fio(Part):
     """What fio does on a device."""
 
@@ -318,8 +323,12 @@ class Fio(Part):
     """Processes beside each other, each with a file of its own; without it, the profile's."""
     depth: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, examples=[32])
     """I/Os that each job keeps under way; without it, the profile's."""
-    rw: Literal["randread", "randwrite", "read", "write"] = Field(examples=["randwrite"])
-    """Direction and order."""
+    rw: Literal["randread", "randwrite", "randrw", "read", "write", "rw"] = Field(
+        examples=["randwrite"]
+    )
+    """Direction and order; randrw and rw mix reads with writes."""
+    rwmixread: Annotated[int, Field(ge=0, le=100)] | None = Field(default=None, examples=[70])
+    """Of randrw and rw: how many of 100 I/Os are reads; without it, 50, as in fio."""
     block_bytes: Annotated[int, BeforeValidator(_block)] = Field(
         alias="bs",
         examples=["8k"],
@@ -328,6 +337,23 @@ class Fio(Part):
     """Bytes of each I/O; k and M are KiB and MiB here, as in fio."""
     direct: Literal[True] = Field(default=True, examples=[True])
     """Past the page cache; anything else would measure memory."""
+
+    @model_validator(mode="after")
+    def _mixed(self) -> Fio:
+        if self.rwmixread is not None and self.rw not in FIO_MIXES:
+            rule = f"rwmixread is the share of reads in a mix, and {self.rw} is none"
+            raise Unreadable(rule, "write rw: randrw or rw: rw, or leave rwmixread out")
+        return self
+
+    @property
+    def random(self) -> bool:
+        """Whether places are drawn, or follow each other."""
+        return self.rw.startswith("rand")
+
+    @property
+    def read_percent(self) -> int:
+        """How many of 100 I/Os are reads."""
+        return FIO_READS[self.rw] if self.rwmixread is None else self.rwmixread
 
     @property
     def load(self) -> tuple[int, int]:

@@ -350,13 +350,17 @@ pub fn disk(database: &mut DatabaseJob) -> &mut DiskProfile {
     &mut database.cluster.host.volumes[0].disks[0]
 }
 
-/// Direct I/Os of 4 KiB on one disk.
-pub fn fio(rw: Pattern, jobs: u32, depth: u32, runtime_ns: u64) -> Job {
+/// Of a fio job that only reads.
+pub const ALL_READS: u32 = 1_000_000;
+
+/// Direct I/Os of 4 KiB at random places of one disk, this share of them reads.
+pub fn fio(read_ppm: u32, jobs: u32, depth: u32, runtime_ns: u64) -> Job {
     let device = DeviceJob {
         host: host(),
         volume: "data".to_owned(),
         fio: Some(Fio {
-            rw,
+            random: true,
+            read_ppm,
             block_bytes: 4096,
             jobs,
             depth,

@@ -128,6 +128,8 @@ def probes_of(experiment: Experiment) -> tuple[list[list[str]], float]:
             )
         size = fio.block_bytes
         block = str(size) if size % 1024 else f"{size // 1024}k"
-        words = ("--profile", fio.profile, "--rw", fio.rw, "--bs", block)
+        words: tuple[str, ...] = ("--profile", fio.profile, "--rw", fio.rw, "--bs", block)
+        if fio.rwmixread is not None:
+            words += ("--rwmixread", str(fio.rwmixread))
         found[(*words, "--duration", f"{seconds:g}s", "--json")] = seconds
     return [list(words) for words in found], sum(found.values())
