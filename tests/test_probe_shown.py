@@ -131,3 +131,7 @@ def test_a_chart_file_is_self_contained(tmp_path: Path, suffix: str) -> None:
     else:
         assert b"a disk" in content
         assert b'src="http' not in content
+        # Where each chart's figures come from: what was probed, and by which programs.
+        assert b"Probe of a disk \xc2\xb7 disklab 0" in content
+        assert b"\xc2\xb7 fio-3.33 \xc2\xb7 20" in content
+        assert content.count(b"<figcaption") == content.count(b"<figure")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,19 @@ def check_chart_path(path: Path) -> None:
 def write_chart(results: Sequence[CellResult], path: Path, title: str = "") -> None:
     """Write the chart; needs no network, neither now nor when it is looked at."""
     if path.suffix.lower() == ".html":
-        path.write_text(page(sections(results), title or "Probe"), encoding="utf-8")
+        path.write_text(
+            page(sections(results), title or "Probe", origin(results)), encoding="utf-8"
+        )
         return
-    chart = draw(results, title).configure(**theme.configuration(theme.LIGHT))
+    named = alt.TitleParams(title, subtitle=origin(results))
+    chart = draw(results, named).configure(**theme.configuration(theme.LIGHT))
     if path.suffix.lower() == ".png":
         chart.save(path, format="png", scale_factor=PNG_SCALE)
     else:
         chart.save(path, format="svg")
 
 
-def draw(results: Sequence[CellResult], title: str = "") -> Any:
+def draw(results: Sequence[CellResult], title: Any = "") -> Any:
     """Return the chart: a panel of curves for each depth-1 cell, bars for the others."""
     panels = []
     depth_one = [r for r in results if r.cell.profile is Profile.SYNC]
@@ -55,6 +59,14 @@ def draw(results: Sequence[CellResult], title: str = "") -> Any:
     if loaded:
         panels.append(alt.hconcat(rate_bars(loaded, "IOPS"), rate_bars(loaded, "MB/s")))
     return alt.vconcat(*panels, title=title).resolve_scale(color="shared")
+
+
+def origin(results: Sequence[CellResult]) -> str:
+    """Return where the figures come from: what was probed, by which programs, and when."""
+    subjects = ", ".join(dict.fromkeys(result.subject for result in results))
+    programs = dict.fromkeys(result.measurement.fio_version for result in results)
+    today = f"{datetime.now(tz=timezone.utc):%Y-%m-%d}"
+    return " · ".join([f"Probe of {subjects}", f"disklab {version('disklab')}", *programs, today])
 
 
 def sections(results: Sequence[CellResult]) -> list[Section]:
@@ -186,9 +198,8 @@ def _colour(subjects: tuple[str, ...]) -> Any:
     return alt.Color("disk:N", scale=alt.Scale(domain=list(subjects)), legend=None)
 
 
-def page(charts: Sequence[Section], title: str) -> str:
+def page(charts: Sequence[Section], title: str, caption: str) -> str:
     """Return the charts as one page: light or dark, from a telephone's width on."""
-    caption = f"disklab probe, {datetime.now(tz=timezone.utc):%Y-%m-%d}"
     parts = [text("h1", title), *(section(one, caption) for one in charts)]
     return document(title, parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import vl_convert
@@ -69,27 +69,30 @@ def write_pictures(
 ) -> list[Path]:
     """Write each chart, or its data, as a file, named after its section and panel."""
     written = []
+    for name, spec, panel in pictures(report) if png or svg or csv else ():
+        if csv and panel.columns:
+            written.append(csv / f"{name}.csv")
+            write(written[-1], panel.csv().encode("utf-8"), "--csv")
+        if svg:
+            drawing = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
+            written.append(svg / f"{name}.svg")
+            write(written[-1], drawing.encode("utf-8"), "--svg")
+        if png:
+            picture = vl_convert.vegalite_to_png(
+                spec, vl_version=vega_lite_version(), scale=PNG_SCALE
+            )
+            written.append(png / f"{name}.png")
+            write(written[-1], picture, "--png")
+    return written
+
+
+def pictures(report: Report) -> Iterator[tuple[str, str, Panel]]:
+    """Yield each chart: its name as a file, what it is drawn from, and itself."""
     caption = caption_of(report)
-    for section in report.sections if png or svg or csv else ():
+    for section in report.sections:
         for panel in section.panels:
             name = f"{section.name}-{slug(panel.title)}" if panel.title else section.name
-            if csv and panel.columns:
-                written.append(csv / f"{name}.csv")
-                write(written[-1], panel.csv().encode("utf-8"), "--csv")
-            if not (png or svg):
-                continue
-            spec = drawable(panel, section.heading, caption)
-            if svg:
-                drawing = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
-                written.append(svg / f"{name}.svg")
-                write(written[-1], drawing.encode("utf-8"), "--svg")
-            if png:
-                picture = vl_convert.vegalite_to_png(
-                    spec, vl_version=vega_lite_version(), scale=PNG_SCALE
-                )
-                written.append(png / f"{name}.png")
-                write(written[-1], picture, "--png")
-    return written
+            yield name, drawable(panel, section.heading, caption), panel
 
 
 def drawable(panel: Panel, heading: str, caption: str = "") -> str:

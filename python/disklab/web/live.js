@@ -113,6 +113,16 @@ function disks(seen) {
   return parts;
 }
 
+// What had the focus keeps it, though its element is a new one: somebody without a mouse is there.
+function put(...parts) {
+  const had = document.activeElement;
+  const named = (one) => `${one.getAttribute("href")} ${one.textContent}`;
+  const place = main.contains(had) ? named(had) : null;
+  main.replaceChildren(...parts.filter(Boolean));
+  if (place === null) return;
+  for (const one of main.querySelectorAll("a, button")) if (named(one) === place) { one.focus(); return; }
+}
+
 async function ask(run, wanted) {
   const answer = await fetch(`/api/runs/${encodeURIComponent(run)}/after-trial`,
     { method: "POST", headers: { "x-disklab": "1" }, body: wanted });
@@ -134,8 +144,6 @@ function card(name, value) {
 }
 
 function show(state) {
-  const focus = document.activeElement && document.activeElement.tagName === "BUTTON"
-    ? document.activeElement.textContent : null;
   const now = state.now || {}, load = now.load || {};
   const running = state.status === "running" || state.status === "paused";
   const counts = Object.entries(state.counts).map(([name, count]) => `${count} ${name}`).join(", ");
@@ -162,8 +170,7 @@ function show(state) {
     ["trial", "", n("operations"), n("p50"), n("p99"), "remarks"],
     state.trials.slice().reverse().map((one) => [one.name, { text: one.status, class: one.status },
       n(rate(one.ops_per_s)), n(latency(one.p50_ms)), n(latency(one.p99_ms)), one.why.join("; ")])));
-  main.replaceChildren(...parts.filter(Boolean));
-  if (focus) for (const one of main.querySelectorAll("button")) if (one.textContent === focus) one.focus();
+  put(...parts);
 }
 
 function follow(run) {
@@ -183,7 +190,7 @@ async function list() {
       { text: STATUS[one.status] || one.status, class: one.status === "ended" ? "ok" : "" },
       n(one.left_s === null ? "–" : time(one.left_s)),
       Object.entries(one.counts).map(([name, count]) => `${count} ${name}`).join(", ")]);
-    main.replaceChildren(element("h1", {}, "Runs"),
+    put(element("h1", {}, "Runs"),
       runs.length ? table(["run", "mode", "", n("left"), "trials"], rows)
         : element("p", {}, "No runs here yet: disklab predict FILE makes one in seconds."));
   } catch { link.textContent = "connection lost; trying again"; }

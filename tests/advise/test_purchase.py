@@ -1,0 +1,63 @@
+"""What buys an option can be given to a shell: commands and options that `az` has."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.advice.candidates import field_of
+from disklab.advice.options import Option
+from disklab.advice.purchase import snippet
+from disklab.advice.question import question_of
+from disklab.catalog import load_catalog
+from disklab.prediction import calibration_for
+
+from tests.advise.test_levers import FILE
+
+OPTIONS = {
+    "az vm create": {"resource-group", "location", "name", "size", "image", "generate-ssh-keys"},
+    "az disk create": {
+        *("resource-group", "location", "name", "size-gb", "sku"),
+        *("disk-iops-read-write", "disk-mbps-read-write"),
+    },
+    "az vm disk attach": {"resource-group", "vm-name", "name", "caching"},
+}
+"""**Source:** the reference of Azure CLI, `az vm`, `az disk` and `az vm disk` (2026-11)."""
+
+
+def options(*only: str) -> dict[str, Option]:
+    text = FILE.format(compaction="leveled", read=80, write=20)
+    asked = question_of(spec.parse(text, Path("t.yaml")), only)
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    kept: Any = None
+    found = field_of(asked, load_catalog(), calibration).candidates
+    return {one.hardware: Option(one, (), kept, 3, None) for one in found}
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the words of each az command, as a shell without variables reads them."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines if line.strip().startswith("az ")]
+
+
+@pytest.mark.parametrize("disk", ["P30", "PremiumV2"])
+def test_az_takes_every_command_and_option(disk: str) -> None:
+    bought = {name: one for name, one in options(disk, "E8s_v3").items() if disk in name}
+    assert bought
+    for option in bought.values():
+        text = snippet(option, "eastus")["az"]
+        found = commands(text)
+        assert len(found) == 3
+        for words in found:
+            at = next(n for n, word in enumerate(words) if word.startswith("--"))
+            known = OPTIONS[" ".join(words[:at])]
+            given = [word.removeprefix("--") for word in words[at:] if word.startswith("--")]
+            assert set(given) <= known, words
+            # Each but the switch has one value, and none is empty.
+            assert len(words) - at == 2 * len(given) - ("generate-ssh-keys" in given)
+            assert all(words)
+        assert text.count("; do") == text.count("done")
