@@ -41,7 +41,7 @@ def write_chart(results: Sequence[CellResult], path: Path, title: str = "") -> N
             page(sections(results), title or "Probe", origin(results)), encoding="utf-8"
         )
         return
-    named = alt.TitleParams(title, subtitle=origin(results))
+    named = alt.TitleParams(title or "Probe", subtitle=origin(results))
     chart = draw(results, named).configure(**theme.configuration(theme.LIGHT))
     if path.suffix.lower() == ".png":
         chart.save(path, format="png", scale_factor=PNG_SCALE)
