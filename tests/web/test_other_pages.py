@@ -10,8 +10,8 @@ import pytest
 from disklab.events import RunFinished, TrialFinished, TrialStarted, Warned
 from playwright.sync_api import Browser, Locator, Page
 
+from tests.contrast import CONTRAST
 from tests.report import synthetic
-from tests.report.test_page import CONTRAST
 from tests.web.test_live_page import TOKEN, Going, Served, second, served
 
 

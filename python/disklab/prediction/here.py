@@ -278,9 +278,10 @@ def probe_of(disks: str, look: Look) -> Probed | None:
     asked = Plan((cell,), QUICK_DURATION_S, QUICK_SIZE_BYTES)
     (result,) = look(Emulated(Disk(disks, None), disks, asked), lambda _: None).results
     owed = result.promise.percentiles_ns if result.promise else None
-    if not owed or 50.0 not in owed:
+    reads = owed.get("read") if owed else None
+    if not reads or 50.0 not in reads:
         return None
-    return Probed(result.measurement.latency.percentiles_ns[50.0], owed["read"][50.0])
+    return Probed(result.measurement.latency.percentiles_ns[50.0], reads[50.0])
 
 
 def made_of(
