@@ -96,6 +96,8 @@ Namespace = Annotated[
     typer.Option("--namespace", help="With --pvc: kubectl's own by default.", metavar="NAME"),
 ]
 
+Region = Annotated[str | None, typer.Option(help="Probed region; 1GiB by default.", metavar="SIZE")]
+
 
 def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     path: Target = None,
@@ -107,9 +109,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     rwmixread: Mixture = None,
     bs: Blocks = None,
     duration: Duration = None,
-    size: Annotated[
-        str | None, typer.Option(help="Probed region; 1GiB by default.", metavar="SIZE")
-    ] = None,
+    size: Region = None,
     quick: Annotated[bool, typer.Option("--quick", help="2s a cell, 4k and 1M, 256MiB.")] = False,
     engine: Annotated[
         str, typer.Option(help="fio's engine: libaio or io_uring.", metavar="NAME")
