@@ -161,7 +161,8 @@ def device(seconds: int) -> dict[str, Any]:
         "host": cluster["host"],
         "volume": cluster["data_volume"],
         "fio": {
-            "rw": "randread",
+            "random": True,
+            "read_ppm": 10**6,
             "block_bytes": 4096,
             "jobs": 4,
             "depth": FIO_DEPTH // 4,

@@ -451,9 +451,8 @@ def test_nodes_come_and_go_in_their_order() -> None:
 
 
 def test_a_prediction_of_what_the_simulator_does_not_know_is_refused() -> None:
-    text = HEAD + "events: [{at: 1s, migrate: n2}]"
+    text = HEAD + "events: [{at: 1s, repair: n2}]"
     (trial,) = spec.parse(text).trials("predict")
-    assert "the simulator does not know migrate" in str(trial.refused)
-    zones = HEAD.replace("nodes: 3", "nodes: 3, zones: 3")
-    (trial,) = spec.parse(f"{zones}events: [{{at: 1s, lose_zone: 2}}]").trials("predict")
-    assert "the simulator does not know lose_zone" in str(trial.refused)
+    assert "the simulator does not know repair" in str(trial.refused)
+    (trial,) = spec.parse(HEAD + "events: [{at: 1s, decommission: n2}]").trials("predict")
+    assert "the simulator does not know decommission" in str(trial.refused)
