@@ -34,12 +34,15 @@ class DatabasePlan:
 
 
 def look(
-    hosts: Hosts, placed: Placed, name: str, machine: Machine, trials: Sequence[Trial]
+    hosts: Hosts, placed: Placed, machine: Machine, trials: Sequence[Trial], *, goes_on: bool
 ) -> DatabasePlan:
     """Look for what a host needs for the databases of trials; changes nothing.
 
+    `goes_on`: its ports and disks may be in use by what a killed start of this run has left there.
+    That is gone on with, or undone before anything is made; then they are looked at once more.
     Raises MachineError.
     """
+    name = machine.name
     place = hosts.place("hosts", name)
     makes: list[str] = []
     missing: list[Problem] = []
@@ -52,7 +55,7 @@ def look(
             directories[volume] = given.directory
         elif volume not in disks:
             disks[volume] = given
-            missing += _unfit(hosts, (name, volume), trial, machine)
+            missing += _unfit(hosts, (name, volume), trial, machine, goes_on=goes_on)
     engines = {(one.engine, one.version) for one in (trial.spec.database for trial in here) if one}
     for engine, version in sorted(engines, key=str):
         found = _needed(place, engine, version, machine)
@@ -63,7 +66,7 @@ def look(
         at = ", ".join(f"{machine.address}:{port}" for port in found.ports)
         where = " and ".join([*directories.values(), *(f"{one}'s disk" for one in disks)])
         makes.append(f"{found.title} with its data in {where}, run by {who}, at {at}; stopped")
-        taken = far_server.listening(machine, found.ports)
+        taken = [] if goes_on else far_server.listening(machine, found.ports)
         if taken:
             rule = f"a program listens at its port {', '.join(map(str, taken))} already"
             way_out = "end it there (`ss -ltnp` names it), or choose another host"
@@ -106,13 +109,13 @@ def disks_in_words(volume: Volume) -> Iterator[str]:
 
 
 def _unfit(
-    hosts: Hosts, names: tuple[str, str], trial: Trial, machine: Machine
+    hosts: Hosts, names: tuple[str, str], trial: Trial, machine: Machine, *, goes_on: bool
 ) -> Iterator[Problem]:
     """Yield why the disks of a volume cannot be formatted for a database."""
     place = hosts.place("hosts", names[0], "volumes", names[1])
-    reason = why_not(machine, hosts.file.hosts[names[0]].volumes[names[1]], place)
-    if reason is not None:
-        yield reason
+    if not goes_on:
+        reason = why_not(machine, hosts.file.hosts[names[0]].volumes[names[1]], place)
+        yield from () if reason is None else (reason,)
     assert trial.spec.cluster is not None, "a cluster experiment"
     kinds = {one.filesystem for one in trial.spec.cluster.volumes.values()}
     yield from missing_mkfs(hosts.place("hosts", names[0]), kinds, machine)

@@ -196,6 +196,14 @@ def look(wanted: Wanted, machines: Mapping[str, Machine]) -> list[HostPlan]:
     return [_look(wanted, name, machines) for name in wanted.names]
 
 
+def _left_on(wanted: Wanted) -> set[str]:
+    """Return the hosts whose ports and disks a killed start of this run may still use."""
+    if wanted.run is None:
+        return set()
+    kinds = ("remove_database", "unmount", "stop_stripe")
+    return {one.host for one in Journal.of(wanted.run.folder).left() if one.kind in kinds}
+
+
 def _look(wanted: Wanted, name: str, machines: Mapping[str, Machine]) -> HostPlan:
     host, machine = wanted.hosts.file.hosts[name], machines[name]
     makes: list[str] = []
@@ -216,7 +224,7 @@ def _look(wanted: Wanted, name: str, machines: Mapping[str, Machine]) -> HostPla
         else:
             place = wanted.hosts.place("hosts", name, "volumes", spot.volume)
             formats += planned_database.disks_in_words(volume)
-            reason = why_not(machine, volume, place)
+            reason = None if name in _left_on(wanted) else why_not(machine, volume, place)
             missing += [reason] if reason else []
             missing += _missing_mkfs(wanted, name, spot, machine)
     changes = [str(change) for change in settings.wanted(name, host, machine)]
@@ -241,7 +249,8 @@ def _look_for_server(wanted: Wanted, name: str, host: Host, machine: Machine) ->
         makes = [f"a folder in {clients.PARENT} for the load"]
         lacks = [*planned_database.missing_user(wanted.hosts, name, machine)]
         return HostPlan(name, facts(machine), makes, [], changes, lacks, host.role)
-    found = planned_database.look(wanted.hosts, wanted.placed, name, machine, wanted.placed.trials)
+    placed, goes_on = wanted.placed, name in _left_on(wanted)
+    found = planned_database.look(wanted.hosts, placed, machine, placed.trials, goes_on=goes_on)
     missing = [*found.missing]
     for volume, directory in found.directories.items():
         missing += missing_directory(wanted.hosts, name, volume, directory, machine)
