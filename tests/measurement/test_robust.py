@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -90,6 +91,8 @@ def _killed_and_resumed(bench: Bench, served: Served, out: Path, after_s: float)
         except subprocess.TimeoutExpired:
             process.kill()
         process.communicate(timeout=60)
+    sys.stdout.write(f"{told}: {process.returncode}\n")
+    sys.stdout.flush()
     runs = [Run.open(path.parent) for path in out.glob("*/run.json")]
     if runs:
         # A database that was full stays full: whatever is left of it is on the host and known.
