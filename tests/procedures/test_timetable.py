@@ -454,5 +454,5 @@ def test_a_prediction_of_what_the_simulator_does_not_know_is_refused() -> None:
     text = HEAD + "events: [{at: 1s, repair: n2}]"
     (trial,) = spec.parse(text).trials("predict")
     assert "the simulator does not know repair" in str(trial.refused)
-    (trial,) = spec.parse(HEAD + "events: [{at: 1s, decommission: n2}]").trials("predict")
-    assert "the simulator does not know decommission" in str(trial.refused)
+    (trial,) = spec.parse(HEAD + "events: [{at: 1s, add: n4}]").trials("predict")
+    assert "the simulator does not know add" in str(trial.refused)
