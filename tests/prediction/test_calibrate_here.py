@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from disklab.catalog import load_catalog
 from disklab.engine.simulation import simulate
-from disklab.prediction import Options, calibration_for, here
+from disklab.errors import UserError
+from disklab.prediction import Options, calibration_for, design, here
 from disklab.prediction.calibration import Calibration, read_calibration
 from disklab.prediction.cells import with_parameters
 from disklab.prediction.fitting import calibration_text
@@ -35,6 +36,7 @@ CHOSEN = (
     "in memory, writes, 16 threads",
     "from the disk, 16 threads",
 )
+ALONE = "from the disk, 1 thread"
 
 
 def package() -> Calibration:
@@ -81,7 +83,7 @@ def rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("os.cpu_count", lambda: CPUS)
     experiment = here.experiment_of("azure/P30", CPUS)
     trials = {str(one.factors["cell"]): one for one in experiment.trials("rehearse")}
-    names = [*CHOSEN, *here.CHECKS]
+    names = [*CHOSEN, *here.CHECKS, ALONE]
     values = own_client(package().values() | TRUTH)
     jobs = []
     for number, name in enumerate(names):
@@ -114,6 +116,15 @@ def test_a_known_machine_is_found(rehearsed: Run, tmp_path: Path) -> None:
     assert read_calibration(path).parameters["overhead_ns"].within == pytest.approx(
         known["overhead_ns"].within, abs=0.001
     )
+
+
+def test_cells_that_tell_nothing_are_named(rehearsed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine one cell may be all that is usable; a fit of nothing was a traceback."""
+    # No cell tells a parameter to a thousandth.
+    monkeypatch.setattr(design, "LEAST_TOLD", 1e-3)
+    experiment = here.experiment_of("azure/P30", CPUS)
+    with pytest.raises(UserError, match=rf"\({ALONE}\) tell none of the parameters"):
+        here.made_of(asked(), experiment, [ALONE], rehearsed, lambda *_: None)
 
 
 def test_more_time_tells_more() -> None:
