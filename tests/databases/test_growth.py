@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ ROWS = 420
 UPDATES = 3 * ROWS
 COLUMNS = 5
 PAGE_BYTES = 8192
+MOST_SECONDS_TO_END = 30.0
+BACKENDS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'disklab'"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,10 @@ def grown(
         size += "pg_stat_get_tuples_hot_updated('rows'::regclass)"
         first = sql.ask(f"SELECT pg_stat_reset(); {size}")[-1]
         load(database, rows.model_copy(update={"keys": "uniform"}), UPDATES, threads)
-        # A backend that ends has told what it did.
+        # A backend tells what it did before it ends, which is some time after its client has.
+        deadline = time.monotonic() + MOST_SECONDS_TO_END
+        while int(sql.ask(BACKENDS)[-1][0]) and time.monotonic() < deadline:
+            time.sleep(0.05)
         last = sql.ask(size)[-1]
     hot, updates = int(last[2]), int(last[1])
     assert updates == UPDATES
