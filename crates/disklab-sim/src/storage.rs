@@ -228,7 +228,12 @@ impl Storage {
 
     /// Fills the host cache with the table, the part written last when not all of it fits.
     pub fn warm_host_cache(&mut self, capacity_bytes: u64) {
-        let end = self.layout.all_pages() * PAGE_BYTES;
+        self.warm_host_cache_up_to(self.layout.all_pages(), capacity_bytes);
+    }
+
+    /// The same where only the first `pages` have been written: behind them is room to grow.
+    pub fn warm_host_cache_up_to(&mut self, pages: u64, capacity_bytes: u64) {
+        let end = pages * PAGE_BYTES;
         let start = end.saturating_sub(capacity_bytes) / PAGE_BYTES * PAGE_BYTES;
         let bytes = Bytes::new(end - start);
         self.disks.host.warm(self.data, Bytes::new(start), bytes);

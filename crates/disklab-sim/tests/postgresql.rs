@@ -2,7 +2,7 @@
 
 mod jobs;
 
-use disklab_disk::profile::Distribution;
+use disklab_disk::profile::{CacheProfile, Caching, Distribution};
 use disklab_sim::job::*;
 use disklab_sim::{Report, simulate};
 use jobs::{postgresql, postgresql_job};
@@ -283,6 +283,27 @@ fn large_rows_of_a_table_take_pages_that_a_mean_row_does_not() {
     };
     let seen = reads(Some(vec![size(240, 600_000), size(4_132, 400_000)]));
     assert!((0.12..0.26).contains(&seen), "{seen}");
+}
+
+#[test]
+fn a_host_cache_as_large_as_the_tables_has_all_of_them_after_a_fill() {
+    let mut job = postgresql_job(AccessKind::Read, 8, 20 * SECOND, 14);
+    let server = postgresql(&mut job);
+    // 10,000 pages of rows and 191 leaves; behind them is room for 16,384 more, which nothing has written.
+    let host = &mut server.cluster.host;
+    host.volumes[0].caching = Caching::ReadOnly;
+    host.cache = Some(CacheProfile {
+        capacity_bytes: 10_191 * 8_192,
+        block_bytes: 8_192,
+        latency: host.volumes[0].disks[0].latency.clone(),
+    });
+    server.database.shared_buffers_bytes = 1 << 20;
+    server.before.host_cache = CacheState::Warm;
+    server.before.page_cache = CacheState::Cold;
+    server.cluster.page_cache_bytes = 0;
+    let hits = run(&job).telemetry.host_cache_hit_ratio;
+    // All but a read ahead behind the last page.
+    assert!(hits > Some(0.999), "{hits:?}");
 }
 
 #[test]

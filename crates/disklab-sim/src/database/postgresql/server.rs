@@ -186,7 +186,7 @@ impl Server {
         let mut storage = Storage::new(number as u16, host, data, layout, rules)?;
         if !job.before.empty {
             if job.before.host_cache != CacheState::Cold {
-                storage.warm_host_cache(cache_bytes);
+                storage.warm_host_cache_up_to(plan.pages * CACHE_PAGES, cache_bytes);
             }
             if job.before.page_cache != CacheState::Cold {
                 storage.fill_page_cache(plan.pages * CACHE_PAGES);
