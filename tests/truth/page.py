@@ -24,7 +24,8 @@ pauses and the median of one thread, from three cells of each bed that never wai
 are not counted.
 I/Os, bytes and hits do not hang on how fast a machine is; **rates and latencies do**, and other
 work ran beside these rehearsals: the load average stands with each cell (CPUs: {cpus}). A cell in
-which replies were late or CPU was the limit counts for I/Os and bytes, not for rates and latencies.
+which replies were late, CPU was the limit or the load average was above 20 counts for I/Os and
+bytes, not for rates and latencies.
 
 `make truth MINUTES=60` rehearses what the page lacks and writes it again;
 `tests/truth/cells.jsonl` has what was rehearsed. PostgreSQL's cells are its rows; sysbench and
@@ -48,6 +49,11 @@ NAMES = {
     "p99": "p99",
 }
 COUNTS = ("read_ios", "read_bytes", "write_bytes", "hit_ratio")
+MOST_LOAD = 20.0
+"""A load average above this leaves no rate or latency to compare.
+
+**Reason:** each of two CPUs has ten programs that want it, so that replies wake nobody in time.
+"""
 CLOSE = 0.03
 """What I/Os and bytes are to agree within."""
 
@@ -66,7 +72,8 @@ class Pair:
     def is_timed(self) -> bool:
         """Whether its rates and latencies are those of its disks."""
         cpu = self.line["bottleneck"] == "this machine's CPU"
-        return self.line["status"] == "ok" and not cpu and not self.line["warnings"]
+        busy = cpu or bool(self.line["warnings"]) or is_loaded(self.line)
+        return self.line["status"] == "ok" and not busy
 
     def error(self, name: str) -> float | None:
         """Return predicted / rehearsed - 1; of hit ratios the difference; None: nothing to say."""
@@ -84,6 +91,11 @@ class Pair:
     def worst(self) -> float:
         """Return the largest error of I/Os and bytes."""
         return max((abs(self.error(name) or 0.0) for name in COUNTS), default=0.0)
+
+
+def is_loaded(line: Line) -> bool:
+    """Return whether other work left too little of the machine."""
+    return bool(line["load_average"][0] > MOST_LOAD)
 
 
 def pairs_of(lines: Mapping[str, Line], folder: Path) -> list[Pair]:
@@ -158,7 +170,8 @@ def headline(pairs: Sequence[Pair], failed: Sequence[str]) -> str:
     ]
     if timed:
         told.append(
-            f"Rates and latencies of the {len(timed)} cells that neither lateness nor CPU bound: "
+            f"Rates and latencies of the {len(timed)} cells that neither lateness nor CPU nor "
+            "other work bound: "
             + ", ".join(
                 f"{NAMES[name]} {percent(median(timed, name))}"
                 for name in ("ops_per_s", "p50", "p95", "p99")
@@ -166,7 +179,10 @@ def headline(pairs: Sequence[Pair], failed: Sequence[str]) -> str:
             + " in the median, on a machine that did other work."
         )
     left = len(pairs) - len(timed)
-    told.append(f" {left} cells were late or bound by CPU, and {len(failed)} failed.")
+    told.append(
+        f" {left} cells were late, bound by CPU or beside too much other work, and {len(failed)} "
+        "failed."
+    )
     return "".join(told)
 
 
@@ -260,7 +276,7 @@ def cells(pairs: Sequence[Pair]) -> str:
 def why_not_timed(line: Line) -> str:
     if line["status"] == "invalid":
         return "late" if "late" in " ".join(line["invalid_reasons"]) else "invalid"
-    return "CPU"
+    return "load" if is_loaded(line) else "CPU"
 
 
 def references(lines: Mapping[str, Line]) -> str:
