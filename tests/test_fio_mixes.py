@@ -31,8 +31,8 @@ device:
   volume: {disks: azure/P30, caching: ReadOnly}
 workload:
   fio: {rw: randrw, rwmixread: 70, bs: 4k}
-  stop: {duration: 4s}
-rehearse: {time_dilation: 2}
+  stop: {duration: 2s}
+rehearse: {time_dilation: 8}
 """
 
 
@@ -96,14 +96,12 @@ def test_a_predicted_mix_is_what_fio_finds_on_an_emulated_disk(tmp_path: Path) -
         parts = {side: one["ops_per_s"] for side, one in seen["per_operation"].items()}
         assert parts["read"] / sum(parts.values()) == pytest.approx(0.7, abs=0.03)
         assert sum(parts.values()) == pytest.approx(seen["ops_per_s"], rel=0.01)
-    for side, least in (("read", 0.14), ("write", 2.42)):
+    # Eight times slower, what a busy machine adds is an eighth, and fio's bins are 1.6 % wide.
+    for side, promised_ms in (("read", 0.144), ("write", 2.42)):
         ours = predicted["per_operation"][side]["latency_ms"]["p50"]
-        assert ours == pytest.approx(least, rel=0.05)
-        # A busy machine adds to what fio sees, never takes from it: half of 0.1 ms, little of 2 ms.
-        found = rehearsed["per_operation"][side]["latency_ms"]["p50"]
-        assert 0.95 * ours < found < ours + 0.3, side
-    # A write takes seven times as long as a read: the rate hangs on it.
-    assert 0.6 < rehearsed["ops_per_s"] / predicted["ops_per_s"] < 1.1
+        assert ours == pytest.approx(promised_ms, rel=0.02)
+        assert rehearsed["per_operation"][side]["latency_ms"]["p50"] == pytest.approx(ours, rel=0.1)
+    assert rehearsed["ops_per_s"] == pytest.approx(predicted["ops_per_s"], rel=0.1)
 
 
 def told(folder: Path, mode: str) -> dict[str, Any]:
