@@ -25,7 +25,7 @@ OPTIONS = {
     },
     "az vm disk attach": {"resource-group", "vm-name", "name", "caching"},
 }
-"""**Source:** the reference of Azure CLI, `az vm`, `az disk` and `az vm disk` (2026-11)."""
+"""Options of these commands, as we know them: nobody has held them against the CLI itself."""
 
 
 def options(*only: str) -> dict[str, Option]:

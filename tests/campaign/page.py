@@ -52,7 +52,7 @@ jump where they read it. The kernel's own times, of files and frames, stay true.
 How long a point takes, by the command that is killed (two cores with thirty programs waiting, in
 the median): `attach`, `set`, `fail` 3.4 to 4.8 s, `detach` 3.8 to 5.7 s, `clean` 5.9 to 8.1 s,
 a rehearsal that is killed and resumed 29 to 127 s (888 steps of the conductor).
-Nothing waits for a fixed time but a stopped process, for half a second. Before each fork found the
+No fixed pause was found but half a second of a stopped process. Before each fork found the
 catalogue read they took 6 to 13 s there, and 1.8 to 4.7 s on a machine that did nothing else; of
 processor time 1.6 to 2.3 s then and 0.5 to 0.9 s now. The commands below, without a rehearsal, have
 about 1,200 steps.
