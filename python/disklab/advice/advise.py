@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ from disklab.spec import Experiment, TrialSpec
 FINALISTS = 5
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
 
-MOST_ROUNDS = 2
-"""How often the search goes on when no finalist keeps the promise at full fidelity."""
+MOST_ROUNDS = 4
+"""How often the search goes on where a finalist does not keep the promise at full fidelity."""
 
 MORE_LOAD = 1.5
 MORE_DATA = 2
@@ -86,17 +86,19 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
     known: dict[str, Option] = {}
     for _ in range(MOST_ROUNDS):
         climb(ladders, simulator, lambda cells: tell("simulating quick", cells))
-        finalists = [one for one in chosen(ladders) if one.candidate.name not in known]
+        most = cheapest_met(known.values())
+        finalists = [
+            one
+            for one in chosen(ladders)
+            if one.candidate.name not in known and one.candidate.usd_per_month < most
+        ]
         if not finalists:
             break
         tell("simulating the finalists", simulator.cells)
         found = beside(advice, runs_now, [one.candidate for one in finalists], how, emit)
         known |= found
-        if any(one.kept.outcome in (Outcome.MET, Outcome.CANNOT_TELL) for one in found.values()):
+        if not rejected_of(ladders, found, cheapest_met(known.values())):
             break
-        for ladder in ladders:
-            if ladder.best is not None and ladder.best.candidate.name in found:
-                ladder.reject()
     advice.options = sorted(known.values(), key=order)
     advice.cells = simulator.cells
     tell("turning the levers", simulator.cells)
@@ -159,6 +161,28 @@ def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
         return best[:FINALISTS]
     near = [found for one in ladders if (found := one.nearest) is not None]
     return sorted(near, key=lambda one: one.miss)[: FINALISTS - 2]
+
+
+def cheapest_met(options: Iterable[Option]) -> float:
+    """Return the price of the cheapest that surely keeps the promise; infinite: none does."""
+    able = (one for one in options if one.kept.outcome is Outcome.MET)
+    return min((one.candidate.usd_per_month for one in able), default=float("inf"))
+
+
+def rejected_of(
+    ladders: Sequence[Ladder], found: Mapping[str, Option], below_usd: float
+) -> list[Ladder]:
+    """Take back each best that fails at full fidelity, and return the ladders that had one.
+
+    What they have above a price needs no search: something that costs less is known to do.
+    """
+    failed = []
+    for ladder in ladders:
+        full = None if ladder.best is None else found.get(ladder.best.candidate.name)
+        if full and full.kept.outcome in (Outcome.MISSED, Outcome.CANNOT_SUSTAIN):
+            ladder.reject(below_usd)
+            failed.append(ladder)
+    return failed
 
 
 def order(option: Option) -> tuple[int, float]:

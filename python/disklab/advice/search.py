@@ -67,10 +67,13 @@ class Ladder:
     best: Tried | None = None
     failed: bool = False
     """Whether even the strongest fails."""
+    rejected: list[Candidate] = field(default_factory=list)
+    """Those that looked able quick, and at full fidelity were not."""
 
     def __post_init__(self) -> None:
-        """Remember how many there were."""
+        """Remember which there were."""
         self.total = len(self.alive)
+        self._all = list(self.alive)
 
     @property
     def nearest(self) -> Tried | None:
@@ -93,7 +96,7 @@ class Ladder:
         """Take in what became of an option and its levers."""
         first = not self.tried
         self.tried += found
-        passed = next((one for one in found if one.promising), None)
+        passed = next((one for one in found if self._passes(one)), None)
         self.alive = [one for one in self.alive if one is not candidate]
         if passed is None:
             self.failed = first
@@ -104,10 +107,37 @@ class Ladder:
             self.best = passed
         self.alive = [one for one in self.alive if one.usd_per_month < price]
 
-    def reject(self) -> None:
-        """Take back the best: at full fidelity it does not keep the promise."""
+    def _passes(self, one: Tried) -> bool:
+        """Return whether an option may be the best; without slack once that has misled."""
+        return one.kept.outcome is Outcome.MET if self.rejected else one.promising
+
+    def reject(self, below_usd: float = float("inf")) -> None:
+        """Take back the best: at full fidelity it does not keep the promise.
+
+        The search goes on among what it had left aside as dearer, below a price, and by the promise
+        as it is: the slack of a quick run let the wrong one pass.
+        """
         assert self.best is not None
-        self.best = None
+        self.rejected.append(self.best.candidate)
+        names = {one.name for one in self.rejected}
+        # Where an option fails as it is, it may do with its levers turned.
+        passed = [
+            one for one in self.tried if self._passes(one) and one.candidate.name not in names
+        ]
+        self.best = min(passed, key=lambda one: one.candidate.usd_per_month, default=None)
+        able = {one.candidate.hardware for one in passed}
+        bad = [one.candidate for one in self.tried if one.candidate.hardware not in able]
+        tried = {one.candidate.hardware for one in self.tried}
+        price = below_usd
+        if self.best is not None:
+            price = min(price, self.best.candidate.usd_per_month)
+        self.alive = [
+            one
+            for one in self._all
+            if one.hardware not in tried
+            and one.usd_per_month < price
+            and not any(one.strength.at_most(other.strength) for other in bad)
+        ]
 
 
 @dataclass
