@@ -43,7 +43,7 @@ CLIENTS = 16
 LEAST_RATIO = 0.99
 """What is asked for: less than a hundredth of the throughput."""
 COMPILED_S = 40.0
-"""After so long a Java server that is read by its key is no longer faster from run to run
+"""By then a Java server that is read by its key has stopped getting faster from run to run
 (assumed: its compilers' threads sleep by then)."""
 GIB = 1 << 30
 PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)

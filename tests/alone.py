@@ -28,7 +28,7 @@ def run_alone(module: str) -> None:
 def let_go() -> None:
     """Take others' loop devices and FUSE mounts out of this process's own mount namespace.
 
-    Whoever unmounts and removes them elsewhere would be told that they are in use here.
+    Those who unmount and remove them elsewhere would be told that they are in use here.
     """
     needed = [Path(sys.prefix), Path(sys.base_prefix), Path.cwd(), Path(__file__)]
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()

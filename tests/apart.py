@@ -147,7 +147,7 @@ class _Keeper:
             time.sleep(POLL_SECONDS)
 
     def _clear(self, box: Path, labs: set[Path]) -> None:
-        # Locks of laboratories are held by whoever has inherited them.
+        # Locks of laboratories are held by every process that has inherited them.
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         for root in {*box.glob("*/run"), *(one / "run" for one in labs)}:
             if root.is_dir():

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +18,8 @@ from disklab.probe.sides import apart
 from disklab.probe.tables import results_table
 from rich.console import Console
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.procedures.rehearsed import only_result
+
 MIX = Direction(random=True, read_percent=70)
 EXPERIMENT = """
 title: A mix on a disk whose reads come from the host cache
@@ -108,22 +105,4 @@ def told(folder: Path, mode: str) -> dict[str, Any]:
     """Return the only result of the experiment, predicted or rehearsed."""
     file = folder / "e.yaml"
     file.write_text(EXPERIMENT)
-    env = {
-        **os.environ,
-        "DISKLAB_RUN_DIR": str(folder / "run"),
-        "DISKLAB_DATA_DIR": str(folder / "data"),
-    }
-    command = [str(DISKLAB), mode, str(file), "--json", "--repeat", "1"]
-    ran = subprocess.run(
-        [*command, "--out", str(folder / mode)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env=env,
-    )
-    assert ran.returncode in (0, 1), ran.stderr
-    (result,) = [json.loads(line) for line in ran.stdout.splitlines()]
-    # A busy machine makes a rehearsal invalid, and says so; what fio did is the same.
-    assert result["status"] in ("ok", "invalid"), result
-    return dict(result)
+    return only_result(file, mode)

@@ -17,8 +17,9 @@ from disklab.privilege.calibrating import FORMS
 from tests.hosts.conftest import Lab
 
 from .conftest import CALLER
-from .test_caller import DISKLAB, SUDO, check_unprivileged, facts, owners
-from .test_divided import NOTHING, caller_of, nothing_left, read_until
+from .test_caller import check_unprivileged, facts, owners
+from .test_divided import NOTHING, as_caller, caller_of, nothing_left, read_until
+from .test_probing import UNKNOWN
 
 sudo = pytest.mark.skipif(os.geteuid() != 0, reason="sudo runs it as root")
 
@@ -26,23 +27,9 @@ sudo = pytest.mark.skipif(os.geteuid() != 0, reason="sudo runs it as root")
 @contextmanager
 def calibration(lab: Lab, mine: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """Start a calibration as sudo would; it is ended with the block."""
-    started = subprocess.Popen(
-        [str(DISKLAB), "calibrate", "--here", "--out", str(mine / "here.yaml"), *words],
-        env={**lab.environment(), **SUDO},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        cwd=mine,
-    )
-    try:
+    out = str(mine / "here.yaml")
+    with as_caller(lab, mine, "calibrate", "--here", "--out", out, *words) as started:
         yield started
-    finally:
-        if started.poll() is None:
-            started.terminate()
-            started.wait(60)
-        assert started.stdout is not None
-        started.stdout.close()
 
 
 @pytest.mark.machine
@@ -72,14 +59,7 @@ def test_the_calibration_and_its_run_are_the_callers(lab: Lab, mine: Path) -> No
     assert nothing_left(lab) == NOTHING
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"ask": "emulated", "with": {"wanted": {"disk": "azure/P30", "command": "id"}}},
-        {"ask": "at", "with": {"wanted": {"path": "/dev/sda"}}},
-        {"ask": "attach", "with": {}},
-    ],
-)
+@pytest.mark.parametrize("message", UNKNOWN)
 def test_what_is_not_in_the_list_is_refused(message: dict[str, Any]) -> None:
     with pytest.raises(MachineError, match=r"^refused: "):
         FORMS.request_of(message)

@@ -47,17 +47,10 @@ def has_postgresql() -> None:
 
 
 @contextmanager
-def rehearsal(
-    lab: Lab, mine: Path, experiment: str = EXPERIMENT
-) -> Iterator[subprocess.Popen[str]]:
-    """Start a rehearsal as sudo would; it is ended with the block."""
-    file = mine / "experiment.yaml"
-    file.write_text(experiment)
-    # Closed to everybody else: root's part gets by without it.
-    file.chmod(0o600)
-    os.chown(file, CALLER, CALLER)
+def as_caller(lab: Lab, mine: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command in the caller's folder as sudo would; it is ended with the block."""
     started = subprocess.Popen(
-        [str(DISKLAB), "rehearse", str(file), "--quick", "--out", str(mine / "runs")],
+        [str(DISKLAB), *words],
         env={**lab.environment(), **SUDO},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -73,6 +66,21 @@ def rehearsal(
             started.wait(60)
         assert started.stdout is not None
         started.stdout.close()
+
+
+@contextmanager
+def rehearsal(
+    lab: Lab, mine: Path, experiment: str = EXPERIMENT
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a rehearsal as sudo would; it is ended with the block."""
+    file = mine / "experiment.yaml"
+    file.write_text(experiment)
+    # Closed to everybody else: root's part gets by without it.
+    file.chmod(0o600)
+    os.chown(file, CALLER, CALLER)
+    out = str(mine / "runs")
+    with as_caller(lab, mine, "rehearse", str(file), "--quick", "--out", out) as started:
+        yield started
 
 
 def read_until(started: subprocess.Popen[str], text: str) -> str:

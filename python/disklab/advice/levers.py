@@ -30,7 +30,7 @@ COMPACTION = "database.table.compaction"
 """Of Cassandra, whose default is size-tiered: how much room it wants beside the data, and how often
 it writes them again, depend on it.
 
-Unified is no choice of its own here: without parameters it is tiered (and simulated so)."""
+Unified is not tried separately: without parameters it is tiered (and simulated so)."""
 
 
 def compactions(spec: TrialSpec) -> tuple[str, ...]:

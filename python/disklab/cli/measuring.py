@@ -39,7 +39,7 @@ class How:
     on_end: str | None
 
     def tell(self, text: str) -> None:
-        """Print a line that is no answer."""
+        """Print a line beside the answer."""
         self.notes.print(Text(text))
 
 

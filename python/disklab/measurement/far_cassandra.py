@@ -201,8 +201,7 @@ class FarNode(Node):
 
     def sync(self) -> None:
         """Write everything back that is dirty on its volumes."""
-        for volume in self.files.place.volumes.values():
-            sync(self._machine, volume)
+        sync(self._machine, self.files.place)
 
     def drop_page_cache(self) -> None:
         """Drop what the host's page cache holds of its files, and of no others."""

@@ -129,8 +129,7 @@ class FarMember(Member):
 
     def sync(self) -> None:
         """Write everything back that is dirty on the file systems of its volumes."""
-        for volume in self.place.volumes.values():
-            sync(self._machine, volume)
+        sync(self._machine, self.place)
 
     def cached_bytes(self) -> tuple[int, int]:
         """Return the size of its database, and how much of it the host's page cache holds."""

@@ -103,8 +103,7 @@ class FarServer(Server):
 
     def sync(self) -> None:
         """Write everything back that is dirty on the file systems of its volumes."""
-        for volume in self.place.volumes.values():
-            sync(self._machine, volume)
+        sync(self._machine, self.place)
 
     def cached_bytes(self, folder: str, names: Set[str]) -> tuple[int, int]:
         """See `Server.cached_bytes`."""

@@ -71,12 +71,13 @@ def listening(machine: Machine, ports: Sequence[int]) -> list[int]:
     return [int(word) for word in said.split() if word.isdigit()]
 
 
-def sync(machine: Machine, volume: Path) -> None:
-    """Write everything back that is dirty on the file system of a folder on a host."""
-    ended = machine.run(Command(["sync", "-f", str(volume)]), SYNC_SECONDS)
-    if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: sync -f {volume}: {said}")
+def sync(machine: Machine, place: NodePlace) -> None:
+    """Write everything back that is dirty on the file systems of a node's volumes on its host."""
+    for volume in place.volumes.values():
+        ended = machine.run(Command(["sync", "-f", str(volume)]), SYNC_SECONDS)
+        if ended.code != 0:
+            said = ended.stderr.decode(errors="replace").strip()
+            raise MachineError(f"{machine.name}: sync -f {volume}: {said}")
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def undo(machine: Machine, stripe: Stripe) -> str | None:
     Returns what a user must know about a member that has another one now. Raises MachineError.
     """
     if not stripe.uuid.startswith(f"{OURS}:"):
-        raise MachineError(f"{machine.name}: {stripe.uuid} is no UUID of a stripe of ours")
+        raise MachineError(f"{machine.name}: {stripe.uuid} is not the UUID of a stripe of ours")
     # After a restart of the host it may be called otherwise.
     for line in _asked(machine, ["mdadm", "--detail", "--scan"]).stdout.decode().splitlines():
         words = line.split()

@@ -51,7 +51,7 @@ enum Phase {
     Joined(u64),
     /// Another node has its seat, and it ends what it has begun.
     Leaving(u64),
-    /// It is no part of the cluster.
+    /// It does not belong to the cluster.
     Outside,
 }
 

@@ -1,7 +1,7 @@
 //! Adding pages to a relation: one backend at a time, and more pages at once the more of them wait.
 //!
 //! A backend whose row finds no room asks the map of free space for a page, and adds one when there is none. It holds the
-//! relation's extension lock meanwhile. Whoever has waited for that lock looks into the map again, and if there is nothing,
+//! relation's extension lock meanwhile. A backend that has waited for that lock looks into the map again, and if there is nothing,
 //! adds twenty pages for each that still waits, at most 512, before its own; the map has them once all are there.
 //! **Each page takes a buffer, which may have to be written first, and is itself written to its file**: on XFS both wait
 //! for the reads of the file ([`files`](super::files)), so that a table grows by about a page in the time of a read.
