@@ -133,9 +133,11 @@ def _programs_of_root(first: int, lab: Lab) -> Iterator[str]:
             continue
         pid = int(process.name)
         with suppress(OSError, KeyError):
+            # Its program first: setpriv gives root up before it becomes the next one, so a name
+            # that is read while root has it was never anything but root's.
+            line = (process / "cmdline").read_bytes().decode(errors="replace")
             told = facts(pid)
             above[pid] = int(told["PPid"][0])
-            line = (process / "cmdline").read_bytes().decode(errors="replace")
             # What has ended, and waits for being asked about, runs nothing.
             if line and "0" in told["Uid"]:
                 words[pid] = line.split("\0")
