@@ -35,7 +35,7 @@ check-python:
 test: check test-beside test-rust test-alone
 
 test-rust: setup
-	cargo test --workspace --locked --profile checked
+	scripts/cargo-test.sh
 
 test-python: test-beside test-alone
 
