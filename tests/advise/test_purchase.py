@@ -1,7 +1,8 @@
-"""What buys an option can be given to a shell: commands and options that `az` has."""
+"""What buys an option can be used: Terraform that parses, and commands that `az` has."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from disklab.advice.purchase import snippet
 from disklab.advice.question import question_of
 from disklab.catalog import load_catalog
 from disklab.prediction import calibration_for
+from hcl2.api import loads
+from lark import UnexpectedToken
 
 from tests.advise.test_levers import FILE
 
@@ -28,8 +31,16 @@ OPTIONS = {
 """Options of these commands, as we know them: nobody has held them against the CLI itself."""
 
 
+ON_AWS = {"azure/Standard_E8s_v3": "aws/m6i.4xlarge", "4 x azure/P30": '"aws/gp3(1000GiB)"'} | {
+    "azure/Standard_E16s_v3": "aws/m6i.4xlarge"
+}
+
+
 def options(*only: str) -> dict[str, Option]:
     text = FILE.format(compaction="leveled", read=80, write=20)
+    if "gp3" in only:
+        for azure, aws in ON_AWS.items():
+            text = text.replace(azure, aws)
     asked = question_of(spec.parse(text, Path("t.yaml")), only)
     calibration = calibration_for("cassandra")
     assert calibration is not None
@@ -61,3 +72,27 @@ def test_az_takes_every_command_and_option(disk: str) -> None:
             assert len(words) - at == 2 * len(given) - ("generate-ssh-keys" in given)
             assert all(words)
         assert text.count("; do") == text.count("done")
+
+
+@pytest.mark.parametrize(
+    ("disk", "vm"), [("P30", "E8s_v3"), ("PremiumV2", "E8s_v3"), ("gp3", "m6i.4xlarge")]
+)
+def test_terraform_parses_and_refers_only_to_what_it_makes(disk: str, vm: str) -> None:
+    bought = {name: one for name, one in options(disk, vm).items() if disk in name}
+    assert bought
+    for option in bought.values():
+        told = snippet(option, "eastus")
+        (text,) = (told[name] for name in told if name.startswith("Terraform"))
+        resources = loads(text)["resource"]
+        made = {
+            f"{kind}.{name}".replace('"', "")
+            for one in resources
+            for kind, named in one.items()
+            for name in named
+            if not name.startswith("__")
+        }
+        assert len(made) == len(resources) == 3
+        named = set(re.findall(r"\b((?:azurerm|aws)_\w+\.\w+)\b", text))
+        assert named <= made
+        with pytest.raises(UnexpectedToken):
+            loads(text + "}")
