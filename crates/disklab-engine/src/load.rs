@@ -1,6 +1,7 @@
 //! The commands that speak to a database.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,6 +27,12 @@ pub struct Query {
     /// Consistency level, in CQL's own words.
     #[arg(long, default_value = "LOCAL_ONE", value_parser = consistency)]
     consistency: Consistency,
+    /// Encrypts every connection.
+    #[arg(long)]
+    tls: bool,
+    /// Certificates (PEM) that a node's must come from, for its address; without, any is believed.
+    #[arg(long, requires = "tls")]
+    ca_file: Option<PathBuf>,
     #[command(flatten)]
     user: RunAs,
 }
@@ -84,6 +91,8 @@ pub fn query(asked: Query) -> ExitCode {
         only: asked.only,
         timeout: Duration::from_millis(asked.timeout_ms),
         consistency: asked.consistency,
+        tls: asked.tls,
+        ca_file: asked.ca_file,
     };
     match query::run(&options, std::io::stdin().lock(), std::io::stdout().lock()) {
         Ok(true) => ExitCode::SUCCESS,

@@ -5,6 +5,8 @@ pub mod etcd;
 mod pauses;
 pub mod postgres;
 mod silence;
+mod stream;
+mod tls;
 
 use std::fmt::Debug;
 use std::future::Future;

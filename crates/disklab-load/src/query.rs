@@ -1,6 +1,7 @@
 //! Statements one by one, for readiness, schema and system tables: JSON lines in, JSON lines out.
 
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use scylla::client::session::Session;
@@ -11,7 +12,7 @@ use scylla::value::{CqlValue, Row};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::clients::cql::driver::{Reach, connect, resolve};
+use crate::clients::cql::driver::{Access, Reach, connect, resolve};
 use crate::job::{Consistency, Login};
 use crate::output::say;
 
@@ -26,6 +27,10 @@ pub struct Options {
     pub timeout: Duration,
     /// Consistency level of the statements.
     pub consistency: Consistency,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// Certificates (PEM) that a node's must come from; none: any is believed.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// A line: something to ask, or who asks from then on.
@@ -104,7 +109,9 @@ async fn answer(
             } else {
                 Reach::Cluster
             };
-            let opening = connect(&points, reach, None, options.consistency, limit, login);
+            let access = Access::new(login.cloned(), options.tls, options.ca_file.as_deref())
+                .map_err(|error| error.as_one().to_string())?;
+            let opening = connect(&points, reach, None, options.consistency, limit, &access);
             let opened = tokio::time::timeout(options.timeout, opening).await;
             let opened = opened.map_err(|_| {
                 let points = options.contact_points.join(", ");

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.engine import CqlLogin, CqlQuery, QueryError
+from disklab.engine import CqlLogin, CqlQuery, CqlTls, QueryError
 from disklab.errors import MachineError
 
 READY = "SELECT release_version FROM system.local"
@@ -22,6 +22,7 @@ class Cql:
     host: str
     port: int
     login: CqlLogin | None = None
+    tls: CqlTls | None = None
 
     def run(self, *statements: str) -> list[list[dict[str, Any]]]:
         """Run statements in order; return the rows of each. MachineError when one fails."""
@@ -34,4 +35,4 @@ class Cql:
     def connection(self, timeout_ms: int = READY_MS) -> CqlQuery:
         """Return a connection for several questions, to be used as a context manager."""
         points = [f"{self.host}:{self.port}"]
-        return CqlQuery(points, timeout_ms=timeout_ms, login=self.login)
+        return CqlQuery(points, timeout_ms=timeout_ms, login=self.login, tls=self.tls)

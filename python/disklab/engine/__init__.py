@@ -27,7 +27,7 @@ from disklab.engine.messages import (
     VolumeCounters,
 )
 from disklab.engine.process import EngineProcess, start_host
-from disklab.engine.query import CqlLogin, CqlQuery, QueryError
+from disklab.engine.query import CqlLogin, CqlQuery, CqlTls, QueryError
 from disklab.engine.ublk import remove_ublk, ublk_devices
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Control",
     "CqlLogin",
     "CqlQuery",
+    "CqlTls",
     "EmulatorCounters",
     "EngineProcess",
     "Envelope",

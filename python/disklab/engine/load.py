@@ -58,6 +58,10 @@ class CqlTarget(DatabaseTarget):
     user: str | None = None
     password: str | None = Field(default=None, repr=False)
     """Of the user, where the cluster asks for one."""
+    tls: bool = False
+    """Whether every connection is encrypted."""
+    ca_file: str | None = None
+    """Certificates (PEM) that a node's must come from, for its address; none: any is believed."""
     keyspace: str = "disklab"
     table: str = "rows"
     consistency: str = "LOCAL_QUORUM"

@@ -30,19 +30,28 @@ class CqlLogin:
     password: str = field(repr=False)
 
 
+@dataclass(frozen=True)
+class CqlTls:
+    """What encrypts every connection of CQL."""
+
+    ca_file: str | None = None
+    """Certificates (PEM) that a node's must come from, for its address; none: any is believed."""
+
+
 class CqlQuery:
     """Statements to one cluster. It connects at the first one, again whenever that failed.
 
     Use it as a context manager: a process stands behind it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whom to ask, and how
         self,
         contact_points: Sequence[str],
         *,
         timeout_ms: int = 12_000,
         consistency: str = "LOCAL_ONE",
         login: CqlLogin | None = None,
+        tls: CqlTls | None = None,
         only: bool = False,
     ) -> None:
         """Start asking; `only`: these nodes alone, and none of those that they know."""
@@ -51,6 +60,8 @@ class CqlQuery:
         for point in contact_points:
             command += ["--contact-point", point]
         command += ["--only"] * only
+        if tls is not None:
+            command += ["--tls", *([] if tls.ca_file is None else ["--ca-file", tls.ca_file])]
         command += client_arguments()
         self._child = LocalChild.start(command, stdin=None)
         self._answers = self._child.lines()

@@ -25,13 +25,14 @@ from disklab.machines.protocol import Machine
 from disklab.measurement import clients as client_hosts
 from disklab.measurement import far_engines, folders, settings
 from disklab.measurement.built_bed import FILLED, KEPT_SECRET, BuiltBed
+from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
 from disklab.measurement.far_counters import doubts
 from disklab.measurement.far_engines import Building, FarDatabase, Hosted
 from disklab.measurement.far_load import Client
 from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Change, Journal, undo_all
-from disklab.measurement.machines_of import cpu_line, facts, stolen_ratio
+from disklab.measurement.machines_of import cpu_line, facts
 from disklab.measurement.site import DATA, Placed, Spot, place_trials
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site
@@ -224,15 +225,8 @@ class BuiltStage:
         self._latest = self._beds[spots].standing
         result = run_turn(turn, self._beds[spots], run, frame, emit)
         bed = self._latest
-        nodes = []
-        for machine, before in zip(machines, cpu, strict=True):
-            stolen = stolen_ratio(before, cpu_line(machine))
-            one: dict[str, Any] = {"host": machine.name, "stolen_ratio": round(stolen, 4)}
-            one |= _spent(bed, machine.name)
-            # A host that is gone is named by the failure already.
-            with suppress(MachineError):
-                one["clock"] = client_hosts.in_ms(machine.clock())
-            nodes.append(one)
+        far = bed if isinstance(bed, FarBed) else None
+        nodes = of_hosts(machines, cpu, far)
         seen: dict[str, Any] = {"host": ", ".join(map(str, spots))}
         seen["stolen_ratio"] = max(one["stolen_ratio"] for one in nodes)
         seen["hosts"] = nodes
@@ -241,7 +235,7 @@ class BuiltStage:
         if bed is not None and turn.spec.before.page_cache == "cold":
             seen["page_cache"] = bed.coldness
         if self._clients:
-            seen |= self._of_clients(turn, result.model_copy(update=seen), bed)
+            seen |= of_clients(self._clients, turn, result.model_copy(update=seen), far)
         return result.model_copy(update=seen)
 
     def _close_overlapping(self, spots: tuple[Spot, ...]) -> None:
@@ -249,25 +243,6 @@ class BuiltStage:
         for known, beds in self._beds.items():
             if {one.host for one in known} & {one.host for one in spots}:
                 beds.close()
-
-    def _of_clients(self, turn: Turn, result: TrialResult, bed: Bed | None) -> dict[str, Any]:
-        """Return what the clients add to a result, their faults included."""
-        ends = bed.ends if isinstance(bed, BuiltBed) else {}
-        told = client_hosts.seen(self._clients, ends)
-        told = [one | _spent(bed, one["host"]) for one in told]
-        if result.status not in {"ok", "invalid"}:
-            return {"clients": told}
-        load = turn.spec.workload.load
-        is_open = load is not None and load.rate_per_s is not None
-        invalid, doubts = client_hosts.judged(told, is_open=is_open)
-        reasons = [*result.invalid_reasons, *invalid]
-        return {
-            "clients": told,
-            "status": "invalid" if reasons else "ok",
-            "valid": not reasons,
-            "invalid_reasons": reasons,
-            "warnings": [*result.warnings, *doubts],
-        }
 
     def spots_of(self, turn: Turn) -> tuple[Spot, ...]:
         """Return where the nodes of a turn are: repeats take sets of hosts in turn."""
@@ -492,12 +467,6 @@ class BuiltStage:
             ],
             clients=self._clients,
         )
-
-
-def _spent(bed: Bed | None, name: str) -> dict[str, Any]:
-    """Return what a host did in the last run of a bed."""
-    spent = bed.spent if isinstance(bed, BuiltBed) else []
-    return next((one for one in spent if one["host"] == name), {})
 
 
 def _doubts(turn: Turn, nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,30 +1,25 @@
-"""A bed on hosts that exist: what is written down there, and who makes its load."""
+"""A bed that disklab built on hosts: what is written down there beside the data."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from disklab.engine.load import EngineLoad, LoadDone
+from disklab.engine.load import LoadDone
 from disklab.machines.protocol import Machine
 from disklab.measurement import settings
-from disklab.measurement.far_counters import Counters, Look, sources_of, spent
-from disklab.measurement.far_engines import Hosted
+from disklab.measurement.far_bed import FarBed
 from disklab.measurement.far_links import FarLinks
-from disklab.measurement.far_load import Client, FarLoad
 from disklab.measurement.journal import Journal
 from disklab.measurement.site import DATA
-from disklab.procedures.bed import Bed, OnProgress
+from disklab.procedures.bed import OnProgress
 from disklab.procedures.breaking import Ground
 from disklab.procedures.conditions import Step
 from disklab.procedures.timetable import Conductor
 from disklab.spec import Cluster, TrialSpec
 from disklab.spec.timetable import CLIENT
-from disklab.telemetry import Source
-from disklab.workloads.protocol import Begin, Load, Workload
+from disklab.workloads.protocol import Begin, Workload
 
 FILLED = ".disklab-filled"
 """In a database's folder: which data set it has, and what has become of it."""
@@ -33,11 +28,9 @@ KEPT_SECRET = ".disklab-secret"  # noqa: S105 - the name of a file
 
 
 @dataclass
-class BuiltBed(Bed):
-    """A bed on hosts: its data set is written down on each of them, beside the data."""
+class BuiltBed(FarBed):
+    """A bed that disklab built: its data set is written down on each host, beside the data."""
 
-    hosted: Sequence[Hosted] = ()
-    """Its nodes."""
     set_token: str = ""
     """Which folders on hosts belong together."""
     journal: Journal | None = None
@@ -45,22 +38,6 @@ class BuiltBed(Bed):
     """Whether the turn that runs leaves the data as they are."""
     may_drop: Sequence[Machine] = ()
     """Hosts of its nodes whose whole clean page cache may be dropped before a cold trial."""
-    clients: Sequence[Client] = ()
-    """Who makes the load; none: this machine."""
-    ends: dict[str, LoadDone] = field(default_factory=dict)
-    """By client: its part of the last run."""
-    spent: list[dict[str, Any]] = field(default_factory=list)
-    """What each host of nodes and clients did in the last run."""
-
-    def start_load(self, begin: Begin) -> Load:
-        """Start a load on the client hosts, where there are some."""
-        if not self.clients or not isinstance(begin, EngineLoad):
-            return begin()
-        # TPC-C is made by one generator: the engine refuses more.
-        several = begin.job.workload.kind == "rows"
-        load = FarLoad(begin.job, self.clients if several else self.clients[:1])
-        self.ends = load.ends
-        return load
 
     def ground(self, cluster: Cluster) -> Ground:
         """Return what a timetable happens to: the database's nodes, by the order of their hosts."""
@@ -74,14 +51,6 @@ class BuiltBed(Bed):
         # Before the database is stopped, whose nodes say goodbye to each other.
         self.undo.callback(links.restore)
         return Ground({}, self.database, self.data_device, cluster, called=called, links=links)
-
-    def sources(self, undo: ExitStack) -> list[Source]:
-        """Return what the database's hosts do each second."""
-        names = [node.machine.name for node in self.hosted]
-        counters = [
-            undo.enter_context(Counters(node.machine, dict(node.folders))) for node in self.hosted
-        ]
-        return sources_of(names, counters)
 
     def take(
         self, step: Step, spec: TrialSpec, workload: Workload, on_progress: OnProgress
@@ -108,18 +77,11 @@ class BuiltBed(Bed):
         on_progress: OnProgress,
         conductor: Conductor | None = None,
     ) -> LoadDone:
-        """Run a load; see `Bed.run`. What is killed while it writes has no data to go on with."""
-        watched = [node.machine for node in self.hosted]
-        watched += [one.machine for one in self.clients]
-        looks = [Look.at(machine) for machine in watched]
+        """Run a load; see `FarBed.run`. What is killed while it writes loses its data."""
         filled = self.state.data == "filled"
         if filled and not self.only_reads():
             self.remember("changing")
         done = super().run(workload, begin, on_progress, conductor)
-        self.spent = [
-            spent(machine.name, before, Look.at(machine))
-            for machine, before in zip(watched, looks, strict=True)
-        ]
         if filled and not self.only_reads():
             self.remember(self.state.data)
         return done

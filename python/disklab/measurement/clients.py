@@ -22,6 +22,7 @@ from disklab.measurement.journal import Journal
 from disklab.telemetry.judgement import MOST_CLIENT_THREAD
 
 PARENT = PurePosixPath("/tmp")  # noqa: S108 - a new name in it, made by mkdir alone
+AUTHORITIES = "authorities.pem"
 USERS = (*far_server.USERS, "nobody")
 """Who a generator runs as for root: it reads and writes no file."""
 MOST_AHEAD_MS = 5.0
@@ -33,8 +34,16 @@ def names_of(hosts: Hosts) -> list[str]:
     return [name for name, host in hosts.file.hosts.items() if host.role == "client"]
 
 
-def make(hosts: Hosts, machines: Mapping[str, Machine], journal: Journal) -> list[Client]:
-    """Return the hosts that make load, each with a new folder, which is written down before."""
+def make(
+    hosts: Hosts,
+    machines: Mapping[str, Machine],
+    journal: Journal,
+    authorities: bytes | None = None,
+) -> list[Client]:
+    """Return the hosts that make load, each with a new folder, which is written down before.
+
+    `authorities`: certificates (PEM) that it gets, for a server that is known by them.
+    """
     made = []
     for name in names_of(hosts):
         machine = machines[name]
@@ -43,7 +52,12 @@ def make(hosts: Hosts, machines: Mapping[str, Machine], journal: Journal) -> lis
         folder = PARENT / folder_name
         journal.note(name, "end_load", str(folder), before=token)
         folders.make(machine, folder, token)
-        made.append(Client(name, machine, account, folder))
+        known = None
+        if authorities is not None:
+            known = folder / AUTHORITIES
+            # Public, and read by whoever the generator runs as.
+            machine.files.write(known, authorities, 0o644)
+        made.append(Client(name, machine, account, folder, known))
     return made
 
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from pathlib import PurePosixPath
 from typing import Any
 
 from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
 from disklab.databases import Request, Sizes
 from disklab.errors import DisklabError
-from disklab.events import Emit, Warned
+from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
+from disklab.machines.protocol import Machine
+from disklab.measurement import clients as client_hosts
+from disklab.measurement import settings
 from disklab.measurement.endpoint import Access, measured, namespace_of
 from disklab.measurement.endpoint import check as check_access
+from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
+from disklab.measurement.far_counters import doubts
+from disklab.measurement.far_engines import Hosted
+from disklab.measurement.far_load import Client
 from disklab.measurement.journal import Journal, undo_all
+from disklab.measurement.machines_of import cpu_line
 from disklab.measurement.site import different
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site
@@ -112,6 +121,8 @@ class RunningStage:
     """The stage of a measurement of a running database."""
 
     access: Access
+    machines: Mapping[str, Machine]
+    """The hosts of the hosts file: those of the database are watched, clients make the load."""
     journal: Journal
     run: Run
     seed: int
@@ -119,11 +130,21 @@ class RunningStage:
     told: list[str] = field(default_factory=list)
     """What could not be undone, for whoever closes."""
     _beds: Beds | None = None
+    _clients: list[Client] = field(default_factory=list)
+    _latest: FarBed | None = None
 
     def begin(self, emit: Emit) -> None:
-        """Drop what a killed start of this run has left."""
+        """Undo what a killed start of this run has left; make the clients' folders."""
         for text in self._undo():
             emit(Warned(text))
+        hosts = self.access.hosts
+        for name, machine in self.machines.items():
+            for change in settings.wanted(name, hosts.file.hosts[name], machine):
+                emit(PhaseStarted("build", f"{name}: {change}"))
+                settings.apply(change, machine, self.journal)
+        self._clients = client_hosts.make(
+            hosts, self.machines, self.journal, self.access.authorities()
+        )
         places = Places.usual()
         site = Site(load_catalog(), places, self.run.folder / "logs", self.seed)
         self._beds = Beds(site, self.run.info.id, self._make)
@@ -131,7 +152,29 @@ class RunningStage:
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
         """Run one turn. A failure of the turn is its result."""
         assert self._beds is not None, "begin() makes it"
-        return run_turn(turn, self._beds, run, frame, emit)
+        watched = [node.machine for node in self._watched()]
+        cpu = [cpu_line(machine) for machine in watched]
+        result = run_turn(turn, self._beds, run, frame, emit)
+        bed = self._latest
+        seen: dict[str, Any] = {}
+        if watched:
+            nodes = of_hosts(watched, cpu, bed)
+            told = [text for one in nodes for text in doubts(one, None)]
+            seen |= {"hosts": nodes, "warnings": [*result.warnings, *told]}
+        if self._clients:
+            seen |= of_clients(self._clients, turn, result.model_copy(update=seen), bed)
+        return result.model_copy(update=seen)
+
+    def _watched(self) -> list[Hosted]:
+        """Return the database's own hosts, each with the directories on its disks."""
+        found = []
+        for name, machine in self.machines.items():
+            host = self.access.hosts.file.hosts[name]
+            if host.role == "node":
+                given = {key: one.directory for key, one in host.volumes.items()}
+                on = {key: PurePosixPath(one) for key, one in given.items() if one is not None}
+                found.append(Hosted(machine, on))
+        return found
 
     def close(self) -> None:
         """Drop our tables."""
@@ -144,7 +187,9 @@ class RunningStage:
 
     def _undo(self) -> list[str]:
         return undo_all(
-            self.journal, {}, lambda change: drop(self.access, change.before, change.path)
+            self.journal,
+            dict(self.machines),
+            lambda change: drop(self.access, change.before, change.path),
         )
 
     def _make(self, turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
@@ -153,7 +198,8 @@ class RunningStage:
         assert spec.cluster is not None, "a cluster experiment"
         namespace = namespace_of(self.run.info.id)
         request = request_of(turn, namespace)
-        database = measured(self.access, request, namespace)
+        names = [one.name for one in self._clients]
+        database = measured(self.access, request, namespace, names)
         change = self.journal.note(DATABASE, "drop", namespace, before=request.engine)
         with ExitStack() as undo:
             undo.callback(lambda: self.journal.undo_by(change, database.drop))
@@ -161,7 +207,7 @@ class RunningStage:
             say(f"making {namespace}")
             database.start()
             volume = spec.cluster.volumes[spec.cluster.device_of("data")]
-            return Bed(
+            self._latest = bed = FarBed(
                 name=turn.bed,
                 nodes=[],
                 database=database,
@@ -178,8 +224,12 @@ class RunningStage:
                 compiles=facts_of(request.engine).compiles,
                 is_warm=not facts_of(request.engine).compiles,
                 log_folder=site.log_folder,
-                undo=undo.pop_all(),
+                undo=ExitStack(),
+                hosted=self._watched(),
+                clients=self._clients,
             )
+            bed.undo = undo.pop_all()
+            return bed
 
 
 def check(access: Access, turn: Turn | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,15 +18,18 @@ from disklab.databases.postgresql.configuration import PORT as POSTGRESQL_PORT
 from disklab.databases.postgresql.configuration import schema
 from disklab.databases.protocol import Database
 from disklab.databases.sql import Login, Sql
-from disklab.engine import CqlLogin
+from disklab.engine import CqlLogin, CqlTls
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
 from disklab.measurement.hosts_file import Endpoint, Hosts
 
 PASSWORD = reading.Kind("a file with a password", 4096, "name a file with the password alone")
+AUTHORITIES = reading.Kind("a file with certificates", 1 << 20, "name a PEM file")
 NAMESPACE = re.compile(r"disklab_[a-z0-9_]{8,40}", re.ASCII)
 """Keyspaces and schemas of ours; only such are dropped. Cassandra's names have 48 characters."""
 ENGINES = ("cassandra", "postgresql")
+DATA_CENTER = "SELECT data_center FROM system.local"
+"""Of the node that is asked: our rows are there, as an application's are."""
 
 
 def namespace_of(run_id: str) -> str:
@@ -68,6 +71,13 @@ class Access:
             return reading.text(Path(given.password_file), PASSWORD, place).rstrip("\r\n")
         return None
 
+    def authorities(self) -> bytes | None:
+        """Return the certificates that the server's must come from. Raises UserError."""
+        if self.endpoint.ca_file is None:
+            return None
+        place = self.hosts.place("database", "ca_file")
+        return reading.text(Path(self.endpoint.ca_file), AUTHORITIES, place).encode()
+
     def points(self, port: int) -> list[str]:
         """Return the addresses, each with its port."""
         return [one if ":" in one else f"{one}:{port}" for one in self.endpoint.addresses]
@@ -80,10 +90,11 @@ def check(access: Access, engine: str) -> None:
     if engine not in ENGINES:
         rule = f"running databases of this kind are not measured; {' and '.join(ENGINES)} are"
         problems.append(Problem(hosts.place("database"), engine, rule, "use another experiment"))
-    if engine == "cassandra" and endpoint.tls:
-        rule = "disklab's load speaks CQL without TLS"
-        way_out = "load it through a port without TLS"
-        problems.append(Problem(hosts.place("database", "tls"), "true", rule, way_out))
+    if endpoint.ca_file is not None and not endpoint.tls:
+        rule = "certificates are for TLS, which is off"
+        way_out = "add tls: true, or leave the file out"
+        place = hosts.place("database", "ca_file")
+        problems.append(Problem(place, endpoint.ca_file, rule, way_out))
     if engine == "postgresql" and endpoint.user is None:
         rule = "PostgreSQL asks who logs in"
         problems.append(Problem(hosts.place("database"), "(missing)", rule, "add user: NAME"))
@@ -92,26 +103,35 @@ def check(access: Access, engine: str) -> None:
     access.password()
 
 
-def measured(access: Access, request: Request, namespace: str) -> Measured:
-    """Return a running database, not yet connected. Raises UserError."""
+def measured(
+    access: Access, request: Request, namespace: str, clients: Sequence[str] = ()
+) -> Measured:
+    """Return a running database, not yet connected. Raises UserError.
+
+    `clients`: hosts that make the load; none: this machine does.
+    """
     if request.engine == "cassandra":
-        return RunningCassandra(access, request, namespace)
-    return RunningPostgresql(access, request, namespace)
+        return RunningCassandra(access, request, namespace, clients)
+    return RunningPostgresql(access, request, namespace, clients)
 
 
-def note_of(points: list[str], what: str) -> str:
+def note_of(points: list[str], clients: Sequence[str], what: str) -> str:
     """Return what a reader of its figures should know."""
+    source = ", ".join(clients) or "this machine"
     return (
         f"{', '.join(points)} was measured as it ran: settings, disks, memory and caches are its "
-        f"own, and {what}"
+        f"own, the load came from {source}, and {what}"
     )
 
 
 class RunningPostgresql:
     """A PostgreSQL server that runs; our tables lie in a schema of their own."""
 
-    def __init__(self, access: Access, request: Request, namespace: str) -> None:
+    def __init__(
+        self, access: Access, request: Request, namespace: str, clients: Sequence[str] = ()
+    ) -> None:
         self.request = request
+        self._clients = clients
         self._points = access.points(POSTGRESQL_PORT)
         self._access = access
         self._namespace = namespace
@@ -121,7 +141,8 @@ class RunningPostgresql:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
-        return (note_of(self._points, "a fill ends with VACUUM, not with a checkpoint"),)
+        what = "a fill ends with VACUUM, not with a checkpoint"
+        return (note_of(self._points, self._clients, what),)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -207,8 +228,11 @@ class RunningPostgresql:
 class RunningCassandra:
     """A Cassandra cluster that runs; our tables lie in a keyspace of their own."""
 
-    def __init__(self, access: Access, request: Request, namespace: str) -> None:
+    def __init__(
+        self, access: Access, request: Request, namespace: str, clients: Sequence[str] = ()
+    ) -> None:
         self.request = request
+        self._clients = clients
         self._points = access.points(CQL_PORT)
         self._access = access
         self._namespace = namespace
@@ -220,7 +244,7 @@ class RunningCassandra:
             "CQL cannot flush memtables or tell whether compactions have ended: what follows a "
             "fill or writes may be slowed by them"
         )
-        return (note_of(self._points, what),)
+        return (note_of(self._points, self._clients, what),)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -231,17 +255,22 @@ class RunningCassandra:
     def target(self) -> Mapping[str, object]:
         """Where a load job finds the table."""
         login = self._login()
+        given = self._access.endpoint
         return {
             "protocol": "cql",
             "contact_points": self._points,
             "keyspace": self._namespace,
             "table": self.request.table_name,
+            "tls": given.tls,
+            **({"ca_file": given.ca_file} if given.ca_file is not None else {}),
             **({"user": login.user, "password": login.password} if login is not None else {}),
         }
 
     def start(self) -> None:
         """Make our keyspace and its tables where they are not there yet."""
-        self._cql().run(*statements(self.request))
+        cql = self._cql()
+        ((local,),) = cql.run(DATA_CENTER)
+        cql.run(*statements(self.request, str(local["data_center"])))
 
     def expect(self, connections: int) -> None:
         """Do nothing: its memory is its own."""
@@ -273,4 +302,6 @@ class RunningCassandra:
 
     def _cql(self) -> Cql:
         host, _, port = self._points[0].rpartition(":")
-        return Cql(host, int(port), self._login())
+        given = self._access.endpoint
+        tls = CqlTls(given.ca_file) if given.tls else None
+        return Cql(host, int(port), self._login(), tls)

@@ -161,7 +161,7 @@ class FarNode(Node):
         self._far = ServerFiles(machine, account)
         self.process = FollowedProcess(machine, files)
         self.jolokia = FarJolokia(address, JOLOKIA_PORT, USER, secrets.jolokia, machine)
-        self.cql = FarCql(address, CQL_PORT, secrets.cql, machine, account)
+        self.cql = FarCql(address, CQL_PORT, secrets.cql, machine=machine, account=account)
 
     def close_storage_port(self, key: StorageKey, account: Account | None) -> dict[str, object]:
         """Return nothing: other hosts of the user's may be let in to it, and he decides."""

@@ -43,10 +43,15 @@ class Client:
     """Who its generator runs as; None: who is logged in, who is not root."""
     folder: PurePosixPath
     """Its generator's working directory, by which it is found and ended."""
+    ca_file: PurePosixPath | None = None
+    """Where it has the certificates that a server's must come from; None: it needs none."""
 
     def command(self, job: LoadJob) -> Command:
         """Return the program that runs a job there."""
         rights = [] if self.account is None else self.account.arguments()
+        if self.ca_file is not None:
+            target = job.target.model_copy(update={"ca_file": str(self.ca_file)})
+            job = job.model_copy(update={"target": target})
         text = job.model_dump_json(exclude_none=True).encode()
         return Command([*engine_of(self.machine), "load", *rights], stdin=text, folder=self.folder)
 

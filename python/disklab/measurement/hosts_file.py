@@ -215,11 +215,13 @@ class Endpoint(Part):
     database: Annotated[str, BeforeValidator(_word)] = Field(default="postgres", examples=["bench"])
     """PostgreSQL: the database in which the schema is made."""
     tls: bool = Field(default=False, examples=[True])
-    """PostgreSQL: whether every connection is encrypted."""
+    """Whether every connection is encrypted."""
     ca_file: Annotated[str | None, BeforeValidator(_directory)] = Field(
         default=None, examples=["/home/me/ca.pem"]
     )
-    """Certificates that the server's must come from. Without it whoever answers is believed."""
+    """Certificates that the server's must come from, for the address that is connected to: with
+    PostgreSQL the one in `addresses`, with Cassandra each node's own. Without it any server is
+    believed."""
 
     @model_validator(mode="after")
     def _one_password(self) -> Endpoint:

@@ -97,6 +97,9 @@ class Wanted:
     @property
     def names(self) -> list[str]:
         """The hosts that are needed, in the order of the file."""
+        if self.hosts.file.database is not None and self.experiment.kind == "cluster":
+            # They are watched, or make the load; where the rows are is the database's business.
+            return [*self.hosts.file.hosts]
         used = {spot.host for spot in self.placed.used}
         if used and self.experiment.kind == "cluster":
             used.update(clients.names_of(self.hosts))
@@ -244,6 +247,9 @@ def _look_for_database(wanted: Wanted, name: str, machines: Mapping[str, Machine
 
 
 def _look_for_server(wanted: Wanted, name: str, host: Host, machine: Machine) -> HostPlan:
+    if wanted.hosts.file.database is not None and host.role == "node":
+        changes = [str(change) for change in settings.wanted(name, host, machine)]
+        return HostPlan(name, facts(machine), [], [], changes, [*_unwatched(wanted, name, machine)])
     if host.role == "client":
         changes = [str(change) for change in settings.wanted(name, host, machine)]
         makes = [f"a folder in {clients.PARENT} for the load"]
@@ -259,6 +265,19 @@ def _look_for_server(wanted: Wanted, name: str, host: Host, machine: Machine) ->
     if "page_cache" in host.may_change and _has_cold(wanted):
         changes.append("its clean page cache dropped before each cold trial")
     return HostPlan(name, facts(machine), found.makes, found.formats, changes, missing)
+
+
+def _unwatched(wanted: Wanted, name: str, machine: Machine) -> Iterator[Problem]:
+    """Yield why a running database's host cannot be watched as it is described."""
+    for key, volume in wanted.hosts.file.hosts[name].volumes.items():
+        place = wanted.hosts.place("hosts", name, "volumes", key)
+        if volume.directory is None:
+            rule = "the disks of a database that runs already are in use: none is formatted"
+            way_out = "name the directory of its data: volumes: {data: /var/lib/...}"
+            yield Problem(place, "format", rule, way_out)
+        elif machine.run(Command(["test", "-d", volume.directory])).code != 0:
+            rule = "there is no such directory on the host"
+            yield Problem(place, volume.directory, rule, "name the directory of its data")
 
 
 def _has_cold(wanted: Wanted) -> bool:
@@ -337,7 +356,7 @@ def prepare(
     )
     journal, access = Journal.of(run.folder), access_of(wanted)
     if access is not None:
-        return planned, cluster.RunningStage(access, journal, run, wanted.options.seed)
+        return planned, cluster.RunningStage(access, machines, journal, run, wanted.options.seed)
     if wanted.experiment.kind == "cluster":
         seed, placed = wanted.options.seed, wanted.placed
         return planned, built.BuiltStage(wanted.hosts, placed, machines, journal, run, seed)

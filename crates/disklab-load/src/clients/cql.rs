@@ -28,11 +28,12 @@ use scylla::cluster::ClusterState;
 use crate::clients::pauses::Pauses;
 use crate::clients::{OpenRows, RowClient};
 use crate::error::{LoadError, Problem};
-use crate::job::{Cql, Job, Login, Rows};
+use crate::job::{Cql, Job, Rows};
 use crate::keys::Key;
 use crate::versions::Version;
 use crate::workloads::Failure;
 use crate::workloads::rows::Step;
+use driver::Access;
 use lane::{Lane, NotOpen};
 use routes::Routes;
 use statements::Statements;
@@ -51,13 +52,14 @@ impl OpenRows for CqlRows {
 
     /// Connects and prepares; the table must be there.
     async fn open(job: &Job, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
+        let access = Access::of(target)?;
         let session = driver::connect(
             &driver::resolve(&target.contact_points),
             driver::Reach::Cluster,
             Some(&target.keyspace),
             target.consistency,
             None,
-            target.login().as_ref(),
+            &access,
         )
         .await
         .map_err(|error| unreachable(target, &error))?;
@@ -72,7 +74,7 @@ impl OpenRows for CqlRows {
         let nodes = addresses.len();
         let lanes = addresses
             .into_iter()
-            .map(|address| lane_to(address, job.seed, statements.clone(), target.login()));
+            .map(|address| lane_to(address, job.seed, statements.clone(), access.clone()));
         let opening = lanes.map(async |lane: Rc<Lane>| (lane.clone(), lane.open().await));
         let mut why_not = None;
         let mut connected = false;
@@ -90,9 +92,8 @@ impl OpenRows for CqlRows {
             return Err(unreachable(target, &why));
         }
         let target = target.clone();
-        let login = target.login();
         let seed = job.seed;
-        let make = move |address| lane_to(address, seed, statements.clone(), login.clone());
+        let make = move |address| lane_to(address, seed, statements.clone(), access.clone());
         routes.follow(&cluster, &target, &make);
         let routes = Rc::new(RefCell::new(routes));
         let follower = follow(session, cluster, routes.clone(), target, make);
@@ -135,14 +136,9 @@ impl RowClient for CqlRows {
     }
 }
 
-fn lane_to(
-    address: SocketAddr,
-    seed: u64,
-    statements: Rc<Statements>,
-    login: Option<Login>,
-) -> Rc<Lane> {
+fn lane_to(address: SocketAddr, seed: u64, statements: Rc<Statements>, access: Access) -> Rc<Lane> {
     let pauses = Pauses::new(Stream::new(seed, &format!("pauses of {address}")));
-    Rc::new(Lane::new(address, statements, login, pauses))
+    Rc::new(Lane::new(address, statements, access, pauses))
 }
 
 /// Keeps the routes as the driver knows the cluster, for ever.

@@ -7,7 +7,6 @@
 pub mod decimal;
 mod driver;
 pub mod rows;
-mod tls;
 mod wire;
 
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::ToSocketAddrs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -22,6 +22,12 @@ pub struct Cql {
     /// Its password.
     #[serde(default)]
     pub password: Option<Secret>,
+    /// Whether every connection is encrypted; there is no fallback.
+    #[serde(default)]
+    pub tls: bool,
+    /// Certificates (PEM) that a node's must come from, for its address. None: encrypted, but whoever answers is believed.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
     /// Keyspace of the table.
     #[serde(default = "disklab")]
     pub keyspace: String,
@@ -157,6 +163,7 @@ impl Protocol for Cql {
                 "give both, or neither where the cluster asks for none",
             ));
         }
+        found.extend(needless_authorities(self.tls, self.ca_file.as_deref()));
         found
     }
 }
@@ -183,16 +190,20 @@ impl Protocol for Postgresql {
         let mut found: Vec<Problem> = names
             .filter_map(|(place, name)| name_problem(place, name))
             .collect();
-        if let Some(file) = self.ca_file.as_ref().filter(|_| !self.tls) {
-            found.push(Problem::new(
-                "target.ca_file",
-                file.display(),
-                "certificates are for TLS, which is off",
-                "set tls, or leave the file out",
-            ));
-        }
+        found.extend(needless_authorities(self.tls, self.ca_file.as_deref()));
         found
     }
+}
+
+/// Why certificates are for nothing.
+fn needless_authorities(tls: bool, ca_file: Option<&Path>) -> Option<Problem> {
+    let file = ca_file.filter(|_| !tls)?;
+    Some(Problem::new(
+        "target.ca_file",
+        file.display(),
+        "certificates are for TLS, which is off",
+        "set tls, or leave the file out",
+    ))
 }
 
 impl Target {

@@ -28,11 +28,18 @@ CHUNK_LENGTH = "chunk_length"
 DEFAULTS = {"compression": "none", "compaction": "size-tiered"}
 
 
-def statements(request: Request) -> list[str]:
-    """Return the CQL that makes keyspace and tables where they are not there yet."""
+def statements(request: Request, data_center: str | None = None) -> list[str]:
+    """Return the CQL that makes keyspace and tables where they are not there yet.
+
+    With `data_center` the copies are in that one alone and in as many of its racks as there are;
+    without, on nodes that follow each other.
+    """
     columns = "".join(f", c{number} blob" for number in range(request.columns))
     factor = request.replication_factor
     replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {factor}}}"
+    if data_center is not None:
+        name = data_center.replace("'", "''")
+        replication = f"{{'class': 'NetworkTopologyStrategy', '{name}': {factor}}}"
     asked = {**DEFAULTS, **request.table}
     compression = COMPRESSION[str(asked["compression"])]
     if CHUNK_LENGTH in asked:

@@ -1,6 +1,7 @@
 //! The scylla driver: it finds the cluster, and hears what becomes of it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,13 @@ use scylla::policies::host_filter::AllowListHostFilter;
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency as Level;
 
-use crate::job::{Consistency, Login};
+use rustls::ClientConfig;
+use scylla::client::session::TlsContext;
+use tokio_rustls::TlsConnector;
+
+use crate::clients::tls;
+use crate::error::LoadError;
+use crate::job::{Consistency, Cql, Login};
 
 /// How long a first connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,6 +34,40 @@ pub enum Reach {
     ContactPoints,
 }
 
+/// How a node is spoken to.
+#[derive(Clone)]
+pub struct Access {
+    /// Who comes; none: the cluster asks nobody.
+    pub login: Option<Login>,
+    /// What encrypts; none: nothing is.
+    pub tls: Option<TlsConnector>,
+}
+
+impl Access {
+    /// Whoever comes, with TLS where it is asked for: of a node whose certificate comes from `ca_file` and has its
+    /// address, which is all that the cluster tells of it, or of any.
+    pub fn new(
+        login: Option<Login>,
+        tls: bool,
+        ca_file: Option<&Path>,
+    ) -> Result<Access, LoadError> {
+        let config = tls.then(|| tls::config(ca_file)).transpose()?;
+        Ok(Access {
+            login,
+            tls: config.map(|config| TlsConnector::from(Arc::new(config))),
+        })
+    }
+
+    /// As a job says.
+    pub fn of(target: &Cql) -> Result<Access, LoadError> {
+        Access::new(target.login(), target.tls, target.ca_file.as_deref())
+    }
+
+    fn config(&self) -> Option<Arc<ClientConfig>> {
+        self.tls.as_ref().map(|tls| tls.config().clone())
+    }
+}
+
 /// Opens a session that adds nothing of its own: no retries, no second attempts, no compression.
 pub async fn connect(
     contact_points: &[SocketAddr],
@@ -34,7 +75,7 @@ pub async fn connect(
     keyspace: Option<&str>,
     consistency: Consistency,
     request_timeout: Option<Duration>,
-    login: Option<&Login>,
+    access: &Access,
 ) -> Result<Session, NewSessionError> {
     let profile = ExecutionProfile::builder()
         .consistency(consistency.into())
@@ -44,7 +85,7 @@ pub async fn connect(
         .speculative_execution_policy(None)
         .build();
     let mut builder = SessionBuilder::new();
-    if let Some(Login { user, password }) = login {
+    if let Some(Login { user, password }) = &access.login {
         builder = builder.user(user, password.expose());
     }
     if reach == Reach::ContactPoints
@@ -56,6 +97,7 @@ pub async fn connect(
         .known_nodes_addr(contact_points)
         .default_execution_profile_handle(profile.into_handle())
         .compression(None)
+        .tls_context(access.config().map(TlsContext::from))
         .tcp_nodelay(true)
         .connection_timeout(CONNECT_TIMEOUT)
         .pool_size(PoolSize::PerHost(std::num::NonZeroUsize::MIN))

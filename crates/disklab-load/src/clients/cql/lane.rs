@@ -14,14 +14,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::driver::CONNECT_TIMEOUT;
+use super::driver::{Access, CONNECT_TIMEOUT};
 use super::frames::{Answer, HEAD_BYTES, Head, Request};
 use super::statements::{Ids, Statements, refused};
 use crate::clients::pauses::Pauses;
 use crate::clients::silence::end_when_silent;
+use crate::clients::stream::Stream as Bytes;
 use crate::job::Login;
 use crate::versions::Version;
 use crate::workloads::Failure;
@@ -40,7 +42,7 @@ const MOST_STREAMS: usize = 1 << 15;
 pub struct Lane {
     address: SocketAddr,
     statements: Rc<Statements>,
-    login: Option<Login>,
+    access: Access,
     pauses: RefCell<Pauses>,
     state: RefCell<State>,
 }
@@ -71,7 +73,7 @@ pub struct Opened {
 
 /// The bytes of a connection.
 pub struct Talk {
-    tcp: TcpStream,
+    stream: Bytes,
     input: Input,
 }
 
@@ -89,13 +91,13 @@ impl Lane {
     pub fn new(
         address: SocketAddr,
         statements: Rc<Statements>,
-        login: Option<Login>,
+        access: Access,
         pauses: Pauses,
     ) -> Lane {
         Lane {
             address,
             statements,
-            login,
+            access,
             pauses: RefCell::new(pauses),
             state: RefCell::new(State {
                 ids: Err(no_connection(address, &"not connected yet")),
@@ -135,11 +137,18 @@ impl Lane {
         let tcp = TcpStream::connect(self.address).await?;
         tcp.set_nodelay(true)?;
         end_when_silent(&tcp)?;
+        let stream = match &self.access.tls {
+            None => Bytes::Plain(tcp),
+            Some(tls) => {
+                let name = ServerName::IpAddress(self.address.ip().into());
+                Bytes::Tls(Box::new(tls.connect(name, tcp).await?))
+            }
+        };
         let mut talk = Talk {
-            tcp,
+            stream,
             input: Input::default(),
         };
-        talk.start(self.login.as_ref()).await?;
+        talk.start(self.access.login.as_ref()).await?;
         let statements = &self.statements;
         let mut ids = Ids::default();
         for statement in &statements.texts {
@@ -233,13 +242,13 @@ impl Lane {
     }
 
     fn poll_talk(&self, talk: &mut Talk, context: &mut Context<'_>) -> io::Result<()> {
-        let Talk { tcp, input } = talk;
+        let Talk { stream, input } = talk;
         {
             let State { out, driver, .. } = &mut *self.state.borrow_mut();
             driver.get_or_insert_with(|| context.waker().clone());
-            out.send(tcp, context)?;
+            out.send(stream, context)?;
         }
-        if input.poll_fill(tcp, context)?.is_ready() {
+        if input.poll_fill(stream, context)?.is_ready() {
             while let Some((head, body)) = input.frame().map_err(io::Error::other)? {
                 self.answered(head, body).map_err(io::Error::other)?;
             }
@@ -316,7 +325,7 @@ impl Talk {
     async fn ask(&mut self, request: impl FnOnce(&mut Vec<u8>)) -> Result<Said, NotOpen> {
         let mut out = Vec::new();
         request(&mut out);
-        self.tcp.write_all(&out).await?;
+        self.stream.send(&out).await?;
         loop {
             if let Some((head, body)) = self.input.frame().map_err(NotOpen::Unreachable)? {
                 return match Answer::read(head, body).map_err(NotOpen::Unreachable)? {
@@ -327,7 +336,7 @@ impl Talk {
                     other => Err(NotOpen::Unreachable(format!("it answered {other:?}"))),
                 };
             }
-            poll_fn(|context| self.input.poll_fill(&mut self.tcp, context)).await?;
+            poll_fn(|context| self.input.poll_fill(&mut self.stream, context)).await?;
         }
     }
 }
@@ -471,16 +480,18 @@ impl Output {
     }
 
     /// Sends as much as the socket takes; the context is woken when it takes more.
-    fn send(&mut self, tcp: &mut TcpStream, context: &mut Context<'_>) -> io::Result<()> {
+    fn send(&mut self, stream: &mut Bytes, context: &mut Context<'_>) -> io::Result<()> {
         while self.sent < self.bytes.len() {
             let rest = &self.bytes[self.sent..];
-            match Pin::new(&mut *tcp).poll_write(context, rest)? {
+            match Pin::new(&mut *stream).poll_write(context, rest)? {
                 Poll::Ready(sent) => self.sent += sent,
                 Poll::Pending => return Ok(()),
             }
         }
         self.bytes.clear();
         self.sent = 0;
+        // Encrypted bytes may still wait in front of the socket, which wakes us when it takes them.
+        let _pending = Pin::new(stream).poll_flush(context)?;
         Ok(())
     }
 }
@@ -517,11 +528,7 @@ impl Input {
     }
 
     /// Receives something.
-    fn poll_fill(
-        &mut self,
-        tcp: &mut TcpStream,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_fill(&mut self, stream: &mut Bytes, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let room = self.needed().max(READ_BYTES);
         self.bytes.copy_within(self.from..self.to, 0);
         self.to -= self.from;
@@ -530,7 +537,7 @@ impl Input {
             self.bytes.resize(room, 0);
         }
         let mut buffer = ReadBuf::new(&mut self.bytes[self.to..]);
-        ready!(Pin::new(tcp).poll_read(context, &mut buffer))?;
+        ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
         match buffer.filled().len() {
             0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             count => {

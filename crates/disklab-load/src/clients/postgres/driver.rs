@@ -8,8 +8,9 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, state_kind, tls};
+use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, state_kind};
 use crate::clients::silence;
+use crate::clients::tls;
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql};
 use crate::workloads::Failure;

@@ -6,7 +6,8 @@ use bytes::{BufMut, BytesMut};
 use tokio_rustls::TlsConnector;
 
 use super::wire::{RowBytes, Wire, WireError};
-use super::{Connect, NoConnection, Pool, Server, tls};
+use super::{Connect, NoConnection, Pool, Server};
+use crate::clients::tls;
 use crate::clients::{OpenRows, RowClient};
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql, Rows};

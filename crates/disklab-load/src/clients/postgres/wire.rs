@@ -21,6 +21,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{CONNECT_TIMEOUT, NoConnection, Server, state_kind};
 use crate::clients::silence::end_when_silent;
+use crate::clients::stream::Stream;
 use crate::workloads::Failure;
 
 /// What is read at once: more than a row of the usual benchmarks, so that nearly every answer is one read.
@@ -85,37 +86,6 @@ impl WireError {
 impl From<io::Error> for WireError {
     fn from(error: io::Error) -> WireError {
         WireError::Lost(error)
-    }
-}
-
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Stream {
-    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Stream::Plain(tcp) => tcp.write_all(bytes).await,
-            Stream::Tls(tls) => {
-                tls.write_all(bytes).await?;
-                tls.flush().await
-            }
-        }
-    }
-
-    async fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Plain(tcp) => tcp.read(to).await,
-            Stream::Tls(tls) => tls.read(to).await,
-        }
-    }
-
-    fn tcp(&self) -> &TcpStream {
-        match self {
-            Stream::Plain(tcp) => tcp,
-            Stream::Tls(tls) => tls.get_ref().0,
-        }
     }
 }
 
@@ -382,7 +352,7 @@ impl Input {
         if self.bytes.len() < room {
             self.bytes.resize(room, 0);
         }
-        match stream.receive(&mut self.bytes[self.to..]).await? {
+        match stream.read(&mut self.bytes[self.to..]).await? {
             0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             count => {
                 self.to += count;
