@@ -48,6 +48,8 @@ def section(name: str, command: AnyCommand) -> str:
     rows = [row for parameter in command.params if (row := described(parameter, context))]
     if rows:
         lines += ["| option | meaning |", "|---|---|", *rows, ""]
+    if command.epilog:
+        lines += [clean(command.epilog), ""]
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.errors import UserError
-from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile, cells
+from disklab.probe.cells import KIB, LOADS, PERCENTILES, Cell, Direction, Profile, cells
 from disklab.probe.experiment import read_experiment
 from disklab.probe.fio import Ran, parse
 from disklab.probe.request import directions_of
@@ -40,7 +40,9 @@ def test_a_direction_is_a_share_of_reads() -> None:
     assert (Direction.READ.rw, Direction.READ.writes) == ("read", False)
     with pytest.raises(UserError, match="--rw has none"):
         directions_of("randread", 70)
-    ordered = cells((Profile.SYNC,), (Direction.RANDWRITE, MIX, Direction.RANDREAD), (4 * KIB,))
+    ordered = cells(
+        (LOADS[Profile.SYNC],), (Direction.RANDWRITE, MIX, Direction.RANDREAD), (4 * KIB,)
+    )
     assert [cell.direction.read_percent for cell in ordered] == [100, 70, 0]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
-from disklab.probe.cells import KIB, MIB, Direction, Plan, Profile, cells
+from disklab.probe.cells import KIB, LOADS, MIB, Direction, Plan, Profile, cells
 from disklab.probe.target import open_region
 
 from .foreign import loop_device, run
@@ -40,7 +40,9 @@ def digest(file: Path) -> str:
 
 
 def plan(*directions: Direction) -> Plan:
-    return Plan(cells((Profile.SYNC,), directions, (4 * KIB,)), duration_s=1.0, size_bytes=8 * MIB)
+    return Plan(
+        cells((LOADS[Profile.SYNC],), directions, (4 * KIB,)), duration_s=1.0, size_bytes=8 * MIB
+    )
 
 
 @pytest.mark.parametrize("flags", [[], ["--destroy-data"]])

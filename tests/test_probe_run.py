@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from disklab.errors import MachineError, UserError
 from disklab.probe import fio
-from disklab.probe.cells import KIB, MIB, PERCENTILES, Cell, Direction, Plan, Profile, cells
+from disklab.probe.cells import KIB, LOADS, MIB, PERCENTILES, Cell, Direction, Plan, Profile, cells
 from disklab.probe.run import CellEnded, Event, StepStarted, Subject, probe
 from disklab.probe.target import open_region
 
@@ -36,7 +36,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 def short_plan(*directions: Direction, profile: Profile = Profile.SYNC) -> Plan:
-    return Plan(cells((profile,), directions, (4 * KIB,)), duration_s=1.0, size_bytes=8 * MIB)
+    return Plan(
+        cells((LOADS[profile],), directions, (4 * KIB,)), duration_s=1.0, size_bytes=8 * MIB
+    )
 
 
 def disklab(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from disklab.probe import plot, wording
-from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile
-from disklab.probe.charts import write_chart
+from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Load, Profile
+from disklab.probe.charts import draw, sections, write_chart
 from disklab.probe.console import ProgressView
 from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.report import show
@@ -18,8 +18,10 @@ from rich.console import Console
 MS = 1_000_000
 
 
-def result(subject: str, profile: Profile, iops: float, p50_ns: int) -> CellResult:
-    cell = Cell(profile, Direction.RANDREAD, 4 * KIB)
+def result(
+    subject: str, profile: Profile, iops: float, p50_ns: int, load: Load | None = None
+) -> CellResult:
+    cell = Cell(profile, Direction.RANDREAD, 4 * KIB, load)
     percentiles = {p: round(p50_ns * (1 + p / 100)) for p in PERCENTILES}
     latency = Latency(float(p50_ns), p50_ns, 9 * p50_ns, percentiles)
     sides = {"read": Side(int(iops), int(iops) * cell.block_bytes, latency)}
@@ -135,3 +137,15 @@ def test_a_chart_file_is_self_contained(tmp_path: Path, suffix: str) -> None:
         assert b"Probe of a disk \xc2\xb7 disklab 0" in content
         assert b"\xc2\xb7 fio-3.33 \xc2\xb7 20" in content
         assert content.count(b"<figcaption") == content.count(b"<figure")
+
+
+def test_charts_say_the_load_of_their_own_cells() -> None:
+    own = result("data", Profile.ASYNC, 9_000.0, MS, Load(8, 32))
+    (rates,) = sections([own])
+    assert rates.lead.startswith("8 jobs, depth 32.")
+    assert "8 jobs, depth 32: IOPS" in draw([own]).to_json()
+    out = io.StringIO()
+    show([own], Console(file=out, width=150))
+    assert "8 jobs, depth 32; ┃ is the promise" in out.getvalue()
+    (both,) = sections([own, result("data", Profile.ASYNC, 9_000.0, MS)])
+    assert both.lead.startswith("8 jobs, depth 32; 4 jobs, depth 256.")

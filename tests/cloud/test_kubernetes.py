@@ -11,8 +11,13 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from disklab.cloud.kubernetes.manifest import KEPT_S, Claim
+from disklab import spec
+from disklab.cli import app, probe
+from disklab.cloud.kubernetes.manifest import KEPT_S, Claim, probes_of
 from disklab.errors import UserError
+from disklab.probe import command
+from disklab.probe.cells import Plan
+from disklab.probe.request import Request, plan_of
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 EXPERIMENT = """
@@ -22,6 +27,7 @@ workload: {fio: {profile: async, rw: randwrite, bs: 4k}, stop: {duration: 2s}}
 factors:
   workload.fio.bs: [4k, 64k]
 """
+LOADED = EXPERIMENT.replace("bs: 4k}", "bs: 4k, jobs: 8, depth: 32}")
 IMAGE = ("--image", "registry.example/disklab:1")
 
 
@@ -69,6 +75,32 @@ def test_a_job_is_what_kubernetes_takes(tmp_path: Path, version: str) -> None:
     job["spec"]["template"]["spec"]["volumes"][0]["ephemeral"]["claim"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(job, version, strict=True)
+
+
+def test_the_pod_offers_the_load_of_the_experiment() -> None:
+    experiment = spec.parse(LOADED, "e.yaml")
+    probes, _ = probes_of(experiment)
+    for words, trial in zip(probes, experiment.trials("measure"), strict=True):
+        (planned,) = planned_by(words).cells
+        fio = trial.spec.workload.fio
+        assert fio is not None
+        assert (planned.load.jobs, planned.load.depth) == fio.load == (8, 32)
+        assert (planned.direction.rw, planned.block_bytes) == (fio.rw, fio.block_bytes)
+
+
+def planned_by(words: list[str]) -> Plan:
+    """What `disklab probe` would measure if it were told so."""
+    found: list[Request] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "probe_path", lambda _at, _out, _look: None)
+
+        def noted(request: Request) -> Plan:
+            found.append(request)
+            return plan_of(request)
+
+        patch.setattr(probe, "plan_of", noted)
+        app(["probe", "/tmp", *words], standalone_mode=False)
+    return plan_of(found[0])
 
 
 def test_a_class_is_probed_and_nothing_is_left(tmp_path: Path) -> None:

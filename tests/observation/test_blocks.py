@@ -200,10 +200,12 @@ def test_a_killed_recording_is_cleaned_up_and_a_living_one_stays(disk: Path) -> 
                 killed.send_signal(signal.SIGKILL)
                 killed.wait()
                 (left,) = place.glob(f"instances/disklab-observe-{killed.pid}-*")
-                assert f"would remove block trace {left.name}" in clean_traces(
+                assert (f"would remove block trace {left.name}", True) in clean_traces(
                     dry_run=True, quiet=True
                 )
-                assert f"removed block trace {left.name}" in clean_traces(dry_run=False, quiet=True)
+                assert (f"removed block trace {left.name}", True) in clean_traces(
+                    dry_run=False, quiet=True
+                )
                 assert not left.exists()
                 assert [*place.glob(f"instances/disklab-observe-{living.pid}-*")]
         finally:

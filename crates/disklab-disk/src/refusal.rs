@@ -51,6 +51,25 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+impl From<Refusal> for Reason {
+    /// The first reason in full; the others follow in its rule.
+    fn from(refusal: Refusal) -> Reason {
+        let mut reasons = refusal.reasons.into_iter();
+        let Some(mut first) = reasons.next() else {
+            return Reason {
+                place: "profile".to_owned(),
+                value: String::new(),
+                rule: "refused without a reason".to_owned(),
+                way_out: "report this".to_owned(),
+            };
+        };
+        for other in reasons {
+            first.rule.push_str(&format!("; also {other}"));
+        }
+        first
+    }
+}
+
 /// Collects the reasons against something.
 #[derive(Debug, Default)]
 pub struct Rules {

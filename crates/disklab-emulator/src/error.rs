@@ -45,16 +45,8 @@ impl EmulatorError {
 }
 
 impl From<Refusal> for EmulatorError {
-    /// The first reason in full; the others follow in the rule.
     fn from(refusal: Refusal) -> EmulatorError {
-        let mut reasons = refusal.reasons.into_iter();
-        let Some(mut first) = reasons.next() else {
-            return EmulatorError::new("profile", "", "refused without a reason", "report this");
-        };
-        for other in reasons {
-            first.rule.push_str(&format!("; also {other}"));
-        }
-        EmulatorError(first)
+        EmulatorError(refusal.into())
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::io::{self, BufRead, Write};
 
-use disklab_disk::Host;
 use disklab_disk::profile::HostProfile;
-use disklab_emulator::EmulatorError;
+use disklab_disk::{Host, Reason};
 use disklab_units::Instant;
 use serde_json::json;
 
@@ -26,14 +25,12 @@ pub fn check(profiles: impl BufRead, mut answers: impl Write) -> io::Result<bool
     Ok(all)
 }
 
-fn accept(line: &str) -> Result<(), EmulatorError> {
-    let profile: HostProfile = serde_json::from_str(line).map_err(|error| {
-        EmulatorError::new(
-            "profile",
-            format!("column {}", error.column()),
-            error.to_string(),
-            "give a host profile as in crates/disklab-disk/src/profile.rs",
-        )
+fn accept(line: &str) -> Result<(), Reason> {
+    let profile: HostProfile = serde_json::from_str(line).map_err(|error| Reason {
+        place: "profile".to_owned(),
+        value: format!("column {}", error.column()),
+        rule: error.to_string(),
+        way_out: "give a host profile as in crates/disklab-disk/src/profile.rs".to_owned(),
     })?;
     Host::new(profile, Instant::EPOCH)?;
     Ok(())

@@ -48,14 +48,15 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     try:
         removed, kept = remove(Places.usual(), scope)
     except UserError:
-        if measured:
-            return  # hosts are measured without root; emulated disks are not for this user
-        raise
+        if not measured:
+            raise
+        # Hosts are measured without root; emulated disks are not for this user.
+        removed, kept = [], Kept([], [])
     if json:
         print_json(as_json(removed, kept))
     else:
         _show(removed, kept, dry_run=dry_run, quiet=bool(measured))
-    if any(not one.done for one in removed):
+    if not all(one.done for one in removed) or not all(fine for _, fine in measured):
         raise MachineError("something is left; see above, and run `disklab clean` again later")
 
 
@@ -76,7 +77,7 @@ def _show(removed: list[Removed], kept: Kept, *, dry_run: bool, quiet: bool) -> 
         out.print("nothing to remove")
 
 
-def clean_measurements(*, dry_run: bool, quiet: bool) -> list[str]:
+def clean_measurements(*, dry_run: bool, quiet: bool) -> list[tuple[str, bool]]:
     """Undo what killed measurements have left on their hosts; return what was told."""
     # Loaded where something is left: it brings polars, and cleaning is to be quick.
     from disklab.measurement.journal import remembered  # noqa: PLC0415
@@ -86,18 +87,18 @@ def clean_measurements(*, dry_run: bool, quiet: bool) -> list[str]:
     from disklab.measurement.left import clean_left  # noqa: PLC0415
 
     told = []
-    for line in clean_left(dry_run=dry_run):
-        told.append(line)
+    for line, fine in clean_left(dry_run=dry_run):
+        told.append((line, fine))
         (notes() if quiet else console()).print(line, markup=False)
     return told
 
 
-def clean_traces(*, dry_run: bool, quiet: bool) -> list[str]:
+def clean_traces(*, dry_run: bool, quiet: bool) -> list[tuple[str, bool]]:
     """Remove the block traces of observations that were killed; return what was told."""
     from disklab.observation.tracing import remove_left  # noqa: PLC0415
 
     told = remove_left(dry_run=dry_run)
-    for line in told:
+    for line, _ in told:
         (notes() if quiet else console()).print(line, markup=False)
     return told
 

@@ -29,7 +29,7 @@ def doctor(
     """Say what this machine can emulate, what is missing, and how to get it.
 
     Measures the machine through the whole path of an emulated disk (some seconds) and holds every
-    disk of the catalogue against that. Exit code 1: no disk can be attached here.
+    disk of the catalogue against that.
 
     Examples: [bold]disklab doctor[/bold], [bold]disklab doctor --json[/bold]
     """

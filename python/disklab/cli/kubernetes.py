@@ -69,17 +69,7 @@ def probe_claim(
     wanted = made.Claim(storage_class, size, image)
     wanted.check()
     plan = plan_of(request)
-    given = {
-        "--profile": request.profile,
-        "--rw": request.directions,
-        "--rwmixread": None if request.rwmixread is None else str(request.rwmixread),
-        "--bs": request.blocks,
-        "--duration": request.duration,
-        "--size": request.size,
-        "--engine": request.engine,
-    }
-    words = [word for name, value in given.items() if value for word in (name, value)]
-    words += [*(["--quick"] if request.quick else []), *(["--json"] if as_json else [])]
+    words = [*request.words, *(["--json"] if as_json else [])]
     seconds = len(plan.cells) * plan.duration_s
     job = made.job(new_name(), wanted, [words], seconds)
     Kubectl(namespace).run(job, lambda text: notes().print(text, markup=False))

@@ -120,6 +120,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if not json:
         print_answer(run, experiment)
     tell_register(register, known, (ranged.middle, options, results))
+    if not any(result.usable for result in results):
+        raise typer.Exit(1)
 
 
 def check_against(against: str | None) -> None:

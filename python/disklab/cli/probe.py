@@ -56,6 +56,14 @@ DestroyData = Annotated[
 Profile = Annotated[
     str, typer.Option(help="sync (latency), async (IOPS and MB/s) or both.", metavar="PROFILE")
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Jobs of fio beside each other; else the profile's."),
+]
+Depth = Annotated[
+    int | None,
+    typer.Option(min=1, max=1024, help="I/Os that each job keeps under way; else the profile's."),
+]
 Directions = Annotated[
     str | None,
     typer.Option(
@@ -105,6 +113,8 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     vm: Vm = None,
     caching: Caching = None,
     profile: Profile = "both",
+    jobs: Jobs = None,
+    depth: Depth = None,
     rw: Directions = None,
     rwmixread: Mixture = None,
     bs: Blocks = None,
@@ -133,7 +143,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.probe import command  # noqa: PLC0415
     from disklab.probe.looking import At  # noqa: PLC0415
 
-    request = Request(profile, rw, rwmixread, bs, duration, size, engine, quick)
+    request = Request(profile, rw, rwmixread, bs, duration, size, engine, quick, jobs, depth)
     output = Output(json, out, chart)
     if pvc is not None:
         refuse_with_pvc(
@@ -202,6 +212,8 @@ def override_of(request: Request) -> Override:
     """Return what the options change in an experiment; refuse those that its file decides."""
     given = {
         "--profile": request.profile,
+        "--jobs": None if request.jobs is None else str(request.jobs),
+        "--depth": None if request.depth is None else str(request.depth),
         "--rw": request.directions,
         "--rwmixread": None if request.rwmixread is None else str(request.rwmixread),
         "--bs": request.blocks,

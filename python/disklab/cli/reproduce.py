@@ -88,17 +88,21 @@ def reproduce(  # noqa: PLR0913, PLR0917 - each option is a parameter
         way_out = did_you_mean(study, STUDIES, f"choose {', '.join(STUDIES)}")
         raise UserError(Problem("STUDY", study, "is no study that disklab knows", way_out))
     pages = []
+    found = True
     for name in STUDIES[study].experiments:
         runs = [predicted(name, fidelity, only, out)]
         if rehearse:
             runs.append(rehearsed(name, only, out))
+        found = found and all(any(one.usable for one in run.results()) for run in runs)
         report, page = together(runs)
         pages.append({"experiment": name, "runs": [str(r.folder) for r in runs], "page": page})
         if not json:
             show(report)
             notes().print(Text(f"report: {page}"))
     if json:
-        print_json({"ok": True, "study": study, "reports": pages})
+        print_json({"ok": found, "study": study, "reports": pages})
+    if not found:
+        raise typer.Exit(1)
 
 
 def show_studies(*, as_json: bool) -> None:

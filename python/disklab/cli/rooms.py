@@ -63,27 +63,38 @@ def imported(name: str, module_name: str) -> AnyCommand:
     if below is not None:
         group = typer.main.get_group(below)
         group.name = name
-        tell_exit_codes(group)
+        tell_exit_codes(group, name)
         return group
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
     single.command(name)(getattr(module, module_name))
     command = typer.main.get_command(single)
     assert isinstance(command, TyperCommand)
-    tell_exit_codes(command)
+    tell_exit_codes(command, name)
     return command
 
 
-EXIT_CODES = (
-    "Exit codes: 0 done, 1 it failed or found nothing usable, 2 a mistake in what was given, "
-    "130 interrupted."
-)
+NOT_DONE = {
+    "predict": "no cell has usable figures, or --check-register found a difference",
+    "rehearse": "no trial has usable figures",
+    "measure": "no trial has usable figures",
+    "reproduce": "a run has no usable figures",
+    "doctor": "no disk can be attached here",
+    "clean": "something is left",
+}
+"""What exit code 1 of a command says, beside that something failed."""
 
 
-def tell_exit_codes(command: Any) -> None:
-    """Put the exit codes, which are the same everywhere, under the help of a command or a group."""
+def exit_codes(name: str) -> str:
+    """Return what the exit codes of a command say."""
+    failed = f"it failed, or {NOT_DONE[name]}" if name in NOT_DONE else "it failed"
+    return f"Exit codes: 0 done; 1 {failed}; 2 a mistake in what was given; 130 interrupted."
+
+
+def tell_exit_codes(command: Any, name: str) -> None:
+    """Put the exit codes under the help of a command, or of those below a group."""
     below = getattr(command, "commands", None)
     if below is None:
-        command.epilog = EXIT_CODES
+        command.epilog = exit_codes(name)
         return
-    for one in below.values():
-        tell_exit_codes(one)
+    for word, one in below.items():
+        tell_exit_codes(one, f"{name} {word}")

@@ -17,8 +17,11 @@ from disklab.measurement.machines_of import open_machine
 from disklab.measurement.preparation import HOSTS
 from disklab.results import durable
 
+Done = tuple[str, bool]
+"""A line for the user, and whether all is well: False where something is left."""
 
-def clean_left(*, dry_run: bool = False) -> Iterator[str]:
+
+def clean_left(*, dry_run: bool = False) -> Iterator[Done]:
     """Undo what measurements have left that are gone; yield what was done, line by line.
 
     A run that goes on is left alone. Without anything left it yields nothing and reaches no host.
@@ -27,24 +30,24 @@ def clean_left(*, dry_run: bool = False) -> Iterator[str]:
         yield from _clean_folder(folder, dry_run=dry_run)
 
 
-def _clean_folder(folder: Path, *, dry_run: bool) -> Iterator[str]:
+def _clean_folder(folder: Path, *, dry_run: bool) -> Iterator[Done]:
     if not folder.is_dir():
         # Without the run's folder nobody knows what was changed; the hosts have the answer.
-        yield f"{folder} is gone, and with it the record of what it changed on its hosts"
+        yield f"{folder} is gone, and with it the record of what it changed on its hosts", False
         forget(folder)
         return
     try:
         with durable.sole_writer(folder):
             yield from _clean_run(folder, dry_run=dry_run)
     except UserError as error:
-        yield f"left alone {folder}: {error.problems[0].rule}"
+        yield f"left alone {folder}: {error.problems[0].rule}", True
 
 
-def _clean_run(folder: Path, *, dry_run: bool) -> Iterator[str]:
+def _clean_run(folder: Path, *, dry_run: bool) -> Iterator[Done]:
     journal = Journal.of(folder)
     left = journal.left()
     if dry_run:
-        yield from (f"would undo {in_words(change)}" for change in left)
+        yield from ((f"would undo {in_words(change)}", True) for change in left)
         return
     if not left:
         journal.done()
@@ -55,13 +58,15 @@ def _clean_run(folder: Path, *, dry_run: bool) -> Iterator[str]:
         for name in dict.fromkeys(one.host for one in left if one.kind != "drop"):
             found = _opened(name, hosts.file, undo)
             if isinstance(found, str):
-                yield found
+                yield found, False
             else:
                 machines[name] = found
         told = undo_all(journal, machines, _dropper(hosts))
     still = {change.number for change in journal.left()}
-    yield from (f"undid {in_words(change)}" for change in left if change.number not in still)
-    yield from told
+    for change in left:
+        if change.number not in still:
+            yield f"undid {in_words(change)}", True
+    yield from ((line, not still) for line in told)
 
 
 def _dropper(hosts: Hosts) -> Drop | None:

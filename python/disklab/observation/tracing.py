@@ -68,8 +68,8 @@ def record(
         return _read(place, seconds, stop, took)
 
 
-def remove_left(*, dry_run: bool = False) -> list[str]:
-    """Remove instances whose process is gone; return what was done, a line each.
+def remove_left(*, dry_run: bool = False) -> list[tuple[str, bool]]:
+    """Remove instances whose process is gone; return what was done, a line each, and if it worked.
 
     No tracefs, no right to it: nothing of ours can be there, or be seen.
     """
@@ -81,13 +81,13 @@ def remove_left(*, dry_run: bool = False) -> list[str]:
                 continue
             what = f"block trace {path.name}"
             if dry_run:
-                told.append(f"would remove {what}")
+                told.append((f"would remove {what}", True))
                 continue
             try:
                 _remove(path)
-                told.append(f"removed {what}")
+                told.append((f"removed {what}", True))
             except OSError as error:
-                told.append(f"could not remove {what}: {error.strerror}")
+                told.append((f"could not remove {what}: {error.strerror}", False))
     return told
 
 

@@ -116,7 +116,12 @@ class Cell:
     def title(self) -> str:
         """What people call it: `sync randread 4k`, `8 x 32 randread 4k` for eight jobs at 32."""
         load = f"{self.load.jobs} x {self.load.depth}" if self.asked else self.profile.value
-        return f"{load} {self.direction.title} {format_size(self.block_bytes)}"
+        return f"{load} {self.io}"
+
+    @property
+    def io(self) -> str:
+        """Its name without the load: `randread 4k`."""
+        return f"{self.direction.title} {format_size(self.block_bytes)}"
 
 
 def cell_of(load: Load, direction: Direction, block_bytes: int) -> Cell:
@@ -154,13 +159,13 @@ QUICK_SIZE_BYTES = 256 * MIB
 
 
 def cells(
-    profiles: tuple[Profile, ...], directions: tuple[Direction, ...], blocks: tuple[int, ...]
+    loads: tuple[Load, ...], directions: tuple[Direction, ...], blocks: tuple[int, ...]
 ) -> tuple[Cell, ...]:
     """Return the matrix; reads come first, so that they find the disk as it was filled."""
     ordered = sorted(directions, key=lambda direction: -direction.read_percent)
     return tuple(
-        Cell(profile, direction, block)
-        for profile in profiles
+        cell_of(load, direction, block)
+        for load in dict.fromkeys(loads)
         for direction in ordered
         for block in blocks
     )

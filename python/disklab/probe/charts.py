@@ -11,6 +11,7 @@ from typing import Any
 import altair as alt
 
 from disklab.errors import Problem, UserError
+from disklab.probe import wording
 from disklab.probe.cells import PERCENTILES, Profile, format_size
 from disklab.probe.run import CellResult
 from disklab.probe.sides import Shown, apart
@@ -84,7 +85,10 @@ def sections(results: Sequence[CellResult]) -> list[Section]:
             curve_panel(title, [one for one in sides if one.title == title], subjects)
             for title in dict.fromkeys(one.title for one in sides)
         )
-        lead = "One job, depth 1. Lines are measured, dashed ones promised. Logarithmic axes."
+        lead = (
+            f"{wording.loads(r.cell.load for r in depth_one)}. Solid lines are measured, "
+            "dashed ones promised. The axis of latency is logarithmic."
+        )
         found.append(Section("latency", "Latency by percentile", lead, panels))
     if loaded:
         sizes = dict.fromkeys(result.cell.block_bytes for result in loaded)
@@ -95,7 +99,9 @@ def sections(results: Sequence[CellResult]) -> list[Section]:
             for size in sizes
             for unit in ("IOPS", "MB/s")
         )
-        lead = "Four jobs, depth 256. The upright mark is what is promised."
+        lead = (
+            f"{wording.loads(r.cell.load for r in loaded)}. The upright mark is what is promised."
+        )
         found.append(Section("rates", "Rates", lead, panels))
     return found
 
@@ -238,7 +244,12 @@ def curves(results: Sequence[CellResult]) -> Any:
                 legend=alt.Legend(symbolType="stroke"),
             ),
             detail="kind:N",
-            facet=alt.Facet("cell:N", columns=columns, title="one job, depth 1", sort=cells),
+            facet=alt.Facet(
+                "cell:N",
+                columns=columns,
+                title=wording.loads(r.cell.load for r in results),
+                sort=cells,
+            ),
         )
     )
 
@@ -266,4 +277,4 @@ def rate_bars(results: Sequence[CellResult], unit: str) -> Any:
         color=alt.Color("disk:N"),
     )
     ticks = base.mark_tick(color="black", thickness=2).encode(x="promised:Q", y=y, yOffset=offset)
-    return (bars + ticks).properties(title=f"four jobs, depth 256: {unit}")
+    return (bars + ticks).properties(title=f"{wording.loads(r.cell.load for r in results)}: {unit}")

@@ -62,7 +62,9 @@ def show(results: Sequence[CellResult], out: Console, title: str | None = None) 
         out.print(*block, sep="\n", highlight=False)
     rates = [r for r in results if r.cell.profile is Profile.ASYNC]
     if rates:
-        out.print(Text("\nfour jobs, depth 256 each; ┃ is the promise", style="bold"))
+        out.print(
+            Text(f"\n{wording.loads(r.cell.load for r in rates)}; ┃ is the promise", style="bold")
+        )
         out.print(
             *plot.bars([bar(one, results) for one in apart(rates)]), sep="\n", highlight=False
         )
@@ -86,7 +88,10 @@ def curve_blocks(results: Sequence[CellResult]) -> list[list[Text]]:
         if one.cell.block_bytes == smallest
     }
     size = format_size(smallest)
-    title = Text(f"\nlatency by percentile, one job, depth 1, {size}", style="bold")
+    title = Text(
+        f"\nlatency by percentile, {wording.loads(r.cell.load for r in depth_one)}, {size}",
+        style="bold",
+    )
     return [[title, *plot.percentile_curves(curves)]]
 
 
@@ -98,6 +103,7 @@ def name(result: CellResult | Shown, among: Sequence[CellResult], cell: str) -> 
 
 def bar(one: Shown, among: Sequence[CellResult]) -> tuple[str, float, float | None, str]:
     """Return the entry of one loaded cell, in bytes per second: one scale for all block sizes."""
-    label = name(one, among, " ".join(one.title.split()[1:]))
+    several = len({r.cell.load for r in among if r.cell.profile is Profile.ASYNC}) > 1
+    label = name(one, among, one.title if several else one.io)
     figure = f"{wording.iops(one.iops)} IOPS, {wording.mb_per_s(one.bytes_per_s)} MB/s"
     return label, one.bytes_per_s, one.promised_bytes_per_s, figure

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from disklab.errors import Problem, UserError
 from disklab.probe import cells
-from disklab.probe.cells import Direction, Plan, Profile
+from disklab.probe.cells import Direction, Load, Plan, Profile
 from disklab.spec.model import FIO_MIXES, FIO_READS
 
 Item = TypeVar("Item")
@@ -27,6 +27,25 @@ class Request:
     size: str | None = None
     engine: str = "libaio"
     quick: bool = False
+    jobs: int | None = None
+    depth: int | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """Return it as `disklab probe` is told it: the options that were given."""
+        given = {
+            "--profile": self.profile,
+            "--jobs": self.jobs,
+            "--depth": self.depth,
+            "--rw": self.directions,
+            "--rwmixread": self.rwmixread,
+            "--bs": self.blocks,
+            "--duration": self.duration,
+            "--size": self.size,
+            "--engine": self.engine,
+        }
+        told = [(name, str(value)) for name, value in given.items() if value is not None]
+        return [word for pair in told for word in pair] + ["--quick"] * self.quick
 
 
 def plan_of(request: Request) -> Plan:
@@ -47,7 +66,7 @@ def plan_of(request: Request) -> Plan:
     blocks, duration, size = request.blocks, request.duration, request.size
     plan = Plan(
         cells=cells.cells(
-            checked(lambda: profiles_of(request.profile), ()),
+            checked(lambda: loads_of(request), ()),
             checked(lambda: directions_of(request.directions, request.rwmixread), ()),
             checked(lambda: blocks_of(blocks), ()) if blocks else default_blocks,
         ),
@@ -62,6 +81,12 @@ def plan_of(request: Request) -> Plan:
         rule = f"the region is smaller than one block of {cells.format_size(largest)}"
         raise UserError(Problem("--size", str(request.size), rule, "give a larger one"))
     return plan
+
+
+def loads_of(request: Request) -> tuple[Load, ...]:
+    """Return the loads of the profiles, each with the jobs and the depth that were asked for."""
+    known = [cells.LOADS[profile] for profile in profiles_of(request.profile)]
+    return tuple(Load(request.jobs or one.jobs, request.depth or one.depth) for one in known)
 
 
 def parts(text: str) -> list[str]:

@@ -31,6 +31,11 @@ class Shown:
         return self._of_side(self.cell.title)
 
     @property
+    def io(self) -> str:
+        """The same without the load."""
+        return self._of_side(self.cell.io)
+
+    @property
     def label(self) -> str:
         """The same without load and block size."""
         return self._of_side(self.cell.direction.title)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from disklab.probe.cells import Load
+
 
 def duration(ns: float) -> str:
     """Return `43 us`, `2.84 ms` or `1.20 s`."""
@@ -34,3 +38,11 @@ def clock(seconds: float) -> str:
     """Return `1:05` or `0:07`."""
     whole = max(0, round(seconds))
     return f"{whole // 60}:{whole % 60:02}"
+
+
+def loads(offered: Iterable[Load]) -> str:
+    """Return how load was offered: `4 jobs, depth 256`, or each load that there is."""
+    return "; ".join(
+        f"{load.jobs} {'job' if load.jobs == 1 else 'jobs'}, depth {load.depth}"
+        for load in dict.fromkeys(offered)
+    )

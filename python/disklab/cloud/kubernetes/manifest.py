@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disklab.errors import Problem, UserError
+from disklab.probe.request import Request
 from disklab.spec import Experiment
 
 LABEL = "disklab-run"
@@ -128,8 +129,14 @@ def probes_of(experiment: Experiment) -> tuple[list[list[str]], float]:
             )
         size = fio.block_bytes
         block = str(size) if size % 1024 else f"{size // 1024}k"
-        words: tuple[str, ...] = ("--profile", fio.profile, "--rw", fio.rw, "--bs", block)
-        if fio.rwmixread is not None:
-            words += ("--rwmixread", str(fio.rwmixread))
-        found[(*words, "--duration", f"{seconds:g}s", "--json")] = seconds
+        asked = Request(
+            fio.profile,
+            fio.rw,
+            fio.rwmixread,
+            block,
+            f"{seconds:g}s",
+            jobs=fio.jobs,
+            depth=fio.depth,
+        )
+        found[(*asked.words, "--json")] = seconds
     return [list(words) for words in found], sum(found.values())

@@ -10,8 +10,8 @@ use disklab_emulator::precedence;
 use disklab_load::job::{Consistency, Job};
 use disklab_load::{LoadError, Problem, query};
 
+use super::privileges::RunAs;
 use crate::REFUSED;
-use crate::privileges::RunAs;
 
 #[derive(Args)]
 pub struct Query {

@@ -1,0 +1,161 @@
+"""Every command against the exit codes that its own help says: in this process, without a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab.cli import app, clean, doctor, reproduce
+from disklab.cli.output import notes
+from disklab.cli.rehearsing import follow
+from disklab.cli.rooms import NOT_DONE, exit_codes
+from disklab.hosts import doctor as examination
+from disklab.hosts.cleaning import Kept
+from disklab.hosts.doctor import Check
+from disklab.hosts.steps import Removed
+from disklab.results import Reason, Run
+from typer.main import get_command
+
+from tests.in_process import disklab
+from tests.report.synthetic import Made, make_run
+
+EXPERIMENT = Path(__file__).parents[1] / "experiments/azure-local-disks.yaml"
+# No disk of these holds what each node would have.
+TOO_LARGE = """
+title: Does more fit on a disk than it has?
+cluster: {nodes: 3, vm: azure/Standard_DS14_v2, volumes: {data: {disks: azure/P10}}}
+client: {nodes: 1, vm: azure/Standard_DS14_v2}
+database: {engine: cassandra, replication_factor: 3, consistency: ONE}
+dataset: {rows: 9G, row: 5 x 200B}
+workload: {operations: {read: 100%}, keys: uniform, load: {threads: 8}, stop: {operations: 1k}}
+before: {page_cache: cold, host_cache: written}
+factors:
+  cluster.volumes.data.disks: [azure/P10, azure/P15]
+"""
+DONE = {
+    "catalog": ["P30"],
+    "cloud template": ["azure-local-disks", "--only", "profile=sync"],
+    "kubernetes manifest": ["azure-local-disks", "--class", "a", "--image", "b"],
+    "reproduce": [],
+    "disk list": [],
+    "experiment new": ["mine.yaml"],
+    "experiment check": [str(EXPERIMENT)],
+    "experiment show": [str(EXPERIMENT)],
+    "experiment schema": [],
+}
+MISTAKEN = {
+    "catalog": ["nothing-has-this-name"],
+    "predict": ["absent.yaml"],
+    "observe": ["cassandra", "--address", "127.0.0.1", "--for", "never"],
+    "advise": [],
+    "prices": ["absent.json"],
+    "calibrate": ["absent.yaml"],
+    "probe": ["/absent/folder"],
+    "rehearse": ["absent.yaml"],
+    "measure": ["absent.yaml", "--hosts", "absent-too.yaml"],
+    "cloud template": ["absent.yaml"],
+    "kubernetes manifest": ["azure-local-disks", "--class", "A B", "--image", "b"],
+    "reproduce": ["no-such-study"],
+    "report": ["no-such-run"],
+    "serve": ["/absent/folder"],
+    "import": ["absent.yaml", "absent.json"],
+    "disk attach": ["azure/P31"],
+    "disk show": ["absent"],
+    "disk set": ["absent", "--iops", "500"],
+    "disk fail": ["absent", "slow", "10x"],
+    "disk detach": ["absent"],
+    "disk cache warm": ["absent"],
+    "disk cache drop": ["absent"],
+    "experiment new": [str(EXPERIMENT)],
+    "experiment check": ["absent.yaml"],
+    "experiment show": ["absent.yaml"],
+}
+
+
+def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield every command that does something."""
+    if not hasattr(command, "list_commands"):
+        yield " ".join(words)
+        return
+    for name in command.list_commands(None):
+        yield from leaves(command.get_command(None, name), (*words, name))
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DISKLAB_RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("DISKLAB_DATA_DIR", str(tmp_path / "data"))
+
+
+def test_an_option_that_no_command_has_is_a_mistake() -> None:
+    known = [*leaves(get_command(app))]
+    assert {*NOT_DONE, *DONE, *MISTAKEN} <= {*known}
+    codes = {name: disklab(*name.split(), "--no-such-option").returncode for name in known}
+    assert codes == dict.fromkeys(known, 2)
+
+
+def test_done_is_0() -> None:
+    codes = {name: disklab(*name.split(), *words).returncode for name, words in DONE.items()}
+    assert codes == dict.fromkeys(DONE, 0)
+
+
+def test_a_mistake_is_2() -> None:
+    codes = {name: disklab(*name.split(), *words).returncode for name, words in MISTAKEN.items()}
+    assert codes == dict.fromkeys(MISTAKEN, 2)
+
+
+def test_no_usable_figures_are_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "large.yaml").write_text(TOO_LARGE, encoding="utf-8")
+    said = disklab("predict", "large.yaml")
+    assert said.returncode == 1, said.stderr
+    assert disklab("experiment", "check", "large.yaml").returncode == 0
+    refused = {
+        "status": "refused",
+        "reasons": [Reason(place="a", value="b", rule="c", way_out="d")],
+    }
+    run = make_run(tmp_path / "runs", [Made({"disk": "a"}, more=refused)], title="Nothing")
+    usable = make_run(
+        tmp_path / "runs", [Made({"disk": "a"})], title="Something", run_id="another", seconds=2
+    )
+    for made, code in ((run, 1), (usable, 0)):
+
+        def done(*_: object, made: Run = made) -> Run:
+            return made
+
+        # What rehearse and measure end with.
+        assert follow(done, notes(), as_json=True) == code
+        monkeypatch.setattr(reproduce, "predicted", done)
+        assert disklab("reproduce", "vm-types", "--json").returncode == code
+
+
+def test_a_machine_that_can_attach_nothing_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ok, code in ((True, 0), (False, 1)):
+        check = Check("FUSE", "found", ok, required=True)
+        monkeypatch.setattr(examination, "checks", lambda _, check=check: [check])
+        monkeypatch.setattr(doctor, "records", list)
+        assert disklab("doctor", "--no-measure").returncode == code
+
+
+def test_something_left_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    for here, on_hosts, code in ((True, True, 0), (False, True, 1), (True, False, 1)):
+        left = [Removed("mount", "/mnt/x", "data", here)]
+        monkeypatch.setattr(clean, "remove", lambda *_, left=left: (left, Kept([], [])))
+        told = [("a folder on host b", on_hosts)]
+        monkeypatch.setattr(clean, "clean_measurements", lambda told=told, **_: told)
+        monkeypatch.setattr(clean, "clean_traces", lambda **_: [])
+        assert disklab("clean").returncode == code
+
+
+def test_what_fails_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISKLAB_ENGINE", "/absent/disklab-engine")
+    said = disklab("predict", str(EXPERIMENT), "--fidelity", "quick", "--no-bands")
+    assert (said.returncode, "/absent/disklab-engine" in said.stderr) == (1, True)
+
+
+def test_the_help_says_what_1_means() -> None:
+    for name, why in NOT_DONE.items():
+        assert f"1 it failed, or {why}" in exit_codes(name)
+    assert "1 it failed; 2" in exit_codes("report")
