@@ -104,6 +104,9 @@ Namespace = Annotated[
     typer.Option("--namespace", help="With --pvc: kubectl's own by default.", metavar="NAME"),
 ]
 
+Chart = Annotated[
+    Path | None, typer.Option(help="Write a chart: .html, .svg or .png.", metavar="FILE")
+]
 Region = Annotated[str | None, typer.Option(help="Probed region; 1GiB by default.", metavar="SIZE")]
 
 
@@ -126,9 +129,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = "libaio",
     json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
     out: Out = None,
-    chart: Annotated[
-        Path | None, typer.Option(help="Write a chart: .html, .svg or .png.", metavar="FILE")
-    ] = None,
+    chart: Chart = None,
     hosts: HostsFile = None,
     yes: Yes = False,
     destroy_data: DestroyData = False,
