@@ -46,6 +46,8 @@ class World:
     steps: list[str] = field(default_factory=list)
     standing: set[str] = field(default_factory=set)
     """Nodes, databases and loads that were made and not taken away."""
+    latency_ms: Callable[[int | None], float] = lambda _threads: 1.0
+    """What every operation takes, by the threads that a run was asked to have."""
 
     def step(self, name: str) -> None:
         """Take a step. Telemetry looks from threads of its own, as often as it likes."""
@@ -226,10 +228,13 @@ class FakeLoad:
     pid = 1 << 30
     """No process has this number."""
 
-    def __init__(self, world: World, kind: str, lasts_s: float = 0.0) -> None:
+    def __init__(
+        self, world: World, kind: str, lasts_s: float = 0.0, threads: int | None = None
+    ) -> None:
         self._world = world
         self._kind = kind
         self._lasts_s = lasts_s
+        self._threads = threads
 
     def __iter__(self) -> Iterator[LoadEvent]:
         self._world.step(f"load: {self._kind} begins")
@@ -239,7 +244,7 @@ class FakeLoad:
         for second in (1, 2):
             self._world.step(f"load: {self._kind} second {second}")
             yield _progress(second)
-        yield _done(self._kind)
+        yield _done(self._kind, self._world.latency_ms(self._threads))
 
     def end(self) -> None:
         """Do nothing: it ends in no time by itself."""
@@ -281,8 +286,9 @@ class FakeRows:
         return []
 
     def run(self, target: Target, asked: Asked) -> Begin:
-        del target, asked
-        return lambda: FakeLoad(self._world, self._kind, 0.05 if self._events else 0.0)
+        del target
+        lasts_s = 0.05 if self._events else 0.0
+        return lambda: FakeLoad(self._world, self._kind, lasts_s, asked.threads)
 
     def check(
         self,
@@ -313,10 +319,12 @@ def _progress(second: int) -> LoadProgress:
     )
 
 
-def _done(kind: str) -> LoadDone:
-    times = encode(Histogram.of([1_000_000] * OPERATIONS))
+def _done(kind: str, latency_ms: float) -> LoadDone:
+    times = encode(Histogram.of([round(latency_ms * 1e6)] * OPERATIONS))
     summary: dict[str, Any] = {"count": OPERATIONS, "failed": 0, "ops_per_s": OPERATIONS / 2}
-    summary |= dict.fromkeys(("mean_ms", "p50_ms", "p95_ms", "p99_ms", "p99.9_ms", "max_ms"), 1.0)
+    summary |= dict.fromkeys(
+        ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "p99.9_ms", "max_ms"), latency_ms
+    )
     return LoadDone.model_validate(
         {
             **{"elapsed_s": 2.0, "ops_per_s": OPERATIONS / 2, "operations": {kind: summary}},

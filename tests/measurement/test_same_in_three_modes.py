@@ -84,6 +84,7 @@ def in_three_modes(
 
 @pytest.mark.machine
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_measurement_does_what_its_rehearsal_did(bench: Bench, tmp_path: Path) -> None:
     found = in_three_modes(bench, tmp_path, "40k", "--quick")
     for name, (_, rehearsed, measured) in found.items():

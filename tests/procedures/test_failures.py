@@ -37,7 +37,6 @@ rehearse: {time_dilation: 2}
 """
 
 WHAT = spec.parse(EXPERIMENT)
-TRIALS = WHAT.trials("rehearse")
 CATALOG = load_catalog()
 
 
@@ -46,6 +45,7 @@ class Rehearsal:
     """A rehearsal in a world of fakes; each call makes a new run."""
 
     folder: Path
+    what: spec.Experiment = WHAT
     runs: int = 0
     run: Run = field(init=False)
     """The last one."""
@@ -58,13 +58,15 @@ class Rehearsal:
             info = RunInfo(
                 id=f"run-{self.runs}",
                 mode="rehearse",
-                experiment=ExperimentNote(title=WHAT.title),
+                experiment=ExperimentNote(title=self.what.title),
             )
-            run = Run.create(self.folder / "runs", info, experiment_text=EXPERIMENT)
-        turns = order(TRIALS, 1, 1, QUICK, frozenset(run.finished()))
+            text = self.what.document.text
+            run = Run.create(self.folder / "runs", info, experiment_text=text)
+        trials = self.what.trials("rehearse")
+        turns = order(trials, 1, 1, QUICK, frozenset(run.finished()))
         places = Places(self.folder / "run", self.folder / "data")
         site = Site(CATALOG, places, run.folder / "logs", 1, world.make_node, world.provision)
-        planned = Planned(WHAT, TRIALS, turns, expectation.expected_s(turns), 1, run, CATALOG)
+        planned = Planned(self.what, trials, turns, expectation.expected_s(turns), 1, run, CATALOG)
         self.run, self.events = run, []
         return live(planned, Emulation(Beds(site, "fake")), self.events.append)
 

@@ -66,8 +66,10 @@ def results(lab: Lab, tmp_path: Path, _installed: None) -> dict[str, TrialResult
     return {str(one.factors["procedure"]): one for one in Run.open(folder).results()}
 
 
+# Two minutes; test_searched.py has the search with a database that is not real.
 @pytest.mark.machine
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_rate_is_offered_and_the_most_threads_that_meet_a_median_are_found(
     results: dict[str, TrialResult],
 ) -> None:
