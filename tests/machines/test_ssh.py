@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -291,6 +292,31 @@ class TestFiles:
         assert target.read_bytes() == source.read_bytes()
 
 
+def agents_below(server: SshServer) -> list[int]:
+    """Return the processes of agents that a server's connections have started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            program = Path(os.readlink(process / "exe"))
+            # The engine that was sent there, and not the ssh that asked for it.
+            if server.folder in program.parents and words[1:2] in ([b"node"], [b"node-keep"]):
+                found.append(int(process.name))
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    """Return what a process has used of processors, in seconds."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def most_resident_kib(pid: int) -> int:
+    """Return the most memory that a process has had, in KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (one for one in status.splitlines() if one.startswith("VmHWM:"))
+    return int(line.split()[1])
+
+
 class TestCounters:
     def test_files_are_watched_each_tick_while_the_link_is_away(
         self, server: SshServer, tmp_path: Path
@@ -309,6 +335,28 @@ class TestCounters:
         assert all(set(tick["files"]) == {str(uptime)} for tick in seen[1:])
         ticks = [tick["mono_ns"] // 200_000_000 for tick in seen]
         assert ticks == sorted(set(ticks))
+
+    def test_a_host_that_is_watched_gives_a_hundredth_of_a_core_and_20_mb_at_most(
+        self, server: SshServer
+    ) -> None:
+        """As a host is watched: its CPUs, memory, network and disks. A second has one such tick."""
+        ticks = 20
+        names = ("stat", "meminfo", "net/dev", "diskstats")
+        with server.machine() as machine:
+            files = [PurePosixPath("/proc") / name for name in names]
+            with machine.watch(files, interval_ms=100) as child:
+                lines = child.lines()
+                next(lines)
+                # The agent, and what keeps the job.
+                pids = agents_below(server)
+                assert len(pids) == 2
+                before = sum(cpu_s(pid) for pid in pids)
+                for _ in range(ticks):
+                    next(lines)
+                took_s = sum(cpu_s(pid) for pid in pids) - before
+                kib = sum(most_resident_kib(pid) for pid in pids)
+        assert took_s / ticks <= 0.01
+        assert kib * 1024 <= 20e6
 
     def test_pages_are_counted_and_dropped(self, box: SshMachine, tmp_path: Path) -> None:
         (tmp_path / "deep").mkdir()
