@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from textwrap import dedent
@@ -22,7 +22,10 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 from cryptography.x509 import load_pem_x509_certificate
 from disklab.databases import Database, NodePlace, Request, Sizes, provision
 from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.databases.cassandra.observer import CassandraObserver
+from disklab.databases.observing import Target
 from disklab.engine import CqlLogin, CqlQuery, CqlTls, QueryError
+from disklab.errors import MachineError
 from disklab.hosts.addresses import free_addresses
 
 from tests.machines.ssh_server import SshServer
@@ -171,6 +174,15 @@ def test_clients_load_it_through_tls_and_it_is_watched_and_left_as_it_was(
     assert server.keyspaces(server.authority) == before
     assert client_folders() == folders
     bench.nothing_is_left()
+
+
+def test_it_is_observed_through_tls(server: Encrypting) -> None:
+    login = server.login
+    target = Target((server.point,), login.user, login.password, tls=True)
+    observer = CassandraObserver.connect(replace(target, ca_file=str(server.authority)))
+    observer.close()
+    with pytest.raises(MachineError, match="certificate"):
+        CassandraObserver.connect(replace(target, ca_file=str(server.stranger)))
 
 
 def test_a_server_that_the_authorities_do_not_vouch_for_is_not_spoken_to(

@@ -109,11 +109,11 @@ def observe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     name: Annotated[
         str, typer.Option("--database", help="PostgreSQL: the database to look at.")
     ] = "postgres",
-    tls: Annotated[bool, typer.Option("--tls", help="PostgreSQL: encrypt the connection.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt every connection.")] = False,
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            help="PostgreSQL: certificates that the server's must come from.",
+            help="Certificates that the server's must come from, for its address.",
             metavar="FILE",
             show_default=False,
         ),

@@ -24,9 +24,9 @@ class Target:
     database: str = "postgres"
     """PostgreSQL: the database that is looked at."""
     tls: bool = False
-    """PostgreSQL: whether the connection is encrypted."""
+    """Whether every connection is encrypted."""
     ca_file: str | None = None
-    """PostgreSQL: certificates that the server's must come from."""
+    """Certificates that the server's must come from, for the address that is connected to."""
     sample: bool = True
     """Whether the lengths of some rows may be measured by reading them."""
 

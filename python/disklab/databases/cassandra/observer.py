@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from disklab.databases.cassandra.configuration import CQL_PORT
@@ -30,7 +31,7 @@ from disklab.databases.observing import (
     Target,
 )
 from disklab.databases.protocol import Setting
-from disklab.engine import CqlLogin, CqlQuery, QueryError
+from disklab.engine import CqlLogin, CqlQuery, CqlTls, QueryError
 from disklab.errors import MachineError
 
 ANSWER_MS = 12_000
@@ -94,18 +95,21 @@ class CassandraObserver:
     def connect(cls, target: Target) -> CassandraObserver:
         """Connect to every node of the cluster. Raises MachineError when none answers."""
         login = None if target.user is None else CqlLogin(target.user, target.password or "")
+        tls = CqlTls(target.ca_file) if target.tls else None
+        # A node is asked itself: what it says of itself, no other one knows.
+        asking = partial(CqlQuery, timeout_ms=ANSWER_MS, login=login, tls=tls, only=True)
         undo = ExitStack()
         found: dict[str, CqlQuery] = {}
         releases: dict[str, str] = {}
         silent: dict[str, str] = {}
         points = [f"{host}:{port}" for host, port in target.points(CQL_PORT)]
-        ring = next((told for one in points if (told := _ring(one, login)) is not None), None)
+        ring = next((told for one in points if (told := _ring(asking([one]))) is not None), None)
         try:
             for point in points:
                 for name in (point, *(ring.others if ring is not None else ())):
                     if name in found or name in silent:
                         continue
-                    query = CqlQuery([name], timeout_ms=ANSWER_MS, login=login, only=True)
+                    query = asking([name])
                     undo.enter_context(query)
                     try:
                         (row,) = query.ask("SELECT release_version FROM system.local")
@@ -236,10 +240,10 @@ class Ring:
     """Other data centres."""
 
 
-def _ring(point: str, login: CqlLogin | None) -> Ring | None:
+def _ring(asked: CqlQuery) -> Ring | None:
     """Return what a node knows of the others; None where it does not answer."""
     peers = "SELECT native_address, native_port, data_center FROM system.peers_v2"
-    with CqlQuery([point], timeout_ms=ANSWER_MS, login=login, only=True) as query:
+    with asked as query:
         try:
             (own,) = query.ask("SELECT data_center FROM system.local")
             rows = query.ask(peers)
