@@ -207,6 +207,10 @@ class FakeDatabase:
         self._streamed += 1_000
         return {"n1": self._streamed}
 
+    def parts(self, begun_unix: float) -> Mapping[str, float]:
+        del begun_unix
+        return {"process": 2.0, "stream": 0.5}
+
     def wait_until_whole(self) -> None:
         self._world.step("database: is whole")
 

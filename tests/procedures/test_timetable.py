@@ -23,7 +23,7 @@ from disklab.procedures.life import Planned, live
 from disklab.procedures.plan import order
 from disklab.procedures.rehearsal import Beds, Emulation
 from disklab.results import ExperimentNote, Run, RunInfo, StepTaken
-from disklab.results.timetable import recovery_of
+from disklab.results.timetable import in_words, recovery_of, steps_in_words
 from disklab.spec.timetable_checks import ends_whole
 from disklab.workloads import selection
 
@@ -138,6 +138,15 @@ def test_every_step_is_taken_in_order_and_told(world: World, rehearsal: Rehearsa
     assert [one.streamed_bytes for one in seen.steps] == [
         None, 1000, None, None, None, 1000, 1000, 1000, 1000, 1000, None, 1000, 1000,
     ]  # fmt: skip
+    # The fake tells 2.0 and 0.5 s of this machine's, which runs at half speed.
+    parts = {one.kind: one.parts_s for one in seen.steps}
+    assert parts["replace"] == {"process": 1.0, "stream": 0.25}
+    assert parts["kill"] == {}
+    assert "(process 1 s)" in steps_in_words(seen)
+    full = {one.kind: one.cpu_ratio for one in seen.steps}
+    assert full["kill"] is None
+    assert full["replace"] is not None
+    assert 0 <= full["replace"] <= 1
     # Every node was up at the end, so all rows were read from all copies too.
     assert "database: is whole" in world.steps
     assert seen.at_all is not None
@@ -450,9 +459,14 @@ def test_nodes_come_and_go_in_their_order() -> None:
         )
 
 
-def test_a_prediction_of_what_the_simulator_does_not_know_is_refused() -> None:
-    text = HEAD + "events: [{at: 1s, repair: n2}]"
-    (trial,) = spec.parse(text).trials("predict")
-    assert "the simulator does not know repair" in str(trial.refused)
-    (trial,) = spec.parse(HEAD + "events: [{at: 1s, add: n4}]").trials("predict")
-    assert "the simulator does not know add" in str(trial.refused)
+def test_a_machine_that_was_full_is_named_as_what_bound_the_recovery() -> None:
+    def told(ratio: float | None) -> str:
+        steps = [
+            StepTaken(kind="lose", node="n2", at_s=2, begun_s=2, ended_s=2),
+            StepTaken(kind="replace", node="n2", at_s=3, begun_s=3, ended_s=9, cpu_ratio=ratio),
+        ]
+        return in_words(recovery_of(steps, [1, 2, 3, 4], [9, 9, 5, 9], 0))
+
+    assert "whole again after 7 s, bound by this machine's processors (97% used)" in told(0.97)
+    assert "processors" not in told(0.94)
+    assert "processors" not in told(None)

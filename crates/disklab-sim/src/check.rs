@@ -7,6 +7,7 @@ use disklab_units::sizes;
 use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
+use crate::job::faults::What;
 use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Kind, Load, Mechanism, Stop, Trace};
 
 mod postgresql;
@@ -165,13 +166,15 @@ fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
         "an interval of the course takes 1 ms to 1 h",
         "use 1000000000",
     );
+    let added = faults.events.iter().filter(|one| one.what == What::Add);
+    let all = job.cluster.nodes + added.clone().count() as u32;
     for event in &faults.events {
         rules.must(
-            event.node < job.cluster.nodes,
+            event.node < all && (event.what != What::Add || event.node >= job.cluster.nodes),
             "faults.events.node",
             event.node,
             &format!(
-                "the cluster has nodes 0 to {}",
+                "the cluster has nodes 0 to {}, and what is added comes behind them",
                 job.cluster.nodes.max(1) - 1
             ),
             "choose one of them",
@@ -182,7 +185,7 @@ fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
                 && event.host.is_none_or(|_| event.what.needs_host()),
             "faults.events.host",
             format!("{:?}", event.host),
-            &format!("migrate and move name one of {hosts} hosts, and nothing else does"),
+            &format!("migrate, move and add name one of {hosts} hosts, and nothing else does"),
             "give its number, from zero",
         );
     }
@@ -338,13 +341,18 @@ fn check_room(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
         return;
     }
     let replicas = job.database.replication_factor as usize;
-    let ring = Ring::new(&job.cluster, replicas, false, job.dataset.rows, seed);
+    let mut ring = Ring::new(&job.cluster, replicas, false, job.dataset.rows, seed);
+    if let Some(faults) = &job.faults {
+        ring.plan(&faults.ring_changes(), job.cluster.nodes as usize);
+    }
     let stored = job.dataset.stored_row_bytes.map_or_else(
         || stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
         u64::from,
     );
-    let nodes = 0..job.cluster.nodes as usize;
-    let rows = nodes.map(|node| ring.rows_of(node, job.dataset.rows)).max();
+    let nodes = 0..ring.seats();
+    let rows = nodes
+        .map(|node| ring.most_rows_of(node, job.dataset.rows))
+        .max();
     let table = layout(job, rows.unwrap_or(0), stored).all_pages() * PAGE_BYTES;
     let others = job.faults.iter().flat_map(|faults| &faults.hosts);
     let sizes = std::iter::once(&job.cluster).chain(others).map(|cluster| {

@@ -25,6 +25,36 @@ pub struct Place {
     row: u64,
 }
 
+/// A node joins the ring or leaves it, by its seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It takes its share from those that are there.
+    Joins(u8),
+    /// The others take what it has.
+    Leaves(u8),
+}
+
+impl Change {
+    /// Whose it is.
+    pub fn seat(self) -> u8 {
+        match self {
+            Change::Joins(seat) | Change::Leaves(seat) => seat,
+        }
+    }
+}
+
+/// A copy of a slot's rows goes from one seat to another.
+#[derive(Clone, Copy, Debug)]
+struct Handover {
+    slot: u16,
+    /// Which of the slot's copies.
+    copy: u8,
+    from: u8,
+    to: u8,
+    /// Rows that the new owner stores before these.
+    before: u64,
+}
+
 /// The ring: which nodes hold a token's rows, and where on each of them.
 ///
 /// Each row has a position on the ring and no other row has it, so that a node holds every row of its token ranges once,
@@ -37,6 +67,9 @@ pub struct Ring {
     positions: Permutation,
     /// By slot and replica: rows that the node stores of the slots before.
     before: Vec<u64>,
+    zones: usize,
+    /// What becomes of it, in the order of time.
+    later: Vec<(Change, Vec<Handover>)>,
 }
 
 impl Ring {
@@ -81,7 +114,169 @@ impl Ring {
             replicas,
             positions,
             before,
+            zones,
+            later: Vec::new(),
         }
+    }
+
+    /// Lays down who gets what when nodes join and leave, in this order.
+    ///
+    /// A node that joins has the share that an even ring would give it, of those that have most (of its own zone,
+    /// where each zone has copies of all rows); one that leaves is followed by those that have least, in zones that
+    /// have no copy yet where there are any. **Divergence:** a real node with `num_tokens` of its own draws them, so
+    /// its share varies.
+    pub fn plan(&mut self, changes: &[Change], seats: usize) {
+        let rows = self.positions.count();
+        let highest = changes.iter().map(|one| usize::from(one.seat()) + 1).max();
+        let all = seats.max(highest.unwrap_or(0));
+        let mut slots = self.slots.clone();
+        let mut members: Vec<bool> = (0..all).map(|seat| seat < seats).collect();
+        // What each holds now, and has ever stored: rows that are given away stay in its files.
+        let mut held: Vec<u64> = (0..all).map(|seat| self.rows_of(seat, rows)).collect();
+        let mut stored = held.clone();
+        for &change in changes {
+            let seat = change.seat();
+            members[usize::from(seat)] = matches!(change, Change::Joins(_));
+            let mut owed = 0;
+            let mut handed = Vec::new();
+            for (number, slot) in slots.iter_mut().enumerate() {
+                let count = start(number + 1, rows) - start(number, rows);
+                let copies = &slot[..self.replicas];
+                let found = match change {
+                    Change::Joins(_) => self.donor(copies, seat, &members, &held, &mut owed),
+                    Change::Leaves(_) => self.heir(copies, seat, &members, &held),
+                };
+                let Some((copy, to)) = found else { continue };
+                let from = std::mem::replace(&mut slot[copy], to);
+                handed.push(Handover {
+                    slot: number as u16,
+                    copy: copy as u8,
+                    from,
+                    to,
+                    before: stored[usize::from(to)],
+                });
+                held[usize::from(from)] -= count;
+                held[usize::from(to)] += count;
+                stored[usize::from(to)] += count;
+            }
+            self.later.push((change, handed));
+        }
+    }
+
+    /// Which of a slot's copies a node that joins takes; `owed`: of a copy that it has not got yet, in millionths.
+    fn donor(
+        &self,
+        copies: &[u8],
+        seat: u8,
+        members: &[bool],
+        held: &[u64],
+        owed: &mut u64,
+    ) -> Option<(usize, u8)> {
+        let zone_of = |seat: u8| usize::from(seat) % self.zones;
+        let by_zone = self.zones > 1 && self.replicas >= self.zones;
+        let is_near = |one: u8| !by_zone || zone_of(one) == zone_of(seat);
+        let near = (0..members.len()).filter(|&one| members[one] && is_near(one as u8));
+        let here = copies.iter().filter(|&&one| is_near(one)).count() as u64;
+        *owed += here * MILLION / near.count() as u64;
+        if *owed < MILLION {
+            return None;
+        }
+        *owed -= MILLION;
+        let taken = (0..copies.len()).filter(|&at| is_near(copies[at]));
+        let copy = taken.max_by_key(|&at| (held[usize::from(copies[at])], at))?;
+        Some((copy, seat))
+    }
+
+    /// Who takes a slot's copy of a node that leaves.
+    fn heir(&self, copies: &[u8], seat: u8, members: &[bool], held: &[u64]) -> Option<(usize, u8)> {
+        let copy = copies.iter().position(|&one| one == seat)?;
+        let zone_of = |seat: u8| usize::from(seat) % self.zones;
+        let others = (0..members.len() as u8)
+            .filter(|&one| members[usize::from(one)] && !copies.contains(&one));
+        let in_zone = |one: u8| {
+            let rest = copies.iter().filter(|&&other| other != seat);
+            rest.filter(|&&other| zone_of(other) == zone_of(one))
+                .count()
+        };
+        let to = others.min_by_key(|&one| (in_zone(one), held[usize::from(one)], one))?;
+        Some((copy, to))
+    }
+
+    /// Rows that go from whom to whom when a seat joins or leaves next.
+    pub fn handed(&self, seat: usize) -> Vec<(u8, u8, u64)> {
+        let mut found: Vec<(u8, u8, u64)> = Vec::new();
+        let next = self
+            .later
+            .iter()
+            .find(|one| usize::from(one.0.seat()) == seat);
+        for one in next.map_or(&[][..], |(_, handed)| handed) {
+            let count = self.slot_rows(usize::from(one.slot), self.positions.count());
+            match found
+                .iter_mut()
+                .find(|known| (known.0, known.1) == (one.from, one.to))
+            {
+                Some(known) => known.2 += count,
+                None => found.push((one.from, one.to, count)),
+            }
+        }
+        found
+    }
+
+    /// A seat has joined, or left: from now on others own what it was given, or had.
+    pub fn change(&mut self, seat: usize) {
+        let next = self
+            .later
+            .iter()
+            .position(|one| usize::from(one.0.seat()) == seat);
+        let Some(next) = next else { return };
+        for one in self.later.remove(next).1 {
+            let (slot, copy) = (usize::from(one.slot), usize::from(one.copy));
+            self.slots[slot][copy] = one.to;
+            self.before[slot * self.replicas + copy] = one.before;
+        }
+    }
+
+    /// Rows of a table with so many that a node has stored when all changes are over, those given away included.
+    pub fn most_rows_of(&self, seat: usize, rows: u64) -> u64 {
+        let handed = self.later.iter().flat_map(|(_, handed)| handed);
+        let came = handed.filter(|one| usize::from(one.to) == seat);
+        let came = came.map(|one| self.slot_rows(usize::from(one.slot), rows));
+        self.rows_of(seat, rows) + came.sum::<u64>()
+    }
+
+    /// Rows of a slot, of a table with so many.
+    fn slot_rows(&self, slot: usize, rows: u64) -> u64 {
+        start(slot + 1, rows) - start(slot, rows)
+    }
+
+    /// Rows of a seat by the node that loses them while two nodes are on its place: the one that is furthest from it on the
+    /// ring, which gets them back when one of the two has left.
+    pub fn displaced(&self, seat: usize) -> Vec<(u8, u64)> {
+        let mut found: Vec<(u8, u64)> = Vec::new();
+        for (number, slot) in self.slots.iter().enumerate() {
+            let copies = &slot[..self.replicas];
+            if !copies.iter().any(|&one| usize::from(one) == seat) {
+                continue;
+            }
+            let last = copies[self.replicas - 1];
+            let rows = self.slot_rows(number, self.positions.count());
+            match found.iter_mut().find(|known| known.0 == last) {
+                Some(known) => known.1 += rows,
+                None => found.push((last, rows)),
+            }
+        }
+        found
+    }
+
+    /// Rows that two nodes both have.
+    pub fn shared_rows(&self, one: usize, other: usize) -> u64 {
+        let rows = self.positions.count();
+        let has = |slot: &[u8], seat: usize| slot.iter().any(|&at| usize::from(at) == seat);
+        let slots = self.slots.iter().map(|slot| &slot[..self.replicas]);
+        let both = slots
+            .enumerate()
+            .filter(|(_, s)| has(s, one) && has(s, other));
+        both.map(|(number, _)| self.slot_rows(number, rows)).sum()
     }
 
     /// Where a row lies. A row that the run has added, which has a key beyond the others, lies among them.
@@ -133,6 +328,16 @@ impl Ring {
             }
         }
         (from, lost)
+    }
+
+    /// Seats of all nodes, those that come later included.
+    pub fn seats(&self) -> usize {
+        let now = self.slots.iter().flat_map(|slot| &slot[..self.replicas]);
+        let later = self.later.iter().map(|(change, _)| change.seat());
+        now.copied()
+            .chain(later)
+            .max()
+            .map_or(0, |seat| usize::from(seat) + 1)
     }
 
     /// Copies of each row.
@@ -275,6 +480,60 @@ mod tests {
                 }
             }
             prop_assert!(stored.iter().flatten().all(|&times| times == 1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_ring_that_changes_keeps_every_copy_of_a_row_on_a_node_of_its_own(
+            nodes in 2_u32..7,
+            copies in 1_usize..4,
+            zones in 1_u32..4,
+            seed in any::<u64>(),
+        ) {
+            let rows = 5_000;
+            let copies = copies.min(nodes as usize);
+            let mut cluster = crate::tests::cluster(nodes, None);
+            cluster.zones = zones;
+            let mut ring = Ring::new(&cluster, copies, true, rows, seed);
+            let new = nodes as u8;
+            ring.plan(&[Change::Joins(new), Change::Leaves(0)], nodes as usize);
+            let room: Vec<u64> = (0..=nodes as usize)
+                .map(|seat| ring.most_rows_of(seat, rows))
+                .collect();
+            for change in [Change::Joins(new), Change::Leaves(0)] {
+                let moved = ring.handed(usize::from(change.seat()));
+                prop_assert!(moved.iter().any(|&(_, _, rows)| rows > 0));
+                ring.change(usize::from(change.seat()));
+                let mut seen = vec![std::collections::HashSet::new(); room.len()];
+                for key in 0..rows {
+                    let place = ring.place(key);
+                    let mut owners = ring.replicas(place).to_vec();
+                    for &owner in &owners {
+                        let row = ring.row_of(place, owner);
+                        prop_assert!(row < room[usize::from(owner)]);
+                        prop_assert!(seen[usize::from(owner)].insert(row));
+                    }
+                    owners.sort_unstable();
+                    owners.dedup();
+                    prop_assert_eq!(owners.len(), copies);
+                }
+            }
+            prop_assert_eq!(ring.rows_of(0, rows), 0);
+            prop_assert!(ring.rows_of(nodes as usize, rows) > 0);
+        }
+    }
+
+    #[test]
+    fn who_joins_has_an_even_share_and_in_zones_half_of_its_neighbour() {
+        for (zones, share) in [(1, 3.0 / 4.0), (3, 1.0 / 2.0)] {
+            let mut cluster = crate::tests::cluster(3, None);
+            cluster.zones = zones;
+            let mut ring = Ring::new(&cluster, 3, true, ROWS, 1);
+            ring.plan(&[Change::Joins(3)], 3);
+            ring.change(3);
+            let found = ring.rows_of(3, ROWS) as f64 / ROWS as f64;
+            assert!((found - share).abs() < 0.01, "{found}, not {share}");
         }
     }
 

@@ -43,6 +43,11 @@ impl Link {
         at + (self.free_at - now)
     }
 
+    /// Has another rate from now on; None: it never makes anybody wait.
+    pub fn set_rate(&mut self, bytes_per_s: Option<u64>) {
+        self.bytes_per_s = bytes_per_s.filter(|&rate| rate > 0);
+    }
+
     /// Bytes sent.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes
@@ -98,6 +103,16 @@ impl Paths {
     #[inline]
     pub fn are_near(&self, one: usize, other: usize) -> bool {
         self.zones == 1 || one % self.zones == other % self.zones
+    }
+
+    /// How long a message takes on average from one machine to another.
+    pub fn mean_delay(&self, from: usize, to: usize) -> u64 {
+        let delay = if self.are_near(from, to) {
+            self.within
+        } else {
+            self.between
+        };
+        delay.fixed_ns + delay.spread_ns
     }
 
     /// How long a message takes from one machine to another.

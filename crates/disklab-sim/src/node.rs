@@ -27,8 +27,10 @@ pub struct Node {
     pub background: Background,
     /// Its pauses.
     pub pauses: Pauses,
-    /// Rows of the table that it stores.
+    /// Rows of the table that it stores at first.
     pub rows: Permutation,
+    /// Those that its files have room for: what it gets later as well.
+    pub room_rows: u64,
 }
 
 /// Garbage collection as a server feels it: everything stands still for a while, once so many

@@ -3,7 +3,7 @@
 mod jobs;
 
 use disklab_disk::profile::{Limit, Scope, Unit};
-use disklab_sim::job::faults::{Event, Faults, What};
+use disklab_sim::job::faults::{Event, Faults, LinkChange, Peer, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, RebuildReport, Report, simulate};
 use jobs::{database, disk, reads};
@@ -42,6 +42,9 @@ fn job(nodes: u32, copies: u32, seconds: u64) -> Job {
         start_ns: 0,
         join_ns: 0,
         stream_bytes_per_s: 0,
+        validate_bytes_per_s: 0,
+        validate_thread_bytes_per_s: 0,
+        announce_ns: 0,
         leave_ns: 0,
         gossip_ns: 0,
         hosts: Vec::new(),
@@ -55,6 +58,8 @@ fn at(second: u64, what: What) -> Event {
         node: 1,
         what,
         host: None,
+        peer: None,
+        link: None,
     }
 }
 
@@ -330,25 +335,32 @@ fn only_node(job: &mut Job) {
 }
 
 #[test]
-fn a_migrated_node_streams_from_the_one_that_it_replaces() {
+fn a_migrated_node_streams_from_those_that_lose_a_copy_and_the_old_one_gives_them_back() {
     let mut job = job(3, 3, 40);
-    // The old disk reads faster than the new one writes, and the others send nothing.
     moves(&mut job, What::Migrate, vec![limit(Scope::Write, 100 * MB)]);
     let faults = database(&mut job).faults.as_mut().expect("there are some");
-    (faults.start_ns, faults.join_ns, faults.leave_ns) = (2 * SECOND, SECOND, 4 * SECOND);
+    (faults.start_ns, faults.join_ns) = (2 * SECOND, SECOND);
+    (faults.announce_ns, faults.leave_ns) = (3 * SECOND, SECOND);
+    faults.stream_bytes_per_s = 50 * MB;
     let found = run(&job);
-    let [rebuild] = &found.rebuilds[..] else {
+    let [comes, goes] = &found.rebuilds[..] else {
         panic!("{:?}", found.rebuilds)
     };
-    assert_eq!((rebuild.sources, rebuild.node), (1, 1));
-    assert_eq!(rebuild.done_bytes, rebuild.bytes);
-    assert!((rebuild.seconds - 10.0).abs() < 0.2, "{rebuild:?}");
-    assert_eq!(rebuild.bound.resource, "data disk write MB/s");
+    // All three send a third each, which the new disk takes more slowly than they could send it.
+    assert_eq!((comes.sources, comes.node), (3, 1));
+    assert_eq!(comes.done_bytes, comes.bytes);
+    assert!((comes.seconds - 10.0).abs() < 0.2, "{comes:?}");
+    assert_eq!(comes.bound.resource, "data disk write MB/s");
+    // Two thirds are of copies that the other two had lost, and go through the throttle of one.
+    assert_eq!((goes.sources, goes.node), (1, 1));
+    assert!((goes.bytes as f64 / 667e6 - 1.0).abs() < 0.03, "{goes:?}");
+    assert!((goes.seconds - 13.3).abs() < 0.5, "{goes:?}");
+    assert_eq!(goes.bound.resource, "stream throughput");
     let [step] = &found.steps[..] else {
         panic!("{:?}", found.steps)
     };
     assert_eq!((step.what, step.node), (What::Migrate, 1));
-    assert!((step.ended_s - step.begun_s - 17.0).abs() < 0.3, "{step:?}");
+    assert!((step.ended_s - step.begun_s - 30.3).abs() < 0.8, "{step:?}");
     // Nobody waits for a node that moves.
     assert_eq!((found.failed_operations, found.lost_rows), (0, 0));
     assert!(found.course.completed.iter().all(|&count| count == 100));
@@ -450,5 +462,344 @@ fn a_move_without_a_host_is_refused() {
     assert!(
         format!("{refusal:?}").contains("faults.events.host"),
         "{refusal:?}"
+    );
+}
+
+/// The steps and rebuilds of a job in which all that happens is this, to this node, at 5 s.
+fn only(job: &mut Job, what: What, node: u32) -> FaultReport {
+    let database = database(job);
+    let other = database.cluster.clone();
+    let faults = database.faults.as_mut().expect("there are some");
+    let host = (what == What::Add).then_some(0);
+    faults.events = vec![Event {
+        node,
+        host,
+        ..at(5, what)
+    }];
+    faults.hosts = host.map(|_| other).into_iter().collect();
+    run(job)
+}
+
+fn faults(job: &mut Job) -> &mut Faults {
+    database(job).faults.as_mut().expect("there are some")
+}
+
+#[test]
+fn an_added_node_streams_an_even_share_from_all_that_have_it() {
+    let mut job = job(3, 3, 40);
+    let given = faults(&mut job);
+    (given.start_ns, given.join_ns) = (2 * SECOND, SECOND);
+    given.stream_bytes_per_s = 25 * MB;
+    let found = only(&mut job, What::Add, 3);
+    // Three of four copies of what a node had come to it, a third from each.
+    let [rebuild] = &found.rebuilds[..] else {
+        panic!("{:?}", found.rebuilds)
+    };
+    assert_eq!((rebuild.sources, rebuild.node), (3, 3));
+    assert!(
+        (rebuild.bytes as f64 / 750e6 - 1.0).abs() < 0.02,
+        "{rebuild:?}"
+    );
+    assert!((rebuild.seconds - 10.0).abs() < 0.3, "{rebuild:?}");
+    assert_eq!(rebuild.bound.resource, "stream throughput");
+    let step = &found.steps[0];
+    assert_eq!(
+        (step.what, step.node, step.extrapolated),
+        (What::Add, 3, false)
+    );
+    assert!((step.ended_s - step.begun_s - 13.0).abs() < 0.4, "{step:?}");
+    assert_eq!((found.failed_operations, found.lost_rows), (0, 0));
+}
+
+#[test]
+fn an_added_node_serves_what_it_has_streamed() {
+    // A disk of 20 I/Os a second cannot serve half of 100 reads.
+    let p99 = |limits: Vec<Limit>| {
+        let mut job = job(1, 1, 40);
+        let database = database(&mut job);
+        let mut other = database.cluster.clone();
+        other.host.volumes[0].disks[0].limits = limits;
+        let given = faults(&mut job);
+        given.events = vec![Event {
+            node: 1,
+            host: Some(0),
+            ..at(1, What::Add)
+        }];
+        given.hosts = vec![other];
+        simulate(&job).expect("the job is valid").latency_ms.p99
+    };
+    let slow = Limit {
+        unit: Unit::Ios,
+        ..limit(Scope::Read, 20)
+    };
+    let (fast, slow) = (p99(Vec::new()), p99(vec![slow]));
+    assert!(slow > 100.0 * fast, "{slow} ms against {fast} ms");
+}
+
+#[test]
+fn a_node_that_leaves_streams_what_it_has_to_the_others() {
+    let mut job = job(4, 3, 50);
+    let given = faults(&mut job);
+    (given.announce_ns, given.leave_ns) = (SECOND, 3 * SECOND);
+    given.stream_bytes_per_s = 50 * MB;
+    let found = only(&mut job, What::Decommission, 1);
+    let [rebuild] = &found.rebuilds[..] else {
+        panic!("{:?}", found.rebuilds)
+    };
+    // Each of four has three quarters of the rows, and all of its own go through its own throttle.
+    assert_eq!((rebuild.sources, rebuild.node), (1, 1));
+    assert!((rebuild.seconds - 15.0).abs() < 0.4, "{rebuild:?}");
+    assert_eq!(rebuild.bound.resource, "stream throughput");
+    let step = &found.steps[0];
+    assert!((step.ended_s - step.begun_s - 19.0).abs() < 0.5, "{step:?}");
+    assert_eq!((found.failed_operations, found.lost_rows), (0, 0));
+    assert!(
+        found
+            .course
+            .completed
+            .iter()
+            .all(|&count| count.abs_diff(100) < 5)
+    );
+}
+
+#[test]
+fn what_a_node_left_behind_is_not_lost_with_it() {
+    let lost = |leaves: bool| {
+        let mut job = job(3, 1, 60);
+        let given = faults(&mut job);
+        given.events = [
+            (5, What::Decommission),
+            (40, What::Lose),
+            (41, What::Replace),
+        ]
+        .map(|(second, what)| at(second, what))
+        .to_vec();
+        given.events[1].node = 2;
+        given.events[2].node = 2;
+        if !leaves {
+            given.events.remove(0);
+        }
+        run(&job).lost_rows
+    };
+    // The third node has half of the rows by then, not a third.
+    let ratio = lost(true) as f64 / lost(false) as f64;
+    assert!((ratio - 1.5).abs() < 0.02, "{ratio}");
+}
+
+#[test]
+fn one_change_of_the_ring_waits_for_another() {
+    let mut job = job(4, 3, 60);
+    let other = database(&mut job).cluster.clone();
+    let given = faults(&mut job);
+    given.stream_bytes_per_s = 50 * MB;
+    given.events = vec![
+        at(1, What::Decommission),
+        Event {
+            node: 4,
+            host: Some(0),
+            ..at(2, What::Add)
+        },
+    ];
+    given.hosts = vec![other];
+    let found = run(&job);
+    let [leaves, joins] = &found.steps[..] else {
+        panic!("{:?}", found.steps)
+    };
+    assert!(joins.begun_s >= leaves.ended_s, "{leaves:?} {joins:?}");
+    assert!(!joins.extrapolated, "{joins:?}");
+}
+
+#[test]
+fn a_repair_reads_every_copy_at_what_its_throttle_thread_or_disk_allows() {
+    for (throttle, thread, read, seconds, bound) in [
+        (50, 0, 0, 20.0, "compaction throughput"),
+        (0, 40, 0, 25.0, "validation"),
+        (0, 0, 100, 10.0, "data disk read MB/s"),
+    ] {
+        let mut job = job(3, 3, 40);
+        let given = faults(&mut job);
+        given.validate_bytes_per_s = throttle * MB;
+        given.validate_thread_bytes_per_s = thread * MB;
+        if read > 0 {
+            disk(database(&mut job)).limits = vec![limit(Scope::Read, read * MB)];
+        }
+        let found = only(&mut job, What::Repair, 1);
+        let [rebuild] = &found.rebuilds[..] else {
+            panic!("{:?}", found.rebuilds)
+        };
+        assert_eq!((rebuild.kind, rebuild.sources), ("validation", 3));
+        assert!(
+            (rebuild.bytes as f64 / 3000e6 - 1.0).abs() < 0.02,
+            "{rebuild:?}"
+        );
+        assert!((rebuild.seconds - seconds).abs() < 0.4, "{rebuild:?}");
+        assert_eq!(rebuild.bound.resource, bound, "{rebuild:?}");
+        let step = &found.steps[0];
+        assert!(
+            (step.ended_s - step.begun_s - seconds).abs() < 0.4,
+            "{step:?}"
+        );
+    }
+}
+
+#[test]
+fn streams_whose_threads_share_a_core_are_bound_by_it() {
+    let mut job = job(3, 3, 40);
+    let database = database(&mut job);
+    // Two threads want all of the only core.
+    database.database.table_write_bytes_per_s = 80 * MB;
+    database.cluster.cores = 1;
+    comes_back(&job, 12.5, "node CPU");
+}
+
+/// A change of the link of node 0, or of its way to another, at a second.
+fn link(second: u64, what: What, peer: Option<Peer>, change: LinkChange) -> Event {
+    Event {
+        node: 0,
+        peer,
+        link: Some(change),
+        ..at(second, what)
+    }
+}
+
+const CUT: LinkChange = LinkChange {
+    extra_ns: 0,
+    bytes_per_s: None,
+    loss_ppm: 0,
+    cut: true,
+};
+
+#[test]
+fn a_slow_link_adds_its_round_trip_until_it_is_joined() {
+    // One node, whose link is slow for a quarter of the time: reads of 1 ms take 41.
+    let mut job = job(1, 1, 40);
+    let slow = LinkChange {
+        extra_ns: 20_000_000,
+        cut: false,
+        ..CUT
+    };
+    faults(&mut job).events = vec![
+        link(10, What::SlowLink, None, slow),
+        link(20, What::Join, None, slow),
+    ];
+    let report = simulate(&job).expect("the job is valid");
+    let latency = &report.latency_ms;
+    assert!((latency.p50 - 1.0).abs() < 0.1, "{latency:?}");
+    assert!((latency.p95 - 41.0).abs() < 1.0, "{latency:?}");
+    let steps = report.faults.expect("it has a timetable").steps;
+    assert_eq!(
+        steps.iter().map(|s| s.what).collect::<Vec<_>>(),
+        [What::SlowLink, What::Join]
+    );
+}
+
+#[test]
+fn a_slow_way_is_slow_for_what_goes_over_it() {
+    let p50 = |peer: Peer, copies: u32| {
+        let mut job = job(2, copies, 20);
+        let database = database(&mut job);
+        database.database.consistency = Consistency::All;
+        let slow = LinkChange {
+            extra_ns: 20_000_000,
+            cut: false,
+            ..CUT
+        };
+        faults(&mut job).events = vec![link(1, What::SlowLink, Some(peer), slow)];
+        simulate(&job).expect("the job is valid").latency_ms
+    };
+    // All copies are asked, so every read crosses the way between the two, and half of them that of the client.
+    assert!((p50(Peer::Node(1), 2).p50 - 41.0).abs() < 1.0);
+    let client = p50(Peer::Client, 2);
+    assert!(client.p50 < 41.5 && client.p95 > 40.0, "{client:?}");
+}
+
+#[test]
+fn a_lossy_link_keeps_quiet_connections_waiting_for_their_timer() {
+    let mut job = job(1, 1, 40);
+    database(&mut job).workload.load = Load::Open {
+        rate_per_ks: 2_000,
+        arrivals: Arrivals::Even,
+        max_in_flight: 4096,
+    };
+    let loss = LinkChange {
+        loss_ppm: 20_000,
+        cut: false,
+        ..CUT
+    };
+    faults(&mut job).events = vec![link(1, What::Lossy, None, loss)];
+    let latency = simulate(&job).expect("the job is valid").latency_ms;
+    // Two a second: a request or its answer (of three packets) is lost in 8 of 100, and waits for 200 ms.
+    assert!(latency.p50 < 1.5, "{latency:?}");
+    assert!((latency.p99 - 201.0).abs() < 25.0, "{latency:?}");
+}
+
+#[test]
+fn a_stream_over_a_lossy_link_is_bound_by_it() {
+    let mut job = job(2, 2, 30);
+    database(&mut job).network.one_way_ns = 500_000;
+    let loss = LinkChange {
+        loss_ppm: 10_000,
+        cut: false,
+        ..CUT
+    };
+    faults(&mut job)
+        .events
+        .insert(0, link(1, What::Lossy, None, loss));
+    let mut found = run(&job);
+    let rebuild = found.rebuilds.remove(0);
+    assert_eq!(rebuild.bound.resource, "link", "{rebuild:?}");
+    // sqrt(1.5 / 0.01) packets of 1,448 bytes each millisecond.
+    let rate = (1.5_f64 / 0.01).sqrt() * 1448.0 / 1e-3;
+    assert!(
+        (rebuild.bytes_per_s / rate - 1.0).abs() < 0.05,
+        "{rebuild:?}"
+    );
+}
+
+#[test]
+fn a_cut_between_two_fails_what_needs_both_and_no_more() {
+    let failed = |level: Consistency, nodes: u32| {
+        let mut job = job(nodes, 3.min(nodes), 20);
+        database(&mut job).database.consistency = level;
+        database(&mut job).workload.read_ppm = 0;
+        let given = faults(&mut job);
+        given.detect_ns = 2 * SECOND;
+        given.events = vec![link(5, What::Cut, Some(Peer::Node(1)), CUT)];
+        run(&job)
+    };
+    // Writes at ALL by either of the two miss the other; those by the third do not.
+    let all = failed(Consistency::All, 3);
+    let expected = 100.0 * (15.0 - 2.0) * 2.0 / 3.0;
+    assert!(
+        (all.failed_operations as f64 / expected - 1.0).abs() < 0.1,
+        "{all:?}"
+    );
+    // The third tells each of the other, so nobody is convicted: they time out.
+    assert_eq!(all.unavailable, 0);
+    assert_eq!(failed(Consistency::Quorum, 3).failed_operations, 0);
+    // Without a third they convict each other.
+    let two = failed(Consistency::All, 2);
+    assert!(two.unavailable > 1_000, "{two:?}");
+}
+
+#[test]
+fn a_client_that_is_cut_from_a_node_goes_to_the_others() {
+    let mut job = job(3, 3, 30);
+    let given = faults(&mut job);
+    given.notice_ns = 4 * SECOND;
+    given.events = vec![
+        link(5, What::Cut, Some(Peer::Client), CUT),
+        link(20, What::Join, Some(Peer::Client), CUT),
+    ];
+    let found = run(&job);
+    // A third of a hundred a second for four seconds, and by chance some more or fewer.
+    assert!(
+        (found.failed_operations as f64 - 133.0).abs() < 40.0,
+        "{found:?}"
+    );
+    assert_eq!(
+        found.course.failed[13..].iter().sum::<u64>(),
+        0,
+        "{found:?}"
     );
 }

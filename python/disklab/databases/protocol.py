@@ -250,6 +250,13 @@ class Streaming(Protocol):
         """Return the bytes that each node that serves has got since it started, by name."""
         ...
 
+    def parts(self, begun_unix: float) -> Mapping[str, float]:
+        """Return what a procedure that began then has spent its seconds with, by part.
+
+        Empty: nothing is known.
+        """
+        ...
+
     def wait_until_whole(self) -> None:
         """Return when every node sees all others. Raises MachineError when that takes too long."""
         ...

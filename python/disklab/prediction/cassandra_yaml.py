@@ -242,12 +242,20 @@ def _usual_compaction(version: str | None) -> int:
 
 
 def fault_settings(settings: Mapping[str, Setting], version: str | None) -> dict[str, int]:
-    """Return what a job of the simulator says of time-outs and streams."""
+    """Return what a job of the simulator says of time-outs, streams and repairs.
+
+    `compaction_throughput` bounds what a repair reads in 3.x alone. **Source:** the scanners of
+    3.0 and 3.11 take its limiter (AbstractCompactionStrategy.getScanners); of what 5.0.6 has for
+    validation nothing asks for it, although cassandra.yaml says so (ValidationManager,
+    CassandraValidationIterator, SSTableScanner).
+    """
+    compaction = _or(COMPACTION.read(settings), _usual_compaction(version))
     streams = USUAL_STREAMS_BYTES_PER_S.get(_major(version), NEWER_STREAMS_BYTES_PER_S)
     return {
         "read_timeout_ns": _or(READ_TIMEOUT.read(settings), USUAL_READ_TIMEOUT_NS),
         "write_timeout_ns": _or(WRITE_TIMEOUT.read(settings), USUAL_WRITE_TIMEOUT_NS),
         "stream_bytes_per_s": _or(STREAMS.read(settings), streams),
+        "validate_bytes_per_s": compaction if _major(version) == "3" else 0,
     }
 
 

@@ -16,11 +16,12 @@ from disklab.results import Bottleneck, Rebuild, Recovery, StepTaken
 from disklab.results.timetable import recovery_of
 from disklab.spec import Cluster, TimedEvent
 from disklab.spec.model import Database
-from disklab.spec.timetable import in_order, nodes_of
+from disklab.spec.timetable import CLIENT, in_order, nodes_of
 
 Answer = dict[str, Any]
 
-NS_PER_S, NS_PER_MS = 1_000_000_000, 1_000_000
+NS_PER_S = 1_000_000_000
+MILLION = 1_000_000
 
 INTERVAL_S = 1.0
 """Of the course, as a rehearsal's."""
@@ -64,11 +65,20 @@ own rehearsal of 2026-11-24 (Cassandra 5.0.6): 5.9 s from `waiting for ring info
 complete`, and 5.0 s more, its ring delay, until it streamed."""
 
 
-LEAVES = 2
-"""Ring delays that a node waits for that leaves in order, beside what it streams.
+LEAVES_AFTER_TIMEOUTS = 2
+"""A node that leaves in order waits for the ring delay, or for so many time-outs of a write (what
+its batch log may still have to say), before it streams; and for the ring delay behind that.
 
-**Source:** StorageService of Cassandra 2.1 to 5.0: `sleeping 30000 ms for batch processing and
-pending range setup` before it streams, `Announcing that I have left the ring for 30000ms` after it.
+**Source:** StorageService and BatchlogManager of Cassandra 2.1 to 5.0: `sleeping 30000 ms for batch
+processing and pending range setup`, `Announcing that I have left the ring for 30000ms`; 8,000 and
+5,000 ms in our own rehearsal of 2026-11-25, whose ring delay is 5 s and whose writes may take 4 s.
+"""
+
+VALIDATE_BYTES_PER_S = 240_000_000
+"""What one thread of a repair reads, merges and hashes in a second of a core.
+
+**Source:** our own rehearsal of 2026-11-25 (Cassandra 5.0.6, JDK 17, 248 MB of rows of 4,090 B in
+six tables on each of three nodes): 0.8, 1.05 and 1.6 s of CPU, so within a factor of 1.5.
 """
 
 
@@ -79,7 +89,21 @@ class Delays:
     start_s: float = PROCESS_S + SETTLE_S
     join_s: float = SCHEMA_S + RING_DELAY_S
     notice_s: float = CLIENT_TIMEOUT_S
-    leave_s: float = LEAVES * RING_DELAY_S
+    ring_s: float = RING_DELAY_S
+    gossip_s: float = GOSSIP_S
+
+    def dilated(self, time_dilation: float) -> Delays:
+        """Return them in seconds of a system that a rehearsal runs in slow motion.
+
+        Its processes start, and its nodes gossip, at their own pace.
+        """
+        return Delays(
+            start_s=self.start_s / time_dilation,
+            join_s=self.join_s / time_dilation,
+            notice_s=self.notice_s / time_dilation,
+            ring_s=self.ring_s / time_dilation,
+            gossip_s=self.gossip_s / time_dilation,
+        )
 
 
 REHEARSED_RING_DELAY_S = RING_DELAY_MS["several"] / 1000
@@ -87,11 +111,11 @@ REHEARSED = Delays(
     start_s=PROCESS_S,
     join_s=SCHEMA_S + REHEARSED_RING_DELAY_S,
     notice_s=0.0,
-    leave_s=LEAVES * REHEARSED_RING_DELAY_S,
+    ring_s=REHEARSED_RING_DELAY_S,
 )
 """A rehearsal's nodes do not wait for gossip, and a lost one is killed: its sockets close."""
 
-MOVING = ("migrate", "move")
+MOVING = ("migrate", "move", "add")
 """Events that bring a host, such as `host` says."""
 
 
@@ -106,7 +130,8 @@ def _steps_of(events: Sequence[TimedEvent], cluster: Cluster | None) -> list[_St
     found = []
     for _, event in in_order(events):
         what = "lose" if event.kind == "lose_zone" else event.kind
-        nodes = nodes_of(event, cluster)
+        # What happens to a way between two happens once.
+        nodes = nodes_of(event, cluster)[: 1 if event.ends else None]
         host = next(hosts) if event.kind in MOVING else None
         found += [_Step(event, int(node.removeprefix("n")) - 1, what, host) for node in nodes]
     return found
@@ -123,9 +148,26 @@ class _Step:
 
     def job(self) -> dict[str, Any]:
         """Return it as the simulator takes it."""
-        host = {} if self.host is None else {"host": self.host}
-        at_ns = round(self.event.at_s * NS_PER_S)
-        return {"at_ns": at_ns, "node": self.node, "what": self.what, **host}
+        event = self.event
+        job: dict[str, Any] = {
+            "at_ns": round(event.at_s * NS_PER_S),
+            "node": self.node,
+            "what": self.what,
+        }
+        if self.host is not None:
+            job["host"] = self.host
+        if event.ends:
+            job["link"] = {
+                "extra_ns": round((event.round_trip_s or 0.0) / 2 * NS_PER_S),
+                "loss_ppm": round((event.loss_ratio or 0.0) * MILLION),
+                "cut": event.kind == "cut",
+            }
+            if event.bandwidth_bytes_per_s is not None:
+                job["link"]["bytes_per_s"] = event.bandwidth_bytes_per_s
+        if len(event.ends) > 1:
+            (peer,) = set(event.ends) - {f"n{self.node + 1}"}
+            job["peer"] = peer if peer == CLIENT else {"node": int(peer.removeprefix("n")) - 1}
+        return job
 
 
 def faults_job(
@@ -142,16 +184,20 @@ def faults_job(
     """
     settings = database.settings
     phi = float(str(settings.get("phi_convict_threshold", USUAL_PHI)))
+    own = cassandra_yaml.fault_settings(settings, database.version)
+    batches_s = LEAVES_AFTER_TIMEOUTS * own["write_timeout_ns"] / NS_PER_S
     return {
         "events": [step.job() for step in _steps_of(events, cluster)],
         "interval_ns": round(INTERVAL_S * NS_PER_S),
-        "detect_ns": round(phi / PHI_PER_MEAN * GOSSIP_S * NS_PER_S),
+        "detect_ns": round(phi / PHI_PER_MEAN * delays.gossip_s * NS_PER_S),
         "notice_ns": round(delays.notice_s * NS_PER_S),
-        **cassandra_yaml.fault_settings(settings, database.version),
+        **own,
+        "validate_thread_bytes_per_s": VALIDATE_BYTES_PER_S,
         "start_ns": round(delays.start_s * NS_PER_S),
         "join_ns": round(delays.join_s * NS_PER_S),
-        "leave_ns": round(delays.leave_s * NS_PER_S),
-        "gossip_ns": round(GOSSIP_S * NS_PER_S),
+        "announce_ns": round(max(delays.ring_s, batches_s) * NS_PER_S),
+        "leave_ns": round(delays.ring_s * NS_PER_S),
+        "gossip_ns": round(delays.gossip_s * NS_PER_S),
         **({"hosts": [*hosts]} if hosts else {}),
     }
 
@@ -159,6 +205,9 @@ def faults_job(
 LEVERS = {
     "stream throughput": "raise stream_throughput_outbound (nodetool setstreamthroughput)",
     "stream writer": "one thread writes what one node sends: more nodes send more at a time",
+    "compaction throughput": "raise compaction_throughput (nodetool setcompactionthroughput)",
+    "validation": "one thread a node hashes: repair several ranges at a time (nodetool repair -st)",
+    "link": "a link that is shorter or loses less: TCP sends one window each round trip",
     "node network": "a VM size with more network bandwidth",
     "node CPU": "a VM size with more processors",
     "latency": "nothing is full: each piece waits for its way, and more nodes send more at a time",
@@ -183,16 +232,19 @@ def recovery_from(
     `told`: the answer's `faults`; `rows`: of the data, which the simulator counts and does not
     read.
     """
-    taken = {
-        id(asked.event): StepTaken(
+    waiting = _steps_of(events, cluster)
+    taken = {}
+    for step in told["steps"]:
+        # A change of the ring that waited for another one comes behind later events.
+        asked = next(one for one in waiting if (one.what, one.node) == (step["what"], step["node"]))
+        waiting.remove(asked)
+        taken[id(asked.event)] = StepTaken(
             kind=asked.event.kind,
             node=asked.event.node,
             at_s=asked.event.at_s,
             begun_s=round(step["begun_s"], 3),
             ended_s=round(step["ended_s"], 3),
         )
-        for step, asked in zip(told["steps"], _steps_of(events, cluster), strict=False)
-    }
     steps = [*taken.values()]
     course = told["course"]
     length_s = course["interval_s"]

@@ -61,6 +61,8 @@ def result_of(  # noqa: PLR0913 - a result has these parts
     if answer.get("unsent"):
         notes.append(f"{answer['unsent']} operations were never sent: the offered rate is too high")
     recovery = _recovery(answer, trial)
+    if recovery is not None:
+        notes += _beyond_the_load(recovery, trial)
     if recovery is not None and recovery.extrapolated:
         notes += _credits_run_out(answer)
     return TrialResult(
@@ -97,6 +99,38 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         trace=trace_of(trial),
         share=Share.model_validate(trial.share.model_dump(mode="json")),
     )
+
+
+STREAMING = ("replace", "add", "decommission", "migrate")
+"""Steps whose end hangs on how long something is streamed."""
+
+
+def _beyond_the_load(recovery: Recovery, trial: Trial) -> list[str]:
+    """Return what is to be said of steps that the load was too short for."""
+    found = []
+    for event in trial.spec.events:
+        step = next(
+            (s for s in recovery.steps if (s.kind, s.node) == (event.kind, event.node)), None
+        )
+        if step is None:
+            found.append(
+                f"{event.kind} {event.node} had not begun when the load ended, for another node "
+                "still joined or left: give a longer workload.stop.duration"
+            )
+            continue
+        seen = sum(one.kind == "stream" and one.node == event.node for one in recovery.rebuilds)
+        if event.kind in STREAMING and recovery.extrapolated and not seen and _has_copies(trial):
+            found.append(
+                f"{event.kind} {event.node} had streamed nothing when the load ended, so its time "
+                "is without the stream: give a longer workload.stop.duration"
+            )
+    return found
+
+
+def _has_copies(trial: Trial) -> bool:
+    """Return whether there is anybody to stream from, or something to stream away."""
+    database = trial.spec.database
+    return database is not None and database.replication_factor > 1
 
 
 def _credits_run_out(answer: Answer) -> list[str]:

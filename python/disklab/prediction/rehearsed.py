@@ -196,7 +196,7 @@ def _rehearsed_job(trial: Trial, catalog: Catalog, calibration: Calibration, eff
         found: Job = there | _here(trial, other, catalog)
         return found
 
-    job |= timetable(spec, REHEARSED, on)
+    job |= timetable(spec, REHEARSED.dilated(trial.share.time_dilation), on)
     if spec.cluster.network is None:
         job["network"] = {"one_way_ns": LOOPBACK_ONE_WAY_NS}
     return job

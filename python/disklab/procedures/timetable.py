@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from disklab.results import StepTaken
 from disklab.results.timetable import WHOLE_AFTER
 from disklab.spec import TimedEvent, newcomers
 from disklab.spec.timetable import in_order
+from disklab.telemetry.sources import CPUS, Machine
 
 THREAD = "timetable"
 # While a step is being ended: the process that it starts is killed again and again until the step
@@ -28,6 +30,20 @@ THREAD = "timetable"
 END_POLL_S = 0.5
 # A killed process has been waited for; what else a step does ends by the time-outs of its own.
 MOST_END_S = 60.0
+
+
+class _Busy:
+    """How much of this machine's processors is used from now on."""
+
+    def __init__(self) -> None:
+        self._machine, self._begun = Machine(), time.monotonic()
+        deque(self._machine.sample(1.0), maxlen=0)
+
+    def ratio(self) -> float | None:
+        """Return the share of its cores until now; None: the kernel does not tell."""
+        seen = dict(self._machine.sample(max(time.monotonic() - self._begun, 0.001)))
+        cores = seen.get("busy_cores")
+        return None if cores is None else round(min(cores / CPUS, 1.0), 3)
 
 
 @dataclass
@@ -123,9 +139,9 @@ class Conductor:
         return round((time.monotonic() - self._started) / self.time_dilation, 3)
 
     def _take(self, event: TimedEvent, newcomer: str | None) -> None:
-        begun_s = self._time_s()
+        begun_s, begun_unix = self._time_s(), time.time()
         self.emit(TimedStep(event.kind, event.node, event.at_s, begun_s, None))
-        streamed = self._streamed(event)
+        streamed, busy = self._streamed(event), _Busy()
         self._breaker.do(event, newcomer)
         ended_s = self._time_s()
         self.taken.append(
@@ -136,9 +152,25 @@ class Conductor:
                 begun_s=begun_s,
                 ended_s=ended_s,
                 streamed_bytes=_grown(streamed, self._streamed(event)),
+                parts_s=self._parts(event, begun_unix),
+                cpu_ratio=self._cpu_ratio(event, busy),
             )
         )
         self.emit(TimedStep(event.kind, event.node, event.at_s, begun_s, ended_s))
+
+    def _cpu_ratio(self, event: TimedEvent, busy: _Busy) -> float | None:
+        """Return how full this machine was during a step that mends nodes on it."""
+        # Hosts that exist are no nodes here, and have processors of their own.
+        is_here = bool(self.ground.nodes) and event.kind in WHOLE_AFTER
+        return busy.ratio() if is_here else None
+
+    def _parts(self, event: TimedEvent, begun_unix: float) -> dict[str, float]:
+        """Return what a step was spent with, in seconds of the described system."""
+        database = self.ground.database
+        if event.kind not in WHOLE_AFTER or not isinstance(database, Streaming):
+            return {}
+        spent = database.parts(begun_unix)
+        return {part: round(real_s / self.time_dilation, 3) for part, real_s in spent.items()}
 
     def _streamed(self, event: TimedEvent) -> Mapping[str, int] | None:
         """Return what each node has got by streaming so far; None: the event moves no data."""

@@ -271,13 +271,20 @@ class StepTaken(Record):
     its data."""
     streamed_bytes: Count | None = None
     """What nodes got from others meanwhile; None: the event moves no data, or nobody counts it."""
+    parts_s: dict[str, Amount] = Field(default_factory=dict)
+    """What its time was spent with, as the database's own log tells it: `process` (until it asks
+    the others), `join`, `stream`, `finish` (until it answers), and of a node that leaves
+    `announce`, `stream back`, `leave`. Empty: nobody tells."""
+    cpu_ratio: Amount | None = None
+    """How much of this machine's processors was used meanwhile, where the nodes are emulated here;
+    None: they are not, or the step mends nothing."""
 
 
 class Rebuild(Record):
     """Data that come back to a node. Only of mode `predict`: a rehearsal's are in its steps."""
 
     kind: str
-    """`stream` from other nodes, or `replay` of its own log."""
+    """`stream` from other nodes, `replay` of its own log, `validation` of all copies (repair)."""
     node: str
     size_bytes: Count
     seen_bytes: Count

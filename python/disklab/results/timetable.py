@@ -14,6 +14,9 @@ strays by more than that."""
 BACK_INTERVALS = 3
 WHOLE_AFTER = ("start", "restart", "replace", "add", "decommission", "migrate", "move", "repair")
 """Steps that end when a node has all its data, or the others have those of one that left."""
+FULL_MACHINE_RATIO = 0.95
+"""A machine with less than 5 % idle has no core free when something becomes ready, as telemetry
+judges a rate."""
 MOST_DEVIATIONS = 3.0
 """Of Poisson arrivals, whose number strays by its square root: one mean of 700 is further off."""
 
@@ -138,6 +141,15 @@ def how_in_words(found: Yearly) -> str:
     return f"{drawn}; the rebuild is bound by {bound}: {found.lever}"
 
 
+def _full_machine(found: Recovery) -> str:
+    """Return that this machine's processors bound the last step, if they did."""
+    mended = [step for step in found.steps if step.kind in WHOLE_AFTER]
+    last = max(mended, key=lambda step: step.ended_s)
+    if last.cpu_ratio is None or last.cpu_ratio < FULL_MACHINE_RATIO:
+        return ""
+    return f", bound by this machine's processors ({last.cpu_ratio:.0%} used)"
+
+
 def _onward(found: Recovery) -> str:
     return " (beyond the load, at the rate seen in it)" if found.extrapolated else ""
 
@@ -147,15 +159,27 @@ def _rebuild_in_words(one: Rebuild) -> str:
     bound = one.bound.resource
     used = "" if one.bound.utilisation is None else f" ({one.bound.utilisation:.0%} used)"
     limit = f"bound by {bound}{used}" if bound != "latency" else "bound by no limit"
+    done = {"stream": "are streamed", "replay": "of log are replayed", "validation": "are compared"}
     return (
-        f"{one.size_bytes / 1e9:.3g} GB come back at {one.bytes_per_s / 1e6:.0f} MB/s in "
+        f"{one.size_bytes / 1e9:.3g} GB {done[one.kind]} at {one.bytes_per_s / 1e6:.0f} MB/s in "
         f"{in_time(one.seconds)}, {limit}: {one.lever}"
     )
 
 
+def _is_told(one: Rebuild) -> bool:
+    """Return whether it matters: a log's replay only where something is full meanwhile."""
+    return one.kind != "replay" or one.bound.resource != "latency"
+
+
 def steps_in_words(found: Recovery) -> str:
     """Return what was done to which node and when, as one sentence without its end."""
-    return ", ".join(f"{step.kind} {step.node} at {step.begun_s:.0f} s" for step in found.steps)
+    return ", ".join(_step_in_words(step) for step in found.steps)
+
+
+def _step_in_words(step: StepTaken) -> str:
+    parts = [f"{part} {in_time(took)}" for part, took in step.parts_s.items() if took >= 1]
+    told = f" ({', '.join(parts)})" if parts else ""
+    return f"{step.kind} {step.node} at {step.begun_s:.0f} s{told}"
 
 
 def in_words(found: Recovery) -> str:
@@ -169,8 +193,10 @@ def in_words(found: Recovery) -> str:
             back = f"back at 95 % after {found.back_s:.0f} s"
         parts.append(back)
     if found.whole_s is not None:
-        parts.append(f"whole again after {in_time(found.whole_s)}{_onward(found)}")
-        parts += [_rebuild_in_words(one) for one in found.rebuilds if one.kind == "stream"]
+        parts.append(
+            f"whole again after {in_time(found.whole_s)}{_onward(found)}{_full_machine(found)}"
+        )
+        parts += [_rebuild_in_words(one) for one in found.rebuilds if _is_told(one)]
     parts += _counts_in_words(found)
     return "; ".join(parts)
 

@@ -37,7 +37,6 @@ from disklab.spec.share import Portion, Share, scaled_down, share_of
 from disklab.spec.timetable import (
     MEASURED_KINDS,
     WHY_NOT_MEASURED,
-    is_simulated,
     nodes_of,
 )
 
@@ -248,11 +247,6 @@ class Experiment:
             yield Problem(place, cell.spec.workload.trace.file, rule, "use `disklab rehearse`")
         added = {event.node for event in cell.spec.events if event.kind == "add"}
         for number, event in enumerate(cell.spec.events):
-            if mode == "predict" and not is_simulated(event):
-                between = " of a link between two" if event.ends else ""
-                rule = f"the simulator does not know {event.kind}{between}"
-                place = self.document.place(("events", number, event.kind), cell.tree)
-                yield Problem(place, event.kind, rule, "use `disklab rehearse`")
             most = max(map(_number, {*nodes_of(event, cell.spec.cluster)} - added), default=0)
             if mode == "rehearse" and most > portion.nodes:
                 rule = f"this rehearsal has {portion.nodes} of the cluster's nodes"

@@ -45,8 +45,6 @@ NEW_HOST_KINDS = ("add", "migrate")
 """They need a host beside the cluster's."""
 OTHER_VM_KINDS = (*NEW_HOST_KINDS, "move")
 """They may say what the next host is."""
-REHEARSED_KINDS = ("add", "decommission", "repair", "slow_link", "lossy")
-"""The simulator does not know them, nor links between two nodes."""
 MEASURED_KINDS = ("kill", "start", "restart", "cut", "join")
 """What may happen to a database that disklab has built on hosts: its own processes, no machine; and
 ways between hosts that allow it."""
@@ -208,11 +206,6 @@ class TimedEvent(Part):
     def ends(self) -> tuple[str, ...]:
         """The ends of the link that it concerns: one, whose whole link it is, or two; or none."""
         return tuple(self.node.split(BETWEEN)) if self.kind in LINK_KINDS else ()
-
-
-def is_simulated(event: TimedEvent) -> bool:
-    """Return whether the simulator knows an event."""
-    return event.kind not in REHEARSED_KINDS and len(event.ends) <= 1
 
 
 def in_order(events: Sequence[TimedEvent]) -> list[tuple[int, TimedEvent]]:

@@ -50,9 +50,9 @@ fn later_hosts(job: &DatabaseJob) -> Vec<(usize, DatabaseJob)> {
     let Some(faults) = &job.faults else {
         return Vec::new();
     };
-    let mut moves: Vec<_> = faults.events.iter().filter(|e| e.host.is_some()).collect();
-    moves.sort_by_key(|event| event.at_ns);
-    let on_host = |event: &&Event| {
+    let moves = faults.in_order();
+    let moves = moves.iter().filter(|event| event.host.is_some());
+    let on_host = |event: &Event| {
         let host = event.host.map(|at| &faults.hosts[at as usize])?;
         let mut other = job.clone();
         other.cluster = host.clone();
@@ -60,7 +60,7 @@ fn later_hosts(job: &DatabaseJob) -> Vec<(usize, DatabaseJob)> {
         other.before.host_cache = CacheState::Cold;
         Some((event.node as usize, other))
     };
-    moves.iter().filter_map(on_host).collect()
+    moves.filter_map(on_host).collect()
 }
 
 /// Builds a node with its part of the data, its caches in the state asked for.
@@ -80,7 +80,9 @@ pub fn node(
         crate::storage::set_windows(&mut host, 0);
     }
     let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
-    let rows = ring.rows_of(number, job.dataset.rows).max(1);
+    let first_rows = ring.rows_of(number, job.dataset.rows);
+    // What it gets later lies behind what it has.
+    let rows = ring.most_rows_of(number, job.dataset.rows).max(1);
     let layout = layout(job, rows, stored_row_bytes);
     let cluster = &job.cluster;
     let mut storage = Storage::new(
@@ -93,7 +95,8 @@ pub fn node(
     if !job.before.empty {
         let is_filled = |state| matches!(state, CacheState::Written | CacheState::Warm);
         if is_filled(job.before.host_cache) {
-            storage.warm_host_cache(cache_bytes);
+            let pages = share(storage.layout().all_pages(), first_rows, rows);
+            storage.warm_host_cache_up_to(pages, cache_bytes);
         }
         if is_filled(job.before.page_cache) {
             storage.warm_page_cache(cluster.page_cache_bytes / PAGE_BYTES, false);
@@ -124,8 +127,14 @@ pub fn node(
         background: Background::new(&job.database, &storage, log, idle),
         pauses: Pauses::of_node(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
         storage,
-        rows: Permutation::new(rows, hash(seed, number as u64 + 1)),
+        rows: Permutation::new(first_rows.max(1), hash(seed, number as u64 + 1)),
+        room_rows: rows,
     })
+}
+
+/// So many of `all` as `part` is of `whole`.
+pub fn share(all: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(all) * u128::from(part.min(whole)) / u128::from(whole.max(1))) as u64
 }
 
 /// Which size each row of a node has.

@@ -27,13 +27,17 @@ use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 use crate::tail::Split;
 
 mod after;
+mod broken;
 mod faults;
+mod links;
 mod load;
 mod rebuild;
 mod rules;
 mod way;
+mod ways;
 
-use faults::Broken;
+use broken::Broken;
+use links::Traffic;
 use rules::Rules;
 use way::{Ends, Way};
 
@@ -152,7 +156,10 @@ impl Model for Cassandra {
         assert!(replicas <= MOST_REPLICAS, "the job was checked");
         let even = has_not(Mechanism::UnevenOwnership);
         let keys = RowKeys::count(job.workload.keys, job.dataset.rows, scale);
-        let ring = Ring::new(&job.cluster, replicas, even, keys, seed);
+        let mut ring = Ring::new(&job.cluster, replicas, even, keys, seed);
+        if let Some(faults) = &job.faults {
+            ring.plan(&faults.ring_changes(), job.cluster.nodes as usize);
+        }
         let stored = match job.dataset.stored_row_bytes {
             Some(bytes) => u64::from(bytes),
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
@@ -192,7 +199,7 @@ impl Model for Cassandra {
             before: nodes.iter().map(|node| node.storage.volumes(0)).collect(),
             broken: job.faults.as_ref().map(|faults| {
                 let from = job.workload.warm_up_ns;
-                Box::new(Broken::new(faults, &job.cluster, nodes.len(), from))
+                Box::new(Broken::new(faults, &job.cluster, nodes.len(), from, seed))
             }),
             nodes,
             operations: Slab::default(),
@@ -267,7 +274,7 @@ impl Cassandra {
         for (replica, &seat) in replicas.iter_mut().zip(all) {
             *replica = self.node_on(seat);
         }
-        let alive = self.keep_alive(now, &mut replicas[..count]);
+        let alive = self.keep_alive(now, at, &mut replicas[..count]);
         if !self.is_served(now, number, alive, count) {
             return;
         }
@@ -375,7 +382,7 @@ impl Cassandra {
                 self.requests[request].carries_row = carries_row;
                 let bytes = MESSAGE_BYTES + costs.sent_bytes;
                 let left = self.nodes[at].link.send(now, ready, bytes);
-                let at = left + self.on_its_way(at, usize::from(replica));
+                let at = self.comes(left, at, usize::from(replica), bytes);
                 self.course.queue.push(at, Event::Enter(request));
             }
         }
@@ -389,6 +396,14 @@ impl Cassandra {
             mean_ns => exponential(&mut self.times, mean_ns),
         };
         self.paths.delay(self.seat(from), self.seat(to)) + overhead_ns
+    }
+
+    /// When a message that has left one node comes to another.
+    #[inline]
+    fn comes(&mut self, left: u64, from: usize, to: usize, bytes: u64) -> u64 {
+        let way = self.on_its_way(from, to);
+        let ends = (self.seat(from), self.seat(to));
+        self.arrives(left, way, ends, bytes, Traffic::Messages)
     }
 
     /// Which of its rows a node reads or writes for a key.
@@ -441,7 +456,7 @@ impl Cassandra {
     /// A request comes to its replica and wants a slot.
     fn enter(&mut self, now: u64, number: u32) {
         let request = self.requests[number];
-        if self.is_away(usize::from(request.node)) {
+        if self.is_away(usize::from(request.node)) || self.is_swallowed(now, &request) {
             return self.lose(number);
         }
         let node = &mut self.nodes[usize::from(request.node)];
@@ -654,11 +669,12 @@ impl Cassandra {
             } else {
                 0
             };
-            let left = node.link.send(now, ready, MESSAGE_BYTES + row_bytes);
+            let bytes = MESSAGE_BYTES + row_bytes;
+            let left = node.link.send(now, ready, bytes);
             self.requests[number].way.rests(ready);
-            let coordinator = self.operations[request.operation].coordinator;
-            let way = self.on_its_way(usize::from(request.node), usize::from(coordinator));
-            self.course.queue.push(left + way, Event::Answer(number));
+            let coordinator = usize::from(self.operations[request.operation].coordinator);
+            let at = self.comes(left, usize::from(request.node), coordinator, bytes);
+            self.course.queue.push(at, Event::Answer(number));
         }
         if let Some(next) = next {
             self.begin_work(now, next);
@@ -668,7 +684,7 @@ impl Cassandra {
     fn answered(&mut self, now: u64, number: u32) {
         let request = self.requests[number];
         let at = usize::from(self.operations[request.operation].coordinator);
-        if self.is_away(at) {
+        if self.is_away(at) || self.is_swallowed(now, &request) {
             return self.lose(number);
         }
         self.requests.release(number);
@@ -709,10 +725,15 @@ impl Cassandra {
                     0
                 };
             let left = self.nodes[at].link.send(now, ready, bytes);
+            if self.is_cut_from_client(at) {
+                return self.never_told(now, number);
+            }
             let machine = self.clients.machine_of(thread);
             let way = self.paths.delay(self.seat(at), machine);
+            let client = self.client_end();
+            let ends = (self.seat(at), client);
             let overhead_ns = self.rules.parameters.overhead_ns;
-            let back = left + way + overhead_ns;
+            let back = self.arrives(left, way, ends, bytes, Traffic::Messages) + overhead_ns;
             let ends = Ends {
                 intended: begins.since,
                 issued: begins.issued,

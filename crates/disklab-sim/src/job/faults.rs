@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Cluster;
+use crate::cluster::Change;
 
 /// What breaks when, and the times that a cluster takes to notice and to come back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,7 +27,16 @@ pub struct Faults {
     pub join_ns: u64,
     /// `stream_throughput_outbound` of each node, in bytes per second; zero: no limit.
     pub stream_bytes_per_s: u64,
-    /// How long a node that leaves in order tells the others so before it ends (`ring_delay`).
+    /// What each node validates at most in a repair, in bytes per second; zero: no limit.
+    #[serde(default)]
+    pub validate_bytes_per_s: u64,
+    /// What one thread reads, merges and hashes in a repair, in bytes per second; zero: it takes no time.
+    #[serde(default)]
+    pub validate_thread_bytes_per_s: u64,
+    /// How long a node that leaves in order waits before it streams.
+    #[serde(default)]
+    pub announce_ns: u64,
+    /// How long one that has streamed tells the others so before it ends (`ring_delay`).
     #[serde(default)]
     pub leave_ns: u64,
     /// Until the others take a node for alive again whose link is back.
@@ -35,6 +45,25 @@ pub struct Faults {
     /// What nodes move to: hosts such as a cluster of them would have. Events name them by their number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<Cluster>,
+}
+
+impl Faults {
+    /// The events in the order of time.
+    pub fn in_order(&self) -> Vec<Event> {
+        let mut events = self.events.clone();
+        events.sort_by_key(|event| event.at_ns);
+        events
+    }
+
+    /// How the ring changes, in the order of time.
+    pub fn ring_changes(&self) -> Vec<Change> {
+        let of = |event: &Event| match event.what {
+            What::Add => Some(Change::Joins(event.node as u8)),
+            What::Decommission => Some(Change::Leaves(event.node as u8)),
+            _ => None,
+        };
+        self.in_order().iter().filter_map(of).collect()
+    }
 }
 
 /// Something that happens to a node.
@@ -50,6 +79,40 @@ pub struct Event {
     /// Where it moves to, from zero, of `hosts`; None: it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,
+    /// The other end of a link; None: all of the node's link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
+    /// What becomes of a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkChange>,
+}
+
+/// The other end of a way between two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Peer {
+    /// The machines of the load.
+    Client,
+    /// A node, from zero.
+    Node(u32),
+}
+
+/// How a link differs from what it was at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkChange {
+    /// Added to each message's way.
+    #[serde(default)]
+    pub extra_ns: u64,
+    /// What a node sends at most, or each of two to the other; None: as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<u64>,
+    /// Packets that are lost, each way, in millionths.
+    #[serde(default)]
+    pub loss_ppm: u32,
+    /// It carries nothing.
+    #[serde(default)]
+    pub cut: bool,
 }
 
 /// What happens to a node.
@@ -78,15 +141,36 @@ pub enum What {
     Cut,
     /// Its link is as it was.
     Join,
-    /// A new node streams its data from it and takes its place; then it leaves in order.
+    /// Its link takes longer, or is narrow.
+    #[serde(rename = "slow_link")]
+    SlowLink,
+    /// Its link loses packets.
+    Lossy,
+    /// A new node streams its data and takes its place; then it leaves in order.
     Migrate,
     /// Its disks are attached to another machine, where it starts; nothing is streamed.
     Move,
+    /// A node more joins, with its number: it streams its share from those that have it.
+    Add,
+    /// It streams what it has to the others, and leaves.
+    Decommission,
+    /// It and the nodes with the same rows read all of them and compare their hashes.
+    Repair,
 }
 
 impl What {
     /// Whether it needs another host.
     pub fn needs_host(self) -> bool {
-        matches!(self, What::Migrate | What::Move)
+        matches!(self, What::Migrate | What::Move | What::Add)
+    }
+
+    /// Whether it concerns a link.
+    pub fn is_of_a_link(self) -> bool {
+        matches!(self, What::Cut | What::Join | What::SlowLink | What::Lossy)
+    }
+
+    /// Whether it changes who owns what.
+    pub fn changes_ring(self) -> bool {
+        matches!(self, What::Add | What::Decommission)
     }
 }

@@ -24,6 +24,7 @@ from disklab.databases.cassandra.configuration import (
 )
 from disklab.databases.cassandra.internode import StorageKey
 from disklab.databases.cassandra.jolokia import FLUSH, PENDING, STORAGE
+from disklab.databases.cassandra.log_parts import parts_in
 from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import merged
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan, plan_memory
@@ -90,6 +91,7 @@ class Cassandra:
         tokens = even_tokens(len(self.nodes))
         names = (place.name for place in first)
         self._tokens = dict(zip(names, tokens, strict=True))
+        self._left: list[Node] = []
         self._memory: dict[str, int] = {}
         """Of nodes that were moved to another VM: its memory, unscaled."""
 
@@ -222,6 +224,11 @@ class Cassandra:
         seen = {node.files.place.name: node.streamed_bytes() for node in self.nodes}
         return {name: count for name, count in seen.items() if count is not None}
 
+    def parts(self, begun_unix: float) -> Mapping[str, float]:
+        """Return what a node that came, or went, has spent its seconds with. See `Streaming`."""
+        logs = [node.files.log for node in (*self.nodes, *self._left)]
+        return parts_in(logs, begun_unix, time.time())
+
     def wait_until_whole(self) -> None:
         """Return when every node sees all others."""
         self._wait_for_agreement()
@@ -245,6 +252,7 @@ class Cassandra:
         node = self._named(name)
         node.leave(forced=len(self.nodes) <= OWN_COPIES)
         self.nodes.remove(node)
+        self._left.append(node)
         del self._tokens[name]
 
     def repair_node(self, name: str) -> None:

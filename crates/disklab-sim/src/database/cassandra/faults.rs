@@ -7,252 +7,16 @@
 //! the cluster are nodes without a seat. **Divergence:** what is written while a new node streams its data is not sent
 //! to it as well; credits and pending compactions do not move with disks.
 
-use std::collections::VecDeque;
-
 use disklab_disk::Fault;
 use disklab_units::Instant;
 
 use super::Cassandra;
-use super::rebuild::Rebuilds;
+use super::broken::{Due, LOOK_NS, Phase, SLOW_PERMILLE, UNTAKEN};
 use crate::client::Kind;
 use crate::database::event::Event;
-use crate::faults::{Course, FaultReport, StepReport};
-use crate::job::faults::{Faults, What};
+use crate::faults::{FaultReport, StepReport};
+use crate::job::faults::What;
 use crate::job::{Cluster, Load};
-
-/// How often the timetable is looked at: events, time-outs and phases are as exact as that.
-const LOOK_NS: u64 = 10_000_000;
-
-/// `slow` makes I/Os take ten times as long, as a rehearsal's does.
-const SLOW_PERMILLE: u32 = 10_000;
-
-/// What a node that is away does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// It serves.
-    Up,
-    /// Nothing.
-    Away,
-    /// It writes its memtables before it ends.
-    Draining,
-    /// Its process starts.
-    Starting(u64),
-    /// It reads its commit log.
-    Replaying,
-    /// It writes what it has replayed.
-    Flushing,
-    /// Its process starts empty, and listens to the others.
-    Joining(u64),
-    /// It streams its data.
-    Streaming,
-    /// Its link is cut: it works, and nobody hears of it.
-    Cut,
-    /// Its link is back; the others take it for alive at this time.
-    Joined(u64),
-    /// Another node has its seat, and it ends what it has begun.
-    Leaving(u64),
-    /// It does not belong to the cluster.
-    Outside,
-}
-
-impl Phase {
-    fn serves(self) -> bool {
-        matches!(self, Phase::Up | Phase::Leaving(_))
-    }
-}
-
-/// A node as the others see it.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    phase: Phase,
-    /// When the other nodes know that it is away.
-    convicted_at: u64,
-    /// When clients know.
-    noticed_at: u64,
-    /// Bytes of its commit log that are in no table.
-    to_replay: u64,
-    /// The step that brings it back.
-    step: usize,
-    lost_memory: bool,
-    /// The host that it moves to when it has ended.
-    moves_to: Option<u8>,
-}
-
-/// A step under way or over.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    what: What,
-    /// The seat, by which the timetable names a node.
-    seat: u8,
-    /// The node that ends it.
-    node: usize,
-    begun: u64,
-    ended: Option<u64>,
-}
-
-/// What a run with faults knows.
-pub struct Broken {
-    job: Faults,
-    next: usize,
-    seen: Vec<Seen>,
-    /// The node on each seat of the ring.
-    node_on: Vec<u8>,
-    /// The seat of each node, that which it is to take included.
-    pub seat_of: Vec<u8>,
-    /// The next host that nobody has moved to yet.
-    next_spare: u8,
-    steps: Vec<Step>,
-    /// When operations expire: reads, writes, those sent to a machine that had vanished.
-    due: [VecDeque<(u64, u32, u32)>; 3],
-    pub course: Course,
-    pub rebuilds: Rebuilds,
-    unavailable: u64,
-    hint_bytes: u64,
-    /// When measuring began.
-    from: u64,
-}
-
-/// Deadlines of operations that no coordinator took.
-const UNTAKEN: usize = 2;
-
-impl Broken {
-    /// A cluster of so many nodes, those without a seat included, whose run begins to be measured at `from`.
-    pub fn new(job: &Faults, cluster: &Cluster, nodes: usize, from: u64) -> Broken {
-        let up = Seen {
-            phase: Phase::Up,
-            convicted_at: u64::MAX,
-            noticed_at: u64::MAX,
-            to_replay: 0,
-            step: 0,
-            lost_memory: false,
-            moves_to: None,
-        };
-        let outside = Seen {
-            phase: Phase::Outside,
-            ..up
-        };
-        let seats = cluster.nodes as usize;
-        let profiles = job.hosts.iter().map(|other| &other.host);
-        let profiles = std::iter::once(&cluster.host).chain(profiles);
-        Broken {
-            course: Course::new(job.interval_ns),
-            rebuilds: Rebuilds::new(profiles.cloned().collect(), nodes, job.stream_bytes_per_s),
-            next: 0,
-            seen: (0..nodes)
-                .map(|n| if n < seats { up } else { outside })
-                .collect(),
-            node_on: (0..cluster.nodes as u8).collect(),
-            seat_of: (0..nodes as u8).collect(),
-            next_spare: cluster.nodes as u8,
-            steps: Vec::new(),
-            due: Default::default(),
-            unavailable: 0,
-            hint_bytes: 0,
-            from,
-            job: in_order(job),
-        }
-    }
-
-    fn is_up(&self, node: usize) -> bool {
-        self.seen[node].phase.serves()
-    }
-
-    /// Whether all is not as it was at first.
-    fn any_away(&self) -> bool {
-        let is_settled = |phase| matches!(phase, Phase::Up | Phase::Outside);
-        self.seen.iter().any(|seen| !is_settled(seen.phase))
-    }
-
-    fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
-        self.steps.push(Step {
-            what,
-            seat: self.seat_of[node],
-            node,
-            begun: now,
-            ended,
-        });
-        self.steps.len() - 1
-    }
-
-    /// A node goes away; the others and the clients know at these times.
-    fn leaves(&mut self, node: usize, phase: Phase, convicted_at: u64, noticed_at: u64) {
-        let seen = &mut self.seen[node];
-        (seen.phase, seen.convicted_at, seen.noticed_at) = (phase, convicted_at, noticed_at);
-    }
-
-    fn returns(&mut self, now: u64, node: usize) {
-        let seen = &mut self.seen[node];
-        (seen.phase, seen.convicted_at, seen.noticed_at) = (Phase::Up, u64::MAX, u64::MAX);
-        let step = seen.step;
-        self.steps[step].ended = Some(now);
-    }
-
-    /// The next host takes a node's seat, or is to take it; returns it.
-    fn bring(&mut self, node: usize) -> usize {
-        let spare = usize::from(self.next_spare);
-        self.next_spare += 1;
-        self.seat_of[spare] = self.seat_of[node];
-        spare
-    }
-
-    fn sits_down(&mut self, node: usize) {
-        self.node_on[usize::from(self.seat_of[node])] = node as u8;
-    }
-
-    /// A node starts on the host that its disks were moved to.
-    fn starts_there(&mut self, now: u64, node: usize, there: usize) {
-        let old = self.seen[node];
-        self.seen[node].phase = Phase::Outside;
-        self.seen[there] = Seen {
-            phase: Phase::Starting(now + self.job.start_ns),
-            lost_memory: true,
-            moves_to: None,
-            ..old
-        };
-        self.steps[old.step].node = there;
-        self.sits_down(there);
-    }
-
-    /// A new node has its data: it serves, and the one on its seat leaves.
-    fn takes_over(&mut self, now: u64, node: usize) {
-        let old = usize::from(self.node_on[usize::from(self.seat_of[node])]);
-        let step = self.seen[node].step;
-        self.sits_down(node);
-        self.seen[node].phase = Phase::Up;
-        self.seen[old].phase = Phase::Leaving(now + self.job.leave_ns);
-        self.seen[old].step = step;
-        self.steps[step].node = old;
-    }
-
-    /// The one that a new node takes its data from; None: it is not new.
-    fn predecessor(&self, node: usize) -> Option<usize> {
-        let old = usize::from(self.node_on[usize::from(self.seat_of[node])]);
-        (old != node).then_some(old)
-    }
-
-    /// How long the present phase of an unfinished step still takes, at the rate that was seen.
-    fn left_ns(&self, now: u64, node: usize) -> u64 {
-        let job = &self.job;
-        match self.seen[node].phase {
-            Phase::Starting(until) => until.saturating_sub(now),
-            // Nothing was streamed yet: a time in which only the throttle counts would mislead.
-            Phase::Joining(until) => until.saturating_sub(now),
-            Phase::Leaving(until) | Phase::Joined(until) => until.saturating_sub(now),
-            Phase::Streaming if self.predecessor(node).is_some() => {
-                self.rebuilds.left_ns(now, node) + job.leave_ns
-            }
-            Phase::Replaying | Phase::Streaming => self.rebuilds.left_ns(now, node),
-            _ => job.start_ns,
-        }
-    }
-}
-
-/// The faults with their events in the order of time.
-fn in_order(job: &Faults) -> Faults {
-    let mut job = job.clone();
-    job.events.sort_by_key(|event| event.at_ns);
-    job
-}
 
 impl Cassandra {
     /// The seat of a node: its number, where none has moved.
@@ -262,11 +26,6 @@ impl Cassandra {
             Some(broken) => usize::from(broken.seat_of[node]),
             None => node,
         }
-    }
-
-    /// The one that a new node takes its data from; None: it is not new.
-    pub(super) fn predecessor(&self, node: usize) -> Option<usize> {
-        self.broken.as_ref()?.predecessor(node)
     }
 
     /// What nodes move to.
@@ -301,14 +60,15 @@ impl Cassandra {
     }
 
     /// Leaves those of `replicas` that the others take for alive, in their order; returns how many.
-    pub(super) fn keep_alive(&self, now: u64, replicas: &mut [u8]) -> usize {
+    pub(super) fn keep_alive(&self, now: u64, at: usize, replicas: &mut [u8]) -> usize {
         let Some(broken) = &self.broken else {
             return replicas.len();
         };
         let mut count = 0;
-        for at in 0..replicas.len() {
-            if broken.seen[usize::from(replicas[at])].convicted_at > now {
-                replicas[count] = replicas[at];
+        for place in 0..replicas.len() {
+            let node = usize::from(replicas[place]);
+            if broken.seen[node].convicted_at > now && !broken.are_apart(now, at, node) {
+                replicas[count] = replicas[place];
                 count += 1;
             }
         }
@@ -336,7 +96,7 @@ impl Cassandra {
 
     /// An operation comes to a coordinator that is away: nobody answers it.
     pub(super) fn is_untaken(&mut self, now: u64, number: u32, coordinator: usize) -> bool {
-        if !self.is_away(coordinator) {
+        if !self.is_away(coordinator) && !self.is_cut_from_client(coordinator) {
             return false;
         }
         let serial = self.operations[number].serial;
@@ -422,25 +182,46 @@ impl Cassandra {
 
     /// Looks at the timetable.
     pub(super) fn look_at_faults(&mut self, now: u64) {
-        while let Some(event) = self.next_fault(now) {
-            let node = self.node_on(event.node as u8);
-            self.take_fault(now, usize::from(node), event.what);
+        self.note_first_rates();
+        while let Some(due) = self.next_fault(now) {
+            let node = usize::from(self.node_on(due.event.node as u8));
+            self.take_fault(now, node, due);
         }
         self.expire(now);
+        self.note_silence(now);
         self.tell_rebuilds(now, false);
         for node in 0..self.nodes.len() {
             self.advance_node(now, node);
         }
+        self.end_repairs(now);
         self.course.queue.push(now + LOOK_NS, Event::Faults);
     }
 
-    fn next_fault(&mut self, now: u64) -> Option<crate::job::faults::Event> {
+    /// The next event that is due. One that changes the ring waits for another that does: Cassandra refuses two at a
+    /// time, and a rehearsal asks for one after the other.
+    fn next_fault(&mut self, now: u64) -> Option<Due> {
         let broken = self.broken.as_mut()?;
-        let event = *broken.job.events.get(broken.next)?;
-        (broken.from + event.at_ns <= now).then(|| {
+        if broken.changing.is_none()
+            && let Some(&due) = broken.waiting.front()
+            && (due.event.what == What::Add || broken.is_up(broken.node_of(due)))
+        {
+            return broken.waiting.pop_front();
+        }
+        loop {
+            let event = *broken.job.events.get(broken.next)?;
+            if broken.from + event.at_ns > now {
+                return None;
+            }
+            let before = broken.job.events[..broken.next].iter();
+            let moved = before.filter(|one| one.what.needs_host()).count();
+            let spare = broken.first_spare + moved;
             broken.next += 1;
-            event
-        })
+            let due = Due { event, spare };
+            if !event.what.changes_ring() || broken.changing.is_none() {
+                return Some(due);
+            }
+            broken.waiting.push_back(due);
+        }
     }
 
     /// Ends the operations whose time is over.
@@ -459,7 +240,8 @@ impl Cassandra {
         }
     }
 
-    fn take_fault(&mut self, now: u64, node: usize, what: What) {
+    fn take_fault(&mut self, now: u64, node: usize, due: Due) {
+        let what = due.event.what;
         let unflushed = self.nodes[node].background.unflushed_bytes();
         let broken = self.broken.as_mut().expect("there is a timetable");
         let (detect_ns, notice_ns) = (broken.job.detect_ns, broken.job.notice_ns);
@@ -498,14 +280,15 @@ impl Cassandra {
                 broken.seen[node].step = broken.step(now, what, node, None);
                 broken.seen[node].lost_memory = true;
             }
-            _ => self.take_other(now, node, what),
+            _ => self.take_other(now, node, due),
         }
     }
 
     /// What concerns a node's disks, its link or its host.
-    fn take_other(&mut self, now: u64, node: usize, what: What) {
+    fn take_other(&mut self, now: u64, node: usize, due: Due) {
+        let Due { event, spare } = due;
+        let what = event.what;
         let broken = self.broken.as_mut().expect("there is a timetable");
-        let (detect_ns, notice_ns) = (broken.job.detect_ns, broken.job.notice_ns);
         match what {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
@@ -516,41 +299,73 @@ impl Cassandra {
                 let host = &mut self.nodes[node].storage.disks.host;
                 host.set_credits(Instant::from_nanos(now), 0);
             }
-            What::Cut => {
-                broken.step(now, what, node, Some(now));
-                if broken.is_up(node) {
-                    broken.leaves(node, Phase::Cut, now + detect_ns, now + notice_ns);
-                }
+            _ if what.is_of_a_link() && (event.peer.is_some() || broken.links.is_some()) => {
+                self.change_link(now, node, &event);
             }
-            What::Join => {
-                let back = now + broken.job.gossip_ns;
-                let is_cut = broken.seen[node].phase == Phase::Cut;
-                let step = broken.step(now, what, node, (!is_cut).then_some(now));
-                if is_cut {
-                    broken.seen[node].phase = Phase::Joined(back);
-                    broken.seen[node].step = step;
-                }
-            }
+            What::Cut => self.cut_off(now, node),
+            What::Join => self.join_again(now, node),
             What::Migrate => {
-                let new = broken.bring(node);
+                broken.bring(node, spare);
                 let joined = now + broken.job.start_ns + broken.job.join_ns;
-                broken.seen[new].phase = Phase::Joining(joined);
-                broken.seen[new].step = broken.step(now, what, new, None);
+                broken.seen[spare].phase = Phase::Joining(joined);
+                broken.seen[spare].step = broken.step(now, what, spare, None);
             }
             What::Move => {
-                let there = broken.bring(node);
+                broken.bring(node, spare);
                 let step = broken.step(now, what, node, None);
                 broken.seen[node].step = step;
                 if broken.is_up(node) {
                     broken.leaves(node, Phase::Draining, now, now);
-                    broken.seen[node].moves_to = Some(there as u8);
+                    broken.seen[node].moves_to = Some(spare as u8);
                     self.nodes[node].background.flush();
                     self.course.queue.push(now, Event::Pump(node as u32));
                 } else {
-                    broken.starts_there(now, node, there);
+                    broken.starts_there(now, node, spare);
                 }
             }
+            What::Add => {
+                assert_eq!(spare, node, "seats were laid down in the order of time");
+                broken.seat_of[node] = event.node as u8;
+                let joined = now + broken.job.start_ns + broken.job.join_ns;
+                broken.seen[node].phase = Phase::Joining(joined);
+                let step = broken.step(now, what, node, None);
+                broken.seen[node].step = step;
+                broken.changing = Some(step);
+            }
+            What::Decommission => {
+                let step = broken.step(now, what, node, None);
+                broken.seen[node].phase = Phase::Announcing(now + broken.job.announce_ns);
+                broken.seen[node].step = step;
+                broken.changing = Some(step);
+            }
+            What::Repair => {
+                let step = broken.step(now, what, node, None);
+                broken.repairs.push((node, step));
+                self.begin_validation(now, node);
+            }
             _ => unreachable!("it concerns the process"),
+        }
+    }
+
+    /// A node's link carries nothing from now on.
+    pub(super) fn cut_off(&mut self, now: u64, node: usize) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        let (detect_ns, notice_ns) = (broken.job.detect_ns, broken.job.notice_ns);
+        broken.step(now, What::Cut, node, Some(now));
+        if broken.is_up(node) {
+            broken.leaves(node, Phase::Cut, now + detect_ns, now + notice_ns);
+        }
+    }
+
+    /// A node's link carries what it did at first.
+    pub(super) fn join_again(&mut self, now: u64, node: usize) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        let back = now + broken.job.gossip_ns;
+        let is_cut = broken.seen[node].phase == Phase::Cut;
+        let step = broken.step(now, What::Join, node, (!is_cut).then_some(now));
+        if is_cut {
+            broken.seen[node].phase = Phase::Joined(back);
+            broken.seen[node].step = step;
         }
     }
 
@@ -592,6 +407,19 @@ impl Cassandra {
             Phase::Leaving(until) if until <= now => {
                 broken.seen[node].phase = Phase::Outside;
                 broken.steps[seen.step].ended = Some(now);
+                broken.changing = broken.changing.filter(|&step| step != seen.step);
+            }
+            Phase::Announcing(until) if until <= now => {
+                broken.seen[node].phase = Phase::Sending;
+                match broken.steps[seen.step].what {
+                    What::Decommission => self.begin_handing(now, node),
+                    _ => self.begin_giving_back(now, node),
+                }
+            }
+            Phase::Sending if broken.rebuilds.is_done(node) => {
+                // Requests that are on their way to it find it: it ends what it has begun.
+                broken.leaves(node, Phase::Leaving(now + broken.job.leave_ns), now, now);
+                self.ring_has_changed(now, node);
             }
             Phase::Starting(until) if until <= now => {
                 if seen.lost_memory && !self.nodes[node].storage.drop_page_cache() {
@@ -612,7 +440,13 @@ impl Cassandra {
             }
             Phase::Joining(until) if until <= now => {
                 broken.seen[node].phase = Phase::Streaming;
-                self.begin_streams(now, node);
+                if broken.joins(node) {
+                    self.begin_handing(now, node);
+                } else if broken.predecessor(node).is_some() {
+                    self.begin_taking_over(now, node);
+                } else {
+                    self.begin_streams(now, node);
+                }
             }
             Phase::Streaming if broken.rebuilds.is_done(node) => {
                 let storage = &mut self.nodes[node].storage;
@@ -621,19 +455,58 @@ impl Cassandra {
                 }
                 // What was streamed was written through the page cache.
                 storage.warm_page_cache(storage.page_cache_pages(), false);
-                let received = broken.rebuilds.received(node);
                 broken.seen[node].lost_memory = false;
                 broken.seen[node].to_replay = 0;
+                let joins = broken.joins(node);
                 if broken.predecessor(node).is_some() {
                     broken.takes_over(now, node);
                 } else {
                     broken.returns(now, node);
                 }
-                self.nodes[node].background.receive(received);
-                self.course.queue.push(now, Event::Pump(node as u32));
+                if joins {
+                    self.seats += 1;
+                    return self.ring_has_changed(now, node);
+                }
+                self.compact_received(now, node);
             }
             _ => {}
         }
+    }
+
+    /// Others own what a node that joined has, or one that leaves had.
+    fn ring_has_changed(&mut self, now: u64, node: usize) {
+        let seat = self.seat(node);
+        self.ring.change(seat);
+        if let Some(broken) = &mut self.broken {
+            // One that leaves is in the others' way until it has gone.
+            let steps = &broken.steps;
+            broken.changing = broken.changing.filter(|&one| steps[one].ended.is_none());
+        }
+        self.compact_received(now, node);
+    }
+
+    /// What was streamed on behalf of a node is compacted where it came.
+    fn compact_received(&mut self, now: u64, node: usize) {
+        let Some(broken) = &self.broken else { return };
+        for (target, bytes) in broken.rebuilds.received(node) {
+            self.nodes[target].background.receive(bytes);
+            self.course.queue.push(now, Event::Pump(target as u32));
+        }
+    }
+
+    /// Ends the repairs whose copies are all compared.
+    fn end_repairs(&mut self, now: u64) {
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let (rebuilds, steps) = (&broken.rebuilds, &mut broken.steps);
+        broken.repairs.retain(|&(node, step)| {
+            let is_done = rebuilds.is_done(node);
+            if is_done {
+                steps[step].ended = Some(now);
+            }
+            !is_done
+        });
     }
 
     /// Which nodes have their data and could send them.

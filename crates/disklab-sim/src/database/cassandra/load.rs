@@ -1,5 +1,6 @@
 //! What clients do: operations begin, are sent to a coordinator, and end.
 
+use super::links::Traffic;
 use super::{Cassandra, MESSAGE_BYTES, Operation};
 use crate::client::What;
 use crate::database::event::Event;
@@ -85,7 +86,9 @@ impl Cassandra {
             begun: 0,
         });
         let seat = self.seat(usize::from(coordinator));
-        let at = left + self.paths.delay(self.clients.machine_of(thread), seat);
+        let way = self.paths.delay(self.clients.machine_of(thread), seat);
+        let ends = (self.client_end(), seat);
+        let at = self.arrives(left, way, ends, bytes, Traffic::Messages);
         self.course.queue.push(at, Event::Arrive(operation));
     }
 

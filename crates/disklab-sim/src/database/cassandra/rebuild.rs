@@ -1,13 +1,22 @@
-//! Data that come back to a node: streamed from other nodes, or replayed from its own commit log.
+//! Data that come to a node: streamed from other nodes, or replayed from its own commit log; and data that are read and
+//! hashed for a repair.
 //!
 //! A piece is read at its source (what the page cache has needs no I/O), passes the source's throttle and link, costs
 //! the receiver the time that one thread takes to write it into the page cache, and is written by the receiver's disk.
 //! All of it goes through the same disks, links and cores as the load.
+//!
+//! **A repair** has each copy of the node's rows read from its first to its last, by one thread a node, which merges and
+//! hashes them. **Source:** `ValidationManager` of Cassandra; `nodetool repair -full` compares all copies of a range at the
+//! same time (`parallel`). **Divergence:** the copies are taken for equal, so nothing is streamed behind it; the hash trees
+//! themselves (some MB a node) cost no network.
 
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{Op, VolumeCounters};
 
 use super::Cassandra;
+use super::broken::Broken;
+use super::links::Traffic;
+use crate::database::build::share;
 use crate::database::event::Event;
 use crate::engine::Slab;
 use crate::faults::RebuildReport;
@@ -26,6 +35,9 @@ const READ_AT_A_TIME: u32 = 2;
 /// `trickle_fsync` has by default, 10 MiB, which is what streams of ours were measured with.
 const UNSYNCED_BYTES: u64 = 10 << 20;
 
+/// How often a stream whose way is cut looks whether it is open again.
+const CUT_LOOK_NS: u64 = 1_000_000_000;
+
 /// Where nothing is used more than this, what bounds a stream is how long a piece takes on its way.
 const BOUND: f64 = 0.85;
 
@@ -38,10 +50,31 @@ enum Stage {
     Throttled,
     /// It is on the network.
     Sent,
-    /// The receiver's thread writes it into the page cache.
+    /// The receiver's thread writes it into the page cache, or hashes it.
     Taken,
     /// It is being written.
     Written,
+}
+
+/// What is done with data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// They are sent to another node.
+    Stream,
+    /// They are applied once more.
+    Replay,
+    /// They are hashed.
+    Validation,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Stream => "stream",
+            Kind::Replay => "replay",
+            Kind::Validation => "validation",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +89,8 @@ struct Piece {
 struct Stream {
     source: u16,
     target: u16,
-    replays: bool,
+    kind: Kind,
+    rebuild: u32,
     /// Pieces in all, those that were begun, those at the source, and all under way.
     pieces: u64,
     begun: u64,
@@ -69,10 +103,34 @@ struct Stream {
     stride: u64,
 }
 
+impl Stream {
+    fn new(kind: Kind, source: usize, target: usize, bytes: u64) -> Stream {
+        Stream {
+            source: source as u16,
+            target: target as u16,
+            kind,
+            rebuild: 0,
+            pieces: bytes.div_ceil(PIECE_BYTES),
+            begun: 0,
+            at_source: 0,
+            under_way: 0,
+            bytes,
+            free_at: 0,
+            stride: PIECE_PAGES,
+        }
+    }
+
+    /// The same over a table with so many pages.
+    fn over(self, pages: u64) -> Stream {
+        let stride = (pages / self.pieces.max(1)).max(1);
+        Stream { stride, ..self }
+    }
+}
+
 /// What comes back to one node.
 #[derive(Clone, Debug)]
 struct Rebuild {
-    kind: &'static str,
+    kind: Kind,
     node: usize,
     begun: u64,
     ended: Option<u64>,
@@ -81,11 +139,25 @@ struct Rebuild {
     /// Where the next piece is written.
     cursor: u64,
     sources: u32,
+    /// What the source sends that sends most, and what the largest stream has.
+    most_from: u64,
+    largest: u64,
     /// Counters when it began: of volumes and of bytes sent, by node.
     volumes: Vec<Vec<VolumeCounters>>,
     links: Vec<u64>,
     busy: Vec<u64>,
     told: bool,
+}
+
+/// What the database itself allows: bytes a second, zero where there is no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Throttles {
+    /// `stream_throughput_outbound`.
+    pub stream: u64,
+    /// Of a repair's reading.
+    pub validate: u64,
+    /// Of one thread that merges and hashes.
+    pub validate_thread: u64,
 }
 
 /// All of them.
@@ -96,25 +168,24 @@ pub struct Rebuilds {
     all: Vec<Rebuild>,
     /// The rebuild of each node that was begun last.
     last: Vec<Option<usize>>,
-    /// When the throttle of each node lets the next piece pass.
-    allowed_at: Vec<u64>,
-    bytes_per_s: u64,
+    /// When the throttles of each node let the next piece pass: of streams, of validation.
+    allowed_at: [Vec<u64>; 2],
+    throttles: Throttles,
     reports: Vec<RebuildReport>,
     lost_rows: u64,
 }
 
 impl Rebuilds {
-    /// None yet, of so many nodes on such hosts whose streams may send so many bytes a second; zero: as many as they
-    /// like.
-    pub fn new(hosts: Vec<HostProfile>, nodes: usize, bytes_per_s: u64) -> Rebuilds {
+    /// None yet, of so many nodes on such hosts.
+    pub fn new(hosts: Vec<HostProfile>, nodes: usize, throttles: Throttles) -> Rebuilds {
         Rebuilds {
             hosts,
             streams: Vec::new(),
             pieces: Slab::default(),
             all: Vec::new(),
             last: vec![None; nodes],
-            allowed_at: vec![0; nodes],
-            bytes_per_s,
+            allowed_at: [vec![0; nodes], vec![0; nodes]],
+            throttles,
             reports: Vec::new(),
             lost_rows: 0,
         }
@@ -125,9 +196,19 @@ impl Rebuilds {
         self.last[node].is_none_or(|at| self.all[at].ended.is_some())
     }
 
-    /// Bytes that came back to a node.
-    pub fn received(&self, node: usize) -> u64 {
-        self.last[node].map_or(0, |at| self.all[at].done)
+    /// Bytes that came to each node by the last rebuild of one.
+    pub fn received(&self, node: usize) -> Vec<(usize, u64)> {
+        let last = self.last[node].map(|at| at as u32);
+        let streams = self.streams.iter().filter(|one| Some(one.rebuild) == last);
+        let mut found: Vec<(usize, u64)> = Vec::new();
+        for stream in streams.filter(|one| one.kind == Kind::Stream) {
+            let target = usize::from(stream.target);
+            match found.iter_mut().find(|known| known.0 == target) {
+                Some(known) => known.1 += stream.bytes,
+                None => found.push((target, stream.bytes)),
+            }
+        }
+        found
     }
 
     /// How long a node's rebuild goes on at the rate that it had.
@@ -163,71 +244,99 @@ impl Cassandra {
         let may_send = |other: usize| self.may_send(usize::from(self.node_on(other as u8)));
         let (rows_from, lost) = self.ring.rows_from(seat, may_send);
         let sources = (0..self.nodes.len()).filter(|&one| rows_from[one] > 0);
-        let mut sources: Vec<(usize, u64)> = sources
-            .map(|one| (usize::from(self.node_on(one as u8)), rows_from[one]))
-            .collect();
-        if let Some(old) = self.predecessor(node) {
-            // The one that loses a range sends it, so that no write is missed. **Source:** `RangeStreamer` of
-            // Cassandra with `consistent.rangemovement`, which is on by default.
-            let rows = sources.iter().map(|&(_, rows)| rows).sum::<u64>() + lost;
-            sources = vec![(old, rows)];
-            return self.begin_streams_from(now, node, &sources, 0);
-        }
-        self.begin_streams_from(now, node, &sources, lost);
+        let handed =
+            sources.map(|one| (usize::from(self.node_on(one as u8)), node, rows_from[one]));
+        let handed = handed.collect();
+        self.begin_moving(now, node, handed, lost);
     }
 
-    fn begin_streams_from(&mut self, now: u64, node: usize, sources: &[(usize, u64)], lost: u64) {
-        let table_bytes = self.nodes[node].storage.layout().data_pages() * PAGE_BYTES;
-        let all_rows = sources.iter().map(|&(_, rows)| rows).sum::<u64>() + lost;
-        let bytes_of = |rows: u64| {
-            (u128::from(table_bytes) * u128::from(rows) / u128::from(all_rows.max(1))) as u64
-        };
-        let streams: Vec<Stream> = sources
-            .iter()
-            .map(|&(source, rows)| {
-                let bytes = bytes_of(rows);
-                let pieces = bytes.div_ceil(PIECE_BYTES);
-                let pages = self.nodes[source].storage.layout().data_pages();
-                Stream {
-                    source: source as u16,
-                    target: node as u16,
-                    replays: false,
-                    pieces,
-                    begun: 0,
-                    at_source: 0,
-                    under_way: 0,
-                    bytes,
-                    free_at: 0,
-                    stride: (pages / pieces.max(1)).max(1),
-                }
-            })
-            .collect();
-        self.begin_rebuild(now, node, "stream", streams);
+    /// Streams a node's data to the one that is to take its place in the ring.
+    ///
+    /// While both are there each row has a copy too many, so the one that is furthest on the ring loses it: it sends it to
+    /// the new node. **Source:** `RangeStreamer` of Cassandra with `consistent.rangemovement`, which is on by default; so
+    /// it was logged in our own rehearsal of 2026-11-25.
+    pub(super) fn begin_taking_over(&mut self, now: u64, node: usize) {
+        let displaced = self.ring.displaced(self.seat(node));
+        let handed = displaced
+            .into_iter()
+            .map(|(from, rows)| (usize::from(self.node_on(from)), node, rows));
+        let handed = handed.collect();
+        self.begin_moving(now, node, handed, 0);
+    }
+
+    /// Streams what a node leaves behind, whose place another has: the copies that the furthest had lost for its sake.
+    pub(super) fn begin_giving_back(&mut self, now: u64, node: usize) {
+        let seat = self.seat(node);
+        let displaced = self.ring.displaced(seat).into_iter();
+        let handed = displaced
+            .filter(|&(to, _)| usize::from(to) != seat)
+            .map(|(to, rows)| (node, usize::from(self.node_on(to)), rows));
+        let handed = handed.collect();
+        self.begin_moving(now, node, handed, 0);
+    }
+
+    /// Streams what changes hands when a node joins, or leaves in order.
+    pub(super) fn begin_handing(&mut self, now: u64, node: usize) {
+        let seat = self.seat(node);
+        let handed = self.ring.handed(seat).into_iter().map(|(from, to, rows)| {
+            let (from, to) = (self.node_on(from), self.node_on(to));
+            (usize::from(from), usize::from(to), rows)
+        });
+        let handed = handed.collect();
+        self.begin_moving(now, node, handed, 0);
+    }
+
+    /// Has so many rows sent from nodes to nodes on behalf of one.
+    fn begin_moving(&mut self, now: u64, node: usize, handed: Vec<(usize, usize, u64)>, lost: u64) {
+        let streams = handed.into_iter().map(|(source, target, rows)| {
+            let bytes = self.bytes_of(target, rows);
+            let pages = self.nodes[source].storage.layout().data_pages();
+            Stream::new(Kind::Stream, source, target, bytes).over(pages)
+        });
+        let streams = streams.collect();
+        self.begin_rebuild(now, node, Kind::Stream, streams);
         if let Some(broken) = &mut self.broken {
             broken.rebuilds.lost_rows += lost;
         }
     }
 
-    /// Replays so many bytes of a node's own commit log.
-    pub(super) fn begin_replay(&mut self, now: u64, node: usize, bytes: u64) {
-        let stream = Stream {
-            source: node as u16,
-            target: node as u16,
-            replays: true,
-            pieces: bytes.div_ceil(PIECE_BYTES),
-            begun: 0,
-            at_source: 0,
-            under_way: 0,
-            bytes,
-            free_at: 0,
-            stride: PIECE_PAGES,
-        };
-        self.begin_rebuild(now, node, "replay", vec![stream]);
+    /// Bytes that so many rows take in a node's table.
+    fn bytes_of(&self, node: usize, rows: u64) -> u64 {
+        let node = &self.nodes[node];
+        let all = node.storage.layout().data_pages() * PAGE_BYTES;
+        share(all, rows, node.room_rows)
     }
 
-    fn begin_rebuild(&mut self, now: u64, node: usize, kind: &'static str, new: Vec<Stream>) {
+    /// Replays so many bytes of a node's own commit log.
+    pub(super) fn begin_replay(&mut self, now: u64, node: usize, bytes: u64) {
+        let stream = Stream::new(Kind::Replay, node, node, bytes);
+        self.begin_rebuild(now, node, Kind::Replay, vec![stream]);
+    }
+
+    /// Has every copy of a node's rows read and hashed.
+    pub(super) fn begin_validation(&mut self, now: u64, node: usize) {
+        let seat = self.seat(node);
+        let able = (0..self.nodes.len())
+            .filter(|&one| usize::from(self.node_on(self.seat(one) as u8)) == one)
+            .filter(|&one| self.may_send(one));
+        let streams = able.map(|one| {
+            let rows = self.ring.shared_rows(seat, self.seat(one));
+            let pages = self.nodes[one].storage.layout().data_pages();
+            Stream::new(Kind::Validation, one, one, self.bytes_of(one, rows)).over(pages)
+        });
+        let streams = streams.filter(|stream| stream.pieces > 0).collect();
+        self.begin_rebuild(now, node, Kind::Validation, streams);
+    }
+
+    fn begin_rebuild(&mut self, now: u64, node: usize, kind: Kind, new: Vec<Stream>) {
         let bytes = new.iter().map(|stream| stream.bytes).sum();
+        let mut sent = vec![0; self.nodes.len()];
+        for stream in &new {
+            sent[usize::from(stream.source)] += stream.bytes;
+        }
         let rebuild = Rebuild {
+            most_from: sent.iter().copied().max().unwrap_or(0),
+            largest: new.iter().map(|stream| stream.bytes).max().unwrap_or(0),
             kind,
             node,
             begun: now,
@@ -235,7 +344,7 @@ impl Cassandra {
             bytes,
             done: 0,
             cursor: 0,
-            sources: new.len() as u32,
+            sources: sent.iter().filter(|&&bytes| bytes > 0).count() as u32,
             volumes: self.nodes.iter().map(|n| n.storage.volumes(now)).collect(),
             links: self.nodes.iter().map(|n| n.link.sent_bytes()).collect(),
             busy: self.nodes.iter().map(|n| n.cores.usage().busy_ns).collect(),
@@ -248,8 +357,9 @@ impl Cassandra {
         rebuilds.last[node] = Some(rebuilds.all.len());
         rebuilds.all.push(rebuild);
         let first = rebuilds.streams.len();
+        let rebuild = rebuilds.all.len() as u32 - 1;
         for stream in new {
-            rebuilds.add(stream);
+            rebuilds.add(Stream { rebuild, ..stream });
         }
         for number in first..rebuilds.streams.len() {
             self.pump_stream(now, number);
@@ -273,7 +383,7 @@ impl Cassandra {
             stream.begun += 1;
             stream.at_source += 1;
             stream.under_way += 1;
-            let (source, replays) = (usize::from(stream.source), stream.replays);
+            let (source, replays) = (usize::from(stream.source), stream.kind == Kind::Replay);
             let first = index * stream.stride;
             let piece = broken.rebuilds.pieces.add(Piece {
                 stream: number as u32,
@@ -335,7 +445,7 @@ impl Cassandra {
         let stream = rebuilds.streams[piece.stream as usize].clone();
         let (source, target) = (usize::from(stream.source), usize::from(stream.target));
         match piece.stage {
-            Stage::Reading(_) if stream.replays => {
+            Stage::Reading(_) if stream.kind == Kind::Replay => {
                 rebuilds.pieces[number].stage = Stage::Taken;
                 let rows = piece.bytes / self.rules.stored_row_bytes.max(1) + 1;
                 let span = rows * self.rules.parameters.write_cpu_ns;
@@ -345,14 +455,35 @@ impl Cassandra {
             }
             Stage::Reading(_) => {
                 rebuilds.pieces[number].stage = Stage::Throttled;
-                let at = rebuilds.allowed_at[source].max(now);
-                rebuilds.allowed_at[source] = at + time_of(piece.bytes, rebuilds.bytes_per_s);
+                let hashes = stream.kind == Kind::Validation;
+                let throttle = match hashes {
+                    true => rebuilds.throttles.validate,
+                    false => rebuilds.throttles.stream,
+                };
+                let allowed_at = &mut rebuilds.allowed_at[usize::from(hashes)][source];
+                let at = (*allowed_at).max(now);
+                *allowed_at = at + time_of(piece.bytes, throttle);
                 self.course.queue.push(at, Event::Piece(number));
+            }
+            Stage::Throttled if stream.kind == Kind::Validation => {
+                rebuilds.pieces[number].stage = Stage::Taken;
+                let span = time_of(piece.bytes, rebuilds.throttles.validate_thread);
+                self.takes_thread(now, number, span);
             }
             Stage::Throttled => {
                 rebuilds.pieces[number].stage = Stage::Sent;
+                if self.is_way_cut(source, target) {
+                    // Its connection waits for the way.
+                    rebuilds_of(&mut self.broken).pieces[number].stage = Stage::Throttled;
+                    return self
+                        .course
+                        .queue
+                        .push(now + CUT_LOOK_NS, Event::Piece(number));
+                }
                 let left = self.nodes[source].link.send(now, now, piece.bytes);
-                let at = left + self.paths.delay(self.seat(source), self.seat(target));
+                let ends = (self.seat(source), self.seat(target));
+                let way = self.paths.delay(ends.0, ends.1);
+                let at = self.arrives(left, way, ends, piece.bytes, Traffic::Tables);
                 self.course.queue.push(at, Event::Piece(number));
                 // The next piece has the throttle and the link to itself when this one has left.
                 self.leaves_source(now, piece.stream);
@@ -360,15 +491,16 @@ impl Cassandra {
             Stage::Sent => {
                 rebuilds.pieces[number].stage = Stage::Taken;
                 let span = time_of(piece.bytes, self.rules.table_write_bytes_per_s);
-                let begins = stream.free_at.max(now);
-                rebuilds.streams[piece.stream as usize].free_at = begins + span;
-                self.nodes[target].cores.serve(now, span);
-                self.course.queue.push(begins + span, Event::Piece(number));
+                self.takes_thread(now, number, span);
             }
-            Stage::Taken if stream.replays => self.piece_is_there(now, number),
+            Stage::Taken if stream.kind == Kind::Replay => self.piece_is_there(now, number),
+            Stage::Taken if stream.kind == Kind::Validation => {
+                self.piece_is_there(now, number);
+                self.leaves_source(now, piece.stream);
+            }
             Stage::Taken => {
                 rebuilds.pieces[number].stage = Stage::Written;
-                let all = &mut rebuilds.all[rebuilds.last[target].expect("it has streams")];
+                let all = &mut rebuilds.all[stream.rebuild as usize];
                 let at = all.cursor;
                 all.cursor += PIECE_BYTES;
                 let io = PendingIo::new(stream.target, Purpose::Piece(number));
@@ -380,6 +512,19 @@ impl Cassandra {
             }
             Stage::Written => unreachable!("its I/O ends it"),
         }
+    }
+
+    /// The receiving thread of a stream works on a piece for so long, when it has a core.
+    fn takes_thread(&mut self, now: u64, number: u32, span: u64) {
+        let broken = self.broken.as_mut().expect("it has streams");
+        let stream = broken.rebuilds.pieces[number].stream as usize;
+        let stream = &mut broken.rebuilds.streams[stream];
+        let begins = stream.free_at.max(now);
+        let served = self.nodes[usize::from(stream.target)]
+            .cores
+            .serve(now, span);
+        stream.free_at = served.max(begins + span);
+        self.course.queue.push(stream.free_at, Event::Piece(number));
     }
 
     fn leaves_source(&mut self, now: u64, stream: u32) {
@@ -395,8 +540,7 @@ impl Cassandra {
         rebuilds.pieces.release(number);
         let stream = &mut rebuilds.streams[piece.stream as usize];
         stream.under_way -= 1;
-        let last = rebuilds.last[usize::from(stream.target)];
-        let rebuild = &mut rebuilds.all[last.expect("it has streams")];
+        let rebuild = &mut rebuilds.all[stream.rebuild as usize];
         rebuild.done += piece.bytes;
         if rebuild.done == rebuild.bytes {
             rebuild.ended = Some(now);
@@ -410,7 +554,8 @@ impl Cassandra {
             return;
         };
         let (rebuilds, seat_of) = (&mut broken.rebuilds, &broken.seat_of);
-        for rebuild in &mut rebuilds.all {
+        let links = broken.links.as_ref();
+        for (index, rebuild) in rebuilds.all.iter_mut().enumerate() {
             let ended = rebuild.ended.unwrap_or(now);
             let goes_on = rebuild.ended.is_none() && !last;
             if rebuild.told || goes_on || rebuild.bytes == 0 || ended <= rebuild.begun {
@@ -447,21 +592,45 @@ impl Cassandra {
             }
             let spent_s = (ended - rebuild.begun) as f64 / 1e9;
             let rate = rebuild.done as f64 / spent_s;
-            if rebuild.kind == "stream" {
-                let each = rate / f64::from(rebuild.sources.max(1));
-                if rebuilds.bytes_per_s > 0 {
-                    let share = each / rebuilds.bytes_per_s as f64;
-                    uses.add("stream throughput", String::new(), share, 0);
+            let throttles = rebuilds.throttles;
+            let own = match rebuild.kind {
+                Kind::Stream => [
+                    ("stream throughput", rebuild.most_from, throttles.stream),
+                    (
+                        "stream writer",
+                        rebuild.largest,
+                        self.rules.table_write_bytes_per_s,
+                    ),
+                ],
+                Kind::Validation => [
+                    ("compaction throughput", rebuild.largest, throttles.validate),
+                    ("validation", rebuild.largest, throttles.validate_thread),
+                ],
+                Kind::Replay => [("", 0, 0); 2],
+            };
+            for (name, part, limit) in own {
+                if limit > 0 {
+                    // Of the node, or thread, that has the largest part: the others are ready before.
+                    let each = rate * part as f64 / rebuild.bytes as f64;
+                    uses.add(name, String::new(), each / limit as f64, 0);
                 }
-                let pace = self.rules.table_write_bytes_per_s;
-                if pace > 0 {
-                    uses.add("stream writer", String::new(), each / pace as f64, 0);
+            }
+            let streams = rebuilds.streams.iter();
+            for stream in streams.filter(|one| one.rebuild as usize == index) {
+                let ends = (stream.source, stream.target);
+                let (from, to) = (usize::from(ends.0), usize::from(ends.1));
+                let (from, to) = (usize::from(seat_of[from]), usize::from(seat_of[to]));
+                let delay_ns = self.paths.mean_delay(from, to);
+                let limit = links.and_then(|links| links.stream_rate(from, to, delay_ns));
+                if let Some(limit) = limit.filter(|_| stream.kind == Kind::Stream) {
+                    let each = rate * stream.bytes as f64 / rebuild.bytes as f64;
+                    uses.add("link", String::new(), each / limit.max(1) as f64, 0);
                 }
             }
             let bound = bound_of(uses);
             rebuilds.reports.push(RebuildReport {
                 node: u32::from(seat_of[rebuild.node]),
-                kind: rebuild.kind,
+                kind: rebuild.kind.name(),
                 bytes: rebuild.bytes,
                 done_bytes: rebuild.done,
                 bytes_per_s: rate,
@@ -471,6 +640,10 @@ impl Cassandra {
             });
         }
     }
+}
+
+fn rebuilds_of(broken: &mut Option<Box<Broken>>) -> &mut Rebuilds {
+    &mut broken.as_mut().expect("it has streams").rebuilds
 }
 
 /// What bounds a rebuild: what was used most, if it was full.
