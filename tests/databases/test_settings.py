@@ -211,16 +211,26 @@ def test_periods_and_rates_follow_the_time_dilation(known: dict[str, str]) -> No
     same = ("concurrent_reads", "stream_throughput_outbound", "commitlog_sync", "auto_snapshot")
     assert all(slow[name] == settings[name] for name in same)
     assert timing.dilated(settings, 1) == settings
+    # What a settings file leaves out is throttled by default, and as much slower.
+    usual = timing.dilated(timing.usual(known), 2)
+    for name in ("stream_throughput_outbound", "entire_sstable_stream_throughput_outbound"):
+        assert usual[name] == f"{12 << 20}B/s"
 
 
 def test_every_usual_period_is_a_setting_of_the_version(known: dict[str, str]) -> None:
     assert set(timing.usual(known)) <= set(known)
     old = {
-        name: name for name in ("read_request_timeout_in_ms", "compaction_throughput_mb_per_sec")
+        name: name
+        for name in (
+            "read_request_timeout_in_ms",
+            "compaction_throughput_mb_per_sec",
+            "stream_throughput_outbound_megabits_per_sec",
+        )
     }
     assert timing.dilated(timing.usual(old), 4) == {
         "read_request_timeout_in_ms": 20_000,
         "compaction_throughput_mb_per_sec": 16,
+        "stream_throughput_outbound_megabits_per_sec": 50,
     }
 
 

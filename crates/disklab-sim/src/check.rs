@@ -7,7 +7,7 @@ use disklab_units::sizes;
 use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
-use crate::job::faults::What;
+use crate::job::faults::{Faults, Peer, What};
 use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Kind, Load, Mechanism, Stop, Trace};
 
 mod postgresql;
@@ -166,6 +166,12 @@ fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
         "an interval of the course takes 1 ms to 1 h",
         "use 1000000000",
     );
+    check_events(rules, job, faults);
+    check_hosts(rules, job, faults);
+}
+
+/// The rules of what happens to which node.
+fn check_events(rules: &mut Rules, job: &DatabaseJob, faults: &Faults) {
     let added = faults.events.iter().filter(|one| one.what == What::Add);
     let all = job.cluster.nodes + added.clone().count() as u32;
     for event in &faults.events {
@@ -188,7 +194,22 @@ fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
             &format!("migrate, move and add name one of {hosts} hosts, and nothing else does"),
             "give its number, from zero",
         );
+        let peer = match event.peer {
+            Some(Peer::Node(peer)) => Some(peer),
+            _ => None,
+        };
+        rules.must(
+            peer.is_none_or(|peer| peer < all && peer != event.node),
+            "faults.events.peer",
+            format!("{peer:?}"),
+            "a way is between two nodes of the cluster",
+            "give the number of another node",
+        );
     }
+}
+
+/// The rules of what nodes move to.
+fn check_hosts(rules: &mut Rules, job: &DatabaseJob, faults: &Faults) {
     let moves = faults.events.iter().filter(|event| event.host.is_some());
     rules.must(
         job.cluster.nodes as usize + moves.clone().count() <= usize::from(u8::MAX),

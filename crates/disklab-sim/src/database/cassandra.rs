@@ -9,7 +9,7 @@ use disklab_disk::{Refusal, VolumeCounters};
 use disklab_units::random::Stream;
 
 use crate::background::Wishes;
-use crate::chance::{exponential, work};
+use crate::chance::work;
 use crate::client::{Clients, Kind, NAMES, RowKeys, What};
 use crate::cluster::{MOST_REPLICAS, Place, Ring, hash};
 use crate::database::build::{nodes, stored_row_bytes};
@@ -27,6 +27,7 @@ use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
 use crate::tail::Split;
 
 mod after;
+mod bounds;
 mod broken;
 mod faults;
 mod links;
@@ -386,24 +387,6 @@ impl Cassandra {
                 self.course.queue.push(at, Event::Enter(request));
             }
         }
-    }
-
-    /// How long a message takes from one node to another.
-    #[inline]
-    fn on_its_way(&mut self, from: usize, to: usize) -> u64 {
-        let overhead_ns = match self.rules.message_overhead_ns {
-            0 => 0,
-            mean_ns => exponential(&mut self.times, mean_ns),
-        };
-        self.paths.delay(self.seat(from), self.seat(to)) + overhead_ns
-    }
-
-    /// When a message that has left one node comes to another.
-    #[inline]
-    fn comes(&mut self, left: u64, from: usize, to: usize, bytes: u64) -> u64 {
-        let way = self.on_its_way(from, to);
-        let ends = (self.seat(from), self.seat(to));
-        self.arrives(left, way, ends, bytes, Traffic::Messages)
     }
 
     /// Which of its rows a node reads or writes for a key.

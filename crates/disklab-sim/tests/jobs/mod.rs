@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses some of them")]
 
+pub mod faulty;
+
 use disklab_disk::profile::{
     Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,
     VolumeProfile,

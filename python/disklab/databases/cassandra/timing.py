@@ -21,8 +21,23 @@ USUAL_MS = {
     "truncate_request_timeout": ("truncate_request_timeout_in_ms", 60_000),
     "request_timeout": ("request_timeout_in_ms", 10_000),
 }
-# Source: the shipped cassandra.yaml of 4.0, 4.1 and 5.0.
-USUAL_COMPACTION_MIB_PER_S = ("compaction_throughput", "compaction_throughput_mb_per_sec", 64)
+# Rates of the described system: new name and value, old name and value.
+# Source: the shipped cassandra.yaml of 4.0, 4.1 and 5.0, and Config of the same.
+USUAL_RATES = (
+    ("compaction_throughput", "64MiB/s", "compaction_throughput_mb_per_sec", 64),
+    (
+        "stream_throughput_outbound",
+        "24MiB/s",
+        "stream_throughput_outbound_megabits_per_sec",
+        200,
+    ),
+    (
+        "entire_sstable_stream_throughput_outbound",
+        "24MiB/s",
+        "entire_sstable_stream_throughput_outbound_megabits_per_sec",
+        200,
+    ),
+)
 
 _DURATION = re.compile(r"(\d+)\s*(ns|us|µs|ms|s|m|h|d)", re.ASCII)
 _RATE = re.compile(r"(\d+)\s*(B|KiB|MiB)/s", re.ASCII)
@@ -37,8 +52,11 @@ def usual(known: Mapping[str, str]) -> dict[str, object]:
             found[new] = f"{ms}ms"
         elif old in known:
             found[old] = ms
-    new, old, rate = USUAL_COMPACTION_MIB_PER_S
-    found[new if new in known else old] = f"{rate}MiB/s" if new in known else rate
+    for new, rate, old, old_rate in USUAL_RATES:
+        if new in known:
+            found[new] = rate
+        elif old in known:
+            found[old] = old_rate
     return found
 
 

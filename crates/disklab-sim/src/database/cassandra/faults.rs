@@ -448,29 +448,35 @@ impl Cassandra {
                     self.begin_streams(now, node);
                 }
             }
-            Phase::Streaming if broken.rebuilds.is_done(node) => {
-                let storage = &mut self.nodes[node].storage;
-                if !storage.drop_page_cache() {
-                    return;
-                }
-                // What was streamed was written through the page cache.
-                storage.warm_page_cache(storage.page_cache_pages(), false);
-                broken.seen[node].lost_memory = false;
-                broken.seen[node].to_replay = 0;
-                let joins = broken.joins(node);
-                if broken.predecessor(node).is_some() {
-                    broken.takes_over(now, node);
-                } else {
-                    broken.returns(now, node);
-                }
-                if joins {
-                    self.seats += 1;
-                    return self.ring_has_changed(now, node);
-                }
-                self.compact_received(now, node);
-            }
+            Phase::Streaming if broken.rebuilds.is_done(node) => self.has_streamed(now, node),
             _ => {}
         }
+    }
+
+    /// A node has its data: it serves with them.
+    fn has_streamed(&mut self, now: u64, node: usize) {
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let storage = &mut self.nodes[node].storage;
+        if !storage.drop_page_cache() {
+            return;
+        }
+        // What was streamed was written through the page cache.
+        storage.warm_page_cache(storage.page_cache_pages(), false);
+        broken.seen[node].lost_memory = false;
+        broken.seen[node].to_replay = 0;
+        let joins = broken.joins(node);
+        if broken.predecessor(node).is_some() {
+            broken.takes_over(now, node);
+        } else {
+            broken.returns(now, node);
+        }
+        if joins {
+            self.seats += 1;
+            return self.ring_has_changed(now, node);
+        }
+        self.compact_received(now, node);
     }
 
     /// Others own what a node that joined has, or one that leaves had.

@@ -14,14 +14,12 @@ use disklab_disk::profile::HostProfile;
 use disklab_disk::{Op, VolumeCounters};
 
 use super::Cassandra;
-use super::broken::Broken;
 use super::links::Traffic;
 use crate::database::build::share;
 use crate::database::event::Event;
 use crate::engine::Slab;
 use crate::faults::RebuildReport;
 use crate::filelayout::PAGE_BYTES;
-use crate::report::{Resource, Uses};
 use crate::storage::{PendingIo, Purpose};
 
 /// Bytes of a piece. **Source:** as of a background write: Premium SSD counts I/Os in units of 256 KiB.
@@ -37,9 +35,6 @@ const UNSYNCED_BYTES: u64 = 10 << 20;
 
 /// How often a stream whose way is cut looks whether it is open again.
 const CUT_LOOK_NS: u64 = 1_000_000_000;
-
-/// Where nothing is used more than this, what bounds a stream is how long a piece takes on its way.
-const BOUND: f64 = 0.85;
 
 /// Where a piece is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +63,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Stream => "stream",
             Kind::Replay => "replay",
@@ -86,17 +81,17 @@ struct Piece {
 
 /// Data on their way from one node to another, or from its log to a node.
 #[derive(Clone, Debug)]
-struct Stream {
-    source: u16,
-    target: u16,
-    kind: Kind,
-    rebuild: u32,
+pub(super) struct Stream {
+    pub(super) source: u16,
+    pub(super) target: u16,
+    pub(super) kind: Kind,
+    pub(super) rebuild: u32,
     /// Pieces in all, those that were begun, those at the source, and all under way.
     pieces: u64,
     begun: u64,
     at_source: u32,
     under_way: u64,
-    bytes: u64,
+    pub(super) bytes: u64,
     /// When the receiver's thread is free.
     free_at: u64,
     /// Pages from one piece to the next in the source's table.
@@ -129,24 +124,24 @@ impl Stream {
 
 /// What comes back to one node.
 #[derive(Clone, Debug)]
-struct Rebuild {
-    kind: Kind,
-    node: usize,
-    begun: u64,
-    ended: Option<u64>,
-    bytes: u64,
-    done: u64,
+pub(super) struct Rebuild {
+    pub(super) kind: Kind,
+    pub(super) node: usize,
+    pub(super) begun: u64,
+    pub(super) ended: Option<u64>,
+    pub(super) bytes: u64,
+    pub(super) done: u64,
     /// Where the next piece is written.
-    cursor: u64,
-    sources: u32,
+    pub(super) cursor: u64,
+    pub(super) sources: u32,
     /// What the source sends that sends most, and what the largest stream has.
-    most_from: u64,
-    largest: u64,
+    pub(super) most_from: u64,
+    pub(super) largest: u64,
     /// Counters when it began: of volumes and of bytes sent, by node.
-    volumes: Vec<Vec<VolumeCounters>>,
-    links: Vec<u64>,
-    busy: Vec<u64>,
-    told: bool,
+    pub(super) volumes: Vec<Vec<VolumeCounters>>,
+    pub(super) links: Vec<u64>,
+    pub(super) busy: Vec<u64>,
+    pub(super) told: bool,
 }
 
 /// What the database itself allows: bytes a second, zero where there is no limit.
@@ -162,16 +157,16 @@ pub struct Throttles {
 
 /// All of them.
 pub struct Rebuilds {
-    hosts: Vec<HostProfile>,
-    streams: Vec<Stream>,
+    pub(super) hosts: Vec<HostProfile>,
+    pub(super) streams: Vec<Stream>,
     pieces: Slab<Piece>,
-    all: Vec<Rebuild>,
+    pub(super) all: Vec<Rebuild>,
     /// The rebuild of each node that was begun last.
     last: Vec<Option<usize>>,
     /// When the throttles of each node let the next piece pass: of streams, of validation.
     allowed_at: [Vec<u64>; 2],
-    throttles: Throttles,
-    reports: Vec<RebuildReport>,
+    pub(super) throttles: Throttles,
+    pub(super) reports: Vec<RebuildReport>,
     lost_rows: u64,
 }
 
@@ -470,24 +465,7 @@ impl Cassandra {
                 let span = time_of(piece.bytes, rebuilds.throttles.validate_thread);
                 self.takes_thread(now, number, span);
             }
-            Stage::Throttled => {
-                rebuilds.pieces[number].stage = Stage::Sent;
-                if self.is_way_cut(source, target) {
-                    // Its connection waits for the way.
-                    rebuilds_of(&mut self.broken).pieces[number].stage = Stage::Throttled;
-                    return self
-                        .course
-                        .queue
-                        .push(now + CUT_LOOK_NS, Event::Piece(number));
-                }
-                let left = self.nodes[source].link.send(now, now, piece.bytes);
-                let ends = (self.seat(source), self.seat(target));
-                let way = self.paths.delay(ends.0, ends.1);
-                let at = self.arrives(left, way, ends, piece.bytes, Traffic::Tables);
-                self.course.queue.push(at, Event::Piece(number));
-                // The next piece has the throttle and the link to itself when this one has left.
-                self.leaves_source(now, piece.stream);
-            }
+            Stage::Throttled => self.send_piece(now, number, (source, target)),
             Stage::Sent => {
                 rebuilds.pieces[number].stage = Stage::Taken;
                 let span = time_of(piece.bytes, self.rules.table_write_bytes_per_s);
@@ -512,6 +490,25 @@ impl Cassandra {
             }
             Stage::Written => unreachable!("its I/O ends it"),
         }
+    }
+
+    /// A piece leaves its source, if its way carries anything; else its connection waits for it.
+    fn send_piece(&mut self, now: u64, number: u32, (source, target): (usize, usize)) {
+        if self.is_way_cut(source, target) {
+            let again = now + CUT_LOOK_NS;
+            return self.course.queue.push(again, Event::Piece(number));
+        }
+        let broken = self.broken.as_mut().expect("it has streams");
+        let piece = &mut broken.rebuilds.pieces[number];
+        piece.stage = Stage::Sent;
+        let Piece { bytes, stream, .. } = *piece;
+        let left = self.nodes[source].link.send(now, now, bytes);
+        let ends = (self.seat(source), self.seat(target));
+        let way = self.paths.delay(ends.0, ends.1);
+        let at = self.arrives(left, way, ends, bytes, Traffic::Tables);
+        self.course.queue.push(at, Event::Piece(number));
+        // The next piece has the throttle and the link to itself when this one has left.
+        self.leaves_source(now, stream);
     }
 
     /// The receiving thread of a stream works on a piece for so long, when it has a core.
@@ -546,115 +543,6 @@ impl Cassandra {
             rebuild.ended = Some(now);
         }
         self.pump_stream(now, piece.stream as usize);
-    }
-
-    /// Notes what bound each rebuild that has ended; at the `last` look those that go on, too.
-    pub(super) fn tell_rebuilds(&mut self, now: u64, last: bool) {
-        let Some(broken) = &mut self.broken else {
-            return;
-        };
-        let (rebuilds, seat_of) = (&mut broken.rebuilds, &broken.seat_of);
-        let links = broken.links.as_ref();
-        for (index, rebuild) in rebuilds.all.iter_mut().enumerate() {
-            let ended = rebuild.ended.unwrap_or(now);
-            let goes_on = rebuild.ended.is_none() && !last;
-            if rebuild.told || goes_on || rebuild.bytes == 0 || ended <= rebuild.begun {
-                continue;
-            }
-            rebuild.told = true;
-            let elapsed_ns = now - rebuild.begun;
-            let mut uses = Uses::new(&rebuilds.hosts);
-            for (number, node) in self.nodes.iter().enumerate() {
-                let place = format!("node {number}");
-                let at = node.storage.volumes(now);
-                let volumes = node.storage.host().volumes();
-                for (((_, volume), now), before) in volumes.zip(&at).zip(&rebuild.volumes[number]) {
-                    uses.add_limits(&place, &volume.name, now, before, elapsed_ns);
-                }
-                let seconds = elapsed_ns as f64 / 1e9;
-                // The measurement set its counters back: they are less than before.
-                let busy = node
-                    .cores
-                    .usage()
-                    .busy_ns
-                    .saturating_sub(rebuild.busy[number]);
-                let share = busy as f64 / elapsed_ns as f64 / node.cores.count() as f64;
-                uses.add("node CPU", place.clone(), share, 0);
-                if let Some(rate) = node.link.bytes_per_s() {
-                    let sent = node.link.sent_bytes().saturating_sub(rebuild.links[number]);
-                    uses.add(
-                        "node network",
-                        place,
-                        sent as f64 / seconds / rate as f64,
-                        0,
-                    );
-                }
-            }
-            let spent_s = (ended - rebuild.begun) as f64 / 1e9;
-            let rate = rebuild.done as f64 / spent_s;
-            let throttles = rebuilds.throttles;
-            let own = match rebuild.kind {
-                Kind::Stream => [
-                    ("stream throughput", rebuild.most_from, throttles.stream),
-                    (
-                        "stream writer",
-                        rebuild.largest,
-                        self.rules.table_write_bytes_per_s,
-                    ),
-                ],
-                Kind::Validation => [
-                    ("compaction throughput", rebuild.largest, throttles.validate),
-                    ("validation", rebuild.largest, throttles.validate_thread),
-                ],
-                Kind::Replay => [("", 0, 0); 2],
-            };
-            for (name, part, limit) in own {
-                if limit > 0 {
-                    // Of the node, or thread, that has the largest part: the others are ready before.
-                    let each = rate * part as f64 / rebuild.bytes as f64;
-                    uses.add(name, String::new(), each / limit as f64, 0);
-                }
-            }
-            let streams = rebuilds.streams.iter();
-            for stream in streams.filter(|one| one.rebuild as usize == index) {
-                let ends = (stream.source, stream.target);
-                let (from, to) = (usize::from(ends.0), usize::from(ends.1));
-                let (from, to) = (usize::from(seat_of[from]), usize::from(seat_of[to]));
-                let delay_ns = self.paths.mean_delay(from, to);
-                let limit = links.and_then(|links| links.stream_rate(from, to, delay_ns));
-                if let Some(limit) = limit.filter(|_| stream.kind == Kind::Stream) {
-                    let each = rate * stream.bytes as f64 / rebuild.bytes as f64;
-                    uses.add("link", String::new(), each / limit.max(1) as f64, 0);
-                }
-            }
-            let bound = bound_of(uses);
-            rebuilds.reports.push(RebuildReport {
-                node: u32::from(seat_of[rebuild.node]),
-                kind: rebuild.kind.name(),
-                bytes: rebuild.bytes,
-                done_bytes: rebuild.done,
-                bytes_per_s: rate,
-                seconds: rebuild.bytes as f64 / rate.max(1.0),
-                sources: rebuild.sources,
-                bound,
-            });
-        }
-    }
-}
-
-fn rebuilds_of(broken: &mut Option<Box<Broken>>) -> &mut Rebuilds {
-    &mut broken.as_mut().expect("it has streams").rebuilds
-}
-
-/// What bounds a rebuild: what was used most, if it was full.
-fn bound_of(uses: Uses) -> Resource {
-    match uses.resources(1).into_iter().next() {
-        Some(found) if found.utilisation >= BOUND => found,
-        Some(found) => Resource {
-            utilisation: found.utilisation,
-            ..Resource::none()
-        },
-        None => Resource::none(),
     }
 }
 

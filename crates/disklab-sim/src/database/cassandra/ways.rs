@@ -3,6 +3,7 @@
 use super::broken::Phase;
 use super::links::Traffic;
 use super::{Cassandra, Request};
+use crate::chance::exponential;
 use crate::client::Kind;
 use crate::job::faults::{Event, Peer, What};
 
@@ -77,6 +78,24 @@ impl Cassandra {
                 seen.noticed_at = if is_cut { now + notice_ns } else { u64::MAX };
             }
         }
+    }
+
+    /// How long a message takes from one node to another.
+    #[inline]
+    pub(super) fn on_its_way(&mut self, from: usize, to: usize) -> u64 {
+        let overhead_ns = match self.rules.message_overhead_ns {
+            0 => 0,
+            mean_ns => exponential(&mut self.times, mean_ns),
+        };
+        self.paths.delay(self.seat(from), self.seat(to)) + overhead_ns
+    }
+
+    /// When a message that has left one node comes to another.
+    #[inline]
+    pub(super) fn comes(&mut self, left: u64, from: usize, to: usize, bytes: u64) -> u64 {
+        let way = self.on_its_way(from, to);
+        let ends = (self.seat(from), self.seat(to));
+        self.arrives(left, way, ends, bytes, Traffic::Messages)
     }
 
     /// The client's end of links; without links any number will do.
