@@ -134,8 +134,10 @@ def killed(lab: Lab, command: list[str], out: Path, chance: random.Random) -> li
     with (lab.root / "killed.log").open("wb") as log:
         process = subprocess.Popen(command, env=lab.environment(), stdout=log, stderr=log)
     deadline = time.monotonic() + chance.uniform(2.0, 60.0)
-    # It has to be there before it can be gone on with.
-    while process.poll() is None and (time.monotonic() < deadline or not out.is_dir()):
+    # It has to be there before it can be gone on with: what has no run.json yet is no run.
+    while process.poll() is None and (
+        time.monotonic() < deadline or not any(out.glob("*/run.json"))
+    ):
         time.sleep(0.05)
     if process.poll() is not None:
         shutil.rmtree(out)

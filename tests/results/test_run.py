@@ -218,3 +218,10 @@ def test_a_share_of_the_specification_is_a_share_of_the_results() -> None:
     kept = Share.model_validate(told)
     assert kept.model_dump(mode="json") == told
     assert kept.model_extra == {}
+
+
+def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
+    run = made.run(tmp_path)
+    (run.folder / "run.json").unlink()
+    with pytest.raises(UserError, match="was killed before it began: it has no run.json"):
+        find_run(run.info.id, tmp_path)

@@ -222,6 +222,9 @@ def find_run(name: str | Path, out: Path = DEFAULT_OUT) -> Path:
         with suppress(OSError):
             if (folder / INFO).is_file():
                 return folder
+            if str(name) and all((folder / part).is_dir() for part in FOLDERS):
+                rule = f"was killed before it began: it has no {INFO}, and nothing has run"
+                raise UserError(Problem("RUN", str(folder), rule, "remove it, and start the run"))
     known = sorted((path.parent.name for path in out.glob(f"*/{INFO}")), key=_age, reverse=True)
     begun = [run for run in known if str(name) and run.startswith(str(name))]
     if len(begun) == 1:
