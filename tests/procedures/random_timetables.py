@@ -16,7 +16,7 @@ cluster:
   zones: 3
   network: azure/standard
   vm: azure/Standard_E8ds_v4
-  volumes: {data: {disks: azure/P10, caching: %s, filesystem: ext4}}
+  volumes: {data: {disks: azure/P2, caching: %s, filesystem: ext4}}
 client: {nodes: 1, vm: azure/Standard_E8ds_v4}
 database: {engine: etcd, replication_factor: 3}
 dataset: {rows: 300, row: 1 x 300B}

@@ -11,6 +11,10 @@
 //!   Mahdavi and Ott, The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, 1997) or, where that is more, at
 //!   what CUBIC has (RFC 9438, equation 6). Without loss it ends at half of Linux's largest receive buffer.
 //!
+//! Held against one real connection of Linux over this machine's emulated network (2026-11-25): Reno and CUBIC within 0.9
+//! to 1.3 of that rate at 11 and 21 ms with 1 and 5 % lost, twice at 5 ms; 206 ms for a lost packet of a quiet connection.
+//! BBR does not slow down for losses.
+//!
 //! **Divergence:** when the next packet comes is drawn with the mean distance of those before, for what comes next is not
 //! known yet; connections are one for messages and one for streams on each way, and slow start is left out.
 
