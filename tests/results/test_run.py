@@ -223,5 +223,5 @@ def test_a_share_of_the_specification_is_a_share_of_the_results() -> None:
 def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
     run = made.run(tmp_path)
     (run.folder / "run.json").unlink()
-    with pytest.raises(UserError, match="was killed before it began: it has no run.json"):
+    with pytest.raises(UserError, match=r"was killed before it began: it has no run\.json"):
         find_run(run.info.id, tmp_path)
