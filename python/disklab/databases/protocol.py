@@ -84,6 +84,8 @@ class Request:
     """Whether clients talk through TLS."""
     columns: int = 5
     """Value columns of a row, c0, c1, ...; 0: the workload makes tables of its own."""
+    row_bytes: int = 0
+    """Bytes of all values of a row, on average; 0: they are not known."""
     connections: int = 30
     """Clients that are connected at once, at most."""
     version: str | None = None

@@ -156,7 +156,7 @@ def request_of(turn: Turn, memory_bytes: int) -> Request:
     """Return the database that a turn and the others of its bed ask for, on a host."""
     spec = turn.spec
     assert spec.database is not None, "a cluster has a database"
-    rows = spec.workload.kind == "rows" and spec.dataset is not None
+    rows = spec.dataset if spec.workload.kind == "rows" else None
     return Request(
         engine=spec.database.engine,
         version=spec.database.version,
@@ -165,7 +165,8 @@ def request_of(turn: Turn, memory_bytes: int) -> Request:
         settings=spec.database.settings,
         table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
         tls=spec.database.tls,
-        columns=spec.dataset.columns if rows and spec.dataset else 0,
+        columns=rows.columns if rows else 0,
+        row_bytes=rows.columns * rows.column_bytes if rows else 0,
         connections=turn.connections,
         tables_beside=(WARM_UP_TABLE,),
     )

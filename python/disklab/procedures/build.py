@@ -264,6 +264,7 @@ def request_of(turn: Turn, catalog: Catalog) -> Request:
     trial, spec = turn.trial, turn.spec
     assert spec.cluster is not None
     assert spec.database is not None
+    rows = spec.dataset if spec.workload.kind == "rows" else None
     return Request(
         engine=spec.database.engine,
         version=spec.database.version,
@@ -277,7 +278,8 @@ def request_of(turn: Turn, catalog: Catalog) -> Request:
         settings=spec.database.settings,
         table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
         tls=spec.database.tls,
-        columns=spec.dataset.columns if spec.workload.kind == "rows" and spec.dataset else 0,
+        columns=rows.columns if rows else 0,
+        row_bytes=rows.columns * rows.column_bytes if rows else 0,
         connections=turn.connections,
         tables_beside=(WARM_UP_TABLE,),
     )

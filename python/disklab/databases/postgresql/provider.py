@@ -20,4 +20,4 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     problems = POSTGRESQL.check_settings(request.settings, known, installation.major)
     if problems:
         raise UserError(*problems)
-    return PostgreSQL(request, nodes, installation, plan_memory(request.sizes))
+    return PostgreSQL(request, nodes, installation, plan_memory(request.sizes, request.row_bytes))
