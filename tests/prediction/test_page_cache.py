@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +47,22 @@ Of 210 sequences (rows to 64 KiB, read-ahead to 512 KiB) eight differed by 3.5 t
 
 @dataclass(frozen=True)
 class Sequence:
-    """Reads of rows from one file, by one reader."""
+    """Reads of rows from one file, by readers who take turns, each with a descriptor of its own."""
 
     row_bytes: int
     read_ahead_kib: int
     mapped: bool
     order: str
     """`random`, `order` (one after the other), or `again` (half of the file's rows twice)."""
+    readers: int = 1
+    most: int = 400
+    """Rows that are read, at most."""
 
     def reads(self) -> list[tuple[int, int]]:
         """Return first byte and length of each read."""
         rows = FILE_BYTES // self.row_bytes
-        count = min(rows, 400)
-        draw = random.Random(f"{self}")
+        count = min(rows, self.most)
+        draw = random.Random(f"{replace(self, most=400, readers=1)}")
         if self.order == "order":
             first = draw.randrange(rows - count + 1)
             chosen = list(range(first, first + count))
@@ -82,6 +85,7 @@ class Sequence:
                 "mapped": self.mapped,
                 "page_cache_bytes": 4 * FILE_BYTES,
                 "reads": self.reads(),
+                "readers": self.readers,
             },
         }
 
@@ -93,6 +97,17 @@ SEQUENCES = [
     for mapped in (True, False)
     for order in ("random", "order", "again")
 ]
+BACKENDS = [
+    Sequence(8 * KIB, 64, False, "order", readers, most)
+    for readers in (2, 3, 4)
+    for most in range(4, 60, 5)
+]
+"""Pages of PostgreSQL, of which each session has a process that opened the file for itself.
+
+The state goes on from read to read, so a rule that is missing shows at once, and in long sequences
+adds up: of 5,000 pages that a real fill had left in disorder, sixteen readers took 2,459 I/Os and
+the simulator 2,467; in order 1,197 and 1,157, and three readers 1,057 and 1,157.
+"""
 
 
 @dataclass(frozen=True)
@@ -127,20 +142,22 @@ class Disk:
         finally:
             os.close(descriptor)
         # The state of reading ahead belongs to the open file, and begins with it.
-        descriptor = os.open(self.file, os.O_RDONLY)
+        descriptors = [os.open(self.file, os.O_RDONLY) for _ in range(sequence.readers)]
         try:
             before = self.counted()
             if sequence.mapped:
-                with mmap.mmap(descriptor, FILE_BYTES, access=mmap.ACCESS_READ) as mapped:
+                with mmap.mmap(descriptors[0], FILE_BYTES, access=mmap.ACCESS_READ) as mapped:
                     for start, length in sequence.reads():
                         touch(mapped, start, length)
             else:
-                for start, length in sequence.reads():
+                for number, (start, length) in enumerate(sequence.reads()):
+                    descriptor = descriptors[number % sequence.readers]
                     assert len(os.pread(descriptor, length, start)) == length
             self.wait_until_idle()
             after = self.counted()
         finally:
-            os.close(descriptor)
+            for descriptor in descriptors:
+                os.close(descriptor)
         return after[0] - before[0], after[1] - before[1]
 
 
@@ -180,23 +197,41 @@ def off(seen: tuple[int, int], told: tuple[int, int]) -> float:
     return max(abs(b - a) / max(a, 1) for a, b in zip(seen, told, strict=True))
 
 
-@pytest.mark.skipif(
+needs_kernel = pytest.mark.skipif(
     tuple(int(part) for part in platform.release().split(".")[:2]) < (6, 13),
     reason="the simulator knows the rules of 3.10 and those since 6.13",
 )
-def test_the_simulator_counts_the_ios_of_this_kernel(disk: Disk) -> None:
-    """I/Os and bytes within 3 %, mapped and read, in order, at random and again."""
+
+
+def differing(disk: Disk, sequences: list[Sequence]) -> list[str]:
+    """Return what the kernel and the simulator count of the sequences in which they differ."""
     told = {}
-    for answer in simulate([one.job(number) for number, one in enumerate(SEQUENCES)]):
+    for answer in simulate([one.job(number) for number, one in enumerate(sequences)]):
         assert answer["event"] == "cell", answer
-        telemetry, count = answer["telemetry"], len(SEQUENCES[answer["cell"]].reads())
+        telemetry, count = answer["telemetry"], len(sequences[answer["cell"]].reads())
         told[answer["cell"]] = (
             round(telemetry["read_ios_per_operation"] * count),
             round(telemetry["read_bytes_per_operation"] * count),
         )
     differ = []
-    for number, sequence in enumerate(SEQUENCES):
+    for number, sequence in enumerate(sequences):
         seen = disk.run(sequence)
         if off(seen, told[number]) > CLOSE:
             differ.append(f"{sequence}: kernel {seen}, simulator {told[number]}")
+    return differ
+
+
+@needs_kernel
+def test_the_simulator_counts_the_ios_of_this_kernel(disk: Disk) -> None:
+    """I/Os and bytes within 3 %, mapped and read, in order, at random and again."""
+    differ = differing(disk, SEQUENCES)
     assert len(differ) <= MOST_OFF * len(SEQUENCES), json.dumps(differ, indent=1)
+
+
+@needs_kernel
+def test_readers_with_descriptors_of_their_own_read_ahead_each_for_itself(disk: Disk) -> None:
+    """Backends that take turns read one file in order with more I/Os than one."""
+    differ = differing(disk, BACKENDS)
+    assert len(differ) <= MOST_OFF * len(BACKENDS), json.dumps(differ, indent=1)
+    three = Sequence(8 * KIB, 64, False, "order", 3)
+    assert disk.run(three)[0] > 1.3 * disk.run(replace(three, readers=1))[0]

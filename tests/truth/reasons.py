@@ -32,8 +32,8 @@ OWN_WRITES = (
 )
 
 IN_ORDER = (
-    "not known: the bytes agree; where 16 sessions read one file in turn, the kernel reads it in "
-    "smaller pieces than simulated"
+    "simulator: whose row comes next in a fill is drawn among 16 sessions; the real ones queue for "
+    "CPUs and locks, and leave rows in another order"
 )
 
 FILLED = (
@@ -42,8 +42,9 @@ FILLED = (
 )
 
 GROWTH = (
-    "not known: log and pages that updates write; a pass of two seconds sees a part of a "
-    "checkpoint, and of the pages that Linux writes back after 30 s"
+    "rehearsal: log and pages that updates write in a pass of two seconds, a part of a checkpoint "
+    "and of the pages that Linux writes back after 30 s; rates: backends that hand one lock over, "
+    "and waited for a CPU for three fifths of the time (docs/predict.md)"
 )
 
 REASONS: dict[str, str] = {

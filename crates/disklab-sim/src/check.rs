@@ -521,7 +521,7 @@ fn check_file(rules: &mut Rules, job: &FileJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 22] = [
+pub const MECHANISMS: [Mechanism; 24] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -544,4 +544,6 @@ pub const MECHANISMS: [Mechanism; 22] = [
     Mechanism::FileLocks,
     Mechanism::RelationExtension,
     Mechanism::FullPageImages,
+    Mechanism::OwnReadAhead,
+    Mechanism::FillOrder,
 ];

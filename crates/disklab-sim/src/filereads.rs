@@ -1,4 +1,4 @@
-//! One reader of one file through the page cache, read after read: how many I/Os its reads cost.
+//! Readers of one file through the page cache, read after read: how many I/Os its reads cost.
 //!
 //! It is what tests hold against the kernel's own page cache; a database's reads go the same way.
 
@@ -37,19 +37,23 @@ pub fn read(job: &FileJob) -> Result<PageCounters, Refusal> {
     let layout = FileLayout::of_pages(pages);
     let mut storage = Storage::new(0, host(job.size_bytes), VOLUME, layout, rules)?;
     let mut ios = PendingIos::default();
+    let readers: Vec<File> = (0..job.readers.max(1))
+        .map(|_| storage.open(0, pages))
+        .collect();
     for (now, &(start, bytes)) in job.reads.iter().enumerate() {
+        let file = readers[now % readers.len()];
         let pages = Pages {
             first: start / PAGE_BYTES,
             last: (start + bytes - 1) / PAGE_BYTES,
         };
         for page in pages.first..=pages.last {
-            if let Touched::Awaits(_) = storage.touch(now as u64, File::Data, page, pages, &mut ios)
-            {
+            if let Touched::Awaits(_) = storage.touch(now as u64, file, page, pages, &mut ios) {
                 arrive(&mut storage, &mut ios);
-                storage.waited_for(File::Data, page);
+                storage.waited_for(file, page);
             }
         }
-        storage.read_ended(File::Data, pages.last);
+        let whole = (start + bytes).is_multiple_of(PAGE_BYTES);
+        storage.read_ended(file, pages.last, whole);
     }
     Ok(storage.counters())
 }

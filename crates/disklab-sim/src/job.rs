@@ -200,6 +200,10 @@ pub enum Mechanism {
     RelationExtension,
     /// The first change of a page after a checkpoint began puts no more into the log than a later one.
     FullPageImages,
+    /// All backends read a file through one descriptor, whose order of reading is that of all.
+    OwnReadAhead,
+    /// Rows lie in the order of their keys, however many sessions wrote them.
+    FillOrder,
 }
 
 /// A cluster, its clients and their load.
@@ -695,7 +699,7 @@ impl Parameters {
     }
 }
 
-/// A file that one reader reads through the page cache, as Linux reads ahead.
+/// A file that is read through the page cache, as Linux reads ahead.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileJob {
@@ -711,6 +715,9 @@ pub struct FileJob {
     pub page_cache_bytes: u64,
     /// First byte and length of each read, in order.
     pub reads: Vec<(u64, u64)>,
+    /// Readers that take turns, each of which has opened the file for itself; zero: one.
+    #[serde(default)]
+    pub readers: u32,
 }
 
 /// One device under fio, or under a recorded trace.

@@ -1,5 +1,7 @@
 //! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
 
+use std::collections::HashSet;
+
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{CacheContents, Host, Io, Op, Refusal, VolumeCounters, VolumeId};
 use disklab_units::{Bytes, Instant};
@@ -96,13 +98,19 @@ pub struct PageCounters {
     pub read_bytes: u64,
 }
 
-/// One of the table's files.
+/// A file that is open: reading ahead has its state here, shared by all who read through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum File {
+pub struct File(u32);
+
+#[expect(
+    non_upper_case_globals,
+    reason = "they are the two files that every table has"
+)]
+impl File {
     /// The rows.
-    Data,
+    pub const Data: File = File(0);
     /// The index.
-    Index,
+    pub const Index: File = File(1);
 }
 
 /// Pages on their way.
@@ -122,7 +130,11 @@ pub struct Storage {
     layout: FileLayout,
     /// Page cache of the table.
     cache: PageCache,
-    files: [(ReadAhead, Reading); 2],
+    /// Files that are open, by number.
+    files: Vec<(ReadAhead, Reading)>,
+    rules: ReadingRules,
+    /// Marked pages that begin a large folio, and are or were in memory.
+    large_marks: HashSet<u64>,
     chunk_pages: u64,
     /// Ranges on their way, for requests that touch them meanwhile.
     on_the_way: Vec<Way>,
@@ -181,10 +193,12 @@ impl Storage {
             data,
             layout,
             cache: PageCache::new(end, rules.cache_pages),
-            files: [
+            files: vec![
                 file(0, data_end, rules.data, 1),
                 file(data_end, end, rules.index, rules.scale),
             ],
+            rules,
+            large_marks: HashSet::new(),
             chunk_pages: match chunk {
                 Some(bytes) if rules.cuts_at_chunks => u64::from(bytes) / PAGE_BYTES,
                 _ => u64::MAX,
@@ -192,6 +206,14 @@ impl Storage {
             on_the_way: Vec::new(),
             counters: PageCounters::default(),
         })
+    }
+
+    /// Opens the pages from `first` to before `end` of the data file as a file that nobody else reads through.
+    pub fn open(&mut self, first: u64, end: u64) -> File {
+        let (rules, number) = (&self.rules, self.files.len() as u32);
+        let ahead = ReadAhead::new(rules.kernel, first, end, rules.read_ahead_pages, 1);
+        self.files.push((ahead, rules.data));
+        File(number)
     }
 
     /// The disk model.
@@ -334,7 +356,7 @@ impl Storage {
         let data = self.layout.data_of(row).first;
         self.cache.announce(self.layout.index_of(row).first);
         // What is read around it may begin in the group before, or end in the next one.
-        let around = self.files[File::Data as usize].0.most() / 2;
+        let around = self.files[File::Data.0 as usize].0.most() / 2;
         self.cache.announce(data.saturating_sub(around));
         self.cache
             .announce((data + around).min(self.layout.data_pages()));
@@ -364,7 +386,7 @@ impl Storage {
             self.cache.touch(page);
             return Touched::Ready;
         }
-        let mapped = self.files[file as usize].1 == Reading::Mapped;
+        let mapped = self.files[file.0 as usize].1 == Reading::Mapped;
         if mapped && self.map_around(file, page) {
             self.counters.hits += 1;
             self.cache.touch(page);
@@ -374,7 +396,7 @@ impl Storage {
             return self.touch_present(now, file, page, pages, mapped, ios);
         }
         self.counters.misses += 1;
-        let ahead = &mut self.files[file as usize].0;
+        let ahead = &mut self.files[file.0 as usize].0;
         let window = if mapped {
             ahead.fault_missed(page)
         } else {
@@ -423,15 +445,16 @@ impl Storage {
         ios: &mut PendingIos,
     ) -> Touched {
         let locked = self.cache.known(page).is_locked();
-        let ahead = &mut self.files[file as usize].0;
+        let ahead = &mut self.files[file.0 as usize].0;
         if mapped {
             ahead.fault_hit(locked);
         }
         if self.cache.take_mark(page) {
+            let large = self.large_marks.remove(&page);
             let most = ahead.most();
             let hole = self.cache.next_hole(page + 1, page + 2 + most);
             let wanted = if mapped { most } else { pages.last - page + 1 };
-            if let Some(window) = ahead.mark_touched(page, wanted, hole) {
+            if let Some(window) = ahead.mark_touched(page, wanted, hole, large) {
                 self.read(now, window, u64::MAX, ios);
             }
         }
@@ -450,7 +473,7 @@ impl Storage {
     /// Maps what is in memory around a fault, where the kernel does; whether its page is among it.
     #[inline]
     fn map_around(&mut self, file: File, page: u64) -> bool {
-        let ahead = &mut self.files[file as usize].0;
+        let ahead = &mut self.files[file.0 as usize].0;
         if !ahead.maps_around() {
             return false;
         }
@@ -471,15 +494,15 @@ impl Storage {
     /// A page that a request waited for has come, and the request goes on with it.
     #[inline]
     pub fn waited_for(&mut self, file: File, page: u64) {
-        if self.files[file as usize].1 == Reading::Mapped {
+        if self.files[file.0 as usize].1 == Reading::Mapped {
             self.map(file, page);
         }
     }
 
-    /// Notes the end of a request's reading of a file.
-    pub fn read_ended(&mut self, file: File, page: u64) {
-        if self.files[file as usize].1 == Reading::Buffered {
-            self.files[file as usize].0.read_ended(page);
+    /// Notes the end of a request's reading of a file, in this page; `whole`: with the last byte of it.
+    pub fn read_ended(&mut self, file: File, page: u64, whole: bool) {
+        if self.files[file.0 as usize].1 == Reading::Buffered {
+            self.files[file.0 as usize].0.read_ended(page, whole);
         }
     }
 
@@ -500,6 +523,11 @@ impl Storage {
                 && (from..to).contains(&mark)
             {
                 self.cache.mark(mark);
+                if window.large_mark {
+                    self.large_marks.insert(mark);
+                } else {
+                    self.large_marks.remove(&mark);
+                }
             }
             let mut start = from;
             while start < to {

@@ -147,6 +147,56 @@ fn a_write_that_makes_room_waits_for_the_reads_of_its_file() {
     assert!(with < 0.7 * without, "{with} {without}");
 }
 
+/// Reads of rows in the order of their keys, each of which has a page; more rows than are asked for.
+fn in_order(sessions: u32, ablate: Vec<Mechanism>) -> Job {
+    let mut job = postgresql_job(AccessKind::Read, sessions, 10 * SECOND, 13);
+    job.ablate = ablate;
+    let server = postgresql(&mut job);
+    server.before = Before::default();
+    server.workload.keys = Keys::Sequential;
+    for access in &mut server.workload.transactions[0].statements[0].accesses {
+        access.draw = RowDraw::Keys;
+    }
+    server.tables[0].row_bytes = 4_132;
+    server.workload.stop = Stop {
+        operations: Some(20_000),
+        duration_ns: None,
+    };
+    server.cluster.read_ahead_bytes = 64 << 10;
+    server.cluster.kernel = Kernel::Linux6;
+    job
+}
+
+#[test]
+fn each_backend_reads_ahead_for_itself() {
+    let reads = |sessions, ablate| {
+        let report = run(&in_order(sessions, ablate));
+        report.telemetry.read_ios_per_operation
+    };
+    // A window of 16 pages serves eight rows.
+    close(reads(1, Vec::new()), 0.127, 0.05);
+    let (own, shared) = (
+        reads(16, Vec::new()),
+        reads(16, vec![Mechanism::OwnReadAhead]),
+    );
+    assert!(own > 1.1 * shared, "{own} {shared}");
+}
+
+#[test]
+fn rows_that_many_sessions_wrote_are_read_in_smaller_pieces() {
+    let reads = |fill_sessions, ablate| {
+        let mut job = in_order(16, ablate);
+        postgresql(&mut job).tables[0].fill_sessions = fill_sessions;
+        let report = run(&job);
+        close(report.telemetry.read_bytes_per_operation, 8_192.0, 0.05);
+        report.telemetry.read_ios_per_operation
+    };
+    let (many, one) = (reads(16, Vec::new()), reads(1, Vec::new()));
+    // A rehearsal of a real server had 0.67 of rows of a page each.
+    assert!(many > 2.5 * one && many > 0.4, "{many} {one}");
+    close(reads(16, vec![Mechanism::FillOrder]), one, 0.001);
+}
+
 /// Updates of rows that have a page each, most of which have to be read, on a file system that locks files.
 fn growing(sessions: u32, ablate: Vec<Mechanism>) -> Job {
     let mut job = updates(sessions, 20 * SECOND, 11);

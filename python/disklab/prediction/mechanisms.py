@@ -23,8 +23,16 @@ MECHANISMS = {
     "file_locks": "no write of a file waits for its reads",
     "relation_extension": "a row that finds no room in its page has an empty one at once",
     "full_page_images": "a page's first change after a checkpoint logs no more than a later one",
+    "own_read_ahead": "all backends read a file through one descriptor, in the order of all",
+    "fill_order": "rows lie in the order of their keys, however many sessions wrote them",
 }
 """Every mechanism of the simulator, and what is so without it."""
 
-POSTGRESQL_ALONE = ("file_locks", "relation_extension", "full_page_images")
+POSTGRESQL_ALONE = (
+    "file_locks",
+    "relation_extension",
+    "full_page_images",
+    "own_read_ahead",
+    "fill_order",
+)
 """Those of them that no cell of another database has."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
+from disklab.database_facts import facts_of
 from disklab.databases.installed import WAL_VOLUMES
 from disklab.databases.postgresql.sizing import plan_memory
 from disklab.databases.protocol import Setting, Sizes
@@ -313,6 +314,7 @@ def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
             round(sum(bytes_ * share for bytes_, share in sizes)) if sizes else row_bytes(dataset)
         ),
         "entry_bytes": entry_bytes(KEY_BYTES),
+        "fill_sessions": facts_of("postgresql").rows.fill_in_flight,
     }
     if sizes:
         table["sizes"] = [

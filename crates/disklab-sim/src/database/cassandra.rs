@@ -508,7 +508,7 @@ impl Cassandra {
             if request.page > request.pages.last {
                 self.nodes[index]
                     .storage
-                    .read_ended(request.file, request.pages.last);
+                    .read_ended(request.file, request.pages.last, false);
                 if request.file == File::Data {
                     return self.finish(now, number);
                 }

@@ -22,8 +22,10 @@ mod durable;
 mod event;
 mod extension;
 mod files;
+mod fillorder;
 mod packing;
 mod plan;
+mod reads;
 mod rows;
 mod server;
 
@@ -41,6 +43,7 @@ use crate::database::postgresql::extension::{Extending, Extension};
 use crate::database::postgresql::files::Files;
 pub use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
 use crate::database::postgresql::plan::{Plan, Step};
+use crate::database::postgresql::reads::Reads;
 use crate::database::postgresql::server::{LOG_WRITE, Server, WRITE_BACK};
 use crate::engine::Slab;
 use crate::job::{CacheState, Load, Mechanism, PostgresqlJob, PostgresqlParameters};
@@ -105,7 +108,9 @@ struct Session {
     wrote: bool,
     lsn: u64,
     since: u64,
-    /// The next session that waits for the same I/O.
+    /// When the last I/O that it waited for had passed all limits.
+    passed: u64,
+    /// The next session that waits for the same I/O, or page.
     next: u32,
     /// Rows of the transaction, oldest first.
     recent: VecDeque<(u32, u64)>,
@@ -162,6 +167,7 @@ pub struct Postgresql {
     buffers: Buffers,
     changes: Changes,
     files: Files,
+    reads: Reads,
     /// By relation: whose turn it is to add pages.
     extensions: Vec<Extension>,
     /// Whether that takes turns.
@@ -199,7 +205,7 @@ impl Model for Postgresql {
             scale, seed, off, ..
         } = *setting;
         let has_not = |mechanism| setting.has_not(mechanism);
-        let plan = Plan::new(job, scale);
+        let plan = Plan::new(job, scale, has_not(Mechanism::FillOrder));
         let servers = (0..job.cluster.nodes as usize)
             .map(|number| Server::new(job, &plan, number, seed, off))
             .collect::<Result<Vec<Server>, Refusal>>()?;
@@ -239,6 +245,7 @@ impl Model for Postgresql {
                     0
                 },
             ),
+            reads: Reads::new(!has_not(Mechanism::OwnReadAhead)),
             extensions: vec![Extension::default(); plan.relations.len()],
             takes_turns: !has_not(Mechanism::RelationExtension),
             woken: Vec::new(),
@@ -567,6 +574,7 @@ impl Postgresql {
                     let since = session.since;
                     self.course.recorder.waited_for_disk(now - since);
                     let passed = io.passed.clamp(since, now);
+                    session.passed = passed;
                     self.spend(passed, this, Stretch::Limits);
                     self.spend(now, this, Stretch::Disk);
                     self.read_on(now, this);

@@ -69,6 +69,11 @@ pub struct Relation {
     /// How many rows take how many bytes, where `row_bytes` is their mean; absent: all take that.
     #[serde(default)]
     pub sizes: Option<Vec<RowSize>>,
+    /// Sessions that have filled it in the order of its keys, a row each at a time; zero or one: it lies in that order.
+    ///
+    /// **Divergence:** rows of several sizes lie in the order of their keys in any case.
+    #[serde(default)]
+    pub fill_sessions: u32,
 }
 
 /// One of the sizes that rows of a table have.

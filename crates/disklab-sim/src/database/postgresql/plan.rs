@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::database::postgresql::files::FILE_BYTES;
+use crate::database::postgresql::fillorder::FillOrder;
 use crate::database::postgresql::packing::Packing;
 use crate::database::transactions::Kinds;
 use crate::job::{AccessKind, PostgresqlJob, Relation, RowDraw, Transaction};
@@ -44,6 +45,8 @@ pub struct Layout {
     pub entry_bytes: u64,
     /// Where rows of several sizes lie.
     packing: Option<Arc<Packing>>,
+    /// In which order rows of one size lie, where several sessions wrote them.
+    order: Option<Arc<FillOrder>>,
 }
 
 impl Layout {
@@ -56,7 +59,13 @@ impl Layout {
     #[inline]
     pub fn page_of(&self, row: u64) -> Option<u32> {
         let page = || match &self.packing {
-            None => row / self.per_page,
+            None => {
+                let place = match &self.order {
+                    Some(order) => order.place(row, self.rows),
+                    None => row,
+                };
+                place / self.per_page
+            }
             Some(packing) => packing.page_of(row),
         };
         (self.per_page > 0).then(|| (self.first_page + page()) as u32)
@@ -157,10 +166,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a checked job, in a run that is `scale` times smaller, and its files with it.
-    pub fn new(job: &PostgresqlJob, scale: u64) -> Plan {
+    /// The plan of a checked job, in a run that is `scale` times smaller, and its files with it. `by_key`: rows lie in the
+    /// order of their keys, whoever wrote them.
+    pub fn new(job: &PostgresqlJob, scale: u64, by_key: bool) -> Plan {
         let transactions = &job.workload.transactions;
-        let (relations, pages) = layouts(&job.tables);
+        let (mut relations, pages) = layouts(&job.tables);
+        if by_key {
+            relations
+                .iter_mut()
+                .for_each(|relation| relation.order = None);
+        }
         let volumes = &job.cluster.host.volumes;
         let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
         let room = volume.map_or(0, |volume| volume.size_bytes / PAGE_BYTES);
@@ -212,6 +227,16 @@ impl Plan {
         self.file_starts
             .partition_point(|&start| start <= u64::from(page))
             - 1
+    }
+
+    /// The number, first page and end of what a backend has opened to read a page of a file. Pages behind the fill lie
+    /// together, whichever file they belong to.
+    pub fn bounds(&self, file: usize, page: u32) -> (usize, u64, u64) {
+        if u64::from(page) >= self.pages {
+            return (usize::MAX, self.pages, self.pages + self.growth);
+        }
+        let end = self.file_starts.get(file + 1).copied();
+        (file, self.file_starts[file], end.unwrap_or(self.pages))
     }
 
     fn add_kind(
@@ -300,6 +325,8 @@ pub fn layouts(tables: &[Relation]) -> (Vec<Layout>, u64) {
             last_file: 0,
             row_bytes,
             entry_bytes,
+            order: (per_page > 0 && packing.is_none() && table.fill_sessions > 1)
+                .then(|| Arc::new(FillOrder::new(rows, per_page, table.fill_sessions))),
             packing,
         };
         pages += heap + rows.div_ceil(per_leaf);

@@ -6,7 +6,8 @@ use crate::database::postgresql::plan::Access;
 use crate::database::postgresql::server::CACHE_PAGES;
 use crate::filelayout::Pages;
 use crate::job::{AccessKind, RowDraw};
-use crate::storage::{File, Purpose, Touched};
+use crate::storage::{NOBODY, Purpose, Touched};
+use crate::tail::Stretch;
 
 impl Postgresql {
     /// Draws the next row of the statement, and says which pages it needs.
@@ -105,8 +106,15 @@ impl Postgresql {
                     session.there += 1;
                     continue;
                 }
-                if !session.reads && !self.buffers.find(page) {
-                    (session.reads, session.part, session.has_file) = (true, 0, false);
+                if !session.reads {
+                    if let Some(before) = self.reads.wait(page, number) {
+                        (session.next, session.since) = (before, now);
+                        return;
+                    }
+                    if !self.buffers.find(page) {
+                        (session.reads, session.part, session.has_file) = (true, 0, false);
+                        self.reads.begin(page);
+                    }
                 }
                 if session.reads && !self.read_page(now, number, page) {
                     return;
@@ -153,13 +161,18 @@ impl Postgresql {
             first,
             last: first + CACHE_PAGES - 1,
         };
+        let storage = &mut self.servers[0].storage;
+        let open = self.plan.bounds(file, page);
+        let opened = self.reads.file((number, open.0), storage, || {
+            (open.1 * CACHE_PAGES, open.2 * CACHE_PAGES)
+        });
         loop {
             let at = first + self.sessions[number as usize].part;
             if at > pages.last {
                 break;
             }
             let storage = &mut self.servers[0].storage;
-            if let Touched::Awaits(io) = storage.touch(now, File::Data, at, pages, &mut self.ios) {
+            if let Touched::Awaits(io) = storage.touch(now, opened, at, pages, &mut self.ios) {
                 let session = &mut self.sessions[number as usize];
                 if let Purpose::Pages { waiter, .. } = &mut self.ios[io].purpose {
                     session.next = std::mem::replace(waiter, number);
@@ -175,12 +188,14 @@ impl Postgresql {
             }
             session.part += 1;
         }
-        self.servers[0].storage.read_ended(File::Data, pages.last);
+        self.servers[0].storage.read_ended(opened, pages.last, true);
         let session = &mut self.sessions[number as usize];
         session.reads = false;
         session.loaded += 1;
         self.end_reading(now, file);
-        let Some(old) = self.keep(now, number, page) else {
+        let old = self.keep(now, number, page);
+        self.end_loading(now, number, page);
+        let Some(old) = old else {
             return true;
         };
         let file = self.changes.file_of(&self.plan, old);
@@ -197,6 +212,22 @@ impl Postgresql {
             self.queue_resume(now, session);
         }
         self.woken = woken;
+    }
+
+    /// A session has read a page: those who have waited for it go on, and have waited for what it waited for.
+    fn end_loading(&mut self, now: u64, reader: u32, page: u32) {
+        let passed = self.sessions[reader as usize].passed;
+        let mut next = self.reads.end(page);
+        while next != NOBODY {
+            let this = next;
+            let session = &mut self.sessions[this as usize];
+            next = std::mem::replace(&mut session.next, NOBODY);
+            let since = session.since;
+            self.course.recorder.waited_for_disk(now - since);
+            self.spend(passed.clamp(since, now), this, Stretch::Limits);
+            self.spend(now, this, Stretch::Disk);
+            self.queue_resume(now, this);
+        }
     }
 
     /// A session that has waited for a file goes on.
