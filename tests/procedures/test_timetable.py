@@ -452,6 +452,8 @@ def test_nodes_come_and_go_in_their_order() -> None:
         "at 3 s n4 is to come, which kill is not for",
     ):
         assert part in text, text
+    with pytest.raises(UserError, match="at 2 s n3 is killed, and a repair asks every copy"):
+        spec.parse(HEAD + "events: [{at: 1s, kill: n3}, {at: 2s, repair: n2}]")
     with pytest.raises(UserError, match="add is not known for PostgreSQL"):
         spec.parse(
             HEAD.replace("engine: cassandra, replication_factor: 3", "engine: postgresql")

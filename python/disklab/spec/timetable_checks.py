@@ -165,6 +165,11 @@ class Walk:
         if kind == "decommission" and left <= copies:
             rule = f"each of {copies} copies is on a node of its own, and no more would be left"
             return rule, "add a node first, or use fewer copies"
+        away = [name for name, state in self.state.items() if state in ("killed", "lost")]
+        if kind == "repair" and copies > 1 and away:
+            found = f"at {event.at_s:g} s {away[0]} is {self.state[away[0]]}"
+            rule = f"{found}, and a repair asks every copy"
+            return rule, f"write {{at: ..., start: {away[0]}}}, or replace, before"
         return None
 
     def _zone_problem(self, event: TimedEvent) -> tuple[str, str] | None:
