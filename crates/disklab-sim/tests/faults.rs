@@ -308,6 +308,30 @@ fn a_migrated_node_streams_from_those_that_lose_a_copy_and_the_old_one_gives_the
 }
 
 #[test]
+fn a_migration_that_the_run_does_not_reach_the_end_of_goes_on_with_both_streams() {
+    let ends = |seconds: u64| {
+        let mut job = job(3, 3, seconds);
+        moves(&mut job, What::Migrate, Vec::new());
+        let given = faults(&mut job);
+        (given.announce_ns, given.leave_ns) = (2 * SECOND, SECOND);
+        given.stream_bytes_per_s = 50 * MB;
+        let mut steps = run(&job).steps;
+        steps.remove(0)
+    };
+    // 6.7 s to come and 13.3 to give back, seen to the end, in the first stream, and between the two.
+    let whole = ends(40);
+    assert!(!whole.extrapolated, "{whole:?}");
+    for seconds in [9, 13] {
+        let part = ends(seconds);
+        assert!(part.extrapolated);
+        assert!(
+            (part.ended_s / whole.ended_s - 1.0).abs() < 0.03,
+            "{part:?}, not {whole:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_read_after_a_migration_is_read_from_the_new_disk() {
     let reads_of = |limits: Vec<Limit>| {
         let mut job = job(1, 1, 40);

@@ -69,6 +69,10 @@ pub struct Seen {
     /// The step that brings it back.
     pub step: usize,
     pub lost_memory: bool,
+    /// Bytes that the one whose place it takes is to give back to others behind that.
+    pub gives_back: u64,
+    /// How long it will take to give back what it must, as far as is known before it does.
+    pub owes_ns: u64,
     /// The host that it moves to when it has ended.
     pub moves_to: Option<u8>,
 }
@@ -142,6 +146,8 @@ impl Broken {
             to_replay: 0,
             step: 0,
             lost_memory: false,
+            gives_back: 0,
+            owes_ns: 0,
             moves_to: None,
         };
         let outside = Seen {
@@ -245,6 +251,8 @@ impl Broken {
         self.sits_down(node);
         let seen = &mut self.seen[node];
         (seen.phase, seen.convicted_at, seen.noticed_at) = (Phase::Up, u64::MAX, u64::MAX);
+        let gives_back = self.seen[node].gives_back;
+        self.seen[old].owes_ns = self.rebuilds.one_source_ns(now, node, gives_back);
         self.seen[old].phase = Phase::Announcing(now + self.job.announce_ns);
         self.seen[old].step = step;
         self.steps[step].node = old;
@@ -281,10 +289,14 @@ impl Broken {
             Phase::Joining(until) => until.saturating_sub(now),
             Phase::Leaving(until) | Phase::Joined(until) => until.saturating_sub(now),
             Phase::Streaming if self.predecessor(node).is_some() => {
-                self.rebuilds.left_ns(now, node) + job.announce_ns + job.leave_ns
+                let gives_back = self.seen[node].gives_back;
+                let back_ns = self.rebuilds.one_source_ns(now, node, gives_back);
+                self.rebuilds.left_ns(now, node) + back_ns + job.announce_ns + job.leave_ns
             }
             Phase::Replaying | Phase::Streaming => self.rebuilds.left_ns(now, node),
-            Phase::Announcing(until) => until.saturating_sub(now) + job.leave_ns,
+            Phase::Announcing(until) => {
+                until.saturating_sub(now) + self.seen[node].owes_ns + job.leave_ns
+            }
             Phase::Sending => self.rebuilds.left_ns(now, node) + job.leave_ns,
             Phase::Up => self.rebuilds.left_ns(now, node),
             _ => job.start_ns,

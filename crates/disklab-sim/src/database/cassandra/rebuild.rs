@@ -215,6 +215,15 @@ impl Rebuilds {
         (u128::from(left) * u128::from(spent) / u128::from(done)) as u64
     }
 
+    /// How long one source takes for so many bytes, at the rate that each has had in a node's rebuild.
+    pub fn one_source_ns(&self, now: u64, node: usize, bytes: u64) -> u64 {
+        let Some(at) = self.last[node] else { return 0 };
+        let rebuild = &self.all[at];
+        let spent = rebuild.ended.unwrap_or(now).saturating_sub(rebuild.begun);
+        let each = u128::from(spent) * u128::from(rebuild.sources);
+        (u128::from(bytes) * each / u128::from(rebuild.done.max(1))) as u64
+    }
+
     /// What is told of them.
     pub fn reports(&self) -> &[RebuildReport] {
         &self.reports
@@ -251,7 +260,13 @@ impl Cassandra {
     /// the new node. **Source:** `RangeStreamer` of Cassandra with `consistent.rangemovement`, which is on by default; so
     /// it was logged in our own rehearsal of 2026-11-25.
     pub(super) fn begin_taking_over(&mut self, now: u64, node: usize) {
-        let displaced = self.ring.displaced(self.seat(node));
+        let seat = self.seat(node);
+        let displaced = self.ring.displaced(seat);
+        let others = displaced.iter().filter(|one| usize::from(one.0) != seat);
+        let gives_back = self.bytes_of(node, others.map(|one| one.1).sum());
+        if let Some(broken) = &mut self.broken {
+            broken.seen[node].gives_back = gives_back;
+        }
         let handed = displaced
             .into_iter()
             .map(|(from, rows)| (usize::from(self.node_on(from)), node, rows));
