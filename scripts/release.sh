@@ -1,18 +1,36 @@
 #!/usr/bin/env bash
 # Makes a release in dist/: wheel and source, checked where no Rust is, with sums, bill of materials and signature.
 # Nothing is uploaded. `scripts/release.sh --profile checked` builds faster, to try the script itself.
+# --everywhere also builds wheels for aarch64 Linux and for macOS, which are not run here (docs/packages.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=release
+everywhere=
 while [ $# -gt 0 ]; do
   case $1 in
     --profile) profile=$2; shift 2 ;;
-    -h | --help) sed -n '2,3s/^# //p' "$0"; exit 0 ;;
-    *) echo "release: $1: no such option; --profile NAME is the only one" >&2; exit 2 ;;
+    --everywhere) everywhere=1; shift ;;
+    -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
+    *) echo "release: $1: no such option; there are --profile NAME and --everywhere" >&2; exit 2 ;;
   esac
 done
 say() { printf '== %s\n' "$*" >&2; }
 fail() { echo "release: $*" >&2; exit 1; }
+
+# Zig compiles C and links for other systems. cargo and rustc are those of PATH.
+cross() {
+  local target=$1 library std=()
+  library=$(rustc --print sysroot)/lib/rustlib
+  if [ ! -d "$library/$target/lib" ]; then
+    [ -f "$library/src/rust/library/Cargo.lock" ] || fail "no standard library for $target: \`rustup target add $target\`, or rust-src, from which it is built"
+    # Stable compilers build it only when they are told to take unstable options.
+    export RUSTC_BOOTSTRAP=1
+    std=(-Z build-std=std,panic_abort,panic_unwind)
+  fi
+  say "building for $target"
+  PATH="$zig/bin:$PATH" VIRTUAL_ENV="$zig" "$zig/bin/maturin" build --quiet --locked --profile "$profile" \
+    --target "$target" --zig --out dist "${std[@]}"
+}
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if [ "$profile" = release ]; then
@@ -47,6 +65,24 @@ python3 -m venv "$room/venv"
     [ -s "venv/share/$file" ] || fail "the wheel does not install share/$file"
   done
 )
+
+if [ -n "$everywhere" ]; then
+  zig=$room/zig
+  python3 -m venv "$zig"
+  "$zig/bin/pip" install --quiet 'maturin>=1.9,<2' 'ziglang>=0.13'
+  for target in aarch64-unknown-linux-gnu aarch64-apple-darwin x86_64-apple-darwin; do cross "$target"; done
+  [ "$(ls dist/*.whl | wc -l)" = 4 ] || fail "four wheels were expected: $(ls dist)"
+  # Four bytes and a processor: ELF for aarch64 (EM_AARCH64, 183), Mach-O of 64 bits for x86-64 and arm64.
+  for found in linux*aarch64:7f454c46:b700 macosx*arm64:cffaedfe:0c00 macosx*x86_64:cffaedfe:0700; do
+    IFS=: read -r tag magic processor <<<"$found"
+    other=$(ls dist/*$tag*.whl)
+    at=$([ "$magic" = 7f454c46 ] && echo 18 || echo 4)
+    unzip -p "$other" '*/scripts/disklab-engine' >"$room/engine"
+    [ "$(od -An -tx1 -N4 "$room/engine" | tr -d ' ')" = "$magic" ] || fail "$other: its engine is of another system"
+    [ "$(od -An -tx1 -j"$at" -N2 "$room/engine" | tr -d ' ')" = "$processor" ] || fail "$other: its engine is of another processor"
+    say "$other: built, never run"
+  done
+fi
 
 say "bill of materials, changes, sums"
 unzip -q -j -o "$wheel" '*.cyclonedx.json' -d dist

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Annotated
 
 import typer
 
 from disklab.cli.output import report as tell
-from disklab.cli.rooms import Commands
+from disklab.cli.rooms import NEED_LINUX, REHEARSE, Commands
 from disklab.cli.root_part import divide
-from disklab.errors import DisklabError
+from disklab.errors import DisklabError, MachineError
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
@@ -41,9 +42,22 @@ def root(
     """Which disks should my distributed database live on?"""
 
 
+def check_system(words: Sequence[str]) -> None:
+    """Raise MachineError for a command that this system cannot carry out; its help is shown."""
+    name = next((word for word in words if not word.startswith("-")), "")
+    wanted = name in NEED_LINUX or not {*REHEARSE}.isdisjoint(words)
+    if sys.platform == "linux" or not wanted or {"-h", "--help"} & {*words}:
+        return
+    raise MachineError(
+        f"disklab {name}: it needs Linux, and this is {sys.platform}; run it on a Linux machine or "
+        "VM. Here predict, advise, report, serve, catalog and experiment work"
+    )
+
+
 def main() -> None:
     """Run the command line. Exit code 0: done, 1: an operating fault, 2: the user's mistake."""
     try:
+        check_system(sys.argv[1:])
         divide(sys.argv[1:])
         app()
     except DisklabError as error:

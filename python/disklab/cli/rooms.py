@@ -41,6 +41,12 @@ It has a function of its own name, or an `app` with commands below it.
 """
 
 
+NEED_LINUX = ("observe", "probe", "rehearse", "measure", "doctor", "clean", "disk")
+"""Commands that emulate disks, or reach databases and hosts."""
+REHEARSE = ("--here", "--rehearse")
+"""Options of calibrate and reproduce that do it too."""
+
+
 class Commands(TyperGroup):
     """The program's own group: those of `ROOMS`."""
 

@@ -8,6 +8,8 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -21,6 +23,7 @@ from types import TracebackType
 from typing import IO
 
 from disklab.errors import MachineError
+from disklab.machines.ending import ending_of
 from disklab.machines.protocol import Finished
 
 END_SECONDS = 5.0
@@ -45,7 +48,7 @@ class LocalChild:
         self._stdin = process.stdin
         self._stdout = process.stdout
         self._stderr = Tail(process.stderr)
-        self._handle = os.pidfd_open(process.pid)
+        self._ending = ending_of(process)
         self._code: int | None = None
 
     @classmethod
@@ -72,8 +75,7 @@ class LocalChild:
                 f"{words[0]}: there is no such program on this machine, or it may not be run; "
                 "install it, or give its path"
             )
-        # setpriv becomes the program, so the number of the process stays.
-        command = ["setpriv", *rights, "--pdeathsig", "KILL", "--", program, *words[1:]]
+        command = [*_bound(rights), program, *words[1:]]
         given = subprocess.PIPE if stdin is None else open_bytes(stdin)
         try:
             process = _STARTER.call(
@@ -178,7 +180,7 @@ class LocalChild:
         self._stderr.whole()
         self.hush()
         self._process.wait()
-        os.close(self._handle)
+        self._ending.close()
         self._stdout.close()
 
     def __enter__(self) -> LocalChild:
@@ -198,16 +200,12 @@ class LocalChild:
         """Wait for its end without reaping it: its number stays taken until `end`."""
         if self._process.returncode is not None:
             return True
-        poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
-        return bool(poll.poll(None if seconds is None else seconds * 1000))
+        return self._ending.come(seconds)
 
     def _exit_code(self) -> int:
         if self._code is not None:
             return self._code
-        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        assert ended is not None
-        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        return self._ending.code()
 
     def _signal_group(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -349,11 +347,25 @@ def _end_unknown(started: Future[subprocess.Popen[bytes]]) -> None:
             os.killpg(started.result().pid, signal.SIGKILL)
 
 
+def _bound(rights: Sequence[str]) -> list[str]:
+    """Return the words before a program that end it with this process, and take rights from it."""
+    if sys.platform == "linux":
+        # setpriv becomes the program, so the number of the process stays.
+        return ["setpriv", *rights, "--pdeathsig", "KILL", "--"]
+    # An engine that simulates ends with its standard input, so with this process.
+    assert not rights, "only Linux has setpriv"
+    return []
+
+
 def open_bytes(stdin: bytes) -> int:
     """Return an open file with the bytes: a pipe would have to be fed while output is read."""
     if not stdin:
         return subprocess.DEVNULL
-    handle = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    if sys.platform == "linux":
+        handle = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
     left = memoryview(stdin)
     while left:
         left = left[os.write(handle, left) :]
