@@ -28,7 +28,7 @@ def refusal(*arguments: str) -> str:
     ("option", "value", "message"),
     [
         ("--bs", "5k", "--bs: 5k: a block is a multiple of 4 KiB and at most 4 MiB; use 4k, 8k"),
-        ("--bs", "many", "--bs: many: is no size; write a number with k, M or G"),
+        ("--bs", "many", "--bs: many: is not a size; write a number with k, M or G"),
         ("--duration", "0s", "--duration: 0s: a cell is measured for one second to one day"),
         ("--duration", "soon", "--duration: soon: "),
         ("--size", "12", "--size: 12: the region has at least 1 MiB; give 1GiB"),

@@ -142,7 +142,7 @@ def opened(path: Path | str, kind: Kind, place: str = "") -> BinaryIO:
     except OSError as error:
         raise _unreadable(error, path, kind, place) from None
     except ValueError:  # a null byte, half of a surrogate pair
-        raise _refused(path, kind, place, "is no name of a file") from None
+        raise _refused(path, kind, place, "is not a file name") from None
     file = os.fdopen(descriptor, "rb")
     try:
         # Another file may stand there by now.
@@ -170,7 +170,7 @@ def text(path: Path | str, kind: Kind, place: str = "") -> str:
     try:
         return contents(path, kind, place).decode("utf-8")
     except UnicodeDecodeError:
-        rule = "cannot be read: it is no UTF-8 text"
+        rule = "cannot be read: it is not UTF-8 text"
         raise _refused(path, kind, place, rule) from None
 
 
@@ -255,7 +255,7 @@ def _validated(validate: Any, data: bytes) -> Any:
             len(details),
         ) from None
     except ValueError as error:
-        raise NotAsExpectedError([Finding("", "this text", f"is no JSON: {error}")]) from None
+        raise NotAsExpectedError([Finding("", "this text", f"is not JSON: {error}")]) from None
 
 
 def shown(value: object) -> str:
@@ -274,7 +274,7 @@ def _check_numbers(value: object) -> None:
         elif isinstance(one, list):
             left.extend(one)
         elif isinstance(one, float) and not math.isfinite(one):
-            raise ValueError(f"{one} is no number")
+            raise ValueError(f"{one} is not a number")
         elif isinstance(one, int) and not -LARGEST_WHOLE <= one < LARGEST_WHOLE:
             raise ValueError("a whole number has more than 64 bits")
 
@@ -298,9 +298,9 @@ def _yaml(read: Any, given: str, kind: Kind, place: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{place}:{mark.line + 1}" if mark else place
-        rule = f"is no YAML: {getattr(error, 'problem', None) or error}"
+        rule = f"is not YAML: {getattr(error, 'problem', None) or error}"
     except (ValueError, OverflowError) as error:  # a day that no month has, a number of a MB
-        at, rule = place, f"is no YAML: {error}"
+        at, rule = place, f"is not YAML: {error}"
     raise UserError(Problem(at, Path(place).name, rule, "mend the syntax"))
 
 

@@ -82,7 +82,7 @@ def test_the_file_in_the_home_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
         ("like: array/read", "like: array/reads", "`like` reads NAME/read"),
         ("99: 300", "99: 30", "percentiles and their times must both grow"),
         ("      fast:", "      free: {size_gib: 1}\n      fast:", "the key stands on line"),
-        ("sources:", "sources: [", "is no YAML"),
+        ("sources:", "sources: [", "is not YAML"),
         ("per_gib: 100", "per_gib: 100, per_iops: 1", "give exactly one of value, per_gib"),
     ],
 )

@@ -81,7 +81,7 @@ def _resolved(hint: Any, space: dict[str, Any]) -> Any:
 
 def _of_model(model: Any, body: object, place: str) -> Iterator[str]:
     if not isinstance(body, dict):
-        yield f"{place}: is no object"
+        yield f"{place}: is not an object"
         return
     fields = _fields(model)
     for key, value in body.items():

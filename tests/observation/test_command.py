@@ -34,7 +34,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         (("--vm", "azure/Standard_E16s_v55"), "--vm"),
         (("--disks", "4 x azure/P31"), "--disks"),
         (("--vm", "azure/Standard_E8ds_v4", "--disks", "64 x azure/P30"), "--disks"),
-        (("--caching", "Some"), "is no host caching"),
+        (("--caching", "Some"), "is not a host caching"),
         (("--password-variable", "DISKLAB_NOBODY_SETS_THIS"), "has no such variable"),
         (("--password-file", "/nowhere/at/all"), "/nowhere/at/all"),
     ],

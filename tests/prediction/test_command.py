@@ -137,7 +137,10 @@ def test_what_cannot_be_predicted_is_refused_with_the_reason(tmp_path: Path) -> 
             "--fidelity: quik: is neither full nor quick; did you mean quick?",
         ),
         (("--against", "me"), "--against: me: is not known; write reference"),
-        (("--only", "thread=1"), "thread: is no factor of the experiment; did you mean threads?"),
+        (
+            ("--only", "thread=1"),
+            "thread: is not a factor of the experiment; did you mean threads?",
+        ),
         (("--calibration", "no.yaml"), "--calibration: no.yaml: cannot be read: No such file"),
     ],
 )

@@ -60,7 +60,7 @@ def test_the_ends_are_experiments_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["400M..100M", "100M..3KiB", "5M..5M"])
 def test_ends_out_of_order_are_refused_with_their_place(tmp_path: Path, text: str) -> None:
     path = changed(tmp_path, "rows: 150M", f"rows: {text}")
-    with pytest.raises(UserError, match="is no range") as refused:
+    with pytest.raises(UserError, match="is not a range") as refused:
         read_ranged(path, {})
     assert "ranged.yaml:16: rows" in str(refused.value)
 

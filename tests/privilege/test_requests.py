@@ -87,13 +87,13 @@ def test_the_catalogue_arrives_as_it_was_sent() -> None:
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ({"ask": "run", "with": {"command": ["id"]}}, "'run' is no request"),
-        ({"ask": ["check"]}, "is no request"),
+        ({"ask": "run", "with": {"command": ["id"]}}, "'run' is not a request"),
+        ({"ask": ["check"]}, "is not a request"),
         ({"ask": "close", "with": {"path": "/etc"}}, "Unexpected keyword argument"),
         ({"ask": "close"}, "no request 'close'"),
         ({"ask": "turn", "with": {"turn": {"bed": "x"}}}, "no request 'turn'"),
         ({"ask": "begin", "with": {"title": 1}}, "no request 'begin'"),
-        ({"ask": None}, "is no request"),
+        ({"ask": None}, "is not a request"),
     ],
 )
 def test_what_is_not_in_the_list_is_refused(message: dict[str, Any], said: str) -> None:

@@ -86,8 +86,8 @@ def test_show_takes_a_part_of_the_matrix() -> None:
     assert told["trials"][0]["spec"]["device"]["volume"]["caching"] == "ReadWrite"
     assert told["trials"][0]["refused"] is None
     for only, message in (
-        ("devise=NVMe", "--only: devise: is no factor of the experiment; did you mean device?"),
-        ("device=NVM", "--only: NVM: is no level of device; did you mean NVMe?"),
+        ("devise=NVMe", "--only: devise: is not a factor of the experiment; did you mean device?"),
+        ("device=NVM", "--only: NVM: is not a level of device; did you mean NVMe?"),
         ("NVMe", "--only: NVMe: a choice reads FACTOR=LEVEL,...; write for example --only"),
     ):
         assert message in run("show", file, "--only", only, code=2).stderr

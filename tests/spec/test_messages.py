@@ -53,10 +53,10 @@ def test_the_base_is_right() -> None:
         # amounts
         ("read_ahead: 8KiB", "read_ahead: -1", "-1: an amount of data is not negative; write 0"),
         ("read_ahead: 8KiB", "read_ahead: 8Kb", "read_ahead: 8Kb: is not a whole number with B"),
-        ("rows: 10M", "rows: 10m", "x.yaml:9: dataset.rows: 10m: is no whole number; write for"),
-        ("rows: 10M", "rows: 1.5", "dataset.rows: 1.5: is no whole number"),
+        ("rows: 10M", "rows: 10m", "x.yaml:9: dataset.rows: 10m: is not a whole number; write for"),
+        ("rows: 10M", "rows: 1.5", "dataset.rows: 1.5: is not a whole number"),
         ("rows: 10M", "rows: 0", "dataset.rows: 0: must be from 1"),
-        ("rows: 10M", "rows: true", "dataset.rows: true: is no whole number"),
+        ("rows: 10M", "rows: true", "dataset.rows: true: is not a whole number"),
         ("threads: 128", "rate: 20000", "load.rate: 20000: a rate is a number of operations a"),
         ("threads: 128", "rate: 20000", "; write 20000/s"),
         ("threads: 128", "threads: 0", "load.threads: 0: must be from 1"),
@@ -102,7 +102,7 @@ def test_the_base_is_right() -> None:
         ("rows: 10M", "rows: 10G", "x.yaml:9: dataset.rows: 10G: 10000000000 rows of 4255 B x 1"),
         ("4 x azure/P30", "azure/Ultra(1024GiB)", None),
         ("4 x azure/P30", "65 x azure/P30", "takes 64 data disks, not 65"),
-        ("factors:", "before: {credits: half}\nfactors:", "before.credits: half: is no share"),
+        ("factors:", "before: {credits: half}\nfactors:", "before.credits: half: is not a share"),
         ("database:", "device: {vm: x}\ndatabase:", "device.volume: (missing): is needed"),
         # factors
         ("[None, ReadOnly]", "[]", "x.yaml:15: factors.cluster.volumes.data.caching: []: a factor"),
@@ -111,7 +111,7 @@ def test_the_base_is_right() -> None:
         ("volumes.data.caching", "volumes.date.caching", "date: a level patches what the baseline"),
         ("volumes.data.caching", "volume.data.caching", "volume: there is no such key; did you"),
         # YAML
-        ("nodes: 3", "nodes: [3", "x.yaml:4: x.yaml: is no YAML"),
+        ("nodes: 3", "nodes: [3", "x.yaml:4: x.yaml: is not YAML"),
         ("nodes: 3", "nodes: 3\n  nodes: 4", "x.yaml:4: nodes: the key stands on line 3 already"),
         ("nodes: 3", "nodes: &a [*a]", "*a: an alias stands outside of what it repeats"),
     ],
@@ -180,7 +180,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "no.yaml", "cannot be read: No such file or directory"),
         (tmp_path, "cannot be read: Is a directory"),
         (large, "an experiment file has at most 1048576 bytes"),
-        (latin, "cannot be read: it is no UTF-8 text"),
+        (latin, "cannot be read: it is not UTF-8 text"),
         (empty, "an experiment is a mapping"),
     ]:
         with pytest.raises(UserError) as caught:

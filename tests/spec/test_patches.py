@@ -178,7 +178,7 @@ def test_a_part_of_the_matrix_keeps_its_numbers() -> None:
     with pytest.raises(UserError) as caught:
         experiment.only({"workload.load.thread": ["1"], "database.tls": ["tru"]})
     assert str(caught.value).splitlines() == [
-        "--only: workload.load.thread: is no factor of the experiment; "
+        "--only: workload.load.thread: is not a factor of the experiment; "
         "did you mean workload.load.threads?",
-        "--only: tru: is no level of database.tls; did you mean true?",
+        "--only: tru: is not a level of database.tls; did you mean true?",
     ]

@@ -201,9 +201,9 @@ def test_a_part_is_the_first_ios_or_the_first_time(tmp_path: Path) -> None:
         ("", "has no read and no write"),
         ("hello\n", "t:1: 'hello': is the first line of no trace that disklab reads"),
         ("fio version 2 iolog\n", "t:1: 'fio version 2 iolog': only version 3 has the time"),
-        ("fio version 3 iolog\n5 f read 0\n", "t:2: '5 f read 0': is no line of a fio iolog"),
-        ("fio version 3 iolog\n5 f erase 0 1\n", "'erase' is no action with an offset"),
-        ("fio version 3 iolog\n-5 f read 0 1\n", "time '-5' is no whole number"),
+        ("fio version 3 iolog\n5 f read 0\n", "t:2: '5 f read 0': is not a line of a fio iolog"),
+        ("fio version 3 iolog\n5 f erase 0 1\n", "'erase' is not an action with an offset"),
+        ("fio version 3 iolog\n-5 f read 0 1\n", "time '-5' is not a whole number"),
         (f"fio version 3 iolog\n5 f read {1 << 61} 1\n", "begins beyond 2^60 bytes"),
         (f"fio version 3 iolog\n5 f read 0 {1 << 31}\n", "is longer than 1 GiB"),
         (

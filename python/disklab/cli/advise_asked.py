@@ -54,7 +54,7 @@ Writes = Annotated[
 ]
 HeadRoom = Annotated[
     float | None,
-    typer.Option(help="So many percent more must be possible.", min=0, show_default="0"),
+    typer.Option(help="This many percent more must be possible.", min=0, show_default="0"),
 ]
 Durable = Annotated[
     bool, typer.Option("--durable", help="Data must survive a VM that is stopped or lost.")
@@ -63,7 +63,8 @@ Budget = Annotated[
     float | None, typer.Option(help="USD a month at most.", min=0.01, show_default="none")
 ]
 Cloud = Annotated[
-    Literal["azure", "aws"] | None, typer.Option(help="Whose disks.", show_default="azure")
+    Literal["azure", "aws"] | None,
+    typer.Option(help="The cloud whose disks are considered.", show_default="azure"),
 ]
 
 

@@ -36,7 +36,7 @@ def tell_version(wanted: bool) -> None:
 def root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=tell_version, is_eager=True, help="Say which release."),
+        typer.Option("--version", callback=tell_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Which disks should my distributed database live on?"""

@@ -94,7 +94,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
-    """Make a block device with the manners of these disks.
+    """Make a block device that behaves like these disks.
 
     Nothing is written to any device but the new one. Data of attached disks stay in
     /var/lib/disklab and are there again at the next attach of the same name; those of the VM's own

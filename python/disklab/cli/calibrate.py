@@ -73,8 +73,8 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Fit parameters of the prediction to measured cells; the cells become calibration rows.
 
-    Without an experiment, every group of parameters is fitted anew on the published rows that the
-    calibration declares for it.
+    Without an experiment, every group of parameters is fitted again, on the published rows that
+    the calibration declares for it.
 
     Examples: [bold]disklab calibrate experiments/cassandra-disk-caching-threads.yaml
     --only cluster.volumes.data.caching=None --fit overhead_ns[/bold],
@@ -190,7 +190,7 @@ def measured_results(experiment: spec.Experiment, measured: str) -> list[TrialRe
         return Run.open(measured).results()
     study = study_of(experiment)
     if study is None:
-        rule = "nobody published results of it that disklab has"
+        rule = "disklab has no published results of it"
         way_out = "give a run's folder by --measured"
         raise UserError(Problem("EXPERIMENT", str(experiment.path), rule, way_out))
     return study.results()

@@ -62,8 +62,8 @@ def catalog(
     """List disks and VM sizes, or show everything about one of them.
 
     Each number has a source and a date; `disklab catalog azure/P30` shows them, and
-    `disklab catalog --check` names those that nobody states, or that have not been looked at
-    for years.
+    `disklab catalog --check` names those that no source states, or that have not been
+    checked for years.
 
     Examples: [bold]disklab catalog[/bold], [bold]disklab catalog P30[/bold],
     [bold]disklab catalog azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold],

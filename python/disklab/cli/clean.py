@@ -27,7 +27,10 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
         bool, typer.Option("--dry-run", help="Only show what would be removed.")
     ] = False,
     cloud: Annotated[
-        bool, typer.Option("--cloud", help="Only what runs have left in a cloud; --all: kept too.")
+        bool,
+        typer.Option(
+            "--cloud", help="Only what runs left in a cloud; with --all also what was to be kept."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:

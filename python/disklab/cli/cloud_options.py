@@ -46,7 +46,7 @@ FreshHosts = Annotated[
     int | None,
     typer.Option(
         "--fresh-hosts",
-        help="Make each host, or set of nodes, so many times: repeats take them in turn.",
+        help="Make each host, or set of nodes, this many times; repeats use them in turn.",
         metavar="N",
     ),
 ]

@@ -28,8 +28,8 @@ def doctor(
 ) -> None:
     """Say what this machine can emulate, what is missing, and how to get it.
 
-    Measures the machine through the whole path of an emulated disk (some seconds) and holds every
-    disk of the catalogue against that.
+    Measures the machine through the whole path of an emulated disk (some seconds) and compares
+    every disk of the catalogue with that.
 
     Examples: [bold]disklab doctor[/bold], [bold]disklab doctor --json[/bold]
     """

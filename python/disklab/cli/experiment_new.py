@@ -71,7 +71,7 @@ Rate = Annotated[
 ]
 P99 = Annotated[
     float | None,
-    typer.Option(help="Required: 99 of 100 answers in so many ms.", show_default="none"),
+    typer.Option(help="Required: 99 of 100 answers within this many ms.", show_default="none"),
 ]
 
 
@@ -94,8 +94,8 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Write a commented experiment file from a few answers, and check it.
 
-    On a terminal it asks for what no option says; elsewhere the defaults hold. It never writes over
-    a file.
+    On a terminal it asks for what no option says; elsewhere it uses the defaults. It never
+    writes over a file.
 
     Examples: [bold]disklab experiment new mine.yaml[/bold],
     [bold]disklab experiment new mine.yaml --disks local --disks '4 x azure/P30' --data 2TB[/bold]
@@ -187,7 +187,7 @@ def caching_of(text: str) -> Caching:
     for known in get_args(Caching):
         if text.lower() == known.lower():
             return known  # type: ignore[no-any-return]
-    rule = "is no host caching"
+    rule = "is not a host caching"
     raise UserError(Problem("--caching", text, rule, f"choose {', '.join(get_args(Caching))}"))
 
 

@@ -19,7 +19,7 @@ StorageClass = Annotated[
     str, typer.Option("--class", help="The storage class of the volume.", metavar="NAME")
 ]
 Size = Annotated[
-    str, typer.Option("--size", help="Of the volume, as Kubernetes writes it.", metavar="SIZE")
+    str, typer.Option("--size", help="Size of the volume, as Kubernetes writes it.", metavar="SIZE")
 ]
 Image = Annotated[
     str, typer.Option("--image", help="An image with disklab and fio.", metavar="IMAGE")

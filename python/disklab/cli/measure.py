@@ -51,7 +51,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     only: Only = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of the order; 1 by default.", metavar="N")
+        int | None, typer.Option(help="Seed of the order; 1 by default.", metavar="N")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
@@ -61,7 +61,9 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     again: Annotated[
         list[Again] | None,
-        typer.Option(help="With --resume: also trials that ended so. May be given twice."),
+        typer.Option(
+            help="With --resume: also repeat trials that ended this way. May be given twice."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,

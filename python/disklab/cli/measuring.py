@@ -103,7 +103,7 @@ def ask(notes: Console, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        rule = "nobody can be asked whether the hosts may be used as planned"
+        rule = "there is no terminal to ask on whether the hosts may be used as planned"
         raise UserError(Problem("--yes", "(not given)", rule, "read the plan, then give --yes"))
     answer = notes.input("Begin? [y/N] ")
     if answer.strip().lower() not in {"y", "yes"}:

@@ -47,7 +47,7 @@ Address = Annotated[
         help="HOST or HOST:PORT of a node; of Cassandra one is enough.", metavar="ADDRESS"
     ),
 ]
-User = Annotated[str | None, typer.Option(help="Who asks.", show_default="nobody")]
+User = Annotated[str | None, typer.Option(help="Database user.", show_default="nobody")]
 PasswordFile = Annotated[
     Path | None, typer.Option(help="A file with the password.", metavar="FILE", show_default=False)
 ]
@@ -79,7 +79,7 @@ Disks = Annotated[
 P99 = Annotated[
     float | None,
     typer.Option(
-        help="What the file requires: 99 of 100 answers in so many ms.",
+        help="What the file requires: 99 of 100 answers within this many ms.",
         show_default="as now, at least 10",
         min=0.01,
     ),
@@ -88,7 +88,7 @@ BlockTrace = Annotated[
     str | None,
     typer.Option(
         "--block-trace",
-        help="Record the I/Os of this machine's disks for so long first, as root: 30s. The trace "
+        help="First record the I/Os of this machine's disks for this long, as root: 30s. The trace "
         "is written beside the file.",
         metavar="TIME",
         show_default="none",

@@ -48,7 +48,8 @@ Register = Annotated[
     Path | None, typer.Option(help="Write the predictions down, with a digest.", metavar="FILE")
 ]
 CheckRegister = Annotated[
-    Path | None, typer.Option(help="Hold them against a file of --register.", metavar="FILE")
+    Path | None,
+    typer.Option(help="Compare them with a file that --register wrote.", metavar="FILE"),
 ]
 
 
@@ -57,7 +58,9 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
     repeat: Annotated[
         int,
-        typer.Option(help="Simulate each cell so often, with seeds of its own.", min=1, max=1000),
+        typer.Option(
+            help="Simulate each cell this often, each time with another seed.", min=1, max=1000
+        ),
     ] = 1,
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)

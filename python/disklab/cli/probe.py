@@ -97,7 +97,7 @@ Image = Annotated[
     typer.Option("--image", help="With --pvc: an image with disklab and fio.", metavar="IMAGE"),
 ]
 VolumeSize = Annotated[
-    str, typer.Option("--volume-size", help="With --pvc: of the volume.", metavar="SIZE")
+    str, typer.Option("--volume-size", help="With --pvc: size of the volume.", metavar="SIZE")
 ]
 Namespace = Annotated[
     str | None,
@@ -138,7 +138,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     volume_size: VolumeSize = "100Gi",
     namespace: Namespace = None,
 ) -> None:
-    """Measure a disk with fio and hold it against its promise. Example: `disklab probe /data`."""
+    """Measure a disk with fio and compare it with its promise. Example: `disklab probe /data`."""
     # Loaded here because it brings the chart library: no other command is to wait for that.
     from disklab.privilege.probing import look_by  # noqa: PLC0415
     from disklab.probe import command  # noqa: PLC0415

@@ -35,7 +35,7 @@ Experiment = Annotated[
 Repeat = Annotated[
     int | None,
     typer.Option(
-        help="How often each trial runs; 3 by default. With --resume: so often in all.",
+        help="How often each trial runs; 3 by default. With --resume: the total.",
         metavar="N",
     ),
 ]
@@ -64,7 +64,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: Experiment = None,
     scale: Annotated[
         str | None,
-        typer.Option(help="Of data, caches and credits, such as 1/100.", metavar="SCALE"),
+        typer.Option(help="Scale of data, caches and credits, such as 1/100.", metavar="SCALE"),
     ] = None,
     nodes: Annotated[
         int | None, typer.Option(help="How many of the cluster's nodes run here.", metavar="N")
@@ -73,7 +73,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     repeat: Repeat = None,
     only: Only = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of order, keys and content; 1 by default.", metavar="N")
+        int | None, typer.Option(help="Seed of order, keys and content; 1 by default.", metavar="N")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
@@ -81,7 +81,9 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     resume: Resume = None,
     again: Annotated[
         list[Again] | None,
-        typer.Option(help="With --resume: also trials that ended so. May be given twice."),
+        typer.Option(
+            help="With --resume: also repeat trials that ended this way. May be given twice."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,

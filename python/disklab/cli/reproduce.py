@@ -70,7 +70,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - each option is a parameter
         typer.Option("--rehearse", help="Also rehearse it here, with a real database (as root)."),
     ] = False,
     fidelity: Annotated[
-        str, typer.Option(help="Of the prediction: full, or quick.", metavar="F")
+        str, typer.Option(help="Fidelity of the prediction: full, or quick.", metavar="F")
     ] = "quick",
     only: Only = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs.", metavar="DIR")] = DEFAULT_OUT,
@@ -86,7 +86,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - each option is a parameter
         return
     if study not in STUDIES:
         way_out = did_you_mean(study, STUDIES, f"choose {', '.join(STUDIES)}")
-        raise UserError(Problem("STUDY", study, "is no study that disklab knows", way_out))
+        raise UserError(Problem("STUDY", study, "is not a study that disklab knows", way_out))
     pages = []
     found = True
     for name in STUDIES[study].experiments:

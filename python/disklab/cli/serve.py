@@ -24,13 +24,13 @@ def serve(
     ] = DEFAULT_OUT,
     address: Annotated[str, typer.Option(help="Where to listen; others need TLS.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = PORT,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate, PEM.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
 ) -> None:
     """Show runs in a browser while they go on: rate, tail, disks, limits, time left; pause, stop.
 
-    Whoever opens the page needs its token, which is in the address printed here; DISKLAB_TOKEN
-    sets it. /metrics has the same for Prometheus (docs/serve.md).
+    The page opens with a token, which is in the address printed here; DISKLAB_TOKEN sets it.
+    /metrics has the same for Prometheus (docs/serve.md).
 
     Examples: [bold]disklab serve[/bold], [bold]disklab serve disklab-runs/RUN[/bold]
     """

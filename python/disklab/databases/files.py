@@ -85,7 +85,7 @@ def open_log(file: Path, account: Account | None) -> int:
     found = os.fstat(opened)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         os.close(opened)
-        raise MachineError(f"{file} is no plain file: remove it")
+        raise MachineError(f"{file} is not a plain file: remove it")
     if account is not None:
         os.fchown(opened, account.uid, account.gid)
     return opened

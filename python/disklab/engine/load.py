@@ -314,7 +314,7 @@ def event_of(line: bytes) -> LoadEvent:
     except ValueError as error:
         raise EngineError(f"the load engine said {line!r}: {error}") from error
     if not isinstance(said, dict):
-        raise EngineError(f"the load engine said {line!r}, which is no event")
+        raise EngineError(f"the load engine said {line!r}, which is not an event")
     if said.get("event") == "failed":
         raise refusal(said.get("error"))
     known = EVENTS.get(str(said.get("event")))

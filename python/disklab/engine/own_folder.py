@@ -224,7 +224,7 @@ def why_foreign(root: Path, kind: Kind, *names: str) -> str | None:
 def _prove_file(root: Path, at: int, names: Names) -> Marker:
     found = os.stat(names[-1], dir_fd=at, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
-        raise ForeignError("it is no regular file")
+        raise ForeignError("it is not a regular file")
     if found.st_uid != os.geteuid() or found.st_nlink != 1:
         raise ForeignError("it belongs to another user, or has a second name")
     return _prove(root, "disk image", names, at, found.st_ino)

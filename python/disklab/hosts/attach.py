@@ -95,7 +95,7 @@ class Attached:
 def attach(
     catalog: Catalog, request: AttachRequest, places: Places, progress: Progress = lambda _: None
 ) -> Attached:
-    """Make a block device with the manners of these disks.
+    """Make a block device that behaves like these disks.
 
     Raises UserError before anything has changed; when a later step fails, what was made is
     taken away again.

@@ -106,7 +106,7 @@ def check_mount_point(point: Path, place: str) -> None:
     elif any(mount.point == point for mount in mounts()):
         problem = "something is mounted there already", "choose another directory"
     elif point.exists() and not point.is_dir():
-        problem = "it is no directory", "choose another directory"
+        problem = "it is not a directory", "choose another directory"
     elif point.exists() and any(point.iterdir()):
         problem = "a mount would hide what lies in this directory", "choose an empty one"
     elif not point.exists() and not point.parent.is_dir():

@@ -115,7 +115,7 @@ def prove(device: Path, host: HostPlace, volume: str) -> OurDevice:
         if device.name.startswith(UBLK):
             proof = f"it does not carry the mark of volume {volume!r} of host {host.name!r}"
         raise MachineError(
-            f"{device}: {proof}, so it is no device of ours and is left alone; "
+            f"{device}: {proof}, so it is not a device of ours and is left alone; "
             "`disklab clean` removes what is left"
         )
     return found

@@ -127,7 +127,7 @@ def _regular(path: PurePosixPath) -> Iterator[BinaryIO]:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise MachineError(f"{path} is no regular file")
+            raise MachineError(f"{path} is not a regular file")
         yield file
 
 

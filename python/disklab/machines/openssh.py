@@ -61,7 +61,7 @@ class Destination:
     def __post_init__(self) -> None:
         if not _DESTINATION.fullmatch(self.text) or self.text.startswith("-"):
             raise MachineError(
-                f"{plain(self.text)[:80]}: it is no destination of ssh; give `user@host`, "
+                f"{plain(self.text)[:80]}: it is not a destination of ssh; give `user@host`, "
                 "`ssh://user@host:port`, or a Host of ~/.ssh/config"
             )
         if self.agent_folder is not None and not _FOLDER.fullmatch(self.agent_folder):

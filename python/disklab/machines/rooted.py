@@ -105,7 +105,7 @@ class RootedFiles:
     def _regular(self, path: PurePosixPath) -> Iterator[BinaryIO]:
         with os.fdopen(self.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise MachineError(f"{path} on {self._machine} is no regular file")
+                raise MachineError(f"{path} on {self._machine} is not a regular file")
             yield file
 
     @contextmanager

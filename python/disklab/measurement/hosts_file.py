@@ -55,7 +55,7 @@ def _directory(value: Any) -> str:
 def _by_id(value: Any) -> str:
     text = value.removeprefix("/dev/disk/by-id/") if isinstance(value, str) else ""
     if _BY_ID.fullmatch(text) is None:
-        rule = "is no name below /dev/disk/by-id"
+        rule = "is not a name below /dev/disk/by-id"
         raise Unreadable(rule, "write what `ls /dev/disk/by-id` shows there; /dev/sdX may change")
     return text
 

@@ -158,7 +158,7 @@ def _kernel_number(device: str) -> int:
     """Return a device as the kernel's filter compares it: major << 20 | minor."""
     found = NUMBER.fullmatch(device)
     if found is None:
-        raise MachineError(f"{device!r} is no number of a block device, such as 8:16")
+        raise MachineError(f"{device!r} is not the number of a block device, such as 8:16")
     return int(found[1]) << 20 | int(found[2])
 
 

@@ -156,7 +156,7 @@ def check_parameters(
         elif name not in calibration.parameters:
             known = list(calibration.parameters)
             way_out = did_you_mean(name, known, f"choose from {', '.join(known)}")
-            problems.append(Problem("--fit", name, "is no parameter of the model", way_out))
+            problems.append(Problem("--fit", name, "is not a parameter of the model", way_out))
     if len(names) > MOST_PER_CELL * cells:
         rule = f"{len(names)} parameters cannot be fitted on {cells} cells"
         problems.append(Problem("--fit", ",".join(names), rule, "fit fewer, or on more cells"))

@@ -81,7 +81,7 @@ def read_ranged(path: Path, only: Mapping[str, Sequence[str]]) -> Ranged:
             span = (offset + match.start(), offset + match.end())
             made = _range(f"{key[1]} (line {number})", match, span)
             if made is None:
-                rule, way_out = "is no range", "write the lower end first, as in 0..100%"
+                rule, way_out = "is not a range", "write the lower end first, as in 0..100%"
                 problems.append(Problem(place, match[0], rule, way_out))
             else:
                 found.append(made)

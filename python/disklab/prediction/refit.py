@@ -39,7 +39,7 @@ def declared_cells(rows: Sequence[CalibrationRow], calibration: Calibration) -> 
         experiment = spec.load(path)
         study = study_of(experiment)
         if study is None:
-            rule = "nobody published results of it that disklab has"
+            rule = "disklab has no published results of it"
             way_out = "name a published study in calibration_rows"
             raise UserError(Problem("calibration_rows", row.experiment, rule, way_out))
         part = experiment.only({name: [level] for name, level in row.factors.items()})

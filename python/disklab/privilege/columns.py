@@ -94,7 +94,7 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise MachineError("refused: a column of a trace is no base64") from None
+        raise MachineError("refused: a column of a trace is not base64") from None
 
 
 def _numbers(text: str) -> array[int]:

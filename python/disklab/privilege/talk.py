@@ -45,11 +45,11 @@ class Forms:
         name = message.get("ask")
         if not isinstance(name, str) or name not in self.requests:
             listed = [*self.requests]
-            raise MachineError(f"refused: {str(name)[:80]!r} is no request; there are {listed}")
+            raise MachineError(f"refused: {str(name)[:80]!r} is not a request; there are {listed}")
         try:
             return name, self.requests[name].validate_python(message.get("with"), context=RESOLVED)
         except (ValidationError, RecursionError) as error:
-            said = f"refused: this is no request {name!r}: {str(error)[:500]}"
+            said = f"refused: this is not a request {name!r}: {str(error)[:500]}"
             raise MachineError(said) from None
 
 

@@ -174,7 +174,7 @@ def done(request: object, say: Say) -> object:
             return running.list_volumes(Places.usual(), request.host)
         case Show() | Set() | Fail() | Cache() | Detach():
             return _with(request, say)
-    raise MachineError(f"refused: {type(request).__name__} is no request")
+    raise MachineError(f"refused: {type(request).__name__} is not a request")
 
 
 def _with(request: Show | Set | Fail | Cache | Detach, say: Say) -> Found:

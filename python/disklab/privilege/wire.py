@@ -39,7 +39,7 @@ class Link:
     def receive(self) -> dict[str, Any] | None:
         """Return the next message; None: the other end is gone.
 
-        Raises MachineError for what is no message.
+        Raises MachineError for what is not a message.
         """
         head = self._exactly(_LENGTH.size)
         if head is None:
@@ -53,9 +53,9 @@ class Link:
         try:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise MachineError(f"this is no message: {error}") from error
+            raise MachineError(f"this is not a message: {error}") from error
         if not isinstance(found, dict):
-            raise MachineError("this is no message: it is no object")
+            raise MachineError("this is not a message: it is not an object")
         return found
 
     def close(self) -> None:

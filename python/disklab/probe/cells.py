@@ -181,7 +181,9 @@ def parse_size(text: str, place: str) -> int:
     bytes_ = int(found[1]) * SIZE_FACTOR.get((found[2] or "").lower(), 1) if found else 0
     if bytes_ <= 0:
         raise UserError(
-            Problem(place, text, "is no size", "write a number with k, M or G, such as 4k or 1GiB")
+            Problem(
+                place, text, "is not a size", "write a number with k, M or G, such as 4k or 1GiB"
+            )
         )
     return bytes_
 

@@ -45,7 +45,7 @@ def parse_caching(text: str, place: str = "--caching") -> Caching:
         if text == caching:
             return caching
     way_out = f"choose {', '.join(CACHING)}"
-    raise UserError(Problem(place, text, "is no host caching", way_out))
+    raise UserError(Problem(place, text, "is not a host caching", way_out))
 
 
 def resolved(disk: Disk) -> Resolution:

@@ -143,7 +143,7 @@ class Bed:
                 node.warm_host_cache(device)
                 self._note(host_cache="written")
             case _:
-                raise AssertionError(f"{step!r} is no step of a device")
+                raise AssertionError(f"{step!r} is not a step of a device")
 
     @property
     def target(self) -> Target:

@@ -270,11 +270,11 @@ class StepTaken(Record):
     """When the database's procedure had ended: a started node answers queries, a replaced one has
     its data."""
     streamed_bytes: Count | None = None
-    """What nodes got from others meanwhile; None: the event moves no data, or nobody counts it."""
+    """What nodes got from others meanwhile; None: the event moves no data, or it is not counted."""
     parts_s: dict[str, Amount] = Field(default_factory=dict)
     """What its time was spent with, as the database's own log tells it: `process` (until it asks
     the others), `join`, `stream`, `finish` (until it answers), and of a node that leaves
-    `announce`, `stream back`, `leave`. Empty: nobody tells."""
+    `announce`, `stream back`, `leave`. Empty: unknown."""
     cpu_ratio: Amount | None = None
     """How much of this machine's processors was used meanwhile, where the nodes are emulated here;
     None: they are not, or the step mends nothing."""

@@ -233,10 +233,10 @@ def find_run(name: str | Path, out: Path = DEFAULT_OUT) -> Path:
         rule, way_out = "is the beginning of several runs", f"name one: {', '.join(begun[:4])}"
     elif known:
         near = suggestions(str(name), known) or known[:3]
-        rule = f"is no run's folder, nor the id of one in {out}"
+        rule = f"is neither a run's folder nor the id of one in {out}"
         way_out = f"the nearest: {', '.join(near)}"
     else:
-        rule = f"is no run's folder, and {out} holds no runs"
+        rule = f"is not a run's folder, and {out} holds no runs"
         way_out = "name the folder that holds run.json"
     raise UserError(Problem("RUN", str(name), rule, way_out))
 
@@ -267,13 +267,13 @@ def _read_trials(path: Path) -> tuple[dict[tuple[int, int], TrialResult], tuple[
 
 
 def _result(line: bytes | None, first: TrialResult | None) -> TrialResult | str:
-    """Return what a line tells, or why it is no result of the run that `first` is of."""
+    """Return what a line tells, or why it is not a result of the run that `first` is of."""
     if line is None:
         return f"it has more than {reading.TRIALS.most_line_bytes} bytes"
     try:
         found = reading.parse(TrialResult, line)
     except reading.NotAsExpectedError as error:
-        return f"it is no result: {error}"
+        return f"it is not a result: {error}"
     if first is not None and found.factors.keys() != first.factors.keys():
         names = ", ".join(map(reading.shown, found.factors))
         return f"its factors are not the first result's: {names or 'none'}"

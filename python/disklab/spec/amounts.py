@@ -79,7 +79,7 @@ def counted(least: int = 1, most: int = MOST_COUNT, example: str = "10M") -> Cal
         found = _COUNT.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
         amount = Fraction(found[1]) * MULTIPLES.get(found[2] or "", 1) if found else None
         if amount is None or amount.denominator != 1:
-            raise Unreadable("is no whole number", f"write for example {example}")
+            raise Unreadable("is not a whole number", f"write for example {example}")
         if not least <= amount <= most:
             ends = f"from {least}" if amount < least else f"up to {most}"
             raise Unreadable(f"must be {ends}", f"write for example {example}")
@@ -151,7 +151,7 @@ def ratio(value: Any) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         amount = float(value)
     else:
-        raise Unreadable("is no share", "write for example 30%")
+        raise Unreadable("is not a share", "write for example 30%")
     if not 0 <= amount <= 1:
         way_out = f"write {value}%" if 1 < amount <= 100 else "write for example 30%"
         raise Unreadable("a share lies between 0 % and 100 %", way_out)

@@ -184,14 +184,14 @@ class Experiment:
             if name not in known:
                 varied = ", ".join(factor.name for factor in self.factors)
                 way_out = did_you_mean(name, known, f"the file varies {varied or 'nothing'}")
-                problems.append(Problem(place, name, "is no factor of the experiment", way_out))
+                problems.append(Problem(place, name, "is not a factor of the experiment", way_out))
                 continue
             labels = [str(level.label) for level in known[name].levels]
             each = [one for level in given for one in split_levels(str(level), labels)]
             for level in each:
                 if level not in labels:
                     way_out = did_you_mean(level, labels, f"choose {', '.join(labels)}")
-                    problems.append(Problem(place, level, f"is no level of {name}", way_out))
+                    problems.append(Problem(place, level, f"is not a level of {name}", way_out))
             found.setdefault(known[name].name, []).extend(each)
         if problems:
             raise UserError(*problems)

@@ -25,7 +25,7 @@ _YEARLY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%)?", re.ASCII)
 def _yearly(value: Any) -> float:
     found = _YEARLY.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
     if found is None:
-        raise Unreadable("is no number of failures a year", "write for example 8%, or 2")
+        raise Unreadable("is not a number of failures a year", "write for example 8%, or 2")
     amount = float(found[1]) / (100 if found[2] else 1)
     if amount > MOST_YEARLY:
         raise Unreadable(f"lies between 0 and {MOST_YEARLY:.0f} a year", "write for example 8%")

@@ -297,7 +297,7 @@ def _block(value: Any) -> int:
     if factor is None and text.endswith("KiB"):
         factor = 1 << 10
     if not digits.isascii() or not digits.isdigit():
-        raise Unreadable("is no block size", "write for example 8k or 1M")
+        raise Unreadable("is not a block size", "write for example 8k or 1M")
     amount = int(digits) * (factor or 1)
     # The sector of the emulated disks, and the largest I/O that Linux sends to a disk by default.
     if amount % 4096 or not 4096 <= amount <= 1 << 30:
@@ -595,7 +595,7 @@ class Observed(Part):
     """For how long."""
     hardware: Literal["stated", "assumed"] = Field(default="stated", examples=["stated"])
     """stated: the VM and disks of `cluster` are those that it runs on, so advice tells what another
-    choice saves; assumed: nobody said them."""
+    choice saves; assumed: the user did not say."""
     p99_ms: Milliseconds | None = Field(default=None, alias="p99", examples=["7ms"])
     """The 99th percentile of its response times, as its own server told it."""
 

@@ -93,7 +93,9 @@ def blkparse_line(line: bytes) -> Parsed:
     """
     found = _BLKPARSE.fullmatch(line)
     if found is None:
-        rule = "is no line of blkparse: device, CPU, number, seconds, process, action, RWBS, sector"
+        rule = (
+            "is not a line of blkparse: device, CPU, number, seconds, process, action, RWBS, sector"
+        )
         raise WrongLineError(rule, "make the text by `blkparse -i NAME`, without -f")
     device, seconds, nanos, action, flags = (
         found[n].decode("utf-8", "replace") for n in range(1, 6)
@@ -125,7 +127,7 @@ def fio_line(line: bytes) -> Parsed:
     """
     parts = line.split()
     if len(parts) not in (3, 5):
-        rule = "is no line of a fio iolog: time, file, action, and of an I/O offset and length"
+        rule = "is not a line of a fio iolog: time, file, action, and of an I/O offset and length"
         raise WrongLineError(rule, "record it again by fio's write_iolog")
     device, action = parts[1].decode("utf-8", "replace"), parts[2].decode("utf-8", "replace")
     at = _whole(parts[0], "time")
@@ -134,7 +136,7 @@ def fio_line(line: bytes) -> Parsed:
     if action in FIO_LEFT_OUT:
         return LeftOut(device, FIO_LEFT_OUT[action])
     if action not in ("read", "write") or len(parts) == 3:
-        rule = f"{shown(action)} is no action with an offset and a length"
+        rule = f"{shown(action)} is not an action with an offset and a length"
         raise WrongLineError(rule, "use read, write, sync, datasync or trim")
     offset, length = _whole(parts[3], "offset"), _whole(parts[4], "length")
     if not length:
@@ -170,7 +172,7 @@ FORMATS: dict[str, Parse] = {"blkparse": blkparse_line, "fio": fio_line, "msr": 
 def _whole(text: bytes, what: str) -> int:
     digits = text.strip()
     if not digits.isdigit() or len(digits) > 20:
-        rule = f"{what} {shown(text.decode('utf-8', 'replace'))} is no whole number of 64 bits"
+        rule = f"{what} {shown(text.decode('utf-8', 'replace'))} is not a whole number of 64 bits"
         raise WrongLineError(rule, "mend the line or leave it out")
     return int(digits)
 
@@ -321,7 +323,7 @@ class _Reader:
         told = ", ".join(f"{name} ({n} lines)" for name, n in self.devices.most_common(10))
         if chosen is not None:
             if chosen not in self.devices:
-                rule = "is no device of the trace"
+                rule = "is not a device of the trace"
                 raise UserError(
                     Problem(self.name, shown(chosen), rule, f"choose one of {told or 'none'}")
                 )

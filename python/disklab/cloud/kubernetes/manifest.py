@@ -52,7 +52,7 @@ class Claim:
             rule = "a claim has a whole number of bytes with a unit"
             wrong.append(Problem("volume size", self.size, rule, "write for example 100Gi"))
         if not _IMAGE.fullmatch(self.image):
-            rule = "is no name of an image"
+            rule = "is not the name of an image"
             wrong.append(Problem("--image", self.image, rule, "write REGISTRY/NAME:TAG"))
         if wrong:
             raise UserError(*wrong)

@@ -76,7 +76,7 @@ class RunningCluster:
     def start(self) -> None:
         """Look what is there; make the tables where they are not there yet.
 
-        Raises UserError when it is no YugabyteDB, or has another replication factor than asked.
+        Raises UserError when it is not YugabyteDB, or has another replication factor than asked.
         """
         self.stop()
         self._sql = sql = Sql(self._program, self._login)

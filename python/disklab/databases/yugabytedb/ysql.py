@@ -38,11 +38,11 @@ class Facts:
 
 
 def examine(sql: Sql, address: str) -> Facts:
-    """Return what answers at an address. Raises UserError when it is no YugabyteDB."""
+    """Return what answers at an address. Raises UserError when it is not YugabyteDB."""
     ((said,),) = sql.ask("SELECT version()")
     version = VERSION.search(said)
     if version is None:
-        rule = f"it answers as {' '.join(said.split()[:2])}, which is no YugabyteDB"
+        rule = f"it answers as {' '.join(said.split()[:2])}, which is not YugabyteDB"
         way_out = "write engine: postgresql, or the address of a YugabyteDB"
         raise UserError(Problem("database.address", address, rule, way_out))
     servers = [f"{host}:{port}" for host, port in sql.ask("SELECT host, port FROM yb_servers()")]
