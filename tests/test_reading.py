@@ -97,7 +97,7 @@ def test_what_names_no_file(name: str) -> None:
         ("k" * 900_000 + ": 1", ""),
         ("a: " + "9" * 100_000, ""),
         ("a: 2026-13-45", ""),
-        ("\xff\xfe".encode("latin-1"), "no UTF-8"),
+        ("\xff\xfe".encode("latin-1"), "not UTF-8"),
         ('title: "\\ud800"', ""),
         ("? [a]\n: b", ""),
         ("a: b\n--- \nc: d", "YAML"),

@@ -183,7 +183,7 @@ class TestFiles:
         assert machine.files.read(PurePosixPath("/etc/hostname")) == b"n1\n"
         with pytest.raises(MachineError, match=r"has no `\.\.`"):
             machine.files.read(PurePosixPath("/tmp/../etc/hostname"))
-        with pytest.raises(MachineError, match="no regular file"):
+        with pytest.raises(MachineError, match="regular file"):
             machine.files.read(PurePosixPath("/dev/zero"))
 
     def test_files_go_in_and_out(self, hosts: EmulatedHosts, tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def test_the_catalogue_arrives_as_it_was_sent() -> None:
         ({"ask": "run", "with": {"command": ["id"]}}, "'run' is not a request"),
         ({"ask": ["check"]}, "is not a request"),
         ({"ask": "close", "with": {"path": "/etc"}}, "Unexpected keyword argument"),
-        ({"ask": "close"}, "no request 'close'"),
-        ({"ask": "turn", "with": {"turn": {"bed": "x"}}}, "no request 'turn'"),
-        ({"ask": "begin", "with": {"title": 1}}, "no request 'begin'"),
+        ({"ask": "close"}, "not a request 'close'"),
+        ({"ask": "turn", "with": {"turn": {"bed": "x"}}}, "not a request 'turn'"),
+        ({"ask": "begin", "with": {"title": 1}}, "not a request 'begin'"),
         ({"ask": None}, "is not a request"),
     ],
 )
