@@ -58,9 +58,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
     repeat: Annotated[
         int,
-        typer.Option(
-            help="Simulate each cell this often, each time with another seed.", min=1, max=1000
-        ),
+        typer.Option(help="Simulations of each cell, each with another seed.", min=1, max=1000),
     ] = 1,
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)

@@ -81,9 +81,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     resume: Resume = None,
     again: Annotated[
         list[Again] | None,
-        typer.Option(
-            help="With --resume: also repeat trials that ended this way. May be given twice."
-        ),
+        typer.Option(help="With --resume: also trials with this end. May be given twice."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,
