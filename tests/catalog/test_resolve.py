@@ -109,9 +109,15 @@ def _works(name: str, vm: str | None) -> bool:
 
 
 def test_every_vm_takes_a_disk() -> None:
+    disks = {"azure": "azure/E10", "aws": "aws/gp3(100GiB)", "gcp": "gcp/pd-ssd(100GiB)"}
     for vm in CATALOG.vms:
-        disk = "azure/E10" if vm.startswith("azure") else "aws/gp3(100GiB)"
-        assert resolved(disk, vm).host.name == vm
+        assert resolved(disks[vm.partition("/")[0]], vm).host.name == vm
+
+
+def test_a_google_machine_limits_its_disks_by_its_vcpus() -> None:
+    small, large = (resolved("gcp/pd-ssd(10TiB)", f"gcp/n2-standard-{n}").host for n in (8, 32))
+    assert rates(small.uncached) == [("all", "ios", 15_000), ("all", "bytes", 800 << 20)]
+    assert rates(large.uncached) == [("all", "ios", 60_000), ("all", "bytes", 1200 << 20)]
 
 
 def test_p30_on_ds14_v2() -> None:

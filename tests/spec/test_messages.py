@@ -53,7 +53,11 @@ def test_the_base_is_right() -> None:
         # amounts
         ("read_ahead: 8KiB", "read_ahead: -1", "-1: an amount of data is not negative; write 0"),
         ("read_ahead: 8KiB", "read_ahead: 8Kb", "read_ahead: 8Kb: is not a whole number with B"),
-        ("rows: 10M", "rows: 10m", "x.yaml:9: dataset.rows: 10m: is not a whole number; write for"),
+        (
+            "rows: 10M",
+            "rows: 10m",
+            "x.yaml:9: dataset.rows: 10m: is not a whole number; k, M and G are",
+        ),
         ("rows: 10M", "rows: 1.5", "dataset.rows: 1.5: is not a whole number"),
         ("rows: 10M", "rows: 0", "dataset.rows: 0: must be from 1"),
         ("rows: 10M", "rows: true", "dataset.rows: true: is not a whole number"),

@@ -252,6 +252,8 @@ def _local(
         able.sort(key=lambda other: other.vendor != vm.vendor)
         such = f", such as {able[0].name}," if able else ""
         way_out = f"choose a VM that has one{such} or an attached disk"
+        if name == "local" and vm.facts.nvme is not None:
+            way_out = "its own disks are NVMe: write `nvme`"
         raise UserError(*problems, Problem(places.vm, repr(vm.name), rule, way_out))
     size = expression.size_bytes
     if size is None:

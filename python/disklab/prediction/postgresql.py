@@ -119,7 +119,7 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     assert cluster is not None
     assert database is not None
     if AS_LEFT in (before.page_cache, before.host_cache):
-        rule = "a simulated trial of PostgreSQL has no trial before it"
+        rule = "a simulated trial of PostgreSQL begins by itself: no trial has left it a cache"
         way_out = "say cold or warm, and empty, written or warm"
         yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
     if spec.events:

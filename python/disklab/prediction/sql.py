@@ -41,7 +41,7 @@ def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         rule = "the simulator sends sysbench or TPC-C to YugabyteDB"
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
     if "as-left" in (before.page_cache, before.host_cache):
-        rule = "a simulated trial of SQL has no trial before it"
+        rule = "a simulated trial of SQL begins by itself: no trial has left it a cache"
         way_out = "say cold or warm, and empty, written or warm"
         yield Problem(f"{place}: before", "as-left", rule, way_out)
     if work.stop is not None and work.stop.duration_s is None:

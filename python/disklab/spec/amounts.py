@@ -79,7 +79,8 @@ def counted(least: int = 1, most: int = MOST_COUNT, example: str = "10M") -> Cal
         found = _COUNT.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
         amount = Fraction(found[1]) * MULTIPLES.get(found[2] or "", 1) if found else None
         if amount is None or amount.denominator != 1:
-            raise Unreadable("is not a whole number", f"write for example {example}")
+            rule = "is not a whole number; k, M and G are thousands, millions and billions"
+            raise Unreadable(rule, f"write for example {example}")
         if not least <= amount <= most:
             ends = f"from {least}" if amount < least else f"up to {most}"
             raise Unreadable(f"must be {ends}", f"write for example {example}")
