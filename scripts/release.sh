@@ -19,7 +19,9 @@ fail() { echo "release: $*" >&2; exit 1; }
 
 # Zig compiles C and links for other systems. cargo and rustc are those of PATH.
 cross() {
-  local target=$1 library std=()
+  local target=$1 library std=() oldest=()
+  # The oldest glibc with memfd_create is 2.27; left to itself, maturin links for 2.17.
+  case $target in *-linux-gnu) oldest=(--compatibility manylinux_2_28) ;; esac
   library=$(rustc --print sysroot)/lib/rustlib
   if [ ! -d "$library/$target/lib" ]; then
     [ -f "$library/src/rust/library/Cargo.lock" ] || fail "no standard library for $target: \`rustup target add $target\`, or rust-src, from which it is built"
@@ -29,7 +31,7 @@ cross() {
   fi
   say "building for $target"
   PATH="$zig/bin:$PATH" VIRTUAL_ENV="$zig" "$zig/bin/maturin" build --quiet --locked --profile "$profile" \
-    --target "$target" --zig --out dist "${std[@]}"
+    --target "$target" --zig --out dist "${oldest[@]}" "${std[@]}"
 }
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
