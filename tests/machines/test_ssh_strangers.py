@@ -97,7 +97,7 @@ class TestKeys:
 
     @pytest.mark.parametrize("text", ["-oProxyCommand=touch x", "a b", "a;b", "", "a\nb", "$(id)"])
     def test_a_destination_is_no_option_and_no_command(self, text: str) -> None:
-        with pytest.raises(MachineError, match="no destination of ssh"):
+        with pytest.raises(MachineError, match="not a destination of ssh"):
             Destination(text)
 
 

@@ -25,7 +25,8 @@ from disklab.engine.simulation import simulate
 
 from tests.foreign import loop_device
 
-pytestmark = pytest.mark.machine
+# Beside others the kernel makes other folios and misses other pages.
+pytestmark = [pytest.mark.machine, pytest.mark.alone]
 
 KIB, MIB = 1 << 10, 1 << 20
 FILE_BYTES = 96 * MIB
