@@ -95,8 +95,8 @@ CATALOG = """# Catalogue
 Generated from the catalogue's files by {command}; do not edit. `disklab catalog NAME` shows every
 number of a disk or VM size with its own source and date.
 
-GCP has disks here and no machine types: four searches found no readable source of their disk
-limits, and a limit that was read nowhere is not filled in.
+Of GCP's machines the limits are those of SSD persistent disks: what Hyperdisk may do on each of
+them was found nowhere, and neither were prices of C3, Z3 and disks; none is filled in.
 
 ## Disks
 
