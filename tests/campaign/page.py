@@ -69,6 +69,8 @@ EARLIER = (
     "Other programs had copies of its mounts (it has a mount namespace of its own now), a writer",
     "had not filled the disk in two seconds of a machine with 40 programs waiting, an image was",
     "looked for that had gone with the broken disk below, and one point was ended by hand.",
+    "And six of seed 5, each of a command that took longer than 90 s: the campaign had the lowest",
+    "priority on a machine with 40 programs waiting. They were not tried again.",
 )
 # This is what it found.
 FOUND_EARLIER: list[dict[str, Any]] = [
