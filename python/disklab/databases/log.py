@@ -74,10 +74,10 @@ class NodeLog:
         return any(_FULL.search(line) for line in [*self._logged(), *self._said()])
 
     def _logged(self) -> list[str]:
-        return _tail(self.log, self.log_start)
+        return tail(self.log, self.log_start)
 
     def _said(self) -> list[str]:
-        return _tail(self.output, self.output_start)
+        return tail(self.output, self.output_start)
 
     def _relevant(self, lines: list[str]) -> list[str]:
         found = []
@@ -96,13 +96,13 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _tail(file: Path, start: int) -> list[str]:
-    """Return the lines from a place on, the last ones when there are many."""
+def tail(file: Path, start: int = 0, most_bytes: int = MOST_BYTES) -> list[str]:
+    """Return the lines from a place on, the last ones when there are many; none: it has gone."""
     try:
         with file.open("rb") as opened:
             size = opened.seek(0, os.SEEK_END)
-            opened.seek(max(size - MOST_BYTES, start))
+            opened.seek(max(size - most_bytes, start))
             text = opened.read().decode("utf-8", "replace")
     except OSError:
         return []
-    return text.splitlines()[0 if size - MOST_BYTES <= start else 1 :]
+    return text.splitlines()[0 if size - most_bytes <= start else 1 :]

@@ -18,7 +18,7 @@ from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
 from disklab.databases import Request, Sizes
 from disklab.errors import MachineError
-from disklab.events import Emit, PhaseStarted, Warned
+from disklab.events import Emit, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
 from disklab.machines.protocol import Machine
@@ -204,10 +204,7 @@ class BuiltStage:
         """Undo what a killed start of this run has left, but for full data; then change."""
         for text in undo_all(self.journal, dict(self.machines), stays=[*self._full()]):
             emit(Warned(text))
-        for name, machine in self.machines.items():
-            for change in settings.wanted(name, self.hosts.file.hosts[name], machine):
-                emit(PhaseStarted("build", f"{name}: {change}"))
-                settings.apply(change, machine, self.journal)
+        settings.apply_all(self.hosts, self.machines, self.journal, emit)
         self._clients = client_hosts.make(self.hosts, self.machines, self.journal)
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:

@@ -55,7 +55,7 @@ def make(
         known = None
         if authorities is not None:
             known = folder / AUTHORITIES
-            # Public, and read by whoever the generator runs as.
+            # Public, and read by the user that the generator runs as.
             machine.files.write(known, authorities, 0o644)
         made.append(Client(name, machine, account, folder, known))
     return made

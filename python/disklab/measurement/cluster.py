@@ -13,7 +13,7 @@ from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
 from disklab.databases import Request, Sizes
 from disklab.errors import DisklabError
-from disklab.events import Emit, PhaseStarted, Warned
+from disklab.events import Emit, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
 from disklab.machines.protocol import Machine
@@ -138,10 +138,7 @@ class RunningStage:
         for text in self._undo():
             emit(Warned(text))
         hosts = self.access.hosts
-        for name, machine in self.machines.items():
-            for change in settings.wanted(name, hosts.file.hosts[name], machine):
-                emit(PhaseStarted("build", f"{name}: {change}"))
-                settings.apply(change, machine, self.journal)
+        settings.apply_all(hosts, self.machines, self.journal, emit)
         self._clients = client_hosts.make(
             hosts, self.machines, self.journal, self.access.authorities()
         )

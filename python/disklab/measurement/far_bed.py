@@ -25,7 +25,7 @@ from disklab.workloads.protocol import Begin, Load, Workload
 
 @dataclass
 class FarBed(Bed):
-    """A bed whose database is on hosts that exist, whoever built it."""
+    """A bed whose database is on hosts that exist, built by disklab or found running."""
 
     hosted: Sequence[Hosted] = ()
     """The hosts of its nodes that are watched."""

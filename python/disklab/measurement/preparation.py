@@ -247,11 +247,10 @@ def _look_for_database(wanted: Wanted, name: str, machines: Mapping[str, Machine
 
 
 def _look_for_server(wanted: Wanted, name: str, host: Host, machine: Machine) -> HostPlan:
+    changes = [str(change) for change in settings.wanted(name, host, machine)]
     if wanted.hosts.file.database is not None and host.role == "node":
-        changes = [str(change) for change in settings.wanted(name, host, machine)]
         return HostPlan(name, facts(machine), [], [], changes, [*_unwatched(wanted, name, machine)])
     if host.role == "client":
-        changes = [str(change) for change in settings.wanted(name, host, machine)]
         makes = [f"a folder in {clients.PARENT} for the load"]
         lacks = [*planned_database.missing_user(wanted.hosts, name, machine)]
         return HostPlan(name, facts(machine), makes, [], changes, lacks, host.role)
@@ -260,7 +259,6 @@ def _look_for_server(wanted: Wanted, name: str, host: Host, machine: Machine) ->
     missing = [*found.missing]
     for volume, directory in found.directories.items():
         missing += missing_directory(wanted.hosts, name, volume, directory, machine)
-    changes = [str(change) for change in settings.wanted(name, host, machine)]
     changes += _read_ahead_in_words(wanted, host)
     if "page_cache" in host.may_change and _has_cold(wanted):
         changes.append("its clean page cache dropped before each cold trial")

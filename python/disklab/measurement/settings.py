@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from disklab.errors import MachineError
+from disklab.events import Emit, PhaseStarted
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement.hosts_file import Host
+from disklab.measurement.hosts_file import Host, Hosts
 from disklab.measurement.journal import Journal, setting
 
 DROP_CACHES = PurePosixPath("/proc/sys/vm/drop_caches")
@@ -68,6 +69,14 @@ def apply(change: Setting | SwapArea, machine: Machine, journal: Journal) -> Non
     if ended.code != 0:
         said = ended.stderr.decode(errors="replace").strip()
         raise MachineError(f"{machine.name}: swapoff {change.path}: {said}")
+
+
+def apply_all(hosts: Hosts, machines: Mapping[str, Machine], journal: Journal, emit: Emit) -> None:
+    """Change what the hosts file lets us, on every host; tell of each change. MachineError."""
+    for name, machine in machines.items():
+        for change in wanted(name, hosts.file.hosts[name], machine):
+            emit(PhaseStarted("build", f"{name}: {change}"))
+            apply(change, machine, journal)
 
 
 def drop_page_cache(machine: Machine) -> None:

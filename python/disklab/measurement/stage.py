@@ -94,11 +94,7 @@ class Measurement:
     def begin(self, emit: Emit) -> None:
         """Undo what a killed start of this run has left; then change what the plan says."""
         self._tell(emit)
-        for name, machine in self.site.machines.items():
-            host = self.site.hosts.file.hosts[name]
-            for change in settings.wanted(name, host, machine):
-                emit(PhaseStarted("build", f"{name}: {change}"))
-                settings.apply(change, machine, self.site.journal)
+        settings.apply_all(self.site.hosts, self.site.machines, self.site.journal, emit)
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
         """Run one turn. A failure of the turn is its result."""

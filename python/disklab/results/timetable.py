@@ -15,8 +15,7 @@ BACK_INTERVALS = 3
 WHOLE_AFTER = ("start", "restart", "replace", "add", "decommission", "migrate", "move", "repair")
 """Steps that end when a node has all its data, or the others have those of one that left."""
 FULL_MACHINE_RATIO = 0.95
-"""A machine with less than 5 % idle has no core free when something becomes ready, as telemetry
-judges a rate."""
+"""A machine with less than 5 % idle has no core free when something becomes ready."""
 MOST_DEVIATIONS = 3.0
 """Of Poisson arrivals, whose number strays by its square root: one mean of 700 is further off."""
 

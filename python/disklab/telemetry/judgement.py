@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from disklab.catalog.profile import DiskProfile
 from disklab.engine.messages import Lateness, View
+from disklab.results.timetable import FULL_MACHINE_RATIO
 from disklab.telemetry.sampler import Sampler
 from disklab.telemetry.sources import CPUS
 
 # A generator has one thread. At 90 % of a core an operation waits, on average, 4.5 of its own
 # service times for it (M/D/1: u / 2(1 - u)): that is no longer the database's latency.
 MOST_CLIENT_THREAD = 0.9
-# A machine with less than 5 % idle has no core free when something becomes ready.
-FULL_MACHINE = 0.95
+FULL_MACHINE = FULL_MACHINE_RATIO
 # Client and emulator run elsewhere in the full system. When they take a third of a full machine,
 # the database has two thirds of what it would have, and its rate would be half as high again.
 MOST_TOOL_SHARE = 1 / 3

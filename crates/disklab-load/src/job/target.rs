@@ -22,10 +22,10 @@ pub struct Cql {
     /// Its password.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// Whether every connection is encrypted; there is no fallback.
+    /// Whether every connection is encrypted; if so, none is ever made without.
     #[serde(default)]
     pub tls: bool,
-    /// Certificates (PEM) that a node's must come from, for its address. None: encrypted, but whoever answers is believed.
+    /// Certificates (PEM) that a node's must come from, for its address. None: encrypted, but any server is believed.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// Keyspace of the table.
@@ -58,7 +58,7 @@ pub struct Postgresql {
     /// Whether every connection is encrypted. There is no default and no fallback: TLS costs a third of a rate.
     pub tls: bool,
     /// Certificates (PEM) that the server's must come from, for the name that is connected to. None: encrypted, but
-    /// whoever answers is believed.
+    /// any server is believed.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// The table of the rows workload.

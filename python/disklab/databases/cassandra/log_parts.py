@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
+from disklab.databases.log import tail
+
 LOOKED_AT_BYTES = 8 << 20
 """Of the end of a log: a join writes a few hundred lines."""
 
@@ -58,15 +60,6 @@ def parts(lines: Iterable[str], begun: datetime, ended: datetime) -> dict[str, f
 def parts_in(logs: Iterable[Path], begun_unix: float, ended_unix: float) -> Mapping[str, float]:
     """Return the parts that the ends of these logs tell. See `parts`."""
     begun, ended = map(datetime.fromtimestamp, (begun_unix, ended_unix))
-    return parts((line for log in logs for line in _end_of(log)), begun, ended)
-
-
-def _end_of(log: Path) -> list[str]:
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(size - LOOKED_AT_BYTES, 0))
-            return file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        # A log that cannot be read tells nothing; the step itself has succeeded.
-        return []
+    return parts(
+        (line for log in logs for line in tail(log, most_bytes=LOOKED_AT_BYTES)), begun, ended
+    )

@@ -44,8 +44,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whoever comes, with TLS where it is asked for: of a node whose certificate comes from `ca_file` and has its
-    /// address, which is all that the cluster tells of it, or of any.
+    /// A login, with TLS where it is asked for. With `ca_file` a node's certificate must come from it and have the node's
+    /// address, which is all that the cluster tells of a node; without, any certificate will do.
     pub fn new(
         login: Option<Login>,
         tls: bool,

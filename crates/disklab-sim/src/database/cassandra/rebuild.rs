@@ -144,7 +144,7 @@ pub(super) struct Rebuild {
     pub(super) told: bool,
 }
 
-/// What the database itself allows: bytes a second, zero where there is no limit.
+/// What the database itself allows: bytes a second; zero: unlimited.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttles {
     /// `stream_throughput_outbound`.

@@ -48,7 +48,7 @@ impl Cassandra {
 
     /// Notes which nodes hear nothing of each other any more, or do so again: gossip goes over every node that is up, so
     /// a way that is cut parts two nodes only where no other one joins them. **Source:** `Gossiper` of Cassandra tells
-    /// the failure detector of news of a node whoever brings them.
+    /// the failure detector of news of a node, and does not ask who brought them.
     fn look_who_is_apart(&mut self, now: u64, event: &Event) {
         let up: Vec<bool> = (0..self.nodes.len())
             .map(|one| !self.is_away(one))

@@ -167,7 +167,7 @@ pub struct Plan {
 
 impl Plan {
     /// The plan of a checked job, in a run that is `scale` times smaller, and its files with it. `by_key`: rows lie in the
-    /// order of their keys, whoever wrote them.
+    /// order of their keys, not in that of the sessions that wrote them.
     pub fn new(job: &PostgresqlJob, scale: u64, by_key: bool) -> Plan {
         let transactions = &job.workload.transactions;
         let (mut relations, pages) = layouts(&job.tables);
