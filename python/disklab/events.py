@@ -72,11 +72,12 @@ class Progress:
 
     phase: str
     t_s: float
-    done: int
-    """Operations since the start of the phase."""
+    done: int | None
+    """Operations since the start of the phase; None: not known while it goes on."""
     of: int | None
     """None: the phase ends by time or by a condition."""
-    ops_per_s: float
+    ops_per_s: float | None
+    """None: not known while it goes on."""
     p50_ms: float | None = None
     p99_ms: float | None = None
     errors: int = 0

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.procedures.effort import FULL
-from disklab.procedures.plan import bed_of, by_bed, order
+from disklab.procedures.expectation import expected_s
+from disklab.procedures.plan import bed_of, by_bed, how_ordered, order
 from disklab.procedures.turn import Turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,3 +91,15 @@ def test_another_scale_is_another_bed() -> None:
         experiment.trials("rehearse", scale=Fraction(1, scale))[1].here for scale in (100, 200)
     )
     assert bed_of(one) != bed_of(other)
+
+
+def test_a_disk_without_a_database_takes_its_fill_and_its_measurement() -> None:
+    mix = spec.load(EXPERIMENTS / "azure-read-write-mix.yaml").trials("rehearse")
+    turns = order(mix, 1, 1, FULL)
+    # 20 s of the disk in slow motion, of which an effort allows so much here. Made in seconds,
+    # filled with 256 MiB; no hosts, no rows and no warm-up of a database.
+    here = [min(20.0 * turn.trial.share.time_dilation, FULL.longest_run_s) for turn in turns]
+    beside = [one - run for one, run in zip(expected_s(turns), here, strict=True)]
+    assert all(3.0 < one < 10.0 for one in beside), beside
+    assert "database" not in how_ordered(turns, 1, 1)
+    assert "database" in how_ordered(order(LOCAL, 1, 1, FULL), 1, 1)

@@ -21,6 +21,7 @@ from disklab.report import files
 from disklab.report.report import Report
 from disklab.report.terminal import show
 from disklab.results import Run
+from disklab.results.wishes import Wish, wish_of
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -64,6 +65,9 @@ def follow(
         listeners: list[Emit] = [view, *told, *([_print_result] if as_json else [])]
         run = work(fan_out(*listeners))
     if view.interrupted:
+        # Who stopped it on the live page looks for the report there; Ctrl-C is to end at once.
+        if wish_of(run.folder) is Wish.STOP and run.results():
+            answer(run, notes, as_json=as_json)
         return INTERRUPTED
     answer(run, notes, as_json=as_json)
     return 0 if any(result.usable for result in run.results()) else 1

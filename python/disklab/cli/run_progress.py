@@ -134,7 +134,7 @@ def plan_text(event: RunStarted) -> str:
     if event.finished:
         parts.append(f"{event.finished} have a result")
     if event.refused:
-        parts.append(f"{event.refused} cannot be, and say why")
+        parts.append(f"{event.refused} refused, with the reason in the report")
     return f"{event.title}\n{'; '.join(parts)}\nrun {event.run_id} in {event.folder}"
 
 
@@ -146,6 +146,8 @@ def name_of(factors: Factors, repeat: int) -> str:
 
 def load_text(event: Progress) -> str:
     """Return how a load goes."""
+    if event.done is None or event.ops_per_s is None:
+        return f"{clock(event.t_s)} so far"
     done = f"{event.done}" + (f" of {event.of}" if event.of else "")
     p99 = "" if event.p99_ms is None else f", p99 {wording.latency(event.p99_ms)}"
     errors = f", {event.errors} errors" if event.errors else ""

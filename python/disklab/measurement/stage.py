@@ -134,7 +134,7 @@ def _measure(
 
     def tell(event: Event) -> None:
         if isinstance(event, Step):
-            emit(Progress("measure", event.elapsed_s, 0, None, 0.0))
+            emit(Progress("measure", event.elapsed_s, None, None, None))
 
     directory = _directory(site, spot, asked.filesystem, emit, phases)
     region = _region(site, spot, directory, plan, emit, phases)
@@ -211,7 +211,7 @@ def _region(  # noqa: PLR0913, PLR0917 - where, what, and who is told
     def tick(elapsed_s: float) -> None:
         nonlocal took
         took = elapsed_s
-        emit(Progress("fill", elapsed_s, 0, None, 0.0))
+        emit(Progress("fill", elapsed_s, None, None, None))
 
     region = make_region(machine, str(spot), directory, plan, site.journal, tick)
     phases.append(Phase(name="fill", duration_s=round(took, 3)))

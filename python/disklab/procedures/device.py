@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from disklab.events import Emit, PhaseStarted, Progress
+from disklab.events import Emit, PhaseStarted
 from disklab.probe import fio
 from disklab.probe.cells import MIB, Plan
-from disklab.probe.emulated import made_for_probe
+from disklab.probe.emulated import ATTACH_S, made_for_probe
 from disklab.probe.experiment import trial_of
 from disklab.probe.record import latency_record, record
-from disklab.probe.run import CellResult, Event, StepProgress, StepStarted, probe
+from disklab.probe.run import (
+    CellResult,
+    Event,
+    Listener,
+    StepProgress,
+    StepStarted,
+    Subject,
+    expected_fill_s,
+    probe,
+)
 from disklab.probe.verdict import Outcome
 from disklab.procedures import outcome
+from disklab.procedures.device_watch import DeviceWatch
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Bottleneck, LimitWait, Operation, TrialResult
@@ -49,20 +59,39 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     """Make the disk, fill the region, measure, remove the disk; return the result."""
     asked, plan = trial_of(turn.trial), DeviceTurn(turn).plan
     name = ", ".join(asked.levels.values()) or frame.title
-    phase = "build"
-
-    def tell(event: Event) -> None:
-        nonlocal phase
-        if isinstance(event, StepStarted):
-            phase = "fill" if event.what.startswith("writing") else "measure"
-            emit(PhaseStarted(phase, event.what))
-        elif isinstance(event, StepProgress):
-            emit(Progress(phase, event.elapsed_s, 0, None, 0.0))
-
     emit(PhaseStarted("build", f"{asked.disk.disks} on {asked.disk.vm}, {asked.filesystem}"))
     with made_for_probe(asked.disk, name, plan, asked.filesystem) as subject:
+        tell = _teller(emit, subject, plan.time_dilation)
         (cell,) = probe(fio.find_fio(plan.engine), subject, plan, tell)
     return result_of(turn, frame, started, cell)
+
+
+def _teller(emit: Emit, subject: Subject, slow: int) -> Listener:
+    """Return what takes the probe's events and tells of phases and of each second in them."""
+    known, watch = subject.known, None
+    assert known is not None, "the disk was made here"
+    assert known.show is not None, "the disk was made here"
+    path, show = subject.region.path, known.show
+
+    def tell(event: Event) -> None:
+        nonlocal watch
+        match event:
+            case StepStarted(what=what):
+                fills = what.startswith("writing")
+                phase = "fill" if fills else "measure"
+                emit(PhaseStarted(phase, what))
+                # The disk's time is slow only while it is measured.
+                watch = DeviceWatch.of(emit, phase, path, show, 1 if fills else slow)
+            case StepProgress(elapsed_s=elapsed_s) if watch is not None:
+                watch.tick(elapsed_s)
+
+    return tell
+
+
+def expected_s(turn: Turn) -> float:
+    """Return a guess of how long a turn takes: the disk is made, filled and measured."""
+    plan = DeviceTurn(turn).plan
+    return ATTACH_S + expected_fill_s(plan) + plan.duration_s * plan.time_dilation
 
 
 def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> TrialResult:

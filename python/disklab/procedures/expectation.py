@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from disklab.procedures import device, replay
 from disklab.procedures.turn import Turn
 
 # Seconds, as two cores took them in our runs of 2026-11: hosts with mkfs and the machine's
@@ -28,11 +29,22 @@ def data_bytes(turn: Turn) -> int:
     return one * spec.database.replication_factor
 
 
+def of_device(turn: Turn) -> float:
+    """Return a guess for a turn without a database: it shares its disk with no other one."""
+    if turn.spec.workload.trace is None:
+        return device.expected_s(turn)
+    # Root's part of a rehearsal has no trace before its turn; nobody asks it how long that takes.
+    return 0.0 if turn.trial.replay is None else replay.expected_s(turn)
+
+
 def expected_s(turns: Sequence[Turn]) -> list[float]:
     """Return a guess for each turn; what a bed costs is the first turn's."""
     found = []
     bed: str | None = None
     for turn in turns:
+        if turn.spec.device is not None:
+            found.append(of_device(turn))
+            continue
         seconds = QUICK_TRIAL_S if turn.effort.least_operations < 10_000 else TRIAL_S
         spec = turn.spec
         fills = data_bytes(turn) / FILL_BYTES_PER_S + SETTLE_S

@@ -97,10 +97,15 @@ def by_bed(turns: Iterable[Turn]) -> Iterator[list[Turn]]:
 
 def how_ordered(turns: Sequence[Turn], repeats: int, seed: int) -> str:
     """Return the order in words, for the results."""
+    if all(turn.spec.device is not None for turn in turns):
+        return (
+            f"{repeats} repeats as the outer loop; trials in random order in each "
+            f"(seed {seed}; the disk is made and filled for each trial)"
+        )
     beds = len({turn.bed for turn in turns})
     shared = "one bed for all" if beds == 1 else f"{beds} beds, in random order in each repeat"
     return (
         f"{repeats} repeats as the outer loop; trials in random order within each bed "
         f"(seed {seed}; {shared}; a bed is a set of emulated hosts with a filled database, and "
-        "is built anew when the bed changes)"
+        "is built again when the bed changes)"
     )

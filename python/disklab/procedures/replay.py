@@ -14,17 +14,18 @@ from disklab import traces
 from disklab.engine import Control
 from disklab.engine.messages import View
 from disklab.errors import Problem, UserError
-from disklab.events import Emit, PhaseStarted, Progress
+from disklab.events import Emit, PhaseStarted
 from disklab.hosts.places import Places
 from disklab.hosts.running import Target
 from disklab.probe import fio, iolog
 from disklab.probe.cells import MIB, Cell, Direction, Profile
-from disklab.probe.emulated import attached_raw, known_of
+from disklab.probe.emulated import ATTACH_S, attached_raw, known_of
 from disklab.probe.iolog import Replayed
 from disklab.probe.known import Disk
 from disklab.probe.run import slow_motion
 from disklab.probe.verdict import LATENCY_TOLERANCE_RATIO, Telemetry, telemetry
 from disklab.procedures import outcome
+from disklab.procedures.device_watch import DeviceWatch
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Bottleneck, LimitWait, Operation, TraceRecord, TrialResult
@@ -123,16 +124,18 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
         emit(PhaseStarted("measure", f"{len(trace)} I/Os of the trace"))
         limit_s = fio_limit_s(replay, wanted.slow)
         before = known.show()
+        watch = DeviceWatch.of(emit, "measure", path, known.show, wanted.slow)
         with slow_motion(known, wanted.slow):
-            measured = iolog.replay(
-                fio.find_fio(ENGINE),
-                job,
-                limit_s,
-                wanted.slow,
-                lambda elapsed_s: emit(Progress("measure", elapsed_s, 0, None, 0.0)),
-            )
+            program = fio.find_fio(ENGINE)
+            measured = iolog.replay(program, job, limit_s, wanted.slow, watch.tick)
         after = known.show()
     return result_of(turn, frame, started, replay, measured, (before, after))
+
+
+def expected_s(turn: Turn) -> float:
+    """Return a guess of how long a turn takes, once its trace has been read."""
+    wanted = ReplayTurn(turn)
+    return ATTACH_S + wanted.replay.mixture.duration_s * wanted.slow
 
 
 def fio_limit_s(replay: Replay, slow: int) -> float:

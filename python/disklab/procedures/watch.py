@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from disklab.engine import Control
@@ -69,7 +70,8 @@ class OfEmulator:
         if at is not self._at or self._source is None:
             self.close()
             control = self._undo.enter_context(Control(self._node.place.socket))
-            self._at, self._source = at, Emulator(self._volume, control, self._suffix)
+            show = partial(control.show, self._volume)
+            self._at, self._source = at, Emulator(self._volume, show, self._suffix)
         yield from self._source.sample(elapsed_s, slow)
 
     def close(self) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 from disklab.databases.protocol import Database
-from disklab.engine.control import Control
 from disklab.engine.messages import LimitCounters, View
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup
@@ -178,17 +177,17 @@ class Emulator:
     Raises MachineError when the volume has failed.
     """
 
-    def __init__(self, volume: str, control: Control, suffix: str = "") -> None:
-        """Take a connection of this source's own; `suffix` tells nodes apart."""
+    def __init__(self, volume: str, show: Callable[[], View], suffix: str = "") -> None:
+        """Take what returns the volume as it is now; `suffix` tells nodes apart."""
         self.name = f"emulator {volume}{suffix}"
         self._volume = volume
-        self._control = control
+        self._show = show
         self._growth = Growth()
         self._before: View | None = None
 
     def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:  # noqa: ARG002 - its own
         """Yield what the model and the emulator did in the interval."""
-        view = self._control.show(self._volume)
+        view = self._show()
         before, self._before = self._before, view
         if view.failure is not None:
             raise MachineError(f"volume {self._volume} failed: {view.failure}")

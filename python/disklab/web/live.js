@@ -45,10 +45,11 @@ const STATUS = {
 function course(points) {
   const width = 900, height = 220, left = 64, right = 64, top = 12, bottom = 24;
   const svg = drawn("svg", { class: "course", viewBox: `0 0 ${width} ${height}`, role: "img" });
-  svg.append(drawn("title", {}, "Rate and 99th percentile of what was measured, over time"));
+  svg.append(drawn("title", {}, "Rate and, where it is known, 99th percentile of what was measured, over time"));
   const from = points[0][0], span = Math.max(points[points.length - 1][0] - from, 1);
   const x = (t) => left + ((t - from) / span) * (width - left - right);
   for (const [index, kind] of [[1, "rate"], [2, "tail"]]) {
+    if (!points.some((one) => one[index] !== null)) continue;
     const most = Math.max(...points.map((one) => one[index] || 0)) * 1.1 || 1;
     const y = (value) => height - bottom - (value / most) * (height - top - bottom);
     let path = "", pen = "M";
@@ -164,7 +165,10 @@ function show(state) {
   parts.push(buttons(state));
   if (state.warnings.length) parts.push(element("h2", {}, "Warnings"),
     element("ul", {}, ...state.warnings.map((one) => element("li", {}, one))));
-  if (state.course.length > 1) parts.push(element("h2", {}, "Rate (line, left) and 99th percentile (dashed, right)"), course(state.course));
+  // fio tells its percentiles at its end only.
+  const tails = state.course.some((one) => one[2] !== null);
+  if (state.course.length > 1) parts.push(
+    element("h2", {}, tails ? "Rate (line, left) and 99th percentile (dashed, right)" : "Rate"), course(state.course));
   if (running) parts.push(...disks(state.seen));
   if (state.trials.length) parts.push(element("h2", {}, "Trials"), table(
     ["trial", "", n("operations"), n("p50"), n("p99"), "remarks"],
