@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a release in dist/: wheel and source, checked where no Rust is, with sums, bill of materials and signature.
 # Nothing is uploaded. `scripts/release.sh --profile checked` builds faster, to try the script itself.
-# --everywhere also builds wheels for aarch64 Linux and for macOS, which are not run here (docs/packages.md).
+# --everywhere also builds wheels for aarch64 Linux and for macOS. The first is tried in QEMU where that is; docs/packages.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=release
@@ -32,6 +32,21 @@ cross() {
   say "building for $target"
   PATH="$zig/bin:$PATH" VIRTUAL_ENV="$zig" "$zig/bin/maturin" build --quiet --locked --profile "$profile" \
     --target "$target" --zig --out dist "${oldest[@]}" "${std[@]}"
+}
+
+# Runs an engine for aarch64 in QEMU: the jobs of a prediction must give the bytes that this machine's engine gives.
+# 1: there is no QEMU, or no C library for it (apt-get install qemu-user libc6-arm64-cross).
+tried_on_aarch64() {
+  local library=${QEMU_LD_PREFIX:-/usr/aarch64-linux-gnu} own=$room/venv/bin/disklab-engine told=$room/told
+  command -v qemu-aarch64 >/dev/null && [ -e "$library/lib/ld-linux-aarch64.so.1" ] || return 1
+  printf '#!/bin/sh\ncase $1 in simulate) tee -a "%s" | "%s" "$@" ;; *) exec "%s" "$@" ;; esac\n' "$told" "$own" "$own" >"$room/telling"
+  chmod +x "$room/telling"
+  (cd "$room" && DISKLAB_ENGINE=$room/telling venv/bin/disklab predict cassandra-host-caching-quick --fidelity quick --no-bands >/dev/null)
+  [ -s "$told" ] || fail "the prediction gave the engine nothing to do"
+  "$own" simulate --jobs 1 <"$told" | sed 's/"wall_s":[^,}]*//' >"$room/here.jsonl"
+  qemu-aarch64 -L "$library" "$1" simulate --jobs 1 <"$told" | sed 's/"wall_s":[^,}]*//' >"$room/there.jsonl"
+  grep -q '"event":"cell"' "$room/here.jsonl" || fail "the engine simulated nothing: see $room/here.jsonl"
+  cmp -s "$room/here.jsonl" "$room/there.jsonl" || fail "the engine for aarch64 predicts something else than this machine's"
 }
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -80,9 +95,16 @@ if [ -n "$everywhere" ]; then
     other=$(ls dist/*$tag*.whl)
     at=$([ "$magic" = 7f454c46 ] && echo 18 || echo 4)
     unzip -p "$other" '*/scripts/disklab-engine' >"$room/engine"
+    chmod +x "$room/engine"
     [ "$(od -An -tx1 -N4 "$room/engine" | tr -d ' ')" = "$magic" ] || fail "$other: its engine is of another system"
     [ "$(od -An -tx1 -j"$at" -N2 "$room/engine" | tr -d ' ')" = "$processor" ] || fail "$other: its engine is of another processor"
-    say "$other: built, never run"
+    case $tag in
+      linux*) tried_on_aarch64 "$room/engine" && ran="its engine predicts the same in QEMU" || ran="built, never run" ;;
+      *arm64) python3 scripts/mach_o.py "$room/engine" || fail "$other: macOS would end its engine at once"
+        ran="built and signed by the linker, never run" ;;
+      *) ran="built, never run" ;;
+    esac
+    say "$other: $ran"
   done
 fi
 
