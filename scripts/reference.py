@@ -95,16 +95,16 @@ CATALOG = """# Catalogue
 Generated from the catalogue's files by {command}; do not edit. `disklab catalog NAME` shows every
 number of a disk or VM size with its own source and date.
 
-Of GCP's machines the limits are those of SSD persistent disks: what Hyperdisk may do on each of
-them was found nowhere, and neither were prices of C3, Z3 and disks; none is filled in.
+Of GCP's machines the limits are those of SSD persistent disks. No source was found for what
+Hyperdisk may do on each of them, nor for prices of C3, Z3 and disks: these fields are empty.
 
 ## Disks
 
 {disks}
 
-MB/s are 10^6 bytes unless the cell says MiB. A VM also brings disks along: `local` (its temp disk),
-`nvme`, `ephemeral-os`. Stripes: `4 x azure/P30`. Own disks: a file of this form, given with
-`--catalog` or `$DISKLAB_CATALOG` (`disklab catalog --schema` describes it).
+MB/s are 10^6 bytes unless the cell says MiB. A VM also has disks of its own: `local` (its temp
+disk), `nvme`, `ephemeral-os`. Stripes: `4 x azure/P30`. Disks of your own: a file of this
+form, given with `--catalog` or `$DISKLAB_CATALOG` (`disklab catalog --schema` describes it).
 
 ## VM sizes
 

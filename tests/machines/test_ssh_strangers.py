@@ -184,7 +184,7 @@ def ask_tail(machine: SshMachine) -> object:
         ("types", ask_clock, "without a right `clock_ns`"),
         ("types", ask_run, "without a right exit code"),
         ("endless", ask_read, "a line of more than"),
-        ("strays", ask_read, "lines that nobody asked for"),
+        ("strays", ask_read, "lines that were not asked for"),
         ("deep", ask_read, "refused without a reason"),
         ("other-part", ask_tail, "another part"),
         ("forever", ask_read, "larger than 1000 bytes"),

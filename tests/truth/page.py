@@ -22,16 +22,16 @@ disks, the kernel's own page cache) and predicted at the same scale. Nothing is 
 the prediction has the disks of the catalogue, and of this machine the CPU of an operation, its
 pauses and the median of one thread, from three cells of each bed that never wait for a disk. Those
 are not counted.
-I/Os, bytes and hits do not hang on how fast a machine is; **rates and latencies do**, and other
-work ran beside these rehearsals: the load average stands with each cell (CPUs: {cpus}). A cell in
+I/Os, bytes and hits do not depend on how fast a machine is; **rates and latencies do**, and other
+work ran beside these rehearsals: the load average is given for each cell (CPUs: {cpus}). A cell in
 which replies were late, CPU was the limit or the load average was above 20 counts for I/Os and
 bytes, not for rates and latencies.
 
-`make truth MINUTES=60` rehearses what the page lacks and writes it again;
-`tests/truth/cells.jsonl` has what was rehearsed. PostgreSQL's cells are its rows; sysbench and
-TPC-C are not in the matrix.
-The page cache's own hits are not counted by the kernel for a memory group: what misses it are the
-I/Os. The I/Os of writes are not compared, their bytes are.
+`make truth MINUTES=60` rehearses the cells that are missing here and writes this page again;
+`tests/truth/cells.jsonl` has all that was rehearsed. Of PostgreSQL only the rows workload is in the
+matrix, not sysbench and TPC-C.
+The page cache's own hits are not counted by the kernel for a memory group: its misses are the
+I/Os. Of writes the bytes are compared, and not the I/Os.
 """
 
 ALIKE = Path(__file__).with_name("alike.jsonl")
@@ -170,8 +170,8 @@ def headline(pairs: Sequence[Pair], failed: Sequence[str]) -> str:
     ]
     if timed:
         told.append(
-            f"Rates and latencies of the {len(timed)} cells that neither lateness nor CPU nor "
-            "other work bound: "
+            f"Rates and latencies of the {len(timed)} cells that were limited by neither "
+            "lateness nor CPU nor other work: "
             + ", ".join(
                 f"{NAMES[name]} {percent(median(timed, name))}"
                 for name in ("ops_per_s", "p50", "p95", "p99")

@@ -28,7 +28,7 @@ BUFFERS = (
 
 OWN_WRITES = (
     "rehearsal: what the server writes for itself in seconds without a change (statistics, the "
-    "control file, a page of the log) is not simulated; an operation is some bytes of it"
+    "control file, a page of the log) is not simulated; that is a few bytes for each operation"
 )
 
 IN_ORDER = (

@@ -332,7 +332,7 @@ class Link:
                     self._hostile = (
                         f"it sent a line of more than {LINE_BYTES} bytes"
                         if strays <= STRAY_ANSWERS
-                        else "it sends lines that nobody asked for"
+                        else "it sends lines that were not asked for"
                     )
                     self.lose(self._hostile)
                     return

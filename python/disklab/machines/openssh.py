@@ -100,8 +100,8 @@ class Destination:
         entry = host if port == "22" else f"[{host}]:{port}"
         if "IDENTIFICATION HAS CHANGED" in said:
             return (
-                f"{short}; the host answers with another key than before. If you know why (it was "
-                f"installed anew): ssh-keygen -f {shlex.quote(known)} -R {shlex.quote(entry)}, and "
+                f"{short}; the host answers with another key than before. If you know why (such as "
+                f"a new system): ssh-keygen -f {shlex.quote(known)} -R {shlex.quote(entry)}, and "
                 "then as for a new host. If not, somebody may be between you and it"
             )
         if re.search(r"host key", said, re.IGNORECASE):

@@ -53,7 +53,7 @@ def assumed(found: Found, stated: Stated) -> list[str]:
     told = []
     if not stated.hardware:
         told.append(
-            "nobody said the VM size and the disks (--vm, --disks): those of the file are a "
+            "VM size and disks were not given (--vm, --disks): those of the file are only a "
             "beginning, and advice cannot tell what another choice saves"
         )
     if found.row_bytes is None:

@@ -13,7 +13,7 @@ MECHANISMS = {
     "slots": "every request finds a read or write slot",
     "page_cache_hits": "nothing that was read stays in the page cache",
     "network_spread": "every message takes the mean time of its way",
-    "message_overhead": "a message between nodes waits for nobody at either end",
+    "message_overhead": "a message between nodes waits at neither end",
     "dynamic_snitch": "reads ask replicas in the ring's order, however long they take",
     "speculative_retry": "no further replica is asked for a read that takes long",
     "cpu_by_bytes": "a row costs the CPU that one of 4,090 bytes does",

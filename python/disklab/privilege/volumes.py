@@ -161,7 +161,7 @@ class VolumesPart(Serving):
         if isinstance(request, Attach):
             wish = request.wish
             if wish.transport not in TRANSPORTS or wish.owner is not None:
-                raise MachineError("refused: a command attaches for nobody but itself")
+                raise MachineError("refused: a command attaches disks only for itself")
         return done(request, lambda text: self.tell(Said(text)))
 
 
