@@ -17,8 +17,8 @@ from typing import Any
 
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
 from disklab.engine.simulation import simulate
-from disklab.prediction.calibration import calibration_for
 from disklab.prediction.cells import prepare
 from disklab.sweeps import cluster_of
 

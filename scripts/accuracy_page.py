@@ -26,6 +26,7 @@ from typing import Any
 
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases.simulating import host_profile
 from disklab.engine.simulation import simulate
 from disklab.events import Event
 from disklab.prediction import Calibration, Options, calibration_for, predict
@@ -34,7 +35,6 @@ from disklab.prediction.against import figures as figures_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of, under_way, why_not_counted
 from disklab.prediction.fingerprint import differ, fingerprint
-from disklab.prediction.jobs import host_profile
 from disklab.prediction.mechanisms import MECHANISMS, POSTGRESQL_ALONE
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult

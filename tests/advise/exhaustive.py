@@ -27,7 +27,7 @@ from disklab.advice.options import Option
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
-from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.databases.calibration import Calibration, calibration_for
 from disklab.results.required import Outcome
 
 STATE = Path(__file__).with_name("exhaustive.jsonl")

@@ -12,7 +12,7 @@ from disklab.advice.levers import COMPACTION, compactions, singly, tuned
 from disklab.advice.question import FACTOR, Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
-from disklab.prediction.calibration import calibration_for
+from disklab.databases.calibration import calibration_for
 from disklab.prediction.cells import prepare
 
 FILE = """

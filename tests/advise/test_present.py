@@ -15,7 +15,7 @@ from disklab.advice.present import Present, most_per_s, present_of
 from disklab.advice.question import question_of
 from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price
-from disklab.prediction.calibration import calibration_for
+from disklab.databases.calibration import calibration_for
 from disklab.results.required import Kept, Outcome
 
 FILE = """

@@ -17,7 +17,7 @@ from disklab.advice.candidates import Candidate, field_of, too_weak
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
-from disklab.prediction.calibration import Calibration, calibration_for
+from disklab.databases.calibration import Calibration, calibration_for
 from disklab.results.carried import SUSTAINED, carried_ratio
 from disklab.results.pricing import cluster_price
 

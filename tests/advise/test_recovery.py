@@ -10,7 +10,7 @@ import pytest
 from disklab import spec
 from disklab.advice.options import Option
 from disklab.catalog import load_catalog
-from disklab.prediction.calibration import calibration_for
+from disklab.databases.calibration import calibration_for
 from disklab.prediction.cells import prepare
 from disklab.prediction.outages import Rebuilt, rebuild_times
 

@@ -12,7 +12,7 @@ from disklab.advice.levers import tuned
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Ladder, Tried
 from disklab.catalog import load_catalog
-from disklab.prediction.calibration import calibration_for
+from disklab.databases.calibration import calibration_for
 from disklab.results.required import Kept, Outcome
 
 from tests.advise.exhaustive import FILE

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
 from disklab.prediction.bands import design_of
-from disklab.prediction.calibration import calibration_for
 from disklab.prediction.cells import prepare
 from disklab.prediction.uncertain import Key, Uncertain, Unknown, unknowns_of
 from disklab.report.verdict import Outcome, Quantity, Sample, judge

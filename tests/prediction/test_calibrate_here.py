@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import Calibration, read_calibration
+from disklab.databases.simulating import own_client
 from disklab.engine.simulation import simulate
 from disklab.errors import UserError
 from disklab.prediction import Options, calibration_for, design, here
-from disklab.prediction.calibration import Calibration, read_calibration
 from disklab.prediction.cells import with_parameters
 from disklab.prediction.fitting import calibration_text
-from disklab.prediction.rehearsed import own_client, prepare_rehearsed
+from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.procedures.effort import QUICK
 from disklab.results import Operation, Run, Share, Telemetry, TrialResult
 from disklab.spec import Trial

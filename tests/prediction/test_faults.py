@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from disklab import spec
-from disklab.prediction.faults import lever_of
+from disklab.databases.cassandra.simulated_faults import lever_of
 from disklab.prediction.run import Options, predict
 from disklab.results import Recovery, TrialResult
 from disklab.results.timetable import in_words

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
-from disklab.errors import UserError
-from disklab.prediction import cassandra_yaml
-from disklab.prediction.calibration import (
+from disklab.databases.calibration import (
     Calibration,
     calibration_for,
     page_cache_bytes,
     read_calibration,
 )
-from disklab.prediction.jobs import Prepared, prepare
+from disklab.databases.cassandra import simulated_settings
+from disklab.errors import UserError
+from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.run import requests_of
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -431,7 +431,7 @@ def test_the_throttle_of_streams_is_read_in_every_version(database: str, bytes_p
     ("row", "buffer"), [(246, 4096), (1071, 8192), (4135, 8192), (16431, 16384), (10**6, 65536)]
 )
 def test_a_table_that_is_not_mapped_is_read_by_buffers(row: int, buffer: int) -> None:
-    assert cassandra_yaml.buffer_bytes(row) == buffer
+    assert simulated_settings.buffer_bytes(row) == buffer
 
 
 def test_mapped_tables_are_read_by_pages() -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import Calibration, calibration_for
+from disklab.databases.postgresql.simulated import entry_bytes, quantity, row_bytes
 from disklab.engine.simulation import simulate
-from disklab.prediction.calibration import Calibration, calibration_for
-from disklab.prediction.cells import prepare
-from disklab.prediction.jobs import Prepared
-from disklab.prediction.postgresql import entry_bytes, quantity, row_bytes
+from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.spec.model import Dataset
 

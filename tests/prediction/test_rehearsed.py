@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import Calibration, calibration_for
+from disklab.databases.simulating import host_profile, own_client
 from disklab.engine.simulation import simulate
-from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import with_parameters
-from disklab.prediction.jobs import host_profile
 from disklab.prediction.rehearsed import (
     kernel_rules,
-    own_client,
     prepare_rehearsed,
     rehearsed_trials,
 )

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import Calibration, calibration_for
+from disklab.databases.simulating import host_profile
 from disklab.engine.simulation import simulate
 from disklab.prediction.against import figures
-from disklab.prediction.calibration import Calibration, calibration_for
-from disklab.prediction.cells import prepare
+from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.counted import study_of
-from disklab.prediction.jobs import Prepared, host_profile
 from disklab.prediction.outcome import sql_figures
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "yugabytedb-disk-types.yaml"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab.databases.calibration import read_calibration
 from disklab.errors import MachineError
-from disklab.prediction.calibration import read_calibration
 from disklab.privilege.calibrating import FORMS
 
 from tests.hosts.conftest import Lab

@@ -9,9 +9,9 @@ from typing import Any
 
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
 from disklab.engine.simulation import simulate
 from disklab.events import Event
-from disklab.prediction.calibration import calibration_for
 from disklab.prediction.cells import prepare
 
 STUDY = Path("experiments/cassandra-disk-caching-threads.yaml")

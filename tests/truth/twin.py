@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.simulation import simulate
-from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import database_of, with_parameters
 from disklab.prediction.rehearsed import prepare_rehearsed, rehearsed_trials
 from disklab.procedures.effort import QUICK

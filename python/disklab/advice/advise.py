@@ -21,11 +21,11 @@ from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
 from disklab.catalog import load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of, names
+from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.simulation import Workers
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.prediction import Options, predict
-from disklab.prediction.calibration import Calibration, calibration_for
 from disklab.prediction.cells import prepare
 from disklab.prediction.outages import Rebuilt, rebuild_times
 from disklab.results import Run

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from disklab.catalog.facts import GIB
 from disklab.catalog.profile import HostProfile, Limit
 from disklab.database_facts import facts_of
-from disklab.prediction.calibration import Calibration, page_cache_bytes
+from disklab.databases.calibration import Calibration, page_cache_bytes
 from disklab.spec import TrialSpec
 
 SLACK = 0.9

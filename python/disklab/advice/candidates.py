@@ -25,8 +25,8 @@ from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeReq
 from disklab.catalog.facts import GIB, Rate
 from disklab.catalog.load import DiskEntry, VmEntry
 from disklab.catalog.price import NoPrice, vm_price, volume_price
+from disklab.databases.calibration import Calibration
 from disklab.errors import UserError
-from disklab.prediction.calibration import Calibration
 
 MOST_IN_STRIPE = 16
 """Disks of a stripe; more than that are rented for capacity alone, which larger disks have."""

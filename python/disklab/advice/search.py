@@ -17,8 +17,8 @@ from disklab.advice.candidates import Candidate, Field, too_weak
 from disklab.advice.levers import tuned
 from disklab.advice.question import FACTOR, Question
 from disklab.catalog import Catalog
+from disklab.databases.calibration import Calibration
 from disklab.engine.simulation import Workers, simulate
-from disklab.prediction.calibration import Calibration
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
 from disklab.results import TrialResult

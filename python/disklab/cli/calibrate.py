@@ -20,8 +20,8 @@ from disklab.results import DEFAULT_OUT
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from disklab.databases.calibration import Calibration
     from disklab.prediction import Options
-    from disklab.prediction.calibration import Calibration
     from disklab.prediction.fitting import Evaluation, Fit, Watch
     from disklab.results import TrialResult
 

@@ -14,8 +14,8 @@ from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 
 if TYPE_CHECKING:
+    from disklab.databases.calibration import Calibration
     from disklab.prediction import Options
-    from disklab.prediction.calibration import Calibration
     from disklab.prediction.fitting import Evaluation
     from disklab.prediction.here import Check, Made
 

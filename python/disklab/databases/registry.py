@@ -1,7 +1,8 @@
 """All databases, by the names of an experiment file: `database_facts.DATABASES` lists them.
 
 A database is a folder of this package with `facts.yaml` (what it is) and a `RECORD` in its
-`__init__` (what it does). Nothing else of disklab knows one by name.
+`__init__` (what it does). One that the simulator has a model of has a `SIMULATED` in its
+`simulated`, too. Nothing else of disklab knows one by name.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from functools import cache
 from importlib import import_module
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.database_facts import names
+from disklab.database_facts import facts_of, names
 from disklab.databases.protocol import Database, NodePlace, Progress, Request, say_nothing
 from disklab.databases.record import Record
+from disklab.databases.simulating import Simulated
 from disklab.errors import Problem, UserError
 
 
@@ -26,6 +28,16 @@ def record_of(engine: str) -> Record:
         raise UserError(Problem("database.engine", repr(engine), rule, way_out))
     found = import_module(f"disklab.databases.{engine}").RECORD
     assert isinstance(found, Record), f"disklab.databases.{engine} has a RECORD"
+    return found
+
+
+@cache
+def simulated_of(engine: str) -> Simulated | None:
+    """Return what the simulator is asked of a database of the registry; None: it has no model."""
+    if facts_of(engine).simulator is None:
+        return None
+    found = import_module(f"disklab.databases.{engine}.simulated").SIMULATED
+    assert isinstance(found, Simulated), f"disklab.databases.{engine}.simulated has a SIMULATED"
     return found
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from disklab.databases.calibration import calibration_for
 from disklab.prediction.baseline import Baseline
-from disklab.prediction.calibration import calibration_for
 from disklab.prediction.counted import InSight, Levels, in_sight, levels, study_of
 from disklab.results import TrialResult
 from disklab.results.deviation import off_by, told

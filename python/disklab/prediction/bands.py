@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from disklab.databases.calibration import Residual
+from disklab.databases.simulating import Job
 from disklab.engine.simulation import Workers, simulate
-from disklab.prediction.calibration import Residual
-from disklab.prediction.jobs import Job
 from disklab.prediction.outcome import sql_figures
 from disklab.prediction.uncertain import Key, Uncertain, Unknown
 from disklab.results import Bands, Mover

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.prediction.calibration import Calibration
+from disklab.databases.calibration import Calibration
 from disklab.results import ReferenceRun, TrialResult, reference_runs
 from disklab.spec import Experiment
 

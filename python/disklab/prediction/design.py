@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from disklab.databases.simulating import Job
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem, UserError
 from disklab.prediction.cells import with_parameters
 from disklab.prediction.fitting import REHEARSED, WEIGHTS
-from disklab.prediction.jobs import Job
 from disklab.prediction.run import Options
 
 Matrix = NDArray[np.float64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
 from disklab.engine.simulation import simulate
-from disklab.prediction.calibration import calibration_for
 from disklab.prediction.cells import prepare
 from disklab.spec import Experiment
 

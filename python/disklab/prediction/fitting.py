@@ -19,17 +19,16 @@ from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.suggest import did_you_mean
+from disklab.databases.calibration import Calibration, CalibrationRow, Parameter, Range
+from disklab.databases.simulating import Job, own_client
 from disklab.engine.simulation import simulate
 from disklab.errors import Problem, UserError
 from disklab.prediction.against import median
-from disklab.prediction.calibration import Calibration, CalibrationRow, Parameter, Range
 from disklab.prediction.cells import database_of, prepare, with_parameters
 from disklab.prediction.counted import levels
-from disklab.prediction.jobs import Job
 from disklab.prediction.outcome import sql_figures
 from disklab.prediction.rehearsed import (
     CLIENT,
-    own_client,
     prepare_rehearsed,
     rehearsed_trials,
 )

@@ -21,15 +21,16 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from disklab import spec
 from disklab.catalog import load_catalog
-from disklab.errors import Problem, UserError
-from disklab.events import Emit
-from disklab.prediction import design
-from disklab.prediction.calibration import (
+from disklab.databases.calibration import (
     Calibration,
     CalibrationRow,
     Correlation,
     calibration_for,
 )
+from disklab.databases.simulating import own_client
+from disklab.errors import Problem, UserError
+from disklab.events import Emit
+from disklab.prediction import design
 from disklab.prediction.design import Known
 from disklab.prediction.fitting import (
     MOST_PER_CELL,
@@ -40,7 +41,7 @@ from disklab.prediction.fitting import (
     fit,
     measured_cells,
 )
-from disklab.prediction.rehearsed import own_client, prepare_rehearsed
+from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.prediction.run import Options
 from disklab.probe.cells import (
     QUICK_BLOCKS,

@@ -1,19 +1,19 @@
 """How long a lost, and a restarted, node of a trial is away: short simulations of its own load.
 
 A node is lost beside the trial's load with no delay but those of the disks; what it needs on top
-(`prediction.faults`, and what the experiment states) is added. A rebuild that outlasts the window
+(its `Breaking`, and what the experiment states) is added. A rebuild that outlasts the window
 goes on at the rate that was seen in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from disklab.databases.simulating import NS_PER_S, Breaking, with_credits
 from disklab.engine.simulation import Workers, simulate
-from disklab.prediction.faults import NS_PER_S, Delays, faults_job, lever_of
-from disklab.prediction.jobs import with_credits
+from disklab.prediction.cells import breaking_of, database_of
 from disklab.prediction.yearly import Outage, System, drawn_years, expected
 from disklab.results import Yearly
 from disklab.spec import TimedEvent, Trial
@@ -27,7 +27,6 @@ WINDOW_S = 20
 """What of a rebuild is simulated: four hundred refill windows of 50 ms."""
 WRITTEN_S = 12
 """Writes before a node is killed, which it replays."""
-NO_DELAYS = Delays(start_s=0.0, join_s=0.0, notice_s=0.0)
 AT_ONCE_S = 0.001
 """From the loss to the next step: the timetable is looked at every 10 ms."""
 
@@ -51,13 +50,13 @@ def yearly_costs(
     Left out are trials to which none of the stated failures can happen (disks that are lost by
     themselves, where all data lie on the VM's own), and those whose loss the simulator refuses.
 
-    `runnable`: jobs of Cassandra by the number of their trial. Raises EngineError when the engine
+    `runnable`: jobs by the number of their trial. Raises EngineError when the engine
     dies.
     """
     stating = {
         index: (trial, job)
         for index, (trial, job) in runnable.items()
-        if trial.spec.failures is not None and "database" in job and _experiments(trial, job)
+        if trial.spec.failures is not None and breaking_of(trial) and _experiments(trial, job)
     }
     asked = [
         {**job, "cell": 2 * index + number, "seed": seed, "fidelity": "full"}
@@ -103,18 +102,26 @@ def rebuild_times(
     asked = [
         {**_broken(trial, job, REPLACED, BROKEN_S), "cell": index, "seed": seed, "fidelity": "full"}
         for index, (trial, job) in runnable.items()
-        if "database" in job
+        if breaking_of(trial)
     ]
-    delays = Delays()
     found = {}
     for answer in simulate(asked, workers=workers) if asked else ():
         if answer["event"] == "refused":
             continue
         times = _rebuilt(_Times(), answer["faults"])
         if times.bound:
+            breaking = _breaking(runnable[answer["cell"]][0])
+            delays = breaking.delays
             seconds = delays.start_s + delays.join_s + times.rebuilt_s
-            found[answer["cell"]] = Rebuilt(seconds, times.bound, lever_of(times.bound))
+            lever = breaking.lever_of(times.bound)
+            found[answer["cell"]] = Rebuilt(seconds, times.bound, lever)
     return found
+
+
+def _breaking(trial: Trial) -> Breaking:
+    breaking = breaking_of(trial)
+    assert breaking is not None, "its database's nodes break"
+    return breaking
 
 
 def _experiments(trial: Trial, job: Job) -> list[tuple[int, Job]]:
@@ -142,7 +149,11 @@ def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
         TimedEvent.model_validate({"at": f"{at_s}s", gone: "n1"}),
         TimedEvent.model_validate({"at": f"{at_s + AT_ONCE_S}s", back: "n1"}),
     ]
-    given = job["database"]
+    breaking = _breaking(trial)
+    at_once = replace(breaking.delays, start_s=0.0, join_s=0.0, notice_s=0.0)
+    key = database_of(job)
+    assert key is not None
+    given = job[key]
     cluster = given["cluster"]
     # Credits last for minutes, a rebuild for hours: it is what the disks do all the time.
     spent = cluster | {"host": with_credits(cluster["host"], 0.0)}
@@ -150,11 +161,11 @@ def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
     load = {"stop": {"operations": None, "duration_ns": whole_s * NS_PER_S}, "warm_up_ns": 0}
     return {
         **job,
-        "database": {
+        key: {
             **given,
             "cluster": spent,
             "workload": given["workload"] | load,
-            "faults": faults_job(events, database, NO_DELAYS),
+            "faults": breaking.job(events, database, at_once, None, ()),
         },
     }
 
@@ -177,7 +188,9 @@ def _replayed(known: _Times, told: Mapping[str, Any], job: Job) -> _Times:
     if not replays or not replays[0]["bytes"]:
         return known
     took = told["steps"][-1]["ended_s"] - told["steps"][-1]["begun_s"]
-    half = job["database"]["database"].get("memtable_bytes", USUAL_MEMTABLE_BYTES) / 2
+    key = database_of(job)
+    assert key is not None
+    half = job[key]["database"].get("memtable_bytes", USUAL_MEMTABLE_BYTES) / 2
     return _Times(known.rebuilt_s, known.bound, took * half / replays[0]["bytes"])
 
 
@@ -191,7 +204,8 @@ def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
     assert cluster is not None
     assert database is not None
     assert failures is not None
-    delays = Delays()
+    breaking = _breaking(trial)
+    delays = breaking.delays
     replaced_s = delays.start_s + delays.join_s + times.rebuilt_s
     started_s = delays.start_s + times.replayed_s
     own = lost_with_vm(spec)
@@ -218,7 +232,7 @@ def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
         restarted_s=restarted_s if outages[1].per_year else None,
         comes_back=system.copies > 1 or not any(one.loses_data for one in system.outages),
         bound=times.bound,
-        lever=lever_of(times.bound) if times.bound else "",
+        lever=breaking.lever_of(times.bound) if times.bound else "",
         unavailable_min=exact.unavailable_min,
         row_unavailable_min=exact.row_unavailable_min,
         loss_probability=exact.loss_probability,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from disklab.errors import Problem
+from disklab.prediction.cells import breaking_of
 from disklab.prediction.faults import recovery_from
 from disklab.results import (
     Bottleneck,
@@ -149,8 +150,15 @@ def _recovery(answer: Answer, trial: Trial) -> Recovery | None:
     dataset = trial.spec.dataset
     if "faults" not in answer or dataset is None:
         return None
-    spec = trial.spec
-    return recovery_from(answer["faults"], spec.events, spec.cluster, rows=dataset.rows or 0)
+    spec, breaking = trial.spec, breaking_of(trial)
+    assert breaking is not None, "the simulator broke its nodes"
+    return recovery_from(
+        answer["faults"],
+        spec.events,
+        spec.cluster,
+        rows=dataset.rows or 0,
+        lever_of=breaking.lever_of,
+    )
 
 
 def _of_disks(answer: Answer, trial: Trial) -> dict[str, Any]:

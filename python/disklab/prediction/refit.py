@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from disklab import spec
+from disklab.databases.calibration import Calibration, CalibrationRow
 from disklab.errors import Problem, UserError
-from disklab.prediction.calibration import Calibration, CalibrationRow
 from disklab.prediction.counted import study_of
 from disklab.prediction.fitting import Fit, MeasuredCell, Watch, fit, measured_cells
 from disklab.prediction.run import Options

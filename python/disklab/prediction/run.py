@@ -13,6 +13,8 @@ from typing import Any, Literal
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
+from disklab.databases.calibration import Calibration, calibration_for
+from disklab.databases.simulating import PPM, Job
 from disklab.engine.simulation import Workers, simulate
 from disklab.errors import Problem
 from disklab.events import (
@@ -25,10 +27,8 @@ from disklab.events import (
     fan_out,
 )
 from disklab.prediction.bands import design_of, simulated_bands
-from disklab.prediction.calibration import Calibration, calibration_for
-from disklab.prediction.cells import prepare
+from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.counted import study_of, why_not_counted
-from disklab.prediction.jobs import PPM, Job, Prepared
 from disklab.prediction.outages import yearly_costs
 from disklab.prediction.outcome import refused_result, result_of
 from disklab.prediction.ranges import Ranged

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.prediction.jobs import Job
+from disklab.databases.simulating import Job
 from disklab.spec import TrialSpec
 
 # How long a step is simulated: tens of thousands of operations, hundreds of throttle windows.

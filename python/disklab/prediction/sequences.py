@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from disklab.prediction.jobs import AS_LEFT, Job
+from disklab.databases.simulating import AS_LEFT, Job
 from disklab.procedures.plan import bed_of
 from disklab.spec import Trial
 

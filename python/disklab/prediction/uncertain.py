@@ -19,10 +19,10 @@ from typing import Any, Literal
 from disklab import reading
 from disklab.catalog import load_catalog
 from disklab.catalog.service_time import latency_profile
+from disklab.databases.calibration import FOLDER, Calibration, Part
+from disklab.databases.simulating import Job
 from disklab.errors import Problem, UserError
-from disklab.prediction.calibration import FOLDER, Calibration, Part
-from disklab.prediction.cells import database_of, prepare
-from disklab.prediction.jobs import Job, Prepared
+from disklab.prediction.cells import Prepared, database_of, prepare
 from disklab.prediction.ranges import MOST_RANGES, Ranged
 from disklab.results.bands import TENTH
 from disklab.spec import Trial, TrialSpec

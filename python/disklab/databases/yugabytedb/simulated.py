@@ -1,4 +1,4 @@
-"""From a trial of a SQL database to a job of the simulator: `crates/disklab-sim/src/job/sql.rs`."""
+"""From a trial of YugabyteDB to a job of the simulator: `crates/disklab-sim/src/job/sql.rs`."""
 
 from __future__ import annotations
 
@@ -6,32 +6,23 @@ from collections.abc import Iterator
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
-from disklab.errors import Problem
-from disklab.prediction.calibration import Calibration
-from disklab.prediction.jobs import (
+from disklab.databases.calibration import Calibration
+from disklab.databases.simulating import (
     HOST_CACHE,
     REHEARSE,
     Job,
-    Prepared,
+    Simulated,
     delays,
     host_profile,
     network,
+    outside,
 )
-from disklab.prediction.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
+from disklab.databases.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
+from disklab.errors import Problem
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.share import left_for_page_cache, threads_of
 
 NS_PER_S = 1_000_000_000
-
-
-def prepare_sql(trial: Trial, catalog: Catalog, calibration: Calibration, place: str) -> Prepared:
-    """Return the job of a trial of YugabyteDB. `place`: the file, for the reasons."""
-    spec = trial.spec
-    reasons = [*_unmodelled(spec, place)]
-    if reasons:
-        return Prepared(None, tuple(reasons))
-    warnings = [*_warnings(trial, catalog, calibration)]
-    return Prepared({"sql": sql_job(spec, catalog, calibration)}, (), tuple(warnings))
 
 
 def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
@@ -54,14 +45,13 @@ def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
 
 def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
     spec = trial.spec
-    vm = catalog.vms[spec.cluster.vm] if spec.cluster else None
-    outside = calibration.outside(trial, vm.series_name if vm else None)
+    beyond = outside(trial, catalog, calibration)
     least, most = calibration.range.threads
     threads = threads_of(spec)
     if threads is not None and not least <= threads <= most:
-        outside.append(f"{threads} threads (fitted on {least} to {most})")
-    if outside:
-        yield f"outside the calibrated range: {'; '.join(outside)}"
+        beyond.append(f"{threads} threads (fitted on {least} to {most})")
+    if beyond:
+        yield f"outside the calibrated range: {'; '.join(beyond)}"
     if spec.database and spec.database.settings:
         unread = ", ".join(spec.database.settings)
         yield f"not modelled, and without effect on the prediction: {unread}"
@@ -149,3 +139,6 @@ def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tupl
     beside += int(backends * calibration.fact("memory_of_connection_bytes"))
     least = calibration.ratio("least_page_cache_ratio")
     return block_cache, left_for_page_cache(memory_bytes, beside, least)
+
+
+SIMULATED = Simulated("sql", _unmodelled, _warnings, sql_job)

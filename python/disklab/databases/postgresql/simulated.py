@@ -13,13 +13,12 @@ from typing import Any
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.database_facts import facts_of
+from disklab.databases import statements
+from disklab.databases.calibration import Calibration
 from disklab.databases.installed import WAL_VOLUMES
 from disklab.databases.postgresql.sizing import plan_memory
 from disklab.databases.protocol import Setting, Sizes
-from disklab.errors import Problem
-from disklab.prediction import statements
-from disklab.prediction.calibration import Calibration
-from disklab.prediction.jobs import (
+from disklab.databases.simulating import (
     AS_LEFT,
     HOST_CACHE,
     KERNEL_READ_AHEAD_BYTES,
@@ -27,13 +26,18 @@ from disklab.prediction.jobs import (
     PPM,
     REHEARSE,
     Job,
-    Prepared,
+    Rehearsed,
+    Simulated,
     delays,
     host_profile,
     load_of,
     network,
+    outside,
+    own_client,
+    with_sizes,
 )
-from disklab.prediction.statements import Json
+from disklab.databases.statements import Json
+from disklab.errors import Problem
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.model import Dataset
 
@@ -101,18 +105,6 @@ UPPER_BOUND = (
 """**Source:** our own rehearsals of 2026-11-24, in docs/predict.md."""
 
 
-def prepare_postgresql(
-    trial: Trial, catalog: Catalog, calibration: Calibration, place: str
-) -> Prepared:
-    """Return the job of a trial of PostgreSQL. `place`: the file, for the reasons."""
-    reasons = [*unmodelled(trial.spec, place)]
-    if reasons:
-        return Prepared(None, tuple(reasons))
-    warnings = [*_warnings(trial, catalog, calibration)]
-    job = postgresql_job(trial.spec, catalog, calibration)
-    return Prepared({"postgresql": job}, (), tuple(warnings))
-
-
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
     work, before, cluster, database = spec.workload, spec.before, spec.cluster, spec.database
@@ -143,10 +135,8 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
 
 def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
     spec = trial.spec
-    vm = catalog.vms[spec.cluster.vm] if spec.cluster else None
-    outside = calibration.outside(trial, vm.series_name if vm else None)
-    if outside:
-        yield f"outside the calibrated range: {'; '.join(outside)}"
+    if beyond := outside(trial, catalog, calibration):
+        yield f"outside the calibrated range: {'; '.join(beyond)}"
     if writes(spec):
         yield UPPER_BOUND
     settings = spec.database.settings if spec.database else {}
@@ -435,3 +425,37 @@ def _access(access: Json) -> Json:
     if access.get("written_bytes") == statements.LOCK_BYTES:
         return {**access, "kind": "lock"}
     return access
+
+
+def rehearsed_job(
+    spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed
+) -> Job:
+    """Return the job of what was rehearsed.
+
+    Its rows are written with the same bytes again, which the log leaves out (`log_heap_update`)
+    where a row stays in its page.
+    """
+    scale = Fraction(there.share.scale)
+    job = postgresql_job(with_sizes(spec, there.share), catalog, calibration, scale)
+    job["cluster"]["kernel"] = there.kernel
+    assert spec.cluster is not None
+    if spec.cluster.network is None:
+        job["network"] = there.network
+    job["parameters"] = own_client(job["parameters"])
+    job["workload"] |= there.course
+    if spec.workload.kind == "rows":
+        for kind in job["workload"]["transactions"]:
+            for access in kind["statements"][0]["accesses"]:
+                if access["kind"] == "update":
+                    access["written_bytes"] = 0
+    return job
+
+
+SIMULATED = Simulated(
+    "postgresql",
+    unmodelled,
+    _warnings,
+    postgresql_job,
+    rehearsed=rehearsed_job,
+    without=("client_cpu",),
+)

@@ -1,0 +1,355 @@
+"""From a trial of Cassandra to a job of the simulator, and from a rehearsal of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from disklab.catalog import Catalog
+from disklab.catalog.facts import GIB
+from disklab.databases.calibration import Calibration, page_cache_bytes
+from disklab.databases.cassandra import simulated_settings
+from disklab.databases.cassandra.simulated_faults import BREAKING, DELAYS, REHEARSED, faults_job
+from disklab.databases.cassandra.sizing import PROGRAM_PAGES, MemoryPlan, plan_memory
+from disklab.databases.protocol import Sizes
+from disklab.databases.simulated_steps import moves_of
+from disklab.databases.simulating import (
+    HOST_CACHE,
+    KERNEL_READ_AHEAD_BYTES,
+    NS_PER_S,
+    PPM,
+    REHEARSE,
+    Delays,
+    Job,
+    Rehearsed,
+    Simulated,
+    delays,
+    host_profile,
+    left_caches,
+    load_of,
+    network,
+    outside,
+    with_sizes,
+)
+from disklab.errors import Problem
+from disklab.spec import Trial, TrialSpec
+from disklab.spec.feasible import stored_row_bytes
+from disklab.spec.model import Database, Workload
+from disklab.spec.share import Share
+from disklab.spec.timetable import cluster_on
+
+SCAN_ROW_CPU_NS = 0
+"""CPU of a replica for each further row of a scan, beside that for its bytes.
+
+**Source:** our own Cassandra 5.0, 2026-11-25, rows of 4,090 B in memory, other work beside: a scan
+of 1 row took its process 73 to 75 us, of 25.5 rows 339 to 441 us: 11 to 15 us a further row, and
+the calibration's times of its bytes alone are 22.
+"""
+
+DECOMPRESS_MB_PER_S = {"lz4": 3850, "snappy": 1500, "zstd": 1660, "deflate": 390}
+"""Of one core.
+
+**Source:** lzbench on the Silesia corpus, README of zstd 1.5.7 (lz4 1.10, snappy 1.2.1, zlib 1.3.1)
+and of zstd 1.4.5 (zstd -1), both on a desktop processor. **Divergence:** a VM's core is slower, and
+random rows, which are stored as they are, open faster.
+"""
+
+COMPACTION = {"size-tiered": "size-tiered", "leveled": "leveled", "unified": "size-tiered"}
+"""**Source:** unified compaction's default, `T4`, is tiered by four tables (Cassandra 5.0)."""
+
+WHOLE_PERMILLE = 1000
+"""Of a chunk that is stored as it is."""
+
+COPIES = {"EACH_QUORUM": "QUORUM"}
+"""The cluster has one data centre."""
+
+FLUSHED_SHARE = 3
+"""A third of the memtables' space is flushed at a time, as in the simulator's own default.
+
+**Source:** Cassandra's `memtable_cleanup_threshold`, 1 / (1 + two flush writers).
+"""
+
+ROW_OVERHEAD_BYTES = 46
+"""Of a row in a table file, beside its values.
+
+**Source:** our own rehearsals of 2026-11-24, Cassandra 5.0.6: 248.0 bytes for 5 x 40, 4135.0 for
+5 x 818 and 16431.6 for 5 x 3277. The study's tables of 3.11 have 165 for 5 x 818.
+"""
+
+INDEX_ENTRY_BYTES = 15
+"""Of a row: a key of 8 bytes with its length, position and size. **Source:** as above, 15.0 to 15.1
+bytes; the study's keys are longer."""
+
+STORED_PERMILLE = 1004
+"""Of a compressed table's chunk whose rows are random bytes, as the load's are: it grows.
+
+**Source:** `LZ4_compressBound`, 64 to 80 bytes for 16 KiB, and Cassandra's length and checksum of
+4 bytes each. So a chunk begins anywhere in a page and takes five of them, not four: rehearsals of
+2026-11-24 had 1.65 I/Os a read where whole pages would have had 1.02.
+"""
+
+KERNEL_OF_GROUP_BYTES = 11 << 20
+"""What the kernel itself takes of a node's memory group: page tables, sockets, inodes.
+
+**Source:** our own rehearsals of 2026-11-24: groups that were allowed 259 MiB and `PROGRAM_PAGES`
+held 280 MiB of pages when they were full (Cassandra 5.0.6, 800 MiB of tables mapped).
+"""
+
+ANY_MEMORY = 1 << 50
+"""The rehearsal's machine had enough, or there would be no result."""
+
+
+def job_of(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return the job of a trial, with what breaks in it."""
+
+    def on(other: TrialSpec) -> Job:
+        return _cluster(other, catalog, calibration)
+
+    return database_job(spec, catalog, calibration) | timetable(spec, DELAYS, on)
+
+
+def timetable(spec: TrialSpec, waits: Delays, on: Callable[[TrialSpec], Job]) -> Job:
+    """Return what breaks in a trial, as a part of its database's job; empty: nothing.
+
+    `on`: the cluster of a trial as a job has it, for the hosts that nodes move to.
+    """
+    database, cluster = spec.database, spec.cluster
+    if not spec.events or database is None or cluster is None:
+        return {}
+    hosts = [
+        on(spec.model_copy(update={"cluster": cluster_on(cluster, event.host)}))
+        for event in moves_of(spec.events)
+    ]
+    return {"faults": faults_job(spec.events, database, waits, cluster, hosts)}
+
+
+def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    """Yield what of a trial the simulator does not model."""
+    work, database = spec.workload, spec.database
+    assert database is not None
+    if work.kind != "rows":
+        rule = "the simulator models reads and writes of rows so far"
+        yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
+    else:
+        yield from _unmodelled_database(database, place)
+    yield from left_caches(spec, place)
+
+
+def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
+    if database.tls:
+        rule = "what TLS costs Cassandra is not calibrated"
+        yield Problem(f"{place}: database.tls", "true", rule, REHEARSE)
+    if database.consistency == "ANY":
+        yield Problem(f"{place}: database.consistency", "ANY", "hints are not modelled", "use ONE")
+    yield from simulated_settings.problems(database.settings, place)
+
+
+def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    spec = trial.spec
+    if beyond := outside(trial, catalog, calibration):
+        yield f"outside the calibrated range: {'; '.join(beyond)}"
+    settings = spec.database.settings if spec.database else {}
+    unread = [name for name in settings if name not in simulated_settings.READ]
+    if unread:
+        yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
+    if spec.database and spec.database.table.compression != "none":
+        yield (
+            "a compressed table is read by whole chunks; its rows are random bytes, which do not "
+            "shrink"
+        )
+
+
+def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return the job of a database under load."""
+    assert spec.cluster is not None
+    client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
+    return {
+        "cluster": _cluster(spec, catalog, calibration),
+        "client": {
+            "nodes": spec.client.nodes,
+            "cores": client.vcpu,
+            "network_bytes_per_s": network(client.net_mbit_per_s),
+        },
+        "network": delays(spec, catalog, calibration),
+        "database": _database(spec, calibration),
+        "dataset": _dataset(spec),
+        "workload": _workload(spec, calibration),
+        "before": _before(spec),
+        "parameters": calibration.values(),
+    }
+
+
+def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    cluster = spec.cluster
+    assert cluster is not None
+    vm = catalog.vms[cluster.vm].facts
+    data = cluster.device_of("data")
+    log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
+    read_ahead = cluster.volumes["data"].read_ahead_bytes
+    shares = calibration.physical["ownership_ppm"].value
+    same_size = isinstance(shares, list) and len(shares) == cluster.nodes
+    return {
+        "nodes": cluster.nodes,
+        "host": host_profile(spec),
+        "cores": vm.vcpu,
+        "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration),
+        "network_bytes_per_s": network(vm.net_mbit_per_s),
+        **({"zones": cluster.zones} if cluster.zones > 1 else {}),
+        "data_volume": data,
+        "commitlog_volume": None if log == data else log,
+        "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
+        **({"ownership_ppm": shares} if same_size else {}),
+    }
+
+
+def _database(spec: TrialSpec, calibration: Calibration) -> Job:
+    database = spec.database
+    assert database is not None
+    settings = database.settings
+    job: Job = {
+        "engine": "cassandra",
+        "replication_factor": database.replication_factor,
+        "consistency": COPIES.get(database.consistency, database.consistency),
+        "compaction": COMPACTION[database.table.compaction],
+        "table_write_bytes_per_s": calibration.fact("table_write_bytes_per_s"),
+        **simulated_settings.storage_settings(settings, database.version),
+        **simulated_settings.replica_settings(
+            settings, database.version, calibration.fact("read_repair_ppm")
+        ),
+    }
+    for name in simulated_settings.COUNTS:
+        job[name] = int(settings.get(name, calibration.fact(name)))
+    chunk_bytes = simulated_settings.chunk_bytes(database.table, database.version)
+    if chunk_bytes is not None:
+        job["chunk_bytes"] = chunk_bytes
+        job["compressed_permille"] = calibration.fact("compressed_permille")
+        # 10^12 ps a second, 10^6 bytes a MB.
+        job["decompress_byte_ps"] = 10**6 // DECOMPRESS_MB_PER_S[database.table.compression]
+    elif job["access"] != "mmap":
+        # Whole buffers are read, as compressed chunks are, and nothing is opened.
+        assert spec.dataset is not None
+        shape = spec.dataset.shape
+        beside = stored_row_bytes(spec.dataset) - shape.columns * shape.column_bytes
+        large = shape.columns * shape.bytes_at(simulated_settings.BUFFER_SHARE)
+        job["chunk_bytes"] = simulated_settings.buffer_bytes(large + beside)
+        job["compressed_permille"] = WHOLE_PERMILLE
+    return job
+
+
+def _dataset(spec: TrialSpec) -> Job:
+    dataset = spec.dataset
+    assert dataset is not None
+    sizes = dataset.shape.of_a_million()
+    return {
+        "rows": dataset.rows,
+        "columns": dataset.columns,
+        "column_bytes": dataset.column_bytes,
+        **({"sizes": sizes} if sizes else {}),
+    }
+
+
+def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
+    work = spec.workload
+    assert work.operations is not None
+    assert work.stop is not None
+    duration_s = work.stop.duration_s
+    # The simulator's duration counts from the start; ours from the end of the warm-up.
+    whole_s = None if duration_s is None else duration_s + work.warm_up_s
+    return {
+        "read_ppm": round(work.operations.read * PPM),
+        **_other_operations(work),
+        "keys": work.keys,
+        "asked_rows": work.asked_of(spec.dataset.rows or 0) if spec.dataset is not None else None,
+        "load": load_of(spec, calibration),
+        "stop": {
+            "operations": work.stop.operations,
+            "duration_ns": None if whole_s is None else round(whole_s * NS_PER_S),
+        },
+        "warm_up_ns": round(work.warm_up_s * NS_PER_S),
+    }
+
+
+def _other_operations(work: Workload) -> Job:
+    """Return the shares of operations beside reads and writes; empty: there are none."""
+    assert work.operations is not None
+    others = {
+        f"{name}_ppm": round(share * PPM)
+        for name, share in work.operations.shares.items()
+        if name not in ("read", "write")
+    }
+    if not others:
+        return {}
+    beside = {"scan_rows": work.scan_rows, "scan_row_cpu_ns": SCAN_ROW_CPU_NS}
+    return {"others": {**others, **beside}}
+
+
+def _before(spec: TrialSpec) -> Job:
+    before = spec.before
+    return {
+        "page_cache": before.page_cache,
+        "host_cache": HOST_CACHE[before.host_cache],
+        "empty": before.dataset == "empty",
+    }
+
+
+def rehearsed_job(
+    spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed
+) -> Job:
+    """Return the job of what was rehearsed."""
+    assert spec.cluster is not None
+    job = database_job(spec, catalog, calibration)
+    job["cluster"] |= _here(spec, catalog, there)
+    flushed = _memory(spec, catalog, there.share).memtable // FLUSHED_SHARE
+    job["database"]["memtable_bytes"] = flushed
+    job["dataset"] |= {
+        "stored_row_bytes": _values_bytes(spec) + ROW_OVERHEAD_BYTES,
+        "index_entry_bytes": INDEX_ENTRY_BYTES,
+    }
+    assert spec.database is not None
+    if spec.database.table.compression != "none":
+        job["database"]["compressed_permille"] = STORED_PERMILLE
+    job["workload"] |= there.course
+
+    def on(other: TrialSpec) -> Job:
+        found: Job = database_job(other, catalog, calibration)["cluster"]
+        return found | _here(other, catalog, there)
+
+    job |= timetable(spec, REHEARSED.dilated(there.share.time_dilation), on)
+    if spec.cluster.network is None:
+        job["network"] = there.network
+    return job
+
+
+def _memory(spec: TrialSpec, catalog: Catalog, share: Share) -> MemoryPlan:
+    assert spec.cluster is not None
+    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
+    scale = Fraction(share.scale)
+    sizes = Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
+    return plan_memory(sizes, ANY_MEMORY)
+
+
+def _here(spec: TrialSpec, catalog: Catalog, there: Rehearsed) -> Job:
+    """Return what of a cluster's hosts is that of the rehearsal."""
+    cache = _memory(spec, catalog, there.share).page_cache
+    return {
+        "host": host_profile(with_sizes(spec, there.share), Fraction(there.share.scale)),
+        "page_cache_bytes": cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,
+        "kernel": there.kernel,
+    }
+
+
+def _values_bytes(spec: TrialSpec) -> int:
+    """Return the bytes of a row's values."""
+    assert spec.dataset is not None
+    return spec.dataset.columns * spec.dataset.column_bytes
+
+
+SIMULATED = Simulated(
+    "database",
+    unmodelled,
+    _warnings,
+    job_of,
+    rehearsed=rehearsed_job,
+    without=("client_cpu", "client_warm_up"),
+    breaking=BREAKING,
+)

@@ -1,0 +1,255 @@
+"""What the simulator is asked of any database: the parts that all their jobs have.
+
+A job is that of `crates/disklab-sim/src/job.rs`, field by field. What the simulator does not model
+is refused with the reason, never guessed. A database that it models has a `SIMULATED` in the
+`simulated.py` of its folder.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from disklab.catalog import Catalog
+from disklab.catalog.facts import RoundTripFacts
+from disklab.catalog.profile import Profile
+from disklab.databases.calibration import Calibration
+from disklab.errors import Problem
+from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec, resolve_volumes
+from disklab.spec.model import Database
+from disklab.spec.share import Share, threads_of
+
+Job = dict[str, Any]
+
+PPM = 1_000_000
+FULL = Fraction(1)
+NS_PER_S = 1_000_000_000
+
+# Linux's own read-ahead where nobody sets one: 128 KiB (mm.h, VM_READAHEAD_PAGES).
+KERNEL_READ_AHEAD_BYTES = 128 << 10
+
+REHEARSE = "rehearse it"
+
+AS_LEFT = "as-left"
+
+HOST_CACHE = {"empty": "cold", "written": "written", "warm": "warm", AS_LEFT: AS_LEFT}
+
+
+@dataclass(frozen=True)
+class Delays:
+    """What a node that breaks waits for without a disk."""
+
+    start_s: float
+    """Until its process answers."""
+    join_s: float
+    """Until a replacement streams."""
+    notice_s: float
+    """Until clients notice that its machine has vanished."""
+    ring_s: float
+    """Until a change of the ring is known."""
+    gossip_s: float
+    """From one round of gossip to the next."""
+
+    def dilated(self, time_dilation: float) -> Delays:
+        """Return them in seconds of a system that a rehearsal runs in slow motion.
+
+        Its processes start, and its nodes gossip, at their own pace.
+        """
+        return Delays(
+            start_s=self.start_s / time_dilation,
+            join_s=self.join_s / time_dilation,
+            notice_s=self.notice_s / time_dilation,
+            ring_s=self.ring_s / time_dilation,
+            gossip_s=self.gossip_s / time_dilation,
+        )
+
+
+@dataclass(frozen=True)
+class Breaking:
+    """What the simulator knows of a database's nodes that break."""
+
+    delays: Delays
+    job: Callable[
+        [Sequence[TimedEvent], Database, Delays, Cluster | None, Sequence[Mapping[str, Any]]], Job
+    ]
+    """Returns a timetable as a part of a job; see `cassandra.simulated_faults.faults_job`."""
+    lever_of: Callable[[str], str]
+    """Returns what makes a rebuild faster that is bound by a resource of the simulator."""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What a rehearsal's job takes from the machine that it was run on, whatever the database."""
+
+    share: Share
+    course: Job
+    """When a pass of the load begins to be counted, and when it ends: a part of `workload`."""
+    kernel: str
+    """Whose rules of reading ahead hold."""
+    network: Job
+    """Of a rehearsal without a network of its own."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A database that the simulator models."""
+
+    key: str
+    """Of a job, under which it stands with the parameters that it was calibrated with."""
+    unmodelled: Callable[[TrialSpec, str], Iterable[Problem]]
+    """Yields what of a trial the simulator does not model. The second argument: the file."""
+    warnings: Callable[[Trial, Catalog, Calibration], Iterable[str]]
+    job: Callable[[TrialSpec, Catalog, Calibration], Job]
+    rehearsed: Callable[[TrialSpec, Catalog, Calibration, Rehearsed], Job] | None = None
+    """Returns the job of what was rehearsed; None: rehearsals of it are not simulated."""
+    without: tuple[str, ...] = ()
+    """Mechanisms of the simulator that a rehearsal's client does not have."""
+    breaking: Breaking | None = None
+    """None: its nodes do not break."""
+
+
+def left_caches(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    """Yield why a trial does not go on with the caches that another one left."""
+    procedure = spec.procedure
+    searches = procedure is not None and procedure.variable is not None
+    if AS_LEFT not in (spec.before.page_cache, spec.before.host_cache):
+        return
+    if spec.device is None and not searches:
+        return
+    rule = "only trials of rows at a stated load leave their caches to the next one"
+    way_out = "say cold or warm, and empty, written or warm"
+    yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
+
+
+def outside(trial: Trial, catalog: Catalog, calibration: Calibration) -> list[str]:
+    """Return in what a trial lies outside the calibrated range, in words."""
+    vm = catalog.vms[trial.spec.cluster.vm] if trial.spec.cluster else None
+    return calibration.outside(trial, vm.series_name if vm else None)
+
+
+def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
+    """Return the profile of a node with all its volumes. `scale`: of host cache and credits."""
+    resolved = resolve_volumes(spec, scale=scale).values()
+    volumes = [_dumped(made.volume) for made in resolved]
+    host = {**_dumped(next(iter(resolved)).host), "volumes": volumes}
+    share = spec.before.credits_ratio
+    return host if share == 1 else with_credits(host, share)
+
+
+def with_credits(host: Job, share: float) -> Job:
+    """Return a host that begins with so much of its burst credits."""
+    found: Job = copy.deepcopy(host)
+    disks = (disk for volume in found["volumes"] for disk in volume["disks"])
+    for limits in (found["uncached"], found["cached"], *(disk["limits"] for disk in disks)):
+        for burst in (limit["burst"] for limit in limits if limit["burst"] is not None):
+            if burst["credits"] is not None:
+                burst["start"] = int(burst["credits"] * share)
+    return found
+
+
+# The catalogue resolves equal disks of equal VMs once, and a matrix has many cells of each kind.
+_DUMPED: dict[int, tuple[Profile, Job]] = {}
+MOST_DUMPED = 256
+
+
+def _dumped(part: Profile) -> Job:
+    known = _DUMPED.get(id(part))
+    if known is None:
+        if len(_DUMPED) >= MOST_DUMPED:
+            _DUMPED.clear()
+        # The part is kept beside its form: while it lives, nothing else has its id.
+        known = _DUMPED[id(part)] = (part, part.model_dump(mode="json"))
+    return known[1]
+
+
+def delays(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return how long a message is on its way: a fixed time and the mean of what comes on top.
+
+    The network that the experiment names comes before that of the calibration.
+    """
+    mean = calibration.fact("one_way_ns")
+    assert spec.cluster is not None
+    if spec.cluster.network is not None:
+        named = catalog.networks[spec.cluster.network]
+        ways = {"within_zone": way(named.within_zone), "between_zones": way(named.between_zones)}
+        return {"one_way_ns": sum(ways["within_zone"].values()), **ways}
+    if "spread_ns" not in calibration.physical:
+        return {"one_way_ns": mean}
+    spread = calibration.fact("spread_ns")
+    between, between_spread = (
+        calibration.fact("between_zones_ns"),
+        calibration.fact("between_zones_spread_ns"),
+    )
+    return {
+        "one_way_ns": mean,
+        "within_zone": {"fixed_ns": max(mean - spread, 0), "spread_ns": spread},
+        "between_zones": {
+            "fixed_ns": max(between - between_spread, 0),
+            "spread_ns": between_spread,
+        },
+    }
+
+
+TWO_WAYS_MEDIAN, TWO_WAYS_P99 = 1.678, 6.638
+"""Median and 99th percentile of the sum of two exponential times of mean 1: the spread of a round
+trip, whose ways there and back have one each (gamma distribution of shape 2)."""
+
+
+def way(trip: RoundTripFacts) -> Job:
+    """Return one way of a round trip: the fixed time and spread with its median and its p99."""
+    median, p99 = trip.at_us(50), trip.at_us(99)
+    spread = (p99 - median) / (TWO_WAYS_P99 - TWO_WAYS_MEDIAN)
+    fixed = (median - TWO_WAYS_MEDIAN * spread) / 2
+    if fixed < 0:
+        # The median counts: a longer tail than an exponential one has cannot be had.
+        fixed, spread = 0.0, median / TWO_WAYS_MEDIAN
+    return {"fixed_ns": round(fixed * 1000), "spread_ns": round(spread * 1000)}
+
+
+def network(mbit_per_s: int | None) -> int | None:
+    """Return a bandwidth in bytes per second."""
+    return None if mbit_per_s is None else mbit_per_s * 10**6 // 8
+
+
+def load_of(spec: TrialSpec, calibration: Calibration) -> Job:
+    """Return how a trial's operations of rows arrive."""
+    load = spec.workload.load
+    if load is None or load.rate_per_s is None:
+        return {"closed": {"threads": threads_of(spec)}}
+    return {
+        "open": {
+            "rate_per_ks": round(load.rate_per_s * 1000),
+            "arrivals": load.arrivals,
+            "max_in_flight": calibration.fact("max_in_flight"),
+        }
+    }
+
+
+def with_sizes(spec: TrialSpec, share: Share) -> TrialSpec:
+    """Return a trial with volumes as large as they were in its rehearsal."""
+    cluster = spec.cluster
+    assert cluster is not None
+    volumes = {
+        name: volume.model_copy(
+            update={"size_bytes": int(share.volume_bytes[cluster.device_of(name)].here)}
+        )
+        for name, volume in cluster.volumes.items()
+    }
+    changed = cluster.model_copy(update={"volumes": volumes})
+    return spec.model_copy(update={"cluster": changed})
+
+
+OWN_CLIENT = ("client_read_cpu_ns", "client_write_cpu_ns", "client_byte_ps", "client_cpu_ns")
+"""Parameters of the studies' client that cost time in the simulator even when it never queues."""
+
+
+def own_client(values: Mapping[str, int]) -> dict[str, int]:
+    """Return parameters with the rehearsal's client: its CPU is next to nothing.
+
+    **Source:** our own rehearsals of 2026-11-24: 2 to 14 us an operation, of a database's 24 to
+    127 us; the studies' client, cassandra-stress, takes 125 to 167 us.
+    """
+    return {name: 0 if name in OWN_CLIENT else value for name, value in values.items()}
