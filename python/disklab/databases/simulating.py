@@ -114,7 +114,7 @@ class Simulated:
 def left_caches(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield why a trial does not go on with the caches that another one left."""
     procedure = spec.procedure
-    searches = procedure is not None and procedure.variable is not None
+    searches = procedure is not None and procedure.searches
     if AS_LEFT not in (spec.before.page_cache, spec.before.host_cache):
         return
     if spec.device is None and not searches:

@@ -286,7 +286,7 @@ def requests_of(job: Job) -> float:
 
 def _is_search(cell: _Cell) -> bool:
     procedure = cell.trial.spec.procedure
-    return procedure is not None and procedure.variable is not None
+    return procedure is not None and procedure.searches
 
 
 def _outcome(

@@ -83,8 +83,7 @@ def clients(spec: TrialSpec, threads: int | None = None) -> int:
 
 def most_clients(spec: TrialSpec) -> int:
     """Return how many clients there can be at once in any part of a trial."""
-    variable = spec.procedure.variable if spec.procedure else None
-    return clients(spec, variable.threads.most if variable else None)
+    return clients(spec, spec.procedure.chosen.most_threads() if spec.procedure else None)
 
 
 def uses_up(spec: TrialSpec) -> bool:

@@ -6,7 +6,7 @@ A procedure has its keys, its scaling and its checks here, and its loop in `disk
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, computed_field, model_validator
 
@@ -62,12 +62,27 @@ class ThreadSteps(Part):
         return steps
 
 
-class ClosedLoop(Part):
-    """The threads of the load, until it stops."""
+class _Way(Part):
+    """What a procedure does that has nothing of its own to say."""
+
+    searches: ClassVar[bool] = False
+    """Whether it tries several loads, of which the last is measured."""
 
     def first_threads(self) -> int | None:
-        """Return None: they are the load's."""
+        """Return the threads that it begins with; None: they are the load's."""
         return None
+
+    def most_threads(self) -> int | None:
+        """Return the most threads that it comes to; None: they are the load's."""
+        return None
+
+    def own_load(self) -> Load | None:
+        """Return the load that it decides by itself; None: the file has one, or it searches."""
+        return None
+
+
+class ClosedLoop(_Way):
+    """The threads of the load, until it stops."""
 
     def scaled_down(self, here: Here) -> ClosedLoop:
         """Return it as it is: nothing in it has a size."""
@@ -85,15 +100,15 @@ class ClosedLoop(Part):
         return [Problem(at, "closed_loop", rule, "write {fixed: {rate: ...}}, or threads")]
 
 
-class Fixed(Part):
+class Fixed(_Way):
     """A fixed rate of operations: open loop."""
 
     rate_per_s: Rate = Field(alias="rate", examples=["500/s"])
     """Operations a second, all generators together."""
 
-    def first_threads(self) -> int | None:
-        """Return None: its threads are as many as its operations need."""
-        return None
+    def own_load(self) -> Load | None:
+        """Return operations at its rate."""
+        return Load.model_validate({"rate": f"{self.rate_per_s}/s"})
 
     def scaled_down(self, here: Here) -> Fixed:
         """Return it with the rate that this machine offers."""
@@ -108,8 +123,10 @@ class Fixed(Part):
         return [_decides("fixed", load, site)]
 
 
-class Variable(Part):
+class Variable(_Way):
     """More and more threads until the median latency is the one asked for."""
+
+    searches: ClassVar[bool] = True
 
     median_latency_ms: Milliseconds = Field(alias="median_latency", examples=["10ms"])
     """The target."""
@@ -121,6 +138,10 @@ class Variable(Part):
     def first_threads(self) -> int | None:
         """Return the threads of its first step."""
         return self.threads.start
+
+    def most_threads(self) -> int | None:
+        """Return the threads of the last step that there can be."""
+        return self.threads.most
 
     def scaled_down(self, here: Here) -> Variable:
         """Return it with the steps that this machine takes."""
@@ -166,6 +187,11 @@ class Procedure(Part):
         found = self.closed_loop or self.fixed or self.variable
         assert found is not None
         return found
+
+    @property
+    def searches(self) -> bool:
+        """Whether it tries several loads."""
+        return self.chosen.searches
 
     @classmethod
     def of(cls, load: Load | None) -> Procedure:

@@ -143,8 +143,8 @@ def decided(spec: TrialSpec) -> TrialSpec:
     update: dict[str, object] = {}
     if work.stop is None and work.trace is None:
         update["stop"] = Stop.model_validate({"duration": f"{DEFAULT_DURATION_S}s"})
-    if work.kind == "rows" and procedure.fixed is not None and work.load is None:
-        update["load"] = Load.model_validate({"rate": f"{procedure.fixed.rate_per_s}/s"})
+    if work.kind == "rows" and work.load is None and (load := procedure.chosen.own_load()):
+        update["load"] = load
     client = spec.client
     if client.vm is None and spec.cluster is not None:
         client = client.model_copy(update={"vm": spec.cluster.vm})

@@ -57,10 +57,10 @@ def _ending_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     if len(spec.events) > MOST_EVENTS:
         rule = f"a timetable has {MOST_EVENTS} events at most"
         yield Problem(site.place(("events",)), str(len(spec.events)), rule, "leave some out")
-    if spec.procedure is not None and spec.procedure.variable is not None:
-        rule = "a timetable runs beside one load, and procedure variable tries many"
-        place = site.place(("procedure", "variable"))
-        yield Problem(place, "variable", rule, "use closed_loop or fixed")
+    if spec.procedure is not None and spec.procedure.searches:
+        kind = spec.procedure.kind
+        rule = f"a timetable runs beside one load, and procedure {kind} tries many"
+        yield Problem(site.place(("procedure", kind)), kind, rule, "use closed_loop or fixed")
     stop = spec.workload.stop
     if stop is None or stop.duration_s is None or stop.operations is not None:
         rule = "a timetable needs a load that ends after a duration alone"

@@ -117,9 +117,9 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     if spec.events:
         rule = "the simulator breaks nodes of Cassandra so far"
         yield Problem(f"{place}: events", str(len(spec.events)), rule, REHEARSE)
-    if spec.procedure is not None and spec.procedure.variable is not None:
+    if spec.procedure is not None and spec.procedure.searches:
         rule = "the search for a rate simulates Cassandra so far"
-        yield Problem(f"{place}: procedure", "variable", rule, REHEARSE)
+        yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
     if database.replication_factor != cluster.nodes:
         value = f"{cluster.nodes} nodes, replication factor {database.replication_factor}"
         rule = "each PostgreSQL server holds all rows: there are as many copies as nodes"
