@@ -25,7 +25,7 @@ BENCHES = {
     "sweeps": sweeps.bench,
 }
 
-SIZES = {"small": (1, 1), "large": (5, 5), "full": (5, 10)}
+SIZES: dict[str, tuple[int, float]] = {"small": (1, 0.3), "large": (5, 5), "full": (5, 10)}
 """Repeats and seconds a run. Small only shows that the benches still work."""
 
 
@@ -47,7 +47,7 @@ def main() -> int:
         return 2
     console = Console(width=None if sys.stdout.isatty() else 130)
     repeats, seconds = SIZES[arguments.size]
-    console.print(f"{processor()}, Linux {platform.release()}; {repeats} x {seconds} s a figure")
+    console.print(f"{processor()}, Linux {platform.release()}; {repeats} x {seconds:g} s a figure")
     rows: list[Row] = []
     for name in arguments.only or BENCHES:
         measured = BENCHES[name](repeats, seconds)

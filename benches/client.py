@@ -30,7 +30,7 @@ from disklab.engine.load import (
 )
 from disklab.hosts.addresses import free_addresses
 
-from benches.peers import available
+from benches.peers import available, whole
 from benches.runs import Rows, late_us, run
 from benches.summary import Row, interleave, summarise
 
@@ -116,21 +116,30 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def reads_per_cpu_s(target: CqlTarget, seconds: int) -> float:
+def reads_per_cpu_s(target: CqlTarget, seconds: float) -> float:
     """Return operations per second of the engine's processor time."""
     before = _cpu_s()
-    stop = Stop(duration_s=float(seconds))
+    stop = Stop(duration_s=seconds)
     done = run(rows(target).reads(ClosedLoop(threads=THREADS), stop))
     return done.operations["read"].count / (_cpu_s() - before)
 
 
-def latte_reads_per_cpu_s(target: CqlTarget, seconds: int) -> float:
+def latte_reads_per_cpu_s(target: CqlTarget, seconds: float) -> float:
     """Return the same figure of latte, on one thread with as many requests in flight."""
     with tempfile.TemporaryDirectory() as folder:
         script, report = Path(folder, "read.rn"), Path(folder, "report.json")
         script.write_text(LATTE.replace("%ROWS%", str(ROWS)))
-        command = ["latte", "run", str(script), *target.contact_points, "--duration", f"{seconds}s"]
-        command += ["--warmup", "1", "--threads", "1", "--concurrency", str(THREADS)]
+        command = ["latte", "run", str(script), *target.contact_points]
+        command += [
+            "--duration",
+            f"{whole(seconds)}s",
+            "--warmup",
+            "1",
+            "--threads",
+            "1",
+            "--concurrency",
+            str(THREADS),
+        ]
         command += ["--consistency", "LOCAL_ONE", "--quiet", "--drop-sampling-log"]
         before = _cpu_s()
         login = {"CASSANDRA_USER": target.user or "", "CASSANDRA_PASSWORD": target.password or ""}
@@ -174,7 +183,7 @@ def _resident_mib(pid: int) -> float:
     return int(lines.get("VmHWM", "0 kB").split()[0]) / 1024
 
 
-def bench(repeats: int, seconds: int) -> list[Row]:
+def bench(repeats: int, seconds: float) -> list[Row]:
     """Return rows of every figure."""
     case = f"4 KB reads, {THREADS} in flight, Cassandra"
     unit = "reads a CPU second"
@@ -194,7 +203,7 @@ def bench(repeats: int, seconds: int) -> list[Row]:
         row = summarise("client", case, "disklab", "us late at p99", late)
         found.append(replace(row, asked=MOST_LATE_US))
         # A million and ten million in the large size.
-        million = 40_000 * repeats * seconds
+        million = round(40_000 * repeats * seconds)
         for operations in (million, 10 * million):
             case = f"memory after {operations:,} operations"
             used = [resident_mib(target, operations)]

@@ -20,7 +20,7 @@ class Load:
     block_bytes: int = 4096
     depth: int = 1
     jobs: int = 1
-    seconds: int = 2
+    seconds: float = 2
     ioengine: str = "io_uring"
     extra: tuple[str, ...] = field(default=())
 
@@ -42,7 +42,8 @@ def run(target: tuple[str, ...], load: Load) -> Figures:
     """Run fio on a target (its fio options, such as `--filename=/dev/loop7`)."""
     command = [
         "fio", "--name=bench", "--output-format=json", "--direct=1", "--norandommap",
-        "--randrepeat=0", "--time_based", f"--runtime={load.seconds}", f"--rw={load.rw}",
+        "--randrepeat=0", "--time_based", f"--runtime={round(load.seconds * 1000)}ms",
+        f"--rw={load.rw}",
         f"--bs={load.block_bytes}", f"--iodepth={load.depth}", f"--numjobs={load.jobs}",
         "--group_reporting", "--lat_percentiles=1", "--clat_percentiles=0",
         "--percentile_list=" + ":".join(str(p) for p in PERCENTILES),

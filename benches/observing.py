@@ -49,7 +49,7 @@ GIB = 1 << 30
 PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
 
 
-def bench(repeats: int, seconds: int) -> list[Row]:
+def bench(repeats: int, seconds: float) -> list[Row]:
     """Measure it on PostgreSQL; in larger sizes on Cassandra too, which takes a minute to start."""
     rows: list[Row] = []
     with sql.server(tls=False) as server:
@@ -85,7 +85,9 @@ def cassandra() -> Iterator[Database]:
             database.stop()
 
 
-def observed(title: str, server: Database, name: str, repeats: int, seconds: int) -> Iterator[Row]:
+def observed(
+    title: str, server: Database, name: str, repeats: int, seconds: float
+) -> Iterator[Row]:
     """Yield the rates of each kind of run, and the ratios by rounds."""
     rows = Rows(load_target(server.target), ROWS, 1, COLUMN_BYTES)
     rows.fill(threads=8)

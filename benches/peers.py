@@ -111,6 +111,11 @@ def wait_until(condition: object, what: str, seconds: float = 10.0) -> None:
         time.sleep(0.02)
 
 
+def whole(seconds: float) -> int:
+    """Return how long a peer runs that counts whole seconds."""
+    return max(1, round(seconds))
+
+
 def stop(daemon: subprocess.Popen[bytes]) -> None:
     """End a peer that we started: politely, then for good."""
     daemon.terminate()

@@ -31,7 +31,7 @@ BURST_IOPS, BASE_IOPS, CREDITS = 3_500, 500, 6_000
 """A small bucket: the credits last CREDITS / (BURST_IOPS - BASE_IOPS) = 2 s at full speed."""
 
 
-def bench(repeats: int, seconds: int) -> list[Row]:
+def bench(repeats: int, seconds: float) -> list[Row]:
     """Measure every cap on every contender, and the burst."""
     rows: list[Row] = []
     with emulated(volume(SIZE_BYTES, latency_of(Asked()), [])) as disk:

@@ -26,7 +26,7 @@ from benches.summary import Row, summarise
 CELL = Path(__file__).parent.parent / "crates" / "disklab-sim" / "benches" / "cold_reads.json"
 
 OPERATIONS = 200_000
-"""In a run of the small size; each further second asked for brings as many more."""
+"""For each second that is asked for."""
 
 READ_AHEAD_KIB = (64, 8)
 
@@ -57,20 +57,21 @@ SMALL_LEVELS = 2
 """Levels that each factor of a sweep keeps in a run of the small size."""
 
 
-def bench(repeats: int, seconds: int) -> list[Row]:
+def bench(repeats: int, seconds: float) -> list[Row]:
     """Simulate each cell so often, one at a time; building 150 M rows is not counted twice."""
     rows = []
     for kib in READ_AHEAD_KIB:
-        answers = [run(cold_reads(kib, OPERATIONS * seconds)) for _ in range(repeats)]
+        count = round(OPERATIONS * seconds)
+        answers = [run(cold_reads(kib, count)) for _ in range(repeats)]
         case = f"cold reads, read-ahead {kib} KiB"
-        operations = [OPERATIONS * seconds / answer["wall_s"] / MILLION for answer in answers]
+        operations = [count / answer["wall_s"] / MILLION for answer in answers]
         ios = [answer["disk_ios"] / answer["wall_s"] / MILLION for answer in answers]
         rows.append(row(f"{case}, operations", "M/s", operations))
         rows.append(row(f"{case}, disk I/Os", "M/s", ios))
     answers = [run(device(seconds)) for _ in range(repeats)]
     ios = [answer["disk_ios"] / answer["wall_s"] / MILLION for answer in answers]
     rows.append(row(f"one device, 4 KiB reads, depth {FIO_DEPTH}, disk I/Os", "M/s", ios))
-    small = seconds == 1
+    small = seconds < 1
     return [*rows, *(whole(case(small), small) for case in (sweep, studies))]
 
 
@@ -155,7 +156,7 @@ def cold_reads(read_ahead_kib: int, operations: int) -> dict[str, Any]:
     return job
 
 
-def device(seconds: int) -> dict[str, Any]:
+def device(seconds: float) -> dict[str, Any]:
     """Return the disk model alone: the study's stripe of four disks under fio."""
     job = cold_reads(0, 1)
     cluster = job.pop("database")["cluster"]
@@ -170,7 +171,7 @@ def device(seconds: int) -> dict[str, Any]:
             "depth": FIO_DEPTH // 4,
             "size_bytes": 1 << 33,
             # About 19,000 I/Os a second of virtual time: what 64 I/Os of 3.3 ms make.
-            "runtime_ns": 20 * seconds * 10**9,
+            "runtime_ns": round(20 * seconds * 10**9),
             "submit_ns": 4_000,
         },
     }

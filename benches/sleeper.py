@@ -16,11 +16,11 @@ PR_GET_TIMERSLACK = 30
 NS_PER_S = 1_000_000_000
 
 
-def sleep(latency_ns: int, seconds: int) -> Figures:
+def sleep(latency_ns: int, seconds: float) -> Figures:
     """Sleep for `latency_ns` again and again, on a machine made as punctual as the emulator's."""
     lateness: list[int] = []
     begin = time.perf_counter_ns()
-    end = begin + seconds * NS_PER_S
+    end = begin + round(seconds * NS_PER_S)
     with punctual():
         now = begin
         while now < end:

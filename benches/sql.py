@@ -25,7 +25,7 @@ from disklab.engine.load import ClosedLoop, LoadDone, OpenLoop, Stop, load_targe
 from disklab.hosts.addresses import free_addresses
 from disklab.workloads.tpcc import load_job, run_job
 
-from benches.peers import available
+from benches.peers import available, whole
 from benches.runs import Rows, late_us, run
 from benches.summary import Row, interleave, summarise
 
@@ -112,13 +112,13 @@ def _counted(command: list[str], database: Database) -> tuple[str, float]:
     return done.stdout, user + after.children_system - before.children_system
 
 
-def pgbench_selects(database: Database, seconds: int) -> float:
+def pgbench_selects(database: Database, seconds: float) -> float:
     """Return the same figure of pgbench."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "select.sql")
         script.write_text(PGBENCH.format(last=ROWS - 1), encoding="utf-8")
         program = find_postgresql().program("pgbench")
-        command = [program, "-n", "-M", "prepared", "-f", str(script), "-T", str(seconds)]
+        command = [program, "-n", "-M", "prepared", "-f", str(script), "-T", str(whole(seconds))]
         command += ["-c", str(CONNECTIONS), "-j", "1", "-h", _host(database), "-p", str(PORT)]
         said, cpu_s = _counted([*command, "-U", USER, DATABASE], database)
     (line,) = [line for line in said.splitlines() if "actually processed" in line]
@@ -132,16 +132,15 @@ def _sysbench(database: Database, *words: str) -> tuple[str, float]:
     return _counted(command, database)
 
 
-def sysbench_selects(database: Database, seconds: int) -> float:
+def sysbench_selects(database: Database, seconds: float) -> float:
     """Return the same figure of sysbench."""
-    said, cpu_s = _sysbench(
-        database, f"--threads={CONNECTIONS}", f"--time={seconds}", "--rand-type=uniform", "run"
-    )
+    words = (f"--threads={CONNECTIONS}", f"--time={whole(seconds)}", "--rand-type=uniform")
+    said, cpu_s = _sysbench(database, *words, "run")
     (line,) = [line for line in said.splitlines() if "transactions:" in line]
     return int(line.split()[1]) / cpu_s
 
 
-def point_selects(tls: bool, repeats: int, seconds: int) -> Iterator[Row]:
+def point_selects(tls: bool, repeats: int, seconds: float) -> Iterator[Row]:
     """Yield rows of point selects, and of how late they are sent at a rate."""
     with server(tls=tls) as database:
         rows(database).fill(threads=8)
@@ -158,17 +157,17 @@ def point_selects(tls: bool, repeats: int, seconds: int) -> Iterator[Row]:
         for name, values in interleave(repeats, contenders).items():
             yield summarise("sql", case, name, "selects a CPU second", values)
         open_loop = OpenLoop(rate_per_s=OPEN_RATE, max_in_flight=CONNECTIONS)
-        asked = rows(database).reads(open_loop, Stop(duration_s=float(seconds)))
+        asked = rows(database).reads(open_loop, Stop(duration_s=seconds))
         late = [late_us(run(asked)) for _ in range(repeats)]
         case = f"point selects, {OPEN_RATE:,}/s open loop, {'TLS' if tls else 'plain'}"
         yield replace(summarise("sql", case, "disklab", "us late at p99", late), asked=MOST_LATE_US)
 
 
-def transactions(repeats: int, seconds: int) -> Iterator[Row]:
+def transactions(repeats: int, seconds: float) -> Iterator[Row]:
     """Yield rows of TPC-C on one warehouse."""
     with server(tls=False) as database:
         run(load_job(database.target, 1, 1))
-        stop = Stop(duration_s=float(seconds))
+        stop = Stop(duration_s=seconds)
         restless = run_job(
             database.target, 1, 1, stop, connections=CONNECTIONS, keying_and_thinking=False
         )
@@ -187,10 +186,11 @@ def transactions(repeats: int, seconds: int) -> Iterator[Row]:
         yield replace(summarise("sql", case, "disklab", "% of a core", used), asked=MOST_CPU)
 
 
-def bench(repeats: int, seconds: int) -> list[Row]:
+def bench(repeats: int, seconds: float) -> list[Row]:
     """Return rows of every figure."""
     return [
-        *point_selects(False, repeats, seconds),
+        # Small, it is the same again without TLS.
+        *(point_selects(False, repeats, seconds) if seconds >= 1 else ()),
         *point_selects(True, repeats, seconds),
         *transactions(repeats, seconds),
     ]

@@ -34,14 +34,14 @@ LEAST_RATIO = 0.9
 STORE = {"object_store_memory": 80 << 20, "include_dashboard": False}
 
 
-def bench(repeats: int, seconds: int) -> list[Row]:
+def bench(repeats: int, seconds: float) -> list[Row]:
     """Measure cells a second of both, and their ratio by rounds; nothing where Ray is missing."""
     try:
         from ray import cluster_utils  # noqa: PLC0415 - an extra
     except ImportError:
         print("sweeps: Ray is not installed (pip install 'disklab[ray]')")
         return []
-    jobs = cells(SMALL_CELLS if repeats == 1 else CELLS_A_SECOND * seconds)
+    jobs = cells(SMALL_CELLS if repeats == 1 else round(CELLS_A_SECOND * seconds))
 
     def rate(workers: Any, began: float) -> float:
         assert sum(1 for _ in simulate(jobs, workers=workers)) == len(jobs)

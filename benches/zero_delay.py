@@ -33,7 +33,7 @@ def measure(target: Target, load: Load, unit: str) -> float:
     }[unit]
 
 
-def bench(repeats: int, seconds: int) -> list[Row]:
+def bench(repeats: int, seconds: float) -> list[Row]:
     """Measure both transports, the FUSE file itself, the bare kernel path and a peer."""
     nothing = Asked()
     profile = volume(SIZE_BYTES, latency_of(nothing), [])
@@ -50,7 +50,7 @@ def bench(repeats: int, seconds: int) -> list[Row]:
             "disklab, loop, /dev/fuse": (f"--filename={fallback.device}",),
         }
         for device in (*targets.values(),):
-            run(device, Load(rw="write", block_bytes=1 << 20, depth=16, seconds=1))
+            run(device, Load(rw="write", block_bytes=1 << 20, depth=16, seconds=min(seconds, 1)))
         if available("qemu-storage-daemon"):
             with qemu_storage_daemon(nothing, SIZE_BYTES) as qemu:
                 rows += cases({**targets, "qemu-storage-daemon, FUSE file": qemu}, repeats, seconds)
@@ -59,7 +59,7 @@ def bench(repeats: int, seconds: int) -> list[Row]:
     return rows
 
 
-def cases(targets: dict[str, Target], repeats: int, seconds: int) -> list[Row]:
+def cases(targets: dict[str, Target], repeats: int, seconds: float) -> list[Row]:
     """Measure every load on every target, interleaved."""
     rows = []
     for case, (load, unit) in LOADS.items():
