@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from disklab.databases import NodePlace, Request, Sizes, provision
-from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.databases import Request, Sizes
 from disklab.engine.load import (
     ClosedLoop,
     CqlTarget,
@@ -28,10 +27,10 @@ from disklab.engine.load import (
     Stop,
     load_target,
 )
-from disklab.hosts.addresses import free_addresses
 
 from benches.peers import available, whole
 from benches.runs import Rows, late_us, run
+from benches.servers import GIB, served
 from benches.summary import Row, interleave, summarise
 
 ROOT = Path(__file__).parent.parent
@@ -41,7 +40,6 @@ THREADS = 128
 OPEN_RATE = 20_000
 MOST_LATE_US = 200.0
 """What is asked of the open loop at that rate, on an idle machine."""
-GIB = 1 << 30
 
 LATTE = """
 use latte::*;
@@ -61,31 +59,14 @@ def rows(target: CqlTarget) -> Rows:
 
 @contextmanager
 def cassandra() -> Iterator[CqlTarget]:
-    """Yield where to find a filled Cassandra of ours, on plain directories."""
-    with tempfile.TemporaryDirectory(prefix="disklab-bench-") as folder:
-        # The server is run by a user who may not look into a folder of root's alone.
-        os.chmod(folder, 0o755)
-        data = Path(folder, "data")
-        data.mkdir()
-        place = NodePlace(
-            name=f"bench-{os.getpid()}",
-            address=free_addresses(1, (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT))[0],
-            volumes={"data": data},
-            run_dir=Path(folder, "run"),
-            log_dir=Path(folder, "log"),
-        )
-        # Heap and caches for all of the rows: this is about the client.
-        database = provision(
-            Request("cassandra", Sizes(4 * GIB), table={"compression": "none"}), [place]
-        )
-        try:
-            database.start()
-            target = load_target(database.target, consistency="LOCAL_ONE")
-            assert isinstance(target, CqlTarget)
-            rows(target).fill(THREADS)
-            yield target
-        finally:
-            database.stop()
+    """Yield where to find a filled Cassandra of ours."""
+    # Heap and caches for all of the rows: this is about the client.
+    asked = Request("cassandra", Sizes(4 * GIB), table={"compression": "none"})
+    with served(asked) as database:
+        target = load_target(database.target, consistency="LOCAL_ONE")
+        assert isinstance(target, CqlTarget)
+        rows(target).fill(THREADS)
+        yield target
 
 
 @contextmanager

@@ -12,22 +12,16 @@ their own, which a user has on another machine or not at all; so this is the mos
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from disklab.database_facts import facts_of
-from disklab.databases import Database, NodePlace, Request, Sizes, provision
-from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.databases import Database, Request, Sizes
 from disklab.databases.observing import Target
 from disklab.databases.registry import record_of
 from disklab.engine.load import ClosedLoop, Stop, load_target
-from disklab.hosts.addresses import free_addresses
 from disklab.machines.local import LocalMachine
 from disklab.observation import tracing, watch
 from disklab.observation.blocks import leaves
@@ -35,6 +29,7 @@ from disklab.observation.machine import disk_of
 
 from benches import sql
 from benches.runs import Rows, run
+from benches.servers import GIB, served
 from benches.summary import Row, interleave, summarise
 
 COLUMN_BYTES = 120
@@ -45,8 +40,6 @@ LEAST_RATIO = 0.99
 COMPILED_S = 40.0
 """By then a Java server that is read by its key has stopped getting faster from run to run
 (assumed: its compilers' threads sleep by then)."""
-GIB = 1 << 30
-PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
 
 
 def bench(repeats: int, seconds: float) -> list[Row]:
@@ -55,34 +48,9 @@ def bench(repeats: int, seconds: float) -> list[Row]:
     with sql.server(tls=False) as server:
         rows += observed("PostgreSQL", server, "disklab", repeats, seconds)
     if repeats > 1:
-        with cassandra() as server:
+        with served(Request("cassandra", Sizes(64 * GIB, Fraction(1, 40)), columns=1)) as server:
             rows += observed("Cassandra", server, "postgres", repeats, seconds)
     return rows
-
-
-@contextmanager
-def cassandra() -> Iterator[Database]:
-    """Yield a Cassandra of ours on a plain directory."""
-    # The server is run by a user who may not look into a folder of root's alone.
-    with tempfile.TemporaryDirectory(prefix="disklab-bench-") as folder:
-        os.chmod(folder, 0o755)
-        data = Path(folder, "data")
-        data.mkdir()
-        address = free_addresses(1, PORTS)[0]
-        place = NodePlace(
-            f"bench-{os.getpid()}",
-            address,
-            {"data": data},
-            Path(folder, "run"),
-            Path(folder, "log"),
-        )
-        asked = Request("cassandra", Sizes(64 * GIB, Fraction(1, 40)), columns=1)
-        database = provision(asked, [place])
-        try:
-            database.start()
-            yield database
-        finally:
-            database.stop()
 
 
 def observed(

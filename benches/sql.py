@@ -13,20 +13,20 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from disklab.databases import Database, NodePlace, Request, Sizes, provision
+from disklab.databases import Database, Request, Sizes
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.engine.load import ClosedLoop, LoadDone, OpenLoop, Stop, load_target
-from disklab.hosts.addresses import free_addresses
 from disklab.workloads.tpcc import load_job, run_job
 
 from benches.peers import available, whole
 from benches.runs import Rows, late_us, run
+from benches.servers import GIB, served
 from benches.summary import Row, interleave, summarise
 
 ROWS = 20_000
@@ -41,37 +41,17 @@ LEAST_TRANSACTIONS = 3_000.0
 TERMINALS = 600
 MOST_CPU = 20.0
 """What is asked of so many resting terminals on as many connections, in percent of a core."""
-GIB = 1 << 30
 
 PGBENCH = """\\set key random(0, {last})
 SELECT c0 FROM rows WHERE key = :key;
 """
 
 
-@contextmanager
-def server(*, tls: bool) -> Iterator[Database]:
-    """Yield a PostgreSQL of ours on a plain directory, all of the rows in its buffers."""
-    # The server is run by a user who may not look into a folder of root's alone.
-    with tempfile.TemporaryDirectory(prefix="disklab-bench-") as folder:
-        os.chmod(folder, 0o755)
-        data = Path(folder, "data")
-        data.mkdir()
-        place = NodePlace(
-            name=f"bench-{os.getpid()}",
-            address=free_addresses(1, (PORT,))[0],
-            volumes={"data": data},
-            run_dir=Path(folder, "run"),
-            log_dir=Path(folder, "log"),
-        )
-        # What commits wait for is not the client's matter.
-        settings = {"synchronous_commit": False, "max_connections": TERMINALS + 20}
-        asked = Request("postgresql", Sizes(4 * GIB), tls=tls, columns=1, settings=settings)
-        database = provision(asked, [place])
-        try:
-            database.start()
-            yield database
-        finally:
-            database.stop()
+def server(*, tls: bool) -> AbstractContextManager[Database]:
+    """Return a PostgreSQL of ours, all of the rows in its buffers."""
+    # What commits wait for is not the client's matter.
+    settings = {"synchronous_commit": False, "max_connections": TERMINALS + 20}
+    return served(Request("postgresql", Sizes(4 * GIB), tls=tls, columns=1, settings=settings))
 
 
 def rows(database: Database) -> Rows:
