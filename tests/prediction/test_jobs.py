@@ -275,11 +275,11 @@ def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, rea
     assert all(problem.way_out for problem in found.reasons)
 
 
-def test_sql_is_refused_once_a_trial() -> None:
-    experiment = spec.load(EXPERIMENTS / "yugabytedb-disk-types.yaml")
+def test_a_database_without_a_model_is_refused_once_a_trial() -> None:
+    experiment = spec.load(EXPERIMENTS / "etcd-which-disk.yaml")
     for trial in experiment.trials("predict"):
         found = prepare(trial, CATALOG, None, "x.yaml")
-        assert [problem.value for problem in found.reasons] == ["yugabytedb"]
+        assert [problem.value for problem in found.reasons] == ["etcd"]
 
 
 def test_outside_the_calibrated_range_a_prediction_says_so() -> None:
