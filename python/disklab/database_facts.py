@@ -115,7 +115,7 @@ def facts_of(engine: str) -> Facts:
     if engine not in DATABASES:
         raise KeyError(engine)
     file = resources.files("disklab") / "databases" / engine / "facts.yaml"
-    return Facts.model_validate(yaml_value(file.read_text(), PART, str(file)))
+    return Facts.model_validate(yaml_value(file.read_text(), PART, str(file), ours=True))
 
 
 def simulated() -> str:

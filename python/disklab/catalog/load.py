@@ -193,7 +193,8 @@ def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list
 
 
 def _validated(text: str, place: str) -> tuple[CatalogueFile | None, list[Problem]]:
-    content = reading.yaml_value(text, reading.CATALOGUE, place)
+    ours = place.startswith(_package_place())
+    content = reading.yaml_value(text, reading.CATALOGUE, place, ours=ours)
     lines = _Lines(text, place)
     try:
         document = CatalogueFile.model_validate({} if content is None else content)
@@ -201,7 +202,7 @@ def _validated(text: str, place: str) -> tuple[CatalogueFile | None, list[Proble
         details = error.errors(include_url=False)
         problems = [_problem(detail, lines) for detail in details[: reading.MOST_TOLD]]
         return None, reading.bounded([*problems, *lines.repeated()], place, len(details))
-    if place.startswith(_package_place()):
+    if ours:
         return document, []
     return document, reading.bounded(lines.repeated(), place)
 

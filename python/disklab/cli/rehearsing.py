@@ -17,9 +17,6 @@ from disklab.privilege.stage import Divided, Root
 from disklab.privilege.wire import Link
 from disklab.procedures.preparation import Check, Prepared
 from disklab.procedures.rehearsal import rehearse
-from disklab.report import files
-from disklab.report.report import Report
-from disklab.report.terminal import show
 from disklab.results import Run
 from disklab.results.wishes import Wish, wish_of
 
@@ -75,6 +72,11 @@ def follow(
 
 def answer(run: Run, notes: Console, *, as_json: bool) -> None:
     """Write the page, beside what was published of the experiment, and show the table."""
+    # Charts take a third of a second to import, which a plan or a refusal does not need.
+    from disklab.report import files  # noqa: PLC0415
+    from disklab.report.report import Report  # noqa: PLC0415
+    from disklab.report.terminal import show  # noqa: PLC0415
+
     try:
         published = files.references([run], wanted=True)
     except UserError:

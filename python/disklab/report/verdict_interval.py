@@ -20,7 +20,6 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 Floats = NDArray[np.float64]
 
@@ -179,6 +178,9 @@ def _resampled(series: Series, random: np.random.Generator) -> tuple[float, Floa
     weights[:, :block] += weights[:, length:]
     seen = float(series.statistic(np.ones((1, length)))[0])
     drawn = series.statistic(weights[:, :length])
+    # Here, because it takes a quarter of a second, and most commands judge nothing.
+    from scipy.special import stdtrit  # type: ignore[import-untyped] # noqa: PLC0415
+
     # Few blocks vary too little, as a sample's variance does; and Student's t is wider than Gauss.
     widened = (
         float(stdtrit(blocks - 1, (1 + CONFIDENCE) / 2))
