@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,8 @@ from disklab.report.verdict_interval import Basis
 from disklab.results import Bands, Mover
 from disklab.results.bands import TENTH, band, band_of_ratio, mover_of_ratio
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 ROOT = Path(__file__).parents[2]
 THREADS = ROOT / "experiments/cassandra-disk-caching-threads.yaml"
 ONE_CELL = (
@@ -159,14 +158,9 @@ def test_reads_of_one_copy_have_no_unknowns_of_writes_or_copies() -> None:
 
 
 def predicted(out: Path, *arguments: str) -> Any:
-    command = [str(DISKLAB), "predict", str(THREADS), *ONE_CELL, "--fidelity", "quick"]
-    ran = subprocess.run(
-        [*command, *arguments, "--json", "--out", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    )
+    words = ["predict", str(THREADS), *ONE_CELL, "--fidelity", "quick"]
+    ran = disklab(*words, *arguments, "--json", "--out", str(out))
+    assert ran.returncode == 0, ran.stderr
     (line,) = ran.stdout.splitlines()
     return json.loads(line)
 

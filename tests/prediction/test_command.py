@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,16 @@ import pytest
 import yaml
 from disklab.results import Run
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 ROOT = Path(__file__).parents[2]
 THREADS = "experiments/cassandra-disk-caching-threads.yaml"
 NONE_128 = ("--only", "cluster.volumes.data.caching=None", "--only", "workload.load.threads=128")
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
-        [str(DISKLAB), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        cwd=ROOT,
-    )
+    # tests/test_exit_codes.py starts the program itself.
+    ran = disklab(*arguments)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
 from disklab.prediction.ranges import read_ranged
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
@@ -68,13 +67,8 @@ def test_ends_out_of_order_are_refused_with_their_place(tmp_path: Path, text: st
 def test_a_range_that_matters_is_in_the_band_and_named(tmp_path: Path) -> None:
     path = changed(tmp_path, "read_ahead: 64KiB", "read_ahead: 64KiB..256KiB")
     only = ("--only", "caching=ReadOnly", "--only", "threads=128", "--fidelity", "quick")
-    ran = subprocess.run(
-        [str(DISKLAB), "predict", str(path), *only, "--json", "--out", str(tmp_path / "runs")],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
+    ran = disklab("predict", str(path), *only, "--json", "--out", str(tmp_path / "runs"))
+    assert ran.returncode == 0, ran.stderr
     bands = json.loads(ran.stdout)["bands"]
     # What binds are the bytes of the cached reads: a row costs 64 KiB and more, up to four times.
     named = {one["name"]: one for one in bands["movers"]}

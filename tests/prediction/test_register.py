@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
 from disklab.prediction.register import digest, read_register, write_register
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 THREADS = Path(__file__).parents[2] / "experiments/cassandra-disk-caching-threads.yaml"
 ONE = ("--only", "cluster.volumes.data.caching=None", "--only", "workload.load.threads=64")
 
 
 def predict(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(DISKLAB), "predict", str(THREADS), *ONE, "--fidelity", "quick", "--no-bands"]
-    return subprocess.run(
-        [*command, "--out", str(out / "runs"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    words = ["predict", str(THREADS), *ONE, "--fidelity", "quick", "--no-bands"]
+    return disklab(*words, "--out", str(out / "runs"), *arguments)
 
 
 def test_what_was_registered_is_told_from_what_was_changed(tmp_path: Path) -> None:

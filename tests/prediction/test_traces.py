@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.in_process import disklab
+
 DISKLAB = Path(sys.executable).with_name("disklab")
 
 EXPERIMENT = """
@@ -36,15 +38,8 @@ def write(folder: Path, more: str = "", cache: str = "empty", gap_us: int = 5_00
 
 def predicted(file: Path, *more: str) -> list[dict[str, Any]]:
     # From another folder: the trace lies beside the experiment.
-    command = [str(DISKLAB), "predict", str(file), "--json", *more]
-    ran = subprocess.run(
-        [*command, "--out", str(file.parent / "runs")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    words = ["predict", str(file), "--json", *more, "--out", str(file.parent / "runs")]
+    ran = disklab(*words, environment={**os.environ, "COLUMNS": "200"})
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -110,14 +105,8 @@ def test_what_is_wrong_is_told_before_anything_runs(
 ) -> None:
     file = write(tmp_path, more)
     (tmp_path / "t.csv").write_text(lines)
-    ran = subprocess.run(
-        [str(DISKLAB), "predict", str(file), "--out", str(tmp_path / "runs")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "COLUMNS": "300"},
-    )
+    words = ["predict", str(file), "--out", str(tmp_path / "runs")]
+    ran = disklab(*words, environment={**os.environ, "COLUMNS": "300"})
     assert ran.returncode == 2, ran.stdout
     assert told in ran.stderr
     assert not (tmp_path / "runs").exists()
