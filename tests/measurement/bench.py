@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from disklab.results import Run
 
+from tests.in_process import disklab
+
 DISKLAB = Path(sys.executable).with_name("disklab")
 EXPERIMENT = """
 title: How fast is this disk?
@@ -59,6 +61,19 @@ class Bench:
         with self.start(*words) as process:
             out, err = process.communicate(timeout=120)
         return process.returncode, out, err
+
+    def told(self, *words: str) -> tuple[int, str, str]:
+        """Return what a command says that begins nothing: a plan, a refusal, a clean-up.
+
+        It runs in this process: starting Python takes longer than most of them.
+        """
+        before = Path.cwd()
+        os.chdir(self.folder)
+        try:
+            ran = disklab(*words, environment=self.environment)
+        finally:
+            os.chdir(before)
+        return ran.returncode, ran.stdout, ran.stderr
 
     def runs(self) -> list[Run]:
         return [Run.open(path.parent) for path in self.folder.glob("disklab-runs/*/run.json")]

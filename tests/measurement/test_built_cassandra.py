@@ -40,7 +40,7 @@ def alone(text: str) -> str:
 def measured(bench: Bench, served: Served, nodes: list[str]) -> TrialResult:
     """Show the plan, measure, and check what the run and the hosts have afterwards."""
     bench.write("h.yaml", served.text())
-    code, out, err = bench.run(*MEASURE, "--plan")
+    code, out, err = bench.told(*MEASURE, "--plan")
     assert code == 0, err
     assert out.count("make    a Cassandra 5.0.6 node on Java 17") == len(nodes)
     assert out.count("load    comes from here") == 1
@@ -94,12 +94,12 @@ def test_three_nodes_keep_three_copies(bench: Bench, tmp_path: Path) -> None:
 
 def test_a_cluster_that_the_hosts_cannot_be_is_refused(bench: Bench) -> None:
     bench.write("e.yaml", EXPERIMENT)
-    code, _, err = bench.run(*MEASURE, "--plan")
+    code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
     assert "cluster.nodes: 3" in err
     assert "there are 1 (here)" in err
     wal = EXPERIMENT.replace("azure/P30}}", "azure/P30}, commitlog: {disks: azure/P10}}")
     bench.write("e.yaml", alone(wal))
-    code, _, err = bench.run(*MEASURE, "--plan")
+    code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
     assert "have no volume of this name" in err

@@ -57,12 +57,12 @@ def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -
     bench.write("e.yaml", EXPERIMENT)
     with served_hosts(3, tmp_path, DISK) as served:
         bench.write("h.yaml", served.text())
-        code, _, err = bench.run(*MEASURE, "--plan")
+        code, _, err = bench.told(*MEASURE, "--plan")
         assert code == 2
         assert "write may_change: [links] at n1, n2, n3, c1" in err
         served.more = {"may_change": ["links"]}
         bench.write("h.yaml", served.text())
-        code, out, err = bench.run(*MEASURE, "--plan")
+        code, out, err = bench.told(*MEASURE, "--plan")
         assert code == 0, err
         assert out.count("make    an etcd 3.") == 3
         assert out.count("routes to the other hosts that lead nowhere") == 4

@@ -77,7 +77,7 @@ def test_it_is_built_filled_loaded_and_removed(
     bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     address = prepared(bench, ssh_server, volume)
-    code, out, err = bench.run(*MEASURE, "--plan")
+    code, out, err = bench.told(*MEASURE, "--plan")
     assert code == 0, err
     assert f"its data in {volume}" in out
     assert f"{address}:5432" in out
@@ -145,7 +145,7 @@ def test_clean_stops_and_removes_what_a_killed_run_has_left(
     prepared(bench, ssh_server, volume)
     start_and_kill(bench, volume)
     assert servers_in(volume) != []
-    _, out, _ = bench.run("clean")
+    _, out, _ = bench.told("clean")
     assert "undid the database in" in out
     bench.nothing_is_left()
 
@@ -165,7 +165,7 @@ def test_an_empty_disk_is_formatted_for_it_and_its_host_may_drop_its_page_cache(
         )
         bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{n1: {host}}}\n")
         empty = disk.content
-        code, out, err = bench.run(*MEASURE, "--plan")
+        code, out, err = bench.told(*MEASURE, "--plan")
         assert code == 0, err
         assert f"disk by-id/{disk.name}" in out
         assert "its clean page cache dropped before each cold trial" in out
@@ -271,7 +271,7 @@ def test_events_that_would_break_a_host_are_refused(
     bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     prepared(bench, ssh_server, volume, BROKEN.replace("{at: 4s, kill: n1}", "{at: 4s, lose: n1}"))
-    code, _, err = bench.run(*MEASURE, "--plan")
+    code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
     assert "no machine of yours is lost, moved or added for it" in err
 
@@ -280,13 +280,13 @@ def test_what_cannot_be_built_is_refused_with_its_line(
     bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     prepared(bench, ssh_server, volume, EXPERIMENT.replace("nodes: 1", "nodes: 3"))
-    code, _, err = bench.run(*MEASURE, "--plan")
+    code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
     assert "cluster.nodes: 3" in err
     assert "there are 1 (n1)" in err
     volume.chmod(0o700)
     prepared(bench, ssh_server, volume)
-    code, _, err = bench.run(*MEASURE, "--yes")
+    code, _, err = bench.told(*MEASURE, "--yes")
     assert code == 2
     assert "is closed to the user" in err
     assert bench.runs() == []

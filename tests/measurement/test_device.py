@@ -22,10 +22,10 @@ MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
 
 
 def test_a_plan_changes_nothing_and_a_run_needs_a_yes(bench: Bench) -> None:
-    code, out, err = bench.run(*MEASURE, "--plan")
+    code, out, err = bench.told(*MEASURE, "--plan")
     assert code == 0, err
     assert f"make    a file of 1024 MiB in {bench.data}; removed at the end" in out
-    code, _, err = bench.run(*MEASURE)
+    code, _, err = bench.told(*MEASURE)
     assert code == 2
     assert "read the plan, then give --yes" in err
     assert bench.runs() == []
@@ -51,14 +51,14 @@ def test_from_two_files_to_a_report(bench: Bench) -> None:
         assert set(extra["canary_iops"]) == {"before", "after"}
     events = (run.folder / "events.jsonl").read_text(encoding="utf-8")
     assert '"RunStarted"' in events or "run" in events
-    code, out, err = bench.run("report", str(run.folder))
+    code, out, err = bench.told("report", str(run.folder))
     assert code == 0, err
     assert "How fast is this disk?" in out
 
 
 def test_what_the_site_cannot_change_is_refused_or_comes_from_a_group(bench: Bench) -> None:
     bench.write("e.yaml", TWO_DISKS)
-    code, _, err = bench.run(*MEASURE, "--plan")
+    code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
     assert "e.yaml:3: device.volume.disks: azure/P30: here/data is one disk" in err
     second = bench.folder / "second"
@@ -68,7 +68,7 @@ def test_what_the_site_cannot_change_is_refused_or_comes_from_a_group(bench: Ben
         f"hosts: {{here: {{local: true, volumes: {{data: {bench.data}, big: {second}}}}}}}\n"
         "groups: {disk: {P30: [here/data], P40: [here/big], P50: [here]}}\n",
     )
-    code, out, err = bench.run(*MEASURE, "--plan", "--repeat", "2")
+    code, out, err = bench.told(*MEASURE, "--plan", "--repeat", "2")
     assert code == 0, err
     assert "8 measurements" in out
     assert str(second) in out
@@ -76,7 +76,7 @@ def test_what_the_site_cannot_change_is_refused_or_comes_from_a_group(bench: Ben
 
 def test_a_missing_directory_is_told_before_anything_is_made(bench: Bench) -> None:
     bench.data.rmdir()
-    code, _, err = bench.run(*MEASURE, "--yes")
+    code, _, err = bench.told(*MEASURE, "--yes")
     assert code == 2
     assert "h.yaml:1: hosts.here.volumes.data" in err
     assert "No such file or directory" in err
@@ -101,9 +101,9 @@ def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(bench: Bench, end: s
         assert len(list(bench.data.iterdir())) == 1
         assert Journal.of(run.folder).left()
         if end == "kill and clean":
-            _, out, _ = bench.run("clean", "--dry-run")
+            _, out, _ = bench.told("clean", "--dry-run")
             assert f"would undo the file {bench.data}" in out
-            _, out, _ = bench.run("clean")
+            _, out, _ = bench.told("clean")
             assert f"undid the file {bench.data}" in out
             bench.nothing_is_left()
     else:

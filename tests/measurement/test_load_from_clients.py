@@ -61,7 +61,7 @@ def test_two_clients_share_a_load_and_nothing_of_them_is_left(
 ) -> None:
     prepared(bench, ssh_server, volume)
     before = client_folders()
-    code, out, err = bench.run(*MEASURE, "--plan")
+    code, out, err = bench.told(*MEASURE, "--plan")
     assert code == 0, err
     assert out.count("load    comes from here") == 2
     assert client_folders() == before

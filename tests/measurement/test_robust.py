@@ -150,7 +150,7 @@ def test_a_host_that_is_silent_for_good_fails_its_trial_alone(bench: Bench, tmp_
         assert {one for (disk, _), one in status.items() if disk == "azure/P30"} == {"failed"}
         assert all(one in {"ok", "invalid"} for (disk, _), one in status.items() if "40" in disk)
         # What could not be changed back there is written down; with the link back it is.
-        code, out, err = bench.run("clean")
+        code, out, err = bench.told("clean")
         assert code == 0, out + err
         served.nothing_is_left()
     bench.nothing_is_left()

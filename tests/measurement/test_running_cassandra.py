@@ -153,7 +153,7 @@ def test_clients_load_it_through_tls_and_it_is_watched_and_left_as_it_was(
     far = f"{{address: {getpass.getuser()}@box, private_address: 127.0.0.1, role: client}}"
     hosts = f"ssh_config: {ssh_server.config}\nhosts: {{n1: {node}, c1: {far}}}\n"
     prepared(bench, server, server.authority, hosts)
-    code, out, err = bench.run("measure", "e.yaml", "--hosts", "h.yaml", "--plan")
+    code, out, err = bench.told("measure", "e.yaml", "--hosts", "h.yaml", "--plan")
     assert code == 0, err
     assert "load    comes from here" in out
     code, _, err = bench.run("measure", "e.yaml", "--hosts", "h.yaml", "--yes", "--quick")

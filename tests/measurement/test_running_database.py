@@ -93,7 +93,7 @@ def test_a_level_that_cannot_be_is_refused(bench: Bench, server: Database) -> No
     prepared(bench, server)
     varied = EXPERIMENT + "  cluster.volumes.data.disks: [azure/P30, azure/P40]\n"
     bench.write("e.yaml", varied)
-    code, _, err = bench.run(*MEASURE, "--plan")
+    code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
     assert "cluster.volumes.data.disks" in err
     assert "is as it is" in err
@@ -102,7 +102,7 @@ def test_a_level_that_cannot_be_is_refused(bench: Bench, server: Database) -> No
 def test_a_missing_password_is_told_before_anything_is_made(bench: Bench, server: Database) -> None:
     prepared(bench, server)
     del bench.environment["BENCH_PASSWORD"]
-    code, _, err = bench.run(*MEASURE, "--yes")
+    code, _, err = bench.told(*MEASURE, "--yes")
     assert code == 2
     assert "h.yaml:6: database.password_variable: BENCH_PASSWORD" in err
     assert bench.runs() == []
@@ -112,7 +112,7 @@ def test_a_password_in_the_file_is_refused(bench: Bench, server: Database) -> No
     prepared(bench, server)
     text = (bench.folder / "h.yaml").read_text(encoding="utf-8")
     bench.write("h.yaml", text.replace("password_variable: BENCH_PASSWORD", "password: hunter2"))
-    code, _, err = bench.run(*MEASURE, "--yes")
+    code, _, err = bench.told(*MEASURE, "--yes")
     assert code == 2
     assert "there is no such key; did you mean" in err
     assert "hunter2" not in err
@@ -130,7 +130,7 @@ def test_what_a_killed_run_has_left_is_dropped_by_clean(
             bench.wait_until(lambda: len(sql.ask(OURS)) == 1)
         process.kill()
         process.communicate(timeout=60)
-    _, out, _ = bench.run("clean")
+    _, out, _ = bench.told("clean")
     assert "undid the schema or keyspace disklab_" in out
     with asking(server) as sql:
         assert sql.ask(OURS) == []
