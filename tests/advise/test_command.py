@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,10 @@ from disklab.cli.advise import beside
 from disklab.results import Run
 from disklab.spec import bundled
 
+from tests.in_process import disklab
+
 if TYPE_CHECKING:
     from tests.advise.conftest import Advice
-
-DISKLAB = Path(sys.executable).with_name("disklab")
 
 FILE = """
 title: What to buy?
@@ -42,9 +41,7 @@ require: REQUIRE
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run the command line."""
-    ran = subprocess.run(
-        [str(DISKLAB), *arguments], capture_output=True, text=True, timeout=280, check=False
-    )
+    ran = disklab(*arguments)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran
 
