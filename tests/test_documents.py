@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 DOCS = Path(__file__).parent.parent / "docs"
 WHOLE = re.compile(r"^```yaml\n(title: .*?)^```", re.MULTILINE | re.DOTALL)
 FILES = [
@@ -28,6 +27,5 @@ def test_an_experiment_in_the_docs_is_accepted(page: Path, text: str, tmp_path: 
     shutil.copytree(DOCS.parent / "experiments" / "traces", tmp_path / "traces")
     file = tmp_path / "of_the_docs.yaml"
     file.write_text(text)
-    command = [str(DISKLAB), "experiment", "check", str(file)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ran = disklab("experiment", "check", str(file))
     assert ran.returncode == 0, f"{page.name}: {ran.stderr}"

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
 
 
 def refusal(*arguments: str) -> str:
-    ran = subprocess.run(
-        [str(DISKLAB), "probe", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    ran = disklab("probe", *arguments)
     assert ran.returncode == 2, ran.stdout + ran.stderr
     assert ran.stdout == ""
     return ran.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,13 @@ from disklab.cli.reproduce import STUDIES
 from disklab.results import reference_runs
 from disklab.spec import bundled
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def run(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
-        [str(DISKLAB), *words], capture_output=True, text=True, timeout=240, check=False, cwd=folder
-    )
+    ran = disklab(*words, folder=folder)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran
 

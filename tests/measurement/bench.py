@@ -67,12 +67,7 @@ class Bench:
 
         It runs in this process: starting Python takes longer than most of them.
         """
-        before = Path.cwd()
-        os.chdir(self.folder)
-        try:
-            ran = disklab(*words, environment=self.environment)
-        finally:
-            os.chdir(before)
+        ran = disklab(*words, environment=self.environment, folder=self.folder)
         return ran.returncode, ran.stdout, ran.stderr
 
     def runs(self) -> list[Run]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from disklab import spec
 from disklab.errors import UserError
 from disklab.spec.schema import schema
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 ROOT = Path(__file__).parents[2]
 REFERENCE = sorted((ROOT / "experiments").glob("*.yaml"))
 PAGE = (ROOT / "docs" / "experiment-file.md").read_text(encoding="utf-8")
@@ -24,14 +24,7 @@ EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
-        [str(DISKLAB), "experiment", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
-    )
+    ran = disklab("experiment", *arguments, folder=ROOT)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from disklab import spec
@@ -14,7 +16,8 @@ from disklab.spec.draft import Draft, draft
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-DISKLAB = Path(sys.executable).with_name("disklab")
+from tests.in_process import disklab
+
 DISKS = ["azure/P30", "4 x azure/P30", "azure/PremiumV2(250GiB, 3000 IOPS, 125 MB/s)"]
 
 
@@ -70,14 +73,8 @@ def test_more_copies_than_nodes_are_refused_before_anything_is_written() -> None
 
 
 def new(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
-        [str(DISKLAB), "experiment", "new", *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    with patch.object(sys, "stdin", io.StringIO()):
+        ran = disklab("experiment", "new", *words)
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran
 
