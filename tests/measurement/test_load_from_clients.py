@@ -82,6 +82,10 @@ def test_two_clients_share_a_load_and_nothing_of_them_is_left(
         first, second = (each["operations"] for each in told)
         assert first > 0
         assert second > 0
+        # One of them began first, and the other at the same moment, as far as a busy machine can.
+        after_ms = [each["began_after_ms"] for each in told]
+        assert min(after_ms) == 0
+        assert max(after_ms) < 100, after_ms
         for each in told:
             assert 0 < each["cores"] < 1.5
             assert abs(each["clock"]["ahead_ms"]) <= 1 + each["clock"]["error_ms"]

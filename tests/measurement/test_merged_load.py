@@ -112,3 +112,18 @@ def test_a_clock_that_is_not_known_well_enough_is_a_doubt() -> None:
 def test_a_client_without_a_free_core_is_named() -> None:
     (reason,), _ = clients.judged(one(0.0, cores=0.97), is_open=False)
     assert "c1 used 0.97 cores" in reason
+
+
+def began(after_ms: float, error_ms: float = 0.2) -> list[dict[str, object]]:
+    clock = {"ahead_ms": 0.0, "error_ms": error_ms}
+    first = {"host": "c1", "clock": clock, "cores": 0.3, "began_after_ms": 0.0}
+    return [first, {**first, "host": "c2", "began_after_ms": after_ms}]
+
+
+def test_generators_that_did_not_begin_together_are_a_doubt() -> None:
+    for is_open in (False, True):
+        assert clients.judged(began(3.0), is_open=is_open) == ([], [])
+        _, (doubt,) = clients.judged(began(480.0), is_open=is_open)
+        assert "the load of c2 began 480 ms after that of c1" in doubt
+    # Clocks that are known no better cannot tell.
+    assert clients.judged(began(60.0, error_ms=20.0), is_open=False) == ([], [])

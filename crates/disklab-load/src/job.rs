@@ -5,6 +5,8 @@
 mod target;
 mod workload;
 
+use std::path::PathBuf;
+
 use disklab_units::{Dilation, Duration};
 use serde::Deserialize;
 
@@ -32,6 +34,10 @@ pub struct Job {
     /// Which part of the load this process makes.
     #[serde(default)]
     pub generator: Generator,
+    /// Once ready, wait for this file to say when to begin: a moment of this host's clock, nanoseconds since 1970. So
+    /// generators of several hosts begin together. A name without a folder is one in the working directory.
+    #[serde(default)]
+    pub begin_file: Option<PathBuf>,
     /// Time between progress lines.
     #[serde(default = "a_second")]
     pub interval_ms: u64,

@@ -11,12 +11,14 @@
 //! presence           which rows are there while some are deleted
 //! versions           what was acknowledged of each row: stale reads and lost updates
 //! clients            how it reaches the database: the seam between workloads and protocols
+//! begin              the one moment at which several generators begin
 //! pacing slots       the two loops: who starts the next operation, and when; deadline: what took too long
 //! record output      histograms of an interval and of the run; JSON lines
 //! run query          the two commands
 //! ```
 
 pub mod arrivals;
+mod begin;
 pub mod clients;
 mod clock;
 mod deadline;

@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::arrivals::Arrivals;
+use crate::begin;
 use crate::clients::{OpenRows, Protocol, WithRows};
 use crate::clock::{Clock, cpu_time, unix_nanos};
 use crate::deadline::Deadline;
@@ -217,13 +218,27 @@ async fn measure<W: Workload + 'static>(
         handler(SignalKind::interrupt())?,
         handler(SignalKind::terminate())?,
     ];
+    let [mut interrupt, mut terminate] = signals;
+    let ended_before = match &job.begin_file {
+        None => false,
+        Some(file) => tokio::select! {
+            begun = begin::wait_for(file) => begun.map(|()| false)?,
+            _ = interrupt.recv() => true,
+            _ = terminate.recv() => true,
+        },
+    };
     let started_unix_ns = unix_nanos();
     let shared = share(job, workload, &terminals)?;
     let mut slots = JoinSet::new();
-    for number in 0..job.slots() as usize {
-        slots.spawn_local(shared.clone().slot(number));
-    }
-    let stopped = until_stopped(job, &shared, &mut voice, &mut slots, signals).await;
+    let stopped = if ended_before {
+        Stopped::Signal
+    } else {
+        for number in 0..job.slots() as usize {
+            slots.spawn_local(shared.clone().slot(number));
+        }
+        let signals = [interrupt, terminate];
+        until_stopped(job, &shared, &mut voice, &mut slots, signals).await
+    };
     shared.pacing.stop();
     let unsent = shared.pacing.unsent();
     let _ = tokio::time::timeout(LAST_WAIT, async {

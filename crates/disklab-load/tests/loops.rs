@@ -317,6 +317,52 @@ fn two_generators_write_each_row_once_and_merge_exactly() {
 }
 
 #[test]
+fn generators_that_are_ready_at_different_times_begin_at_the_moment_that_they_are_told() {
+    let fake = Fake::start(Manners::default());
+    fill(&fake);
+    let file = std::env::temp_dir().join(format!("disklab-begin-{}", std::process::id()));
+    let own = |index: u32| {
+        job(
+            &fake,
+            &[
+                ("/generator", json!({"index": index, "count": 2})),
+                ("/begin_file", json!(file)),
+                ("/load", json!({"rate_per_s": 200.0, "arrivals": "even"})),
+                ("/stop", json!({"duration_s": 0.5})),
+            ],
+        )
+    };
+    let (first, second) = (own(0), own(1));
+    let (one, other, moment) = std::thread::scope(|threads| {
+        let one = threads.spawn(|| done(&first));
+        std::thread::sleep(Duration::from_millis(300));
+        let other = threads.spawn(|| done(&second));
+        std::thread::sleep(Duration::from_millis(200));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let moment = now.unwrap().as_nanos() as u64 + 400_000_000;
+        let new = file.with_extension("new");
+        std::fs::write(&new, moment.to_string()).unwrap();
+        std::fs::rename(new, &file).unwrap();
+        (one.join().unwrap(), other.join().unwrap(), moment)
+    });
+    std::fs::remove_file(&file).unwrap();
+    for part in [&one, &other] {
+        let after = part["started_unix_ns"].as_u64().unwrap() - moment;
+        assert!(
+            (after as f64) < BUSY_MS * 1e6,
+            "{after} ns after the moment"
+        );
+        assert_eq!(part["errors"], json!({}));
+        // Half of the rate each, from the moment on.
+        assert_eq!(
+            part["operations"]["read"]["count"].as_u64().unwrap()
+                + part["unsent"].as_u64().unwrap(),
+            50
+        );
+    }
+}
+
+#[test]
 fn the_same_seed_asks_for_the_same_rows_in_the_same_order() {
     let asked = |seed: u64| {
         let fake = Fake::start(Manners {

@@ -199,6 +199,9 @@ class LoadJob(JobPart):
     load: ClosedLoop | OpenLoop
     stop: Stop
     generator: Generator = Generator()
+    begin_file: str | None = None
+    """Once ready, the engine waits for this file to say when to begin: a moment of its own host's
+    clock, nanoseconds since 1970. None: it begins at once."""
     interval_ms: int = 1000
     time_dilation: int = 1
     """Seconds of this machine for each second of the described system. All times of the job and of

@@ -28,6 +28,9 @@ USERS = (*far_server.USERS, "nobody")
 MOST_AHEAD_MS = 5.0
 """An open loop's arrivals are merged by the clocks of those that make them."""
 
+MOST_APART_MS = 50.0
+"""A twentieth of the second that the course is told in; on hosts that rest it is a millisecond."""
+
 
 def names_of(hosts: Hosts) -> list[str]:
     """Return the hosts that make load, in the order of the file."""
@@ -78,8 +81,13 @@ def addresses(clients: Sequence[Client], server: Machine) -> Iterator[str]:
             yield from sorted(known)
 
 
-def seen(clients: Sequence[Client], ends: Mapping[str, LoadDone]) -> list[dict[str, Any]]:
-    """Return for each client its part of the last run and how far its clock is from ours."""
+def seen(
+    clients: Sequence[Client], ends: Mapping[str, LoadDone], began_after_ms: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Return for each client its part of the last run and how far its clock is from ours.
+
+    `began_after_ms`: how long after the first client each began, where there are several.
+    """
     found = []
     for client in clients:
         told: dict[str, Any] = {"host": client.name}
@@ -90,6 +98,8 @@ def seen(clients: Sequence[Client], ends: Mapping[str, LoadDone]) -> list[dict[s
         if done is not None:
             told["operations"] = sum(one.count for one in done.operations.values())
             told["cores"] = round(done.cpu_ns / 1e9 / done.elapsed_s, 3) if done.elapsed_s else 0.0
+        if client.name in began_after_ms:
+            told["began_after_ms"] = began_after_ms[client.name]
         found.append(told)
     return found
 
@@ -104,7 +114,8 @@ def in_ms(clock: ClockOffset) -> dict[str, float]:
 
 def judged(told: Sequence[Mapping[str, Any]], *, is_open: bool) -> tuple[list[str], list[str]]:
     """Return why a result is invalid, and what it must be doubted for, of `seen`."""
-    invalid, doubts = [], []
+    invalid: list[str] = []
+    doubts = [*_apart(told)]
     for one in told:
         cores = one.get("cores", 0.0)
         if cores > MOST_CLIENT_THREAD:
@@ -128,3 +139,19 @@ def judged(told: Sequence[Mapping[str, Any]], *, is_open: bool) -> tuple[list[st
                 f"the {MOST_AHEAD_MS:g} ms of an open loop cannot be told over this link"
             )
     return invalid, doubts
+
+
+def _apart(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield that generators did not begin together, as far as their clocks can tell."""
+    began = [one for one in told if "began_after_ms" in one]
+    if len(began) < 2:
+        return
+    first = min(began, key=lambda one: one["began_after_ms"])
+    last = max(began, key=lambda one: one["began_after_ms"])
+    apart_ms = last["began_after_ms"] - first["began_after_ms"]
+    error_ms = sum(one.get("clock", {}).get("error_ms", 0.0) for one in (first, last))
+    if apart_ms - error_ms > MOST_APART_MS:
+        yield (
+            f"the load of {last['host']} began {apart_ms:.0f} ms after that of {first['host']}: "
+            "their seconds are added up as if they were the same ones"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +33,8 @@ class FarBed(Bed):
     """Who makes the load; none: this machine."""
     ends: dict[str, LoadDone] = field(default_factory=dict)
     """By client: its part of the last run."""
+    began_after_ms: Callable[[], dict[str, float]] = dict
+    """By client: how long after the first of them it began the last run; empty for one."""
     spent: list[dict[str, Any]] = field(default_factory=list)
     """What each host of nodes and clients did in the last run."""
 
@@ -43,7 +45,7 @@ class FarBed(Bed):
         # TPC-C is made by one generator: the engine refuses more.
         several = begin.job.workload.kind == "rows"
         load = FarLoad(begin.job, self.clients if several else self.clients[:1])
-        self.ends = load.ends
+        self.ends, self.began_after_ms = load.ends, load.began_after_ms
         return load
 
     def sources(self, undo: ExitStack) -> list[Source]:
@@ -97,7 +99,8 @@ def of_clients(
     clients: Sequence[Client], turn: Turn, result: TrialResult, bed: FarBed | None
 ) -> dict[str, Any]:
     """Return what clients add to a result, their faults included."""
-    told = client_hosts.seen(clients, {} if bed is None else bed.ends)
+    began = {} if bed is None else bed.began_after_ms()
+    told = client_hosts.seen(clients, {} if bed is None else bed.ends, began)
     if bed is not None:
         told = [one | bed.spent_by(one["host"]) for one in told]
     if result.status not in {"ok", "invalid"}:

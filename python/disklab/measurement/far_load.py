@@ -1,13 +1,16 @@
 """A load that client hosts make: a generator on each of them, read over its link, added up.
 
 What a generator says is spooled on its host, so that a link that is lost for a while loses none of
-its seconds.
+its seconds. Several begin at one moment: each waits, once it is ready, for a file that says when,
+by its own host's clock.
 """
 
 from __future__ import annotations
 
 import queue
+import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -28,9 +31,15 @@ from disklab.engine.load import (
     event_of,
 )
 from disklab.errors import EngineError, MachineError
-from disklab.machines.protocol import Child, Command, Machine
+from disklab.machines.protocol import Child, ClockOffset, Command, Machine
 from disklab.measurement import merged_load
 from disklab.measurement.far_asking import engine_of
+
+LEAST_LEAD_S = 0.5
+"""From the decision to the common moment: a generator looks for it each 5 ms, and a host that is
+busy runs our agent late."""
+LEAD_ROUND_TRIPS = 4
+"""The moment is written to one client after the other, and a round trip may be a slow one."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,15 @@ class FarLoad:
         self._children: list[Child] = []
         self.ends: dict[str, LoadDone] = {}
         """By client: its own part of the whole run, once that is over."""
+        self.clocks: dict[str, ClockOffset] = {}
+        """By client, where several begin together: its clock when the moment was chosen."""
+        self._begin_file = f"begin-{secrets.token_hex(4)}" if len(self._clients) > 1 else None
         with ExitStack() as undo:
             for index, client in enumerate(self._clients):
                 part = Generator(index=index, count=len(self._clients))
-                own = job.model_copy(update={"generator": part})
+                changed = {"generator": part, "begin_file": self._begin_file}
+                own = job.model_copy(update=changed)
+                undo.callback(self._forget_moment, client)
                 child = client.machine.start(client.command(own))
                 self._children.append(undo.enter_context(child))
             self._undo = undo.pop_all()
@@ -120,10 +134,48 @@ class FarLoad:
             found = [one.ready for one in courses if one.ready is not None]
             if not is_ready and len(found) == len(courses):
                 is_ready = True
+                self._begin()
                 yield merged_load.ready(found)
             if is_ready:
                 yield from _whole_seconds(courses)
         yield merged_load.done([one.done for one in courses if one.done is not None])
+
+    def _begin(self) -> None:
+        """Tell all generators, which are ready, when they begin; return when they do."""
+        if self._begin_file is None:
+            return
+        for client in self._clients:
+            self.clocks[client.name] = client.machine.clock()
+        # An error is half of a round trip.
+        trips_s = sum(2 * clock.error_s for clock in self.clocks.values())
+        moment_ns = time.time_ns() + int((LEAST_LEAD_S + LEAD_ROUND_TRIPS * trips_s) * 1e9)
+        for client in self._clients:
+            there_ns = moment_ns + int(self.clocks[client.name].ahead_s * 1e9)
+            file = client.folder / self._begin_file
+            # Nothing secret, and read by the user that the generator runs as.
+            client.machine.files.write(file, str(there_ns).encode(), 0o644)
+        time.sleep(max(0.0, (moment_ns - time.time_ns()) / 1e9))
+
+    def _forget_moment(self, client: Client) -> None:
+        # Else a long run would leave a file for each of its loads until its end.
+        if self._begin_file is not None and client.name in self.clocks:
+            with suppress(MachineError):
+                file = str(client.folder / self._begin_file)
+                client.machine.run(Command(["rm", "-f", "--", file]))
+
+    def began_after_ms(self) -> dict[str, float]:
+        """Return, by client, how long after the first of them it began, by the clocks of `clocks`.
+
+        Empty before all have ended, and where there is one client.
+        """
+        if self.clocks.keys() != self.ends.keys():
+            return {}
+        began = {
+            name: done.started_unix_ns / 1e6 - self.clocks[name].ahead_s * 1e3
+            for name, done in self.ends.items()
+        }
+        first = min(began.values(), default=0.0)
+        return {name: round(at - first, 3) for name, at in began.items()}
 
     def _read(self, index: int) -> None:
         """Pass on what a generator says, and at last its end or an error."""
