@@ -40,8 +40,10 @@ class Disk:
 class Served:
     """Nodes n1, n2, ... and a client c1, reached over SSH."""
 
-    def __init__(self, hosts: EmulatedHosts, volumes: dict[str, Path], ssh_config: Path) -> None:
-        self.hosts, self.volumes, self.ssh_config = hosts, volumes, ssh_config
+    def __init__(
+        self, lab: Lab, hosts: EmulatedHosts, volumes: dict[str, Path], ssh_config: Path
+    ) -> None:
+        self.lab, self.hosts, self.volumes, self.ssh_config = lab, hosts, volumes, ssh_config
         self.more: dict[str, object] = {}
         """What the hosts file says of each host beside that."""
 
@@ -82,7 +84,7 @@ def served_hosts(nodes: int, folder: Path, disk: Disk | None = None) -> Iterator
         for name in [*volumes, "c1"]:
             child, configuration = serve_ssh(hosts[name], hosts[CONDUCTOR], folder / "ssh")
             undo.enter_context(child)
-        yield Served(hosts, volumes, configuration)
+        yield Served(lab, hosts, volumes, configuration)
 
 
 def _attach(lab: Lab, host: NamespaceMachine, point: Path, disk: Disk) -> None:

@@ -17,14 +17,15 @@ from typing import Any
 from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
 from disklab.databases import Request, Sizes
-from disklab.errors import MachineError
-from disklab.events import Emit, Warned
+from disklab.errors import DisklabError, MachineError
+from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
 from disklab.machines.protocol import Machine
+from disklab.measurement import canary, far_engines, folders, settings
 from disklab.measurement import clients as client_hosts
-from disklab.measurement import far_engines, folders, settings
 from disklab.measurement.built_bed import FILLED, KEPT_SECRET, BuiltBed
+from disklab.measurement.canary import Beside, Canaries
 from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
 from disklab.measurement.far_counters import doubts
 from disklab.measurement.far_engines import Building, FarDatabase, Hosted
@@ -197,6 +198,7 @@ class BuiltStage:
     _beds: dict[tuple[Spot, ...], Beds] = field(default_factory=dict)
     _only_reads: bool = False
     _clients: list[Client] = field(default_factory=list)
+    _canaries: Canaries = field(default_factory=Canaries)
     _latest: Bed | None = None
     """The bed of the turn under way. That of a timetable is closed when its turn has ended."""
 
@@ -221,20 +223,51 @@ class BuiltStage:
         machines = [self.machines[spot.host] for spot in spots]
         cpu = [cpu_line(machine) for machine in machines]
         self._latest = self._beds[spots].standing
+        self._probe_before(turn, emit)
         result = run_turn(turn, self._beds[spots], run, frame, emit)
         bed = self._latest
         far = bed if isinstance(bed, FarBed) else None
         nodes = of_hosts(machines, cpu, far)
+        noise: list[str] = []
+        if isinstance(bed, BuiltBed) and bed.beside is not None:
+            if bed is self._beds[spots].standing:
+                emit(PhaseStarted("condition", "a short probe of the disks, after it"))
+                bed.beside.end(only_reads=self._only_reads)
+            nodes = [one | bed.beside.told(str(one["host"])) for one in nodes]
+            noise = bed.beside.doubts()
         seen: dict[str, Any] = {"host": ", ".join(map(str, spots))}
         seen["stolen_ratio"] = max(one["stolen_ratio"] for one in nodes)
         seen["hosts"] = nodes
         seen |= {"clock": nodes[0].get("clock")} if len(nodes) == 1 else {}
-        seen["warnings"] = [*result.warnings, *_doubts(turn, nodes)]
+        seen["warnings"] = [*result.warnings, *_doubts(turn, nodes), *noise]
         if bed is not None and turn.spec.before.page_cache == "cold":
             seen["page_cache"] = bed.coldness
         if self._clients:
             seen |= of_clients(self._clients, turn, result.model_copy(update=seen), far)
         return result.model_copy(update=seen)
+
+    def _probe_before(self, turn: Turn, emit: Emit) -> None:
+        """Probe the disks of a bed that stands already; one that is built is probed there."""
+        bed = self._latest
+        if isinstance(bed, BuiltBed) and bed.name == turn.bed and bed.beside is not None:
+            emit(PhaseStarted("condition", "a short probe of the disks, before it"))
+            bed.beside.begin()
+
+    def _nests(self, spots: Sequence[Spot], nodes: Sequence[Hosted], undo: ExitStack) -> Beside:
+        """Make a file for short probes on each node's data disk, and probe them."""
+        nests, lacking = [], {}
+        for spot, node in zip(spots, nodes, strict=True):
+            directory = str(node.folder.parent)
+            try:
+                nest = canary.make_nest(node.machine, str(spot), directory, self.journal)
+            except DisklabError as error:
+                lacking[spot.host] = str(error)
+            else:
+                undo.callback(self._undo, nest.change, node.machine)
+                nests.append(nest)
+        beside = Beside(self._canaries, nests, lacking)
+        beside.begin()
+        return beside
 
     def _close_overlapping(self, spots: tuple[Spot, ...]) -> None:
         """Take beds away that stand on hosts which are needed otherwise now."""
@@ -318,6 +351,8 @@ class BuiltStage:
             for number, spot in enumerate(spots):
                 own = None if kept is None else kept.nodes[number]
                 nodes.append(self._hosted(turn, spot, own, say, undo))
+            say("short probes of the disks, for which a file is written")
+            beside = self._nests(spots, nodes, undo)
             # Of machines that are the same, the smallest decides for all nodes.
             sizes = [int(facts(node.machine).get("memory_bytes", 0)) for node in nodes]
             request = request_of(turn, min(sizes))
@@ -338,6 +373,7 @@ class BuiltStage:
             say(f"starting the database on {', '.join(spot.host for spot in spots)}")
             database.start()
             bed = self._bed(turn, database, nodes, site, {} if kept is None else kept.state)
+            bed.beside = beside
             bed.undo = undo.pop_all()
             self._latest = bed
             return bed

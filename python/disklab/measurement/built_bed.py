@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from disklab.engine.load import LoadDone
 from disklab.machines.protocol import Machine
 from disklab.measurement import settings
+from disklab.measurement.canary import Beside
 from disklab.measurement.far_bed import FarBed
 from disklab.measurement.far_links import FarLinks
 from disklab.measurement.journal import Journal
@@ -38,6 +39,8 @@ class BuiltBed(FarBed):
     """Whether the turn that runs leaves the data as they are."""
     may_drop: Sequence[Machine] = ()
     """Hosts of its nodes whose whole clean page cache may be dropped before a cold trial."""
+    beside: Beside | None = None
+    """The short probes of its disks before and after each trial."""
 
     def ground(self, cluster: Cluster) -> Ground:
         """Return what a timetable happens to: the database's nodes, by the order of their hosts."""

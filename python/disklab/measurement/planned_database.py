@@ -10,7 +10,7 @@ from disklab.engine import Account
 from disklab.errors import MachineError, Problem
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import clients, far_engines, far_server
+from disklab.measurement import canary, clients, far_engines, far_server
 from disklab.measurement.built import volumes_apart
 from disklab.measurement.far_engines import Needed
 from disklab.measurement.formatting import why_not
@@ -74,6 +74,11 @@ def look(
         for volume, directory in directories.items():
             key = hosts.place("hosts", name, "volumes", volume)
             missing += _closed(key, directory, found.account, machine)
+    if makes and canary.is_there(machine):
+        size = about_bytes(canary.BESIDE_BYTES)
+        makes.append(
+            f"a file of {size} beside the data, read for a second before and after each trial"
+        )
     missing += _undroppable(hosts, name, machine)
     formats = [text for given in disks.values() for text in disks_in_words(given)]
     return DatabasePlan(makes, directories, formats, list(dict.fromkeys(missing)))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 
 from disklab.errors import DisklabError
 from disklab.events import Emit, PhaseStarted, Progress, Warned
 from disklab.hosts.filesystem import Filesystem
 from disklab.machines.protocol import Machine
 from disklab.measurement import settings
+from disklab.measurement.canary import Canaries
 from disklab.measurement.fio_on import FioOn
 from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
@@ -19,10 +19,10 @@ from disklab.measurement.journal import Change, Journal, undo_all
 from disklab.measurement.machines_of import cpu_line, stolen_ratio
 from disklab.measurement.regions import ENGINE, FIO, make_region
 from disklab.measurement.site import Placed, Spot, volume_of
-from disklab.probe.cells import GIB, KIB, MIB, Cell, Direction, Plan, Profile, format_size
+from disklab.probe.cells import GIB, MIB, Plan, format_size
 from disklab.probe.experiment import Trial as DeviceTrial
 from disklab.probe.experiment import trial_of
-from disklab.probe.fio import Job, Tick
+from disklab.probe.fio import Job
 from disklab.probe.known import placed as promised
 from disklab.probe.run import CellResult, Event, Known, Subject, probe_cell
 from disklab.probe.run import StepProgress as Step
@@ -35,13 +35,6 @@ from disklab.results import Mode, Phase, Run, TrialResult, utc_now
 REGION_BYTES = GIB
 """As `disklab probe` has it; the caches of disks and of a VM's host are larger, and real."""
 QUICK_REGION_BYTES = 256 * MIB
-CANARY = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
-"""A second of it before and after each trial: what it does on a disk that rests depends on nobody
-but that disk's neighbours, and it costs a bursting disk next to no credits."""
-CANARY_S = 1.0
-NOISY_RATIO = 0.2
-"""Azure's and AWS's disks repeat such a second within a tenth; the studies' bad hosts had a
-seventh of the IOPS (issue of the two clusters, 2022)."""
 STOLEN_RATIO = 0.02
 """A VM whose host takes more of its CPUs' time than this shows its neighbours, not its disk."""
 
@@ -71,7 +64,7 @@ class MeasuringSite:
     quick: bool = False
     _regions: dict[Spot, Region] = field(default_factory=dict)
     _mounted: dict[Spot, Mounted] = field(default_factory=dict)
-    _canaries: dict[Spot, list[float]] = field(default_factory=dict)
+    canaries: Canaries = field(default_factory=Canaries)
 
     @property
     def region_bytes(self) -> int:
@@ -143,13 +136,13 @@ def _measure(
         settings.ask_read_ahead(spot.host, machine, directory, asked_bytes, site.journal)
     job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
     emit(PhaseStarted("condition", f"{spot}: a short probe"))
-    before = _canary(site, spot, job)
+    before = site.canaries.take(str(spot), machine, job.path, plan.size_bytes)
     cpu = cpu_line(machine)
     emit(PhaseStarted("measure", f"{spot}: {asked.cell.title}"))
     subject = Subject(str(spot), region, Known(promised(asked.disk)))
     cell = probe_cell(job, subject, asked.cell, tell)
     stolen = stolen_ratio(cpu, cpu_line(machine))
-    after = _canary(site, spot, job)
+    after = site.canaries.take(str(spot), machine, job.path, plan.size_bytes)
     phases.append(Phase(name="measure", duration_s=round(cell.measurement.runtime_s, 3)))
     result = device.result_of(turn, frame, started, cell)
     clock = machine.clock()
@@ -163,7 +156,7 @@ def _measure(
             "error_ms": round(clock.error_s * 1e3, 3),
         },
     }
-    told = [*_neighbours(site, spot, before, after, stolen), *_other_disk(cell, asked)]
+    told = [*_neighbours(site, spot, (before, after), stolen), *_other_disk(cell, asked)]
     return result.model_copy(update={**seen, "warnings": [*result.warnings, *told]})
 
 
@@ -219,29 +212,11 @@ def _region(  # noqa: PLR0913, PLR0917 - where, what, and who is told
     return region
 
 
-def _canary(site: MeasuringSite, spot: Spot, job: Job) -> float:
-    """Return what a short probe of a spot does, in IOPS."""
-    plan = Plan((CANARY,), CANARY_S, job.plan.size_bytes, ENGINE)
-    short = Job(FIO, job.path, writable=False, plan=plan, runner=job.runner)
-    silent: Tick = lambda _elapsed_s: None  # noqa: E731 - nobody follows a second
-    iops = short.measure(CANARY, silent).iops
-    site._canaries.setdefault(spot, []).append(iops)
-    return iops
-
-
 def _neighbours(
-    site: MeasuringSite, spot: Spot, before: float, after: float, stolen: float
+    site: MeasuringSite, spot: Spot, figures: Sequence[float], stolen: float
 ) -> list[str]:
     """Return what was seen of others on the same hardware."""
-    told = []
-    usual = median(site._canaries[spot])
-    worst = max((before, after), key=lambda iops: abs(iops / usual - 1))
-    if abs(worst / usual - 1) > NOISY_RATIO:
-        told.append(
-            f"a short probe of {spot} beside this trial did {worst:,.0f} IOPS where "
-            f"{usual:,.0f} are usual in this run: a neighbour was noisy, or the disk's credits ran "
-            "out"
-        )
+    told = site.canaries.doubts(str(spot), figures)
     if stolen > STOLEN_RATIO:
         told.append(
             f"the host below took {stolen:.0%} of the CPU time of {spot.host} (steal): its "

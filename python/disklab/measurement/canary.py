@@ -1,0 +1,194 @@
+"""A short probe of a disk before and after what is measured on it: does somebody else use it too?
+
+What a second of small reads does on a disk that rests depends on nobody but the disk's neighbours,
+and it costs a bursting disk next to no credits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from statistics import median
+from typing import Any
+
+from disklab.errors import DisklabError, MachineError
+from disklab.machines.protocol import Command, Machine
+from disklab.measurement.fio_on import FioOn
+from disklab.measurement.journal import Change, Journal
+from disklab.measurement.regions import ENGINE, FIO, make_region
+from disklab.measurement.settings import queue_of
+from disklab.probe.cells import KIB, MIB, Cell, Direction, Plan, Profile
+from disklab.probe.fio import Job, Tick
+
+CANARY = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
+CANARY_S = 1.0
+BESIDE_BYTES = 256 * MIB
+"""Of the file beside a database, whose room it takes: more than such a second reads."""
+NOISY_RATIO = 0.2
+"""Azure's and AWS's disks repeat such a second within a tenth; the studies' bad hosts had a
+seventh of the IOPS (issue of the two clusters, 2022)."""
+QUIET_LOOK_S = 0.5
+MOST_QUIET_WAIT_S = 15.0
+"""What a database still writes after a load (a flush, a compaction) mostly ends sooner; a trial
+does not wait longer for a figure beside it."""
+QUIET_BUSY_RATIO = 0.02
+"""A disk that is busy for less of the time rests: an idle database writes now and then."""
+BUSY_MS = 9
+"""Documentation/block/stat.rst: of a disk's counters, milliseconds in which it was busy."""
+
+SILENT: Tick = lambda _elapsed_s: None  # noqa: E731 - nobody follows a second
+
+
+@dataclass
+class Canaries:
+    """The short probes of a run, by what was probed."""
+
+    _seen: dict[str, list[float]] = field(default_factory=dict)
+
+    def take(self, spot: str, machine: Machine, path: Path, size_bytes: int) -> float:
+        """Probe a file of ours, written in full, and return its IOPS."""
+        plan = Plan((CANARY,), CANARY_S, size_bytes, ENGINE)
+        job = Job(FIO, path, writable=False, plan=plan, runner=FioOn(machine))
+        iops = job.measure(CANARY, SILENT).iops
+        self._seen.setdefault(spot, []).append(iops)
+        return iops
+
+    def doubts(self, spot: str, figures: Sequence[float]) -> list[str]:
+        """Return what figures beside a trial tell of others on the same hardware."""
+        if not figures:
+            return []
+        usual = median(self._seen[spot])
+        worst = max(figures, key=lambda iops: abs(iops / usual - 1))
+        if abs(worst / usual - 1) <= NOISY_RATIO:
+            return []
+        return [
+            f"a short probe of {spot} beside this trial did {worst:,.0f} IOPS where {usual:,.0f} "
+            "are usual in this run: a neighbour was noisy, or the disk's credits ran out"
+        ]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A file for short probes on the disk of a database's data."""
+
+    machine: Machine
+    spot: str
+    path: Path
+    change: Change
+    """What removes it."""
+    busy: PurePosixPath | None
+    """The counters of that disk; None: it lies on none that has some."""
+
+
+def is_there(machine: Machine) -> bool:
+    """Return whether a host has the program of short probes."""
+    with suppress(MachineError):
+        return machine.run(Command([str(FIO), "--version"])).code == 0
+    return False
+
+
+def make_nest(machine: Machine, spot: str, directory: str, journal: Journal) -> Nest:
+    """Make a file in a directory and write all of it. Raises MachineError: no room, no fio."""
+    plan = Plan((CANARY,), CANARY_S, BESIDE_BYTES, ENGINE)
+    known = journal.left()
+    try:
+        region = make_region(machine, spot, directory, plan, journal, SILENT)
+    except DisklabError:
+        for change in [one for one in journal.left() if one not in known]:
+            journal.undo(change, machine)
+        raise
+    (change,) = [one for one in journal.left() if one not in known]
+    busy = None
+    with suppress(MachineError):
+        busy = queue_of(machine, directory).parent / "stat"
+    return Nest(machine, spot, region.path, change, busy)
+
+
+def wait_until_quiet(nest: Nest, *, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Wait until a disk rests; False: it did not for as long as a trial waits."""
+    assert nest.busy is not None, "it has counters"
+    looks = int(MOST_QUIET_WAIT_S / QUIET_LOOK_S)
+    before = _busy_ms(nest.machine, nest.busy)
+    for _ in range(looks):
+        sleep(QUIET_LOOK_S)
+        now = _busy_ms(nest.machine, nest.busy)
+        if now - before <= QUIET_BUSY_RATIO * QUIET_LOOK_S * 1e3:
+            return True
+        before = now
+    return False
+
+
+def _busy_ms(machine: Machine, file: PurePosixPath) -> int:
+    words = machine.files.read(file).split()
+    if len(words) <= BUSY_MS:
+        raise MachineError(f"{machine.name}: {file} has no counters of a disk")
+    return int(words[BUSY_MS])
+
+
+@dataclass
+class Beside:
+    """The short probes beside the trials of one bed, on all its hosts at the same time."""
+
+    canaries: Canaries
+    nests: Sequence[Nest]
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """By host: why it has no file for them."""
+    rests: bool = True
+    """Whether nothing was written since the database was settled last. It decides where the disk
+    has no counters that could tell."""
+    before: dict[str, float] = field(default_factory=dict)
+    """By host."""
+    after: dict[str, float] = field(default_factory=dict)
+    untold: dict[str, str] = field(default_factory=dict)
+    """By host: why a figure is missing."""
+
+    def begin(self) -> None:
+        """Probe before a trial; what was known of the one before is forgotten."""
+        self.after, self.untold = {}, {}
+        self.before = self._take("before")
+
+    def end(self, *, only_reads: bool) -> None:
+        """Probe after a trial, which has perhaps only read."""
+        self.rests = only_reads
+        self.after = self._take("after")
+
+    def _take(self, when: str) -> dict[str, float]:
+        def one(nest: Nest) -> float | str:
+            try:
+                if not (self.rests if nest.busy is None else wait_until_quiet(nest)):
+                    return f"{when} it, the disk did not rest for {MOST_QUIET_WAIT_S:.0f} s"
+                size_bytes = BESIDE_BYTES
+                return self.canaries.take(nest.spot, nest.machine, nest.path, size_bytes)
+            except DisklabError as error:
+                return str(error)
+
+        found: dict[str, float] = {}
+        if not self.nests:
+            return found
+        with ThreadPoolExecutor(len(self.nests)) as threads:
+            for nest, told in zip(self.nests, threads.map(one, self.nests), strict=True):
+                if isinstance(told, str):
+                    known = self.untold.get(nest.machine.name)
+                    self.untold[nest.machine.name] = told if known is None else f"{known}; {told}"
+                else:
+                    found[nest.machine.name] = told
+        return found
+
+    def told(self, host: str) -> dict[str, Any]:
+        """Return what a result says of a host; None stands for a figure that is missing."""
+        figures = {"before": self.before.get(host), "after": self.after.get(host)}
+        shown = {key: None if one is None else round(one, 1) for key, one in figures.items()}
+        why = self.lacking.get(host, self.untold.get(host))
+        return {"canary_iops": shown, **({} if why is None else {"canary_missing": why})}
+
+    def doubts(self) -> list[str]:
+        """Return what the figures tell of others on the same hardware."""
+        found = []
+        for nest in self.nests:
+            taken = [self.before.get(nest.machine.name), self.after.get(nest.machine.name)]
+            found += self.canaries.doubts(nest.spot, [one for one in taken if one is not None])
+        return found
