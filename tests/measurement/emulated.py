@@ -67,14 +67,20 @@ class Served:
 
 
 @contextmanager
-def served_hosts(nodes: int, folder: Path, disk: Disk | None = None) -> Iterator[Served]:
-    """Yield so many nodes and a client; their volumes are directories of a lab, or disks."""
+def served_hosts(
+    nodes: int, folder: Path, disk: Disk | None = None, *, grouped: bool = True
+) -> Iterator[Served]:
+    """Yield so many nodes and a client; their volumes are directories of a lab, or disks.
+
+    `grouped`: nodes have memory groups of their own; programs that enter them need them without.
+    """
     with new_lab() as lab, ExitStack() as undo:
         volumes = {f"n{number}": lab.root / f"n{number}" for number in range(1, nodes + 1)}
         wishes = []
         for name, volume in volumes.items():
             volume.mkdir(mode=0o755)
-            wishes.append(HostWish(name, memory_bytes=MEMORY_BYTES, shared=(volume,)))
+            most = MEMORY_BYTES if grouped else None
+            wishes.append(HostWish(name, memory_bytes=most, grouped=grouped, shared=(volume,)))
         wishes += [HostWish("c1"), HostWish(CONDUCTOR)]
         places = Places(lab.run_dir, lab.data_dir)
         hosts = undo.enter_context(EmulatedHosts.start(places, "measured", wishes))

@@ -104,7 +104,7 @@ def test_no_host_is_cut_off_from_us(hosts: dict[str, Host]) -> None:
 
     others = {"n2": "10.0.0.2", "box": "box.example"}
     (named,) = far_links.missing("h:1", Far(), others)  # type: ignore[arg-type]
-    assert "the way to box is cut by its IP address" in named.rule
+    assert "the way to box is changed by its IP address" in named.rule
     hosts["n1"].ssh_from = "10.0.0.2"
     (ours,) = far_links.missing("h:1", Far(), {"n2": "10.0.0.2"})  # type: ignore[arg-type]
     assert "our SSH comes from n2" in ours.rule
@@ -137,7 +137,19 @@ events: [{at: 4s, FIRST}, {at: 6s, THEN}]
             ", may_change: [links]",
             "slow_link: n1, round_trip: 5ms",
             "join: n1",
-            "a queueing discipline",
+            "write may_change: .network. at n1",
+        ),
+        (
+            ", may_change: [network]",
+            "slow_link: n1, bandwidth: 1MB/s",
+            "join: n1",
+            "on hosts a bandwidth is that of the way between two",
+        ),
+        (
+            ", may_change: [network]",
+            "lossy: n1, loss: 5%",
+            "join: n1",
+            "add a host of role client",
         ),
     ],
 )

@@ -43,11 +43,16 @@ from disklab.procedures.rehearsal import Beds, run_turn
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, TrialResult
 from disklab.spec import Experiment, Refusal, Trial, TrialSpec
-from disklab.spec.timetable import LINK_KINDS
+from disklab.spec.timetable import CLIENT, LINK_KINDS
 from disklab.workloads.rows import WARM_UP_TABLE
 
 SENT = ("rows", "tpcc")
 """The loads that our own engine makes, which is on every host."""
+ALLOWED_BY = {
+    "links": (("cut",), "routes"),
+    "network": (("slow_link", "lossy"), "queueing disciplines"),
+}
+"""By key of `may_change`: events that need it, and what they give a host."""
 
 
 def place_cluster(experiment: Experiment, trials: Sequence[Trial], hosts: Hosts) -> Placed:
@@ -98,40 +103,56 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
     place = experiment.document.place
     if spec.database.engine not in far_engines.ENGINES:
         rule = f"on hosts disklab builds {', '.join(far_engines.ENGINES)} only"
-        way_out = "measure one that runs: `database: {addresses: [...]}` in the hosts file"
+        way_out = "rehearse it on this machine, or predict it"
         return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
         rule = f"client hosts make loads of {' and '.join(SENT)} only: they have no other program"
         way_out = "take the hosts of role client out of the hosts file; the load comes from here"
         return Refusal(place(("workload",)), spec.workload.kind, rule, way_out)
-    forbidden = _uncut(spec, hosts)
-    if forbidden:
-        rule = "cutting a link gives its hosts routes of ours, and they do not all allow that"
-        way_out = f"write may_change: [links] at {', '.join(forbidden)}"
-        return Refusal(place(("events",)), "cut", rule, way_out)
-    if cuts(spec) and not client_hosts.names_of(hosts):
-        rule = "the load comes from this machine, and so does SSH: its links are not cut"
-        way_out = "add a host of role client to the hosts file"
-        return Refusal(place(("events",)), "cut", rule, way_out)
     if spec.events and len(client_hosts.names_of(hosts)) > 1:
         # Which version of a row was acknowledged last is known to one generator alone.
         rule = "beside a timetable one client makes the load: it knows what was acknowledged last"
         value = ", ".join(client_hosts.names_of(hosts))
         way_out = "take all but one of them out of the hosts file"
         return Refusal(place(("events",)), value, rule, way_out)
+    return _why_not_changed(experiment, spec, hosts)
+
+
+def _why_not_changed(experiment: Experiment, spec: TrialSpec, hosts: Hosts) -> Refusal | None:
+    """Return why links cannot be what a timetable says."""
+    place = experiment.document.place
+    for key, (kinds, what) in ALLOWED_BY.items():
+        asked = [kind for kind in kinds if any(event.kind == kind for event in spec.events)]
+        lacks = [name for name, one in hosts.file.hosts.items() if key not in one.may_change]
+        if asked and lacks:
+            rule = f"that gives the hosts {what} of ours, and they do not all allow that"
+            way_out = f"write may_change: [{key}] at {', '.join(lacks)}"
+            return Refusal(place(("events",)), ", ".join(asked), rule, way_out)
+    narrow = [e for e in spec.events if e.bandwidth_bytes_per_s is not None and len(e.ends) == 1]
+    if narrow:
+        rule = "on hosts a bandwidth is that of the way between two, and not of a whole link"
+        way_out = f"write slow_link: {narrow[0].ends[0]}-{CLIENT}, and the same for the others"
+        return Refusal(place(("events",)), f"slow_link: {narrow[0].ends[0]}", rule, way_out)
+    if changes_links(spec) and not client_hosts.names_of(hosts):
+        rule = "the load comes from this machine, and so does SSH: its links stay as they are"
+        way_out = "add a host of role client to the hosts file"
+        return Refusal(place(("events",)), "links", rule, way_out)
     return None
 
 
-def cuts(spec: TrialSpec) -> bool:
-    """Return whether a trial's timetable cuts links."""
+def changes_links(spec: TrialSpec) -> bool:
+    """Return whether a trial's timetable changes links."""
     return any(event.kind in LINK_KINDS for event in spec.events)
 
 
-def _uncut(spec: TrialSpec, hosts: Hosts) -> list[str]:
-    """Return the hosts whose links a trial cuts, and may not."""
-    if not cuts(spec):
-        return []
-    return [name for name, one in hosts.file.hosts.items() if "links" not in one.may_change]
+def cuts(spec: TrialSpec) -> bool:
+    """Return whether it cuts them."""
+    return any(event.kind in ALLOWED_BY["links"][0] for event in spec.events)
+
+
+def shapes(spec: TrialSpec) -> bool:
+    """Return whether it makes them slow or lossy."""
+    return any(event.kind in ALLOWED_BY["network"][0] for event in spec.events)
 
 
 def _why_not_there(

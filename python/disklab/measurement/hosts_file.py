@@ -136,13 +136,14 @@ class Volume(Part):
         return [] if self.disk is None else [self.disk]
 
 
-Change = Literal["read_ahead", "governor", "swap", "page_cache", "links"]
+Change = Literal["read_ahead", "governor", "swap", "page_cache", "links", "network"]
 CHANGES: dict[Change, str] = {
     "read_ahead": "read-ahead of a volume's disk, as the experiment asks",
     "governor": "the CPUs' frequency governor: performance",
     "swap": "swapping off",
     "page_cache": "the host's clean page cache dropped before a cold trial",
     "links": "its ways to the other hosts cut, where a timetable says so",
+    "network": "its ways to the other hosts slow or lossy (tc, netem), where a timetable says so",
 }
 """What of a host may be changed when its `may_change` says so, and is changed back."""
 

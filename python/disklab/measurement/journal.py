@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from disklab import reading
 from disklab.errors import DisklabError, MachineError
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import folders, routes, striping
+from disklab.measurement import folders, qdiscs, routes, striping
 from disklab.measurement.striping import Stripe
 from disklab.results import durable
 
@@ -42,6 +42,7 @@ UndoKind = Literal[
     "end_load",
     "stop_stripe",
     "join",
+    "unshape",
 ]
 
 
@@ -54,7 +55,8 @@ class Change(BaseModel):
     host: str
     kind: UndoKind
     path: str
-    """A file, a folder, a setting below /sys, a swap area, a mount point, an address."""
+    """A file, a folder, a setting below /sys, a swap area, a mount point, an address, or the name
+    of an interface."""
     before: str = ""
     """What a setting was; of a stripe, its UUID; of a mount, the stripe of ours that it shows."""
     now: str = ""
@@ -223,6 +225,11 @@ def _join(machine: Machine, change: Change) -> str | None:
     return None
 
 
+def _unshape(machine: Machine, change: Change) -> str | None:
+    qdiscs.remove(machine, change.path)
+    return None
+
+
 def _write(machine: Machine, change: Change) -> str | None:
     path = PurePosixPath(change.path)
     try:
@@ -257,6 +264,7 @@ _UNDO = {
     "end_load": _remove_database,
     "stop_stripe": _stop_stripe,
     "join": _join,
+    "unshape": _unshape,
 }
 
 

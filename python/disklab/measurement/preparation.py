@@ -21,6 +21,7 @@ from disklab.measurement import (
     hosts_file,
     planned_database,
     settings,
+    shaping,
 )
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
@@ -238,12 +239,18 @@ def _look(wanted: Wanted, name: str, machines: Mapping[str, Machine]) -> HostPla
 def _look_for_database(wanted: Wanted, name: str, machines: Mapping[str, Machine]) -> HostPlan:
     host, machine = wanted.hosts.file.hosts[name], machines[name]
     found = _look_for_server(wanted, name, host, machine)
-    if not any(one.refused is None and built.cuts(one.spec) for one in wanted.placed.trials):
+    able = [one.spec for one in wanted.placed.trials if one.refused is None]
+    if not any(map(built.changes_links, able)):
         return found
     others = {other: one.address for other, one in machines.items() if other != name}
-    missing = far_links.missing(wanted.hosts.place("hosts", name), machine, others)
-    changes = [*found.changes, "routes to the other hosts that lead nowhere, while a link is cut"]
-    return replace(found, changes=changes, missing=[*found.missing, *missing])
+    place, changes = wanted.hosts.place("hosts", name), [*found.changes]
+    lacks = [*far_links.missing(place, machine, others)]
+    if any(map(built.cuts, able)):
+        changes.append("routes to the other hosts that lead nowhere, while a link is cut")
+    if any(map(built.shapes, able)):
+        changes.append("what it sends to the other hosts delayed, lost or slowed by tc (netem)")
+        lacks += [] if lacks else shaping.missing(place, machine, others)
+    return replace(found, changes=changes, missing=[*found.missing, *lacks])
 
 
 def _look_for_server(wanted: Wanted, name: str, host: Host, machine: Machine) -> HostPlan:

@@ -45,18 +45,16 @@ NEW_HOST_KINDS = ("add", "migrate")
 """They need a host beside the cluster's."""
 OTHER_VM_KINDS = (*NEW_HOST_KINDS, "move")
 """They may say what the next host is."""
-MEASURED_KINDS = ("kill", "start", "restart", "cut", "join")
+MEASURED_KINDS = ("kill", "start", "restart", "cut", "slow_link", "lossy", "join")
 """What may happen to a database that disklab has built on hosts: its own processes, no machine; and
 ways between hosts that allow it."""
-_DISK, _LINK, _HOST = (
+_DISK, _HOST = (
     "the disk below is yours, and disklab breaks none",
-    "that takes a queueing discipline, which many kernels lack",
     "no machine of yours is lost, moved or added for it",
 )
 _ASKED = "disklab asks that of databases in rehearsals alone"
 WHY_NOT_MEASURED: dict[str, str] = {
     **dict.fromkeys(DISK_KINDS, _DISK),
-    **dict.fromkeys(("slow_link", "lossy"), _LINK),
     **dict.fromkeys((*OTHER_VM_KINDS, "lose", "lose_zone", "replace"), _HOST),
     **dict.fromkeys(("decommission", "repair"), _ASKED),
 }
