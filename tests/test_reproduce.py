@@ -17,9 +17,11 @@ from tests.in_process import disklab
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
-def run(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *words: str, code: int = 0, busy: int = 0
+) -> subprocess.CompletedProcess[str]:
     ran = disklab(*words, folder=folder)
-    assert ran.returncode == code, ran.stdout + ran.stderr
+    assert ran.returncode in {code, busy or code}, ran.stdout + ran.stderr
     return ran
 
 
@@ -37,6 +39,8 @@ def test_a_file_of_the_user_is_taken_before_a_bundled_one(
     monkeypatch.chdir(tmp_path)
     name = "cassandra-vm-types"
     assert bundled.found(Path(name)) != Path(name)
+    as_pages_say = Path("experiments") / f"{name}.yaml"
+    assert bundled.found(as_pages_say) == bundled.found(Path(name))
     (tmp_path / name).write_text("title: mine\n")
     assert bundled.found(Path(name)) == Path(name)
     assert bundled.found(Path("elsewhere") / name) == Path("elsewhere") / name
@@ -68,7 +72,9 @@ def test_a_study_is_predicted_beside_its_figures(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_study_is_rehearsed_beside_its_figures(tmp_path: Path) -> None:
     only = ("--only", "device=NVMe", "--json")
-    told = json.loads(run(tmp_path, "reproduce", "local-disks", "--rehearse", *only).stdout)
+    # 1: this machine was too busy for its figures to be usable, which the report says.
+    ran = run(tmp_path, "reproduce", "local-disks", "--rehearse", *only, busy=1)
+    told = json.loads(ran.stdout)
     (report,) = told["reports"]
     assert [
         json.loads((tmp_path / one / "run.json").read_text())["mode"] for one in report["runs"]

@@ -110,6 +110,15 @@ def test_a_device_is_predicted_and_another_load_is_not_counted(tmp_path: Path) -
     assert compared["median_error"] == {}
 
 
+def test_the_next_step_has_a_database_only_where_the_experiment_has_one(tmp_path: Path) -> None:
+    quick = ("--fidelity", "quick", "--no-bands", "--out", str(tmp_path))
+    disk = run("predict", "azure-local-disks", "--only", "device=NVMe", *quick).stdout
+    assert "on emulated disks:    disklab rehearse" in disk
+    cell = ("--only", "cluster.volumes.data.caching=None", "--only", "workload.load.threads=64")
+    cluster = run("predict", THREADS, *cell, *quick).stdout
+    assert "with a real database: disklab rehearse" in cluster
+
+
 def test_what_cannot_be_predicted_is_refused_with_the_reason(tmp_path: Path) -> None:
     text = Path("experiments/yugabytedb-disk-types.yaml").read_text(encoding="utf-8")
     other = tmp_path / "other.yaml"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from disklab import spec
 from disklab.errors import UserError
+from disklab.prediction.ranges import read_ranged
 
 BASE = """\
 title: A small one
@@ -190,6 +192,25 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(UserError) as caught:
             spec.load(path)
         assert rule in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("cassandra-vm-type", "did you mean cassandra-vm-types"),
+        ("experiments/cassandra-vm-type.yaml", "did you mean cassandra-vm-types"),
+        ("mine.yaml", "disklab experiment new FILE"),
+    ],
+)
+def test_a_name_that_neither_a_file_nor_an_example_has(
+    name: str, way_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for read in (spec.load, partial(read_ranged, only={})):
+        with pytest.raises(UserError) as caught:
+            read(Path(name))
+        assert f"{name}: neither a file here nor an example" in str(caught.value)
+        assert way_out in str(caught.value)
 
 
 def test_words_that_yaml_1_1_would_twist_stay_words() -> None:

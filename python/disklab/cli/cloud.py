@@ -11,12 +11,12 @@ from disklab.catalog import load_catalog
 from disklab.cli.experiment import ExperimentFile, Only, chosen
 from disklab.cli.output import print_json
 
-app = typer.Typer(no_args_is_help=True, help="Hosts made in a cloud: template.")
+app = typer.Typer(no_args_is_help=True, help="Show what a cloud would be asked for to make hosts.")
 
 
 @app.callback()
 def _cloud() -> None:
-    """Hosts made in a cloud: template."""
+    """Show what a cloud would be asked for to make hosts."""
 
 
 @app.command()

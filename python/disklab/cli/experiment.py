@@ -115,7 +115,10 @@ def check(
         out = console()
         for one in checked:
             note = f", {one['refused']} refused" if one["refused"] else ""
-            out.print(f"{one['file']}: {one['trials']} trials{note}", markup=False)
+            out.print(
+                f"{one['file']}: {one['trials']} trial{'s' if one['trials'] != 1 else ''}{note}",
+                markup=False,
+            )
             for reason, cells in one["reasons"].items():
                 more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
                 out.print(f"  {cells[0]}{more}: {reason}", markup=False, highlight=False)

@@ -13,7 +13,9 @@ from disklab.cli.output import notes, print_json
 from disklab.errors import Problem, UserError
 from disklab.probe.request import Request, plan_of
 
-app = typer.Typer(no_args_is_help=True, help="Volumes of a storage class: manifest.")
+app = typer.Typer(
+    no_args_is_help=True, help="Write the manifest that measures a Kubernetes storage class."
+)
 
 StorageClass = Annotated[
     str, typer.Option("--class", help="The storage class of the volume.", metavar="NAME")
@@ -28,7 +30,7 @@ Image = Annotated[
 
 @app.callback()
 def _kubernetes() -> None:
-    """Volumes of a storage class: manifest."""
+    """Write the manifest that measures a Kubernetes storage class."""
 
 
 @app.command()

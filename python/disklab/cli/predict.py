@@ -119,7 +119,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if against:
         print_comparison(compare(ranged.middle, results), as_json=json)
     if not json:
-        print_answer(run, experiment)
+        print_answer(run, experiment, database=ranged.middle.kind == "cluster")
     tell_register(register, known, (ranged.middle, options, results))
     if not any(result.usable for result in results):
         raise typer.Exit(1)
@@ -158,17 +158,18 @@ def tell_register(
     notes().print("the predictions are the same now")
 
 
-def print_answer(run: Run, experiment: Path) -> None:
-    """Print the verdict of a prediction, and what to do next."""
+def print_answer(run: Run, experiment: Path, *, database: bool) -> None:
+    """Print the verdict of a prediction, and what to do next; `database`: it has one."""
     from disklab.report.report import Report  # noqa: PLC0415 - it brings NumPy
     from disklab.report.terminal import show_answer  # noqa: PLC0415
 
     out = console()
     out.print()
     show_answer(Report.of([run]), out)
+    where = "with a real database" if database else "on emulated disks"
     steps = {
         "charts, as one page": f"disklab report {run.folder}",
-        "with a real database": f"disklab rehearse {experiment} --quick --repeat 3",
+        where: f"disklab rehearse {experiment} --quick --repeat 3",
     }
     out.print()
     for gives, command in steps.items():

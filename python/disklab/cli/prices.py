@@ -38,7 +38,7 @@ def prices(
     ),
     json: Json = False,
 ) -> None:
-    """Make a vendor's price list into prices that disklab counts with.
+    """Turn a vendor's price list into a file of prices for disklab.
 
     Lists are read from files and nothing is fetched; docs/prices.md says where to get them. Prices
     of VM sizes (by the hour, reserved, spot) and disks that the catalogue has are kept, with their

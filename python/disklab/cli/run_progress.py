@@ -130,7 +130,7 @@ class RunView:
 def plan_text(event: RunStarted) -> str:
     """Return what is going to happen."""
     expected = clock(sum(one.expected_s for one in event.planned))
-    parts = [f"{len(event.planned)} trials to run, about {expected}"]
+    parts = [f"{wording.counted(len(event.planned), 'trial')} to run, about {expected}"]
     if event.finished:
         parts.append(f"{event.finished} have a result")
     if event.refused:
@@ -178,10 +178,11 @@ def ending_text(event: RunFinished) -> str:
     where = f"run {event.run_id} in {event.folder}"
     if event.interrupted:
         return (
-            f"stopped; {event.finished} results are stored, {event.left} trials are left\n"
+            f"stopped; {wording.counted(event.finished, 'result')} stored, "
+            f"{wording.counted(event.left, 'trial')} left\n"
             f"go on with: disklab {event.mode} --resume {event.folder}"
         )
-    return f"done: {event.finished} results, {where}"
+    return f"done: {wording.counted(event.finished, 'result')}, {where}"
 
 
 def clock(seconds: float) -> str:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from disklab import reading, spec
+from disklab import spec
 from disklab.errors import Problem, UserError
 from disklab.report.cells import size_of
+from disklab.spec.located import text_of
 
 MOST_RANGES = 4
 """Each doubles the number of files that are read."""
@@ -69,7 +70,7 @@ class Ranged:
 
 def read_ranged(path: Path, only: Mapping[str, Sequence[str]]) -> Ranged:
     """Return an experiment file with its ranges, if it has any. Raises UserError."""
-    text = reading.text(path, reading.EXPERIMENT, "EXPERIMENT")
+    text = text_of(path)
     found, problems, offset = [], [], 0
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         content = line.partition("#")[0]

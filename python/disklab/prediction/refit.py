@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from disklab import spec
 from disklab.databases.calibration import Calibration, CalibrationRow
@@ -11,8 +10,7 @@ from disklab.errors import Problem, UserError
 from disklab.prediction.counted import study_of
 from disklab.prediction.fitting import Fit, MeasuredCell, Watch, fit, measured_cells
 from disklab.prediction.run import Options
-
-EXPERIMENTS = Path("experiments")
+from disklab.spec import bundled
 
 ROUNDS = 2
 """How often all groups are fitted, one after the other.
@@ -35,7 +33,7 @@ def declared_cells(rows: Sequence[CalibrationRow], calibration: Calibration) -> 
     """Return the published cells of declared rows. Raises UserError for rows nobody published."""
     found = []
     for row in rows:
-        path = EXPERIMENTS / f"{row.experiment}.yaml"
+        path = bundled.folder() / f"{row.experiment}{bundled.SUFFIX}"
         experiment = spec.load(path)
         study = study_of(experiment)
         if study is None:

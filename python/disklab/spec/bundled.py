@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -18,9 +19,18 @@ def names() -> list[str]:
     return sorted(path.stem for path in folder().glob(f"*{SUFFIX}"))
 
 
+def may_mean(file: Path) -> bool:
+    """Return whether a path may mean a bundled file: a bare name, or one in `experiments`.
+
+    The second is how pages name them, for those who have the repository.
+    """
+    named = len(file.parts) == 1 or file.parent == Path("experiments")
+    return named and not os.path.lexists(file)
+
+
 def found(file: Path) -> Path:
-    """Return the bundled file that a bare name means, unless a file of that name is there."""
-    if len(file.parts) == 1 and not file.exists():
+    """Return the bundled file that a name means, unless a file of that name is there."""
+    if may_mean(file):
         for name in (file.name, file.name.removesuffix(SUFFIX)):
             if name in names():
                 return folder() / f"{name}{SUFFIX}"

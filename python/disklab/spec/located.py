@@ -11,7 +11,9 @@ from typing import Any
 import yaml
 
 from disklab import reading
+from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
+from disklab.spec import bundled
 
 Scalar = str | int | float | bool | None
 Key = tuple[str | int, ...]
@@ -199,7 +201,22 @@ EXPERIMENT = Form(
 
 def read_document(path: Path, form: Form = EXPERIMENT) -> Document:
     """Return what a file says. Raises UserError when it is no mapping in YAML."""
-    return document_of(path, reading.text(path, form.kind, form.place), form)
+    return document_of(path, text_of(path, form), form)
+
+
+def text_of(path: Path, form: Form = EXPERIMENT) -> str:
+    """Return a file's text. Raises UserError; of a name it says which example is near."""
+    if form is EXPERIMENT and bundled.may_mean(path):
+        raise UserError(_unknown(path))
+    return reading.text(path, form.kind, form.place)
+
+
+def _unknown(path: Path) -> Problem:
+    """Return what is wrong with a bare name that neither a file nor an example has."""
+    rule = "neither a file here nor an example of disklab has this name"
+    otherwise = "name a file, or write one: disklab experiment new FILE"
+    way_out = did_you_mean(path.name.removesuffix(bundled.SUFFIX), bundled.names(), otherwise)
+    return Problem(EXPERIMENT.place, str(path), rule, way_out)
 
 
 def document_of(path: Path, text: str, form: Form = EXPERIMENT) -> Document:
