@@ -169,7 +169,8 @@ def test_a_disk_that_gets_slower_beside_a_trial_is_told(bench: Bench, tmp_path: 
         served.nothing_is_left()
     bench.nothing_is_left()
     (run,) = bench.runs()
-    results = run.results()
+    # Their order is drawn.
+    results = sorted(run.results(), key=lambda one: one.started or "")
     told = [(one.model_extra or {})["hosts"][0] for one in results]
     # 4 KiB one at a time: a standard disk's latency, and no more than its 500 IOPS.
     assert 50 < told[0]["canary_iops"]["before"] < 550, told
