@@ -148,24 +148,29 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     }
 }
 
-fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
-    let Some(faults) = &job.faults else {
-        return;
-    };
+/// The rules of a timetable beside any database.
+fn check_timetable(rules: &mut Rules, stop: Stop, interval_ns: u64) {
     rules.must(
-        job.workload.stop.duration_ns.is_some() && job.workload.stop.operations.is_none(),
+        stop.duration_ns.is_some() && stop.operations.is_none(),
         "workload.stop",
         "operations",
         "a run with faults ends after a time alone",
         "give duration_ns and no operations",
     );
     rules.must(
-        (1_000_000..=3_600_000_000_000).contains(&faults.interval_ns),
+        (1_000_000..=3_600_000_000_000).contains(&interval_ns),
         "faults.interval_ns",
-        faults.interval_ns,
+        interval_ns,
         "an interval of the course takes 1 ms to 1 h",
         "use 1000000000",
     );
+}
+
+fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
+    let Some(faults) = &job.faults else {
+        return;
+    };
+    check_timetable(rules, job.workload.stop, faults.interval_ns);
     check_events(rules, job, faults);
     check_hosts(rules, job, faults);
 }

@@ -7,6 +7,9 @@ use crate::job::faults::What;
 use crate::record::histogram;
 use crate::report::{Latencies, Resource, latencies};
 
+/// How often a timetable is looked at: events, time-outs and phases are as exact as that.
+pub const LOOK_NS: u64 = 10_000_000;
+
 /// Operations by interval, and the latencies of those that ended while some node was away.
 pub struct Course {
     interval_ns: u64,

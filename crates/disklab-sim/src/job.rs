@@ -12,7 +12,7 @@ mod operations;
 mod postgresql;
 mod sql;
 
-pub use faults::Faults;
+pub use faults::{Faults, SqlFaults};
 pub use operations::OtherOperations;
 pub use postgresql::{
     PostgresqlJob, PostgresqlParameters, PostgresqlSettings, PostgresqlWorkload, Relation, RowSize,

@@ -4,6 +4,7 @@
 //! `disklab-disk` beneath. The same job gives the same figures on every machine.
 
 mod background;
+mod bound;
 mod chance;
 mod check;
 mod client;

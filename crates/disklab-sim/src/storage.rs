@@ -3,15 +3,19 @@
 use std::collections::HashSet;
 
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{CacheContents, Host, Io, Op, Refusal, VolumeCounters, VolumeId};
+use disklab_disk::{CacheContents, Fault, Host, Io, Op, Refusal, VolumeCounters, VolumeId};
 use disklab_units::{Bytes, Instant};
 
 use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
 use crate::job::Kernel;
+use crate::job::faults::What;
 use crate::pagecache::PageCache;
 use crate::readahead::{ReadAhead, Window};
+
+/// `slow` makes I/Os take ten times as long, as a rehearsal's does.
+const SLOW_PERMILLE: u32 = 10_000;
 
 /// Nobody: the end of a list of waiting requests.
 pub const NOBODY: u32 = u32::MAX;
@@ -327,6 +331,28 @@ impl Storage {
             self.cache = PageCache::new(pages, self.cache.capacity());
         }
         is_quiet
+    }
+
+    /// Empties the host caches of all volumes.
+    pub fn drop_host_cache(&mut self) {
+        let host = &mut self.disks.host;
+        let volumes: Vec<_> = host.volumes().map(|(id, _)| id).collect();
+        for volume in volumes {
+            host.drop_cache(volume);
+        }
+    }
+
+    /// Breaks the volume with the table, or mends it, as an event of a timetable does.
+    pub fn break_data(&mut self, now: u64, what: What) {
+        let fault = match what {
+            What::Slow => Fault::Slow {
+                permille: SLOW_PERMILLE,
+                disk: None,
+            },
+            What::Stall => Fault::Stall { for_ns: None },
+            _ => Fault::Recover,
+        };
+        self.disks.inject(now, self.data, &fault);
     }
 
     /// The runs of so many pages from one on that the page cache does not have.

@@ -2,8 +2,9 @@
 
 use disklab_units::sizes::{self, Size};
 
-use super::{MOST_NODES, Rules, check_stop, check_under_way, check_volume};
+use super::{MOST_NODES, Rules, check_stop, check_timetable, check_under_way, check_volume};
 use crate::database::postgresql::{PAGE_BYTES, layouts};
+use crate::job::faults::What;
 use crate::job::{PostgresqlJob, Relation, RowSize, Transaction};
 
 /// Most pages of all relations, two TiB: four bytes are kept for each.
@@ -66,6 +67,59 @@ pub(super) fn check(rules: &mut Rules, job: &PostgresqlJob) {
     }
     for transaction in &job.workload.transactions {
         check_transaction(rules, job, transaction);
+    }
+    check_faults(rules, job);
+}
+
+fn check_faults(rules: &mut Rules, job: &PostgresqlJob) {
+    let Some(faults) = &job.faults else {
+        return;
+    };
+    check_timetable(rules, job.workload.stop, faults.interval_ns);
+    let nodes = job.cluster.nodes;
+    for event in &faults.events {
+        rules.must(
+            event.node < nodes,
+            "faults.events.node",
+            event.node,
+            &format!("the servers are 0 to {}", nodes.max(1) - 1),
+            "choose one of them",
+        );
+        rules.must(
+            matches!(
+                event.what,
+                What::Kill
+                    | What::Lose
+                    | What::Start
+                    | What::Restart
+                    | What::Slow
+                    | What::Stall
+                    | What::Mend
+                    | What::Credits
+            ),
+            "faults.events.what",
+            format!("{:?}", event.what),
+            "servers of PostgreSQL are killed, lost, started and restarted, and their disks break",
+            "use another event",
+        );
+    }
+    rules.must(
+        job.workload.connections.is_none(),
+        "workload.connections",
+        job.workload.connections.unwrap_or(0),
+        "under a timetable each session has a connection of its own",
+        "leave it out",
+    );
+    let positive = [
+        ("faults.timeout_ns", faults.timeout_ns),
+        ("faults.first_retry_ns", faults.first_retry_ns),
+        ("faults.most_retry_ns", faults.most_retry_ns),
+        ("faults.follow_ns", faults.follow_ns),
+        ("faults.replay_depth", u64::from(faults.replay_depth)),
+    ];
+    for (place, value) in positive {
+        let rule = "it is at least one";
+        rules.must(value > 0, place, value, rule, "give a positive number");
     }
 }
 

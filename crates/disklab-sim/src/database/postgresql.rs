@@ -15,6 +15,7 @@
 //! **Divergence:** no lock on a row is waited for, no vacuum runs, indexes do not split, and standbys write the pages that the
 //! primary writes.
 
+mod broken;
 mod buffers;
 mod changes;
 mod checkpoint;
@@ -26,6 +27,7 @@ mod fillorder;
 mod packing;
 mod plan;
 mod reads;
+mod replay;
 mod rows;
 mod server;
 
@@ -36,15 +38,16 @@ use disklab_units::random::Stream;
 
 use crate::chance::work;
 use crate::client::{RowKeys, distance};
+use crate::database::postgresql::broken::{Broken, Standing};
 use crate::database::postgresql::buffers::Buffers;
-use crate::database::postgresql::changes::Changes;
+use crate::database::postgresql::changes::{Changes, History};
 use crate::database::postgresql::event::Event;
 use crate::database::postgresql::extension::{Extending, Extension};
 use crate::database::postgresql::files::Files;
 pub use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
 use crate::database::postgresql::plan::{Plan, Step};
 use crate::database::postgresql::reads::Reads;
-use crate::database::postgresql::server::{LOG_WRITE, Server, WRITE_BACK};
+use crate::database::postgresql::server::{LOG_WRITE, RECOVERY_SYNC, Server, WRITE_BACK};
 use crate::engine::Slab;
 use crate::job::{CacheState, Load, Mechanism, PostgresqlJob, PostgresqlParameters};
 use crate::model::{Course, Model, Setting};
@@ -76,6 +79,9 @@ const MOST_RECENT: usize = 32;
 #[derive(Clone, Debug, Default)]
 struct Session {
     kind: u32,
+    /// Whether its transaction goes on, and how many it has had.
+    standing: Standing,
+    serial: u32,
     /// The next statement.
     step: u32,
     /// When the transaction wanted a connection, or was due.
@@ -130,6 +136,7 @@ struct Rules {
     background_ns: u64,
     background_pages: usize,
     most_dirty: usize,
+    read_ahead_bytes: u64,
     idle: bool,
 }
 
@@ -151,6 +158,7 @@ impl Rules {
             background_ns: settings.bgwriter_delay_ns.max(1),
             background_pages: settings.bgwriter_most_pages as usize,
             most_dirty: (cache_pages / BACKGROUND_SHARE).max(1) as usize,
+            read_ahead_bytes: job.cluster.read_ahead_bytes,
             idle,
         }
     }
@@ -194,6 +202,8 @@ pub struct Postgresql {
     people: Stream,
     arrivals: Stream,
     before: Vec<Vec<VolumeCounters>>,
+    /// None: nothing breaks.
+    broken: Option<Box<Broken>>,
 }
 
 impl Model for Postgresql {
@@ -220,6 +230,12 @@ impl Model for Postgresql {
             (Servers::new(job.client.cores, endless), link)
         };
         let settings = &job.database;
+        let mut changes = Changes::new(
+            settings,
+            &plan,
+            settings.full_page_writes && !has_not(Mechanism::FullPageImages),
+        );
+        changes.history = job.faults.as_ref().map(|_| History::default());
         let rows = plan.relations.first().map_or(1, |relation| relation.rows);
         let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
         Ok(Postgresql {
@@ -227,11 +243,11 @@ impl Model for Postgresql {
             rules: Rules::new(job, setting),
             machines: (0..job.client.nodes.max(1)).map(machine).collect(),
             connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
-            changes: Changes::new(
-                settings,
-                &plan,
-                settings.full_page_writes && !has_not(Mechanism::FullPageImages),
-            ),
+            changes,
+            broken: job.faults.as_ref().map(|faults| {
+                let from = work.warm_up_ns;
+                Box::new(Broken::new(faults, &job.cluster, from, seed))
+            }),
             before: servers
                 .iter()
                 .map(|server| server.storage.volumes(0))
@@ -270,6 +286,7 @@ impl Model for Postgresql {
 
     fn begin(&mut self) {
         self.course.schedule_measure(Event::Measure);
+        self.begin_faults();
         if self.plan.writes && !self.rules.idle {
             self.course
                 .queue
@@ -294,8 +311,14 @@ impl Model for Postgresql {
 
     #[inline]
     fn handle(&mut self, now: u64, event: Event) {
+        if self.broken.is_some() && self.comes_too_late(event) {
+            return;
+        }
         match event {
-            Event::Begin(session) => self.begin(now, session),
+            Event::Begin(session) => match self.rules.load {
+                Load::Closed { .. } => self.begin(now, session),
+                Load::Open { .. } => self.take_next(now, session),
+            },
             Event::Arrive(session) => self.arrive(now, session),
             Event::Plan(session) => self.planned(now, session),
             Event::Ready(session) => self.ready(now, session),
@@ -312,6 +335,8 @@ impl Model for Postgresql {
             }
             Event::Offer => self.offer(now),
             Event::Measure => self.measure(now),
+            Event::Faults => self.look_at_faults(now),
+            Event::Replayed(server) => self.has_replayed(now, server as usize),
         }
     }
 
@@ -322,7 +347,11 @@ impl Model for Postgresql {
     fn report(&mut self, job: &PostgresqlJob, cell: u64) -> Report {
         let work = &job.workload;
         let (host, shares) = (&job.cluster.host, work.connections.is_some());
-        sql_report(cell, &work.transactions, shares, host, self.parts())
+        let faults = self.fault_report();
+        Report {
+            faults,
+            ..sql_report(cell, &work.transactions, shares, host, self.parts())
+        }
     }
 }
 
@@ -358,6 +387,7 @@ impl Postgresql {
     fn set_out(&mut self, now: u64, number: u32, started: u64) {
         let session = &mut self.sessions[number as usize];
         session.started = started;
+        session.serial += 1;
         session.step = self.plan.kinds.of(session.kind).steps.start;
         session.wrote = false;
         session.recent.clear();
@@ -382,8 +412,12 @@ impl Postgresql {
 
     /// A session sends its statement.
     fn send(&mut self, now: u64, number: u32) {
+        if !self.can_send(now, number) {
+            return;
+        }
         self.spend(now, number, Stretch::Slots);
-        self.sessions[number as usize].asked = now;
+        let session = &mut self.sessions[number as usize];
+        (session.asked, session.standing) = (now, Standing::Busy);
         if self.step(number).inside {
             return self.arrive(now, number);
         }
@@ -480,6 +514,10 @@ impl Postgresql {
     }
 
     fn done(&mut self, now: u64, number: u32) {
+        if self.sessions[number as usize].standing == Standing::GivenUp {
+            self.sessions[number as usize].standing = Standing::Dead;
+            return;
+        }
         if let Some(name) = self.step(number).name {
             let asked = self.sessions[number as usize].asked;
             self.course.recorder.note(name as usize, now - asked);
@@ -499,17 +537,13 @@ impl Postgresql {
         );
         self.course.recorder.split(kind as usize, &session.split);
         self.course.recorder.ended(now, kind as usize, started);
+        self.note_success(now, started);
+        self.sessions[number as usize].standing = Standing::Free;
         if let Some(next) = self.connections.leave(now) {
             self.send(now, next);
         }
         if matches!(self.rules.load, Load::Open { .. }) {
-            return match self.unsent.pop_front() {
-                Some(due) => {
-                    self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
-                    self.set_out(now, number, due);
-                }
-                None => self.idle.push(number),
-            };
+            return self.take_next(now, number);
         }
         let kinds = &self.plan.kinds;
         let (kind, pause) = kinds.draw_next(think_ns, &mut self.kinds, &mut self.people);
@@ -518,6 +552,17 @@ impl Postgresql {
             self.begin(now, number);
         } else {
             self.course.queue.push(now + pause, Event::Begin(number));
+        }
+    }
+
+    /// A session of an open loop has nothing to do: it takes what has waited longest.
+    fn take_next(&mut self, now: u64, number: u32) {
+        match self.unsent.pop_front() {
+            Some(due) => {
+                self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
+                self.set_out(now, number, due);
+            }
+            None => self.idle.push(number),
         }
     }
 
@@ -551,9 +596,13 @@ impl Postgresql {
                 server.written_back();
                 server.write_back(now, &mut self.ios);
                 self.take_decisions(now, index);
+                if self.broken.is_some() {
+                    self.replay_on(now, index);
+                }
             }
+            Purpose::Stream(RECOVERY_SYNC) => self.recovery_synced(now, index),
             Purpose::Stream(_) => {}
-            Purpose::Piece(_) => unreachable!("nobody rebuilds it"),
+            Purpose::Piece(piece) => self.piece_read(now, index, piece),
             Purpose::Log(which) => {
                 let server = &mut self.servers[index];
                 if server.log_io_ended(now, which, io.passed, &mut self.ios) {
@@ -570,6 +619,9 @@ impl Postgresql {
                     let this = next;
                     let session = &mut self.sessions[this as usize];
                     next = std::mem::replace(&mut session.next, NOBODY);
+                    if matches!(session.standing, Standing::Dead | Standing::Lost) {
+                        continue;
+                    }
                     session.part += 1;
                     let since = session.since;
                     self.course.recorder.waited_for_disk(now - since);

@@ -50,9 +50,7 @@ pub struct Faults {
 impl Faults {
     /// The events in the order of time.
     pub fn in_order(&self) -> Vec<Event> {
-        let mut events = self.events.clone();
-        events.sort_by_key(|event| event.at_ns);
-        events
+        in_order(&self.events)
     }
 
     /// How the ring changes, in the order of time.
@@ -64,6 +62,41 @@ impl Faults {
         };
         self.in_order().iter().filter_map(of).collect()
     }
+}
+
+/// Events in the order of time.
+pub fn in_order(events: &[Event]) -> Vec<Event> {
+    let mut events = events.to_vec();
+    events.sort_by_key(|event| event.at_ns);
+    events
+}
+
+/// What breaks when under PostgreSQL, and the times that its servers and clients take without a disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SqlFaults {
+    /// In the order of time.
+    pub events: Vec<Event>,
+    /// Length of an interval of the course that is told.
+    pub interval_ns: u64,
+    /// From the start of a server's process until it answers, when there is nothing to replay.
+    pub start_ns: u64,
+    /// Until a client gives a statement up.
+    pub timeout_ns: u64,
+    /// Whether the connections of a machine that is lost stay open: its clients know when their statements time out.
+    pub vanishes: bool,
+    /// Between a client's first two tries to connect; each pause is up to twice as long as the one before.
+    pub first_retry_ns: u64,
+    /// Longest of them.
+    pub most_retry_ns: u64,
+    /// How often a standby looks for a primary that it has lost (`wal_retrieve_retry_interval`).
+    pub follow_ns: u64,
+    /// CPU of replaying a record of the log.
+    pub replay_record_cpu_ns: u64,
+    /// CPU of reading a byte of the log, in picoseconds.
+    pub replay_byte_cpu_ps: u64,
+    /// Reads of pages that a replay has under way (`maintenance_io_concurrency`).
+    pub replay_depth: u32,
 }
 
 /// Something that happens to a node.

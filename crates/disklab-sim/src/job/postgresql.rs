@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Before, Client, Cluster, Keys, Load, Network, Stop, Transaction};
+use super::{Before, Client, Cluster, Keys, Load, Network, SqlFaults, Stop, Transaction};
 
 /// A server, its standbys, its clients and their transactions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct PostgresqlJob {
     pub before: Before,
     /// What no page states.
     pub parameters: PostgresqlParameters,
+    /// What breaks meanwhile; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<SqlFaults>,
 }
 
 /// The settings that matter here, by their names in postgresql.conf.

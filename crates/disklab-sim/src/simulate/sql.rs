@@ -58,6 +58,10 @@ pub fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
 /// The same of PostgreSQL: buffers, the log between checkpoints and their time follow.
 pub fn scaled_postgresql(job: &PostgresqlJob, fidelity: Fidelity) -> (PostgresqlJob, u64) {
     let mut job = job.clone();
+    if job.faults.is_some() {
+        // What is replayed takes the time that it takes: nothing of a timetable shrinks.
+        return (job, 1);
+    }
     let work = &job.workload;
     let by_time = work.stop.duration_ns.map(|ns| ns / QUICK_NS);
     let share = match (share_of(&work.load, work.stop, work.warm_up_ns), by_time) {

@@ -312,6 +312,7 @@ pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u
             page_read_cpu_ns: 0,
             commit_cpu_ns: 0,
         },
+        faults: None,
     };
     job(seed, Kind::Postgresql(servers))
 }

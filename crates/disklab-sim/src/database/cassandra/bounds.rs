@@ -3,12 +3,10 @@
 use super::Cassandra;
 use super::links::Links;
 use super::rebuild::{Kind, Rebuild, Rebuilds};
+use crate::bound::bound_of;
 use crate::faults::RebuildReport;
 use crate::node::Node;
-use crate::report::{Resource, Uses};
-
-/// Where nothing is used more than this, what bounds a stream is how long a piece takes on its way.
-const BOUND: f64 = 0.85;
+use crate::report::Uses;
 
 impl Cassandra {
     /// Notes what bound each rebuild that has ended; at the `last` look those that go on, too.
@@ -54,26 +52,10 @@ impl Cassandra {
 
 /// Adds what disks, machines, processors and networks of all nodes did since a rebuild began.
 fn add_nodes(uses: &mut Uses, now: u64, rebuild: &Rebuild, nodes: &[Node]) {
-    let elapsed_ns = now - rebuild.begun;
-    let seconds = elapsed_ns as f64 / 1e9;
-    for (number, node) in nodes.iter().enumerate() {
-        let place = format!("node {number}");
-        let at = node.storage.volumes(now);
-        let volumes = node.storage.host().volumes();
-        for (((_, volume), now), before) in volumes.zip(&at).zip(&rebuild.volumes[number]) {
-            uses.add_limits(&place, &volume.name, now, before, elapsed_ns);
-        }
-        // The measurement set its counters back: they are less than before.
-        let busy = node.cores.usage().busy_ns;
-        let busy = busy.saturating_sub(rebuild.busy[number]);
-        let share = busy as f64 / elapsed_ns as f64 / node.cores.count() as f64;
-        uses.add("node CPU", place.clone(), share, 0);
-        if let Some(rate) = node.link.bytes_per_s() {
-            let sent = node.link.sent_bytes();
-            let sent = sent.saturating_sub(rebuild.links[number]);
-            let share = sent as f64 / seconds / rate as f64;
-            uses.add("node network", place, share, 0);
-        }
+    let span = (now, now - rebuild.begun);
+    for (number, (node, before)) in nodes.iter().zip(&rebuild.before).enumerate() {
+        let parts = (&node.cores, &node.link, &node.storage);
+        before.add_uses(uses, format!("node {number}"), span, parts);
     }
 }
 
@@ -116,17 +98,5 @@ fn add_links(
             let each = rate * stream.bytes as f64 / rebuilds.all[index].bytes as f64;
             uses.add("link", String::new(), each / limit.max(1) as f64, 0);
         }
-    }
-}
-
-/// What bounds a rebuild: what was used most, if it was full.
-fn bound_of(uses: Uses) -> Resource {
-    match uses.resources(1).into_iter().next() {
-        Some(found) if found.utilisation >= BOUND => found,
-        Some(found) => Resource {
-            utilisation: found.utilisation,
-            ..Resource::none()
-        },
-        None => Resource::none(),
     }
 }

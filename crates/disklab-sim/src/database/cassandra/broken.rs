@@ -8,12 +8,6 @@ use crate::faults::Course;
 use crate::job::Cluster;
 use crate::job::faults::{Event as JobEvent, Faults, What};
 
-/// How often the timetable is looked at: events, time-outs and phases are as exact as that.
-pub const LOOK_NS: u64 = 10_000_000;
-
-/// `slow` makes I/Os take ten times as long, as a rehearsal's does.
-pub const SLOW_PERMILLE: u32 = 10_000;
-
 /// What a node that is away does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {

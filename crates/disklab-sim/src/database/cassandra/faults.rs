@@ -7,14 +7,13 @@
 //! the cluster are nodes without a seat. **Divergence:** what is written while a new node streams its data is not sent
 //! to it as well; credits and pending compactions do not move with disks.
 
-use disklab_disk::Fault;
 use disklab_units::Instant;
 
 use super::Cassandra;
-use super::broken::{Due, LOOK_NS, Phase, SLOW_PERMILLE, UNTAKEN};
+use super::broken::{Due, Phase, UNTAKEN};
 use crate::client::Kind;
 use crate::database::event::Event;
-use crate::faults::{FaultReport, StepReport};
+use crate::faults::{FaultReport, LOOK_NS, StepReport};
 use crate::job::faults::What;
 use crate::job::{Cluster, Load};
 
@@ -260,7 +259,7 @@ impl Cassandra {
                 broken.seen[node].lost_memory |= lost;
                 broken.step(now, what, node, Some(now));
                 if lost {
-                    self.drop_host_cache(node);
+                    self.nodes[node].storage.drop_host_cache();
                 }
             }
             What::Restart => {
@@ -292,7 +291,8 @@ impl Cassandra {
         match what {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
-                self.break_disk(now, node, what);
+                self.nodes[node].storage.break_data(now, what);
+                self.take_decisions(now, node);
             }
             What::Credits => {
                 broken.step(now, what, node, Some(now));
@@ -367,29 +367,6 @@ impl Cassandra {
             broken.seen[node].phase = Phase::Joined(back);
             broken.seen[node].step = step;
         }
-    }
-
-    fn drop_host_cache(&mut self, node: usize) {
-        let host = &mut self.nodes[node].storage.disks.host;
-        let volumes: Vec<_> = host.volumes().map(|(id, _)| id).collect();
-        for volume in volumes {
-            host.drop_cache(volume);
-        }
-    }
-
-    fn break_disk(&mut self, now: u64, node: usize, what: What) {
-        let fault = match what {
-            What::Slow => Fault::Slow {
-                permille: SLOW_PERMILLE,
-                disk: None,
-            },
-            What::Stall => Fault::Stall { for_ns: None },
-            _ => Fault::Recover,
-        };
-        let storage = &mut self.nodes[node].storage;
-        let volume = storage.data_volume();
-        storage.disks.inject(now, volume, &fault);
-        self.take_decisions(now, node);
     }
 
     /// Lets a node that is away go on with coming back.

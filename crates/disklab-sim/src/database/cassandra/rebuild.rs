@@ -10,11 +10,12 @@
 //! same time (`parallel`). **Divergence:** the copies are taken for equal, so nothing is streamed behind it; the hash trees
 //! themselves (some MB a node) cost no network.
 
+use disklab_disk::Op;
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Op, VolumeCounters};
 
 use super::Cassandra;
 use super::links::Traffic;
+use crate::bound::Before;
 use crate::database::build::share;
 use crate::database::event::Event;
 use crate::engine::Slab;
@@ -137,10 +138,8 @@ pub(super) struct Rebuild {
     /// What the source sends that sends most, and what the largest stream has.
     pub(super) most_from: u64,
     pub(super) largest: u64,
-    /// Counters when it began: of volumes and of bytes sent, by node.
-    pub(super) volumes: Vec<Vec<VolumeCounters>>,
-    pub(super) links: Vec<u64>,
-    pub(super) busy: Vec<u64>,
+    /// What each node had done when it began.
+    pub(super) before: Vec<Before>,
     pub(super) told: bool,
 }
 
@@ -355,9 +354,11 @@ impl Cassandra {
             done: 0,
             cursor: 0,
             sources: sent.iter().filter(|&&bytes| bytes > 0).count() as u32,
-            volumes: self.nodes.iter().map(|n| n.storage.volumes(now)).collect(),
-            links: self.nodes.iter().map(|n| n.link.sent_bytes()).collect(),
-            busy: self.nodes.iter().map(|n| n.cores.usage().busy_ns).collect(),
+            before: self
+                .nodes
+                .iter()
+                .map(|n| Before::of(now, &n.cores, &n.link, &n.storage))
+                .collect(),
             told: false,
         };
         let Some(broken) = &mut self.broken else {

@@ -70,6 +70,19 @@ impl Buffers {
         self.counts = (0, 0);
     }
 
+    /// Empties them; what they counted stays.
+    pub fn empty(&mut self) {
+        let counts = self.counts;
+        *self = Buffers::new(self.frame_of.len() as u64, self.capacity());
+        self.counts = counts;
+    }
+
+    /// Whether a page is in a buffer; it is not used.
+    #[inline]
+    pub fn holds(&self, page: u32) -> bool {
+        self.frame_of[page as usize] != NONE
+    }
+
     /// Uses a page, if it is in a buffer.
     #[inline]
     pub fn find(&mut self, page: u32) -> bool {

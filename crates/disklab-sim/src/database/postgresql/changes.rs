@@ -37,6 +37,30 @@ pub struct Changes {
     /// Of each page behind the fill: the file it is in.
     files: Vec<u32>,
     taken: u64,
+    /// None: nothing will be replayed.
+    pub history: Option<History>,
+}
+
+/// What the log holds since the last checkpoint that has ended began, which is what a replay begins with.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The log's position there.
+    pub redo: u64,
+    /// Records since then.
+    pub records: Vec<Record>,
+    /// Position and number of records when the checkpoint under way began.
+    begun: Option<(u64, usize)>,
+}
+
+/// A record of the log, as far as a replay minds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Of a commit.
+    Commit,
+    /// A change of a page that the replay has to have.
+    Change(u32),
+    /// A page as a whole: its image, or its first row.
+    Whole(u32),
 }
 
 impl Changes {
@@ -56,6 +80,44 @@ impl Changes {
             first_new: plan.pages,
             files: vec![0; plan.growth as usize],
             taken: 0,
+            history: None,
+        }
+    }
+
+    /// Begins a checkpoint with the pages that have changed.
+    pub fn begin_checkpoint(&mut self, now: u64, pages: Vec<u32>) {
+        self.checkpoints.begin(now, self.log, pages);
+        if let Some(history) = &mut self.history {
+            history.begun = Some((self.log, history.records.len()));
+        }
+    }
+
+    /// The checkpoint under way has ended: a replay would begin where it began.
+    pub fn end_checkpoint(&mut self) {
+        self.checkpoints.end();
+        if let Some(history) = &mut self.history
+            && let Some((redo, count)) = history.begun.take()
+        {
+            history.redo = redo;
+            history.records.drain(..count);
+        }
+    }
+
+    /// The server has started, with a checkpoint at the end of its log.
+    pub fn start(&mut self, now: u64) {
+        self.checkpoints.start(now, self.log);
+        if let Some(history) = &mut self.history {
+            *history = History {
+                redo: self.log,
+                ..History::default()
+            };
+        }
+    }
+
+    /// Notes a record of the log.
+    fn record(&mut self, record: Record) {
+        if let Some(history) = &mut self.history {
+            history.records.push(record);
         }
     }
 
@@ -113,6 +175,7 @@ impl Changes {
     /// Writes the record of a commit; returns where the log has to be on the disk.
     pub fn commit(&mut self) -> u64 {
         self.log += COMMIT_BYTES;
+        self.record(Record::Commit);
         self.log
     }
 
@@ -178,16 +241,28 @@ impl Changes {
     /// A record of a change, and the image of the page with the first one since a checkpoint began.
     fn write(&mut self, page: u32, bytes: u64, image_bytes: u64) {
         self.log += RECORD_BYTES + bytes;
-        if self.checkpoints.changes(page) {
+        let has_image = self.checkpoints.changes(page);
+        if has_image {
             self.log += image_bytes;
         }
+        self.record(if has_image {
+            Record::Whole(page)
+        } else {
+            Record::Change(page)
+        });
     }
 
     /// Puts a row into the session's page; returns it. It has no image in the log while it is new.
     fn put(&mut self, relation: u32, session: u32, bytes: u64) -> u32 {
         let page = self.targets[&(relation, session)];
         let free = &mut self.free[page as usize];
+        let is_new = u64::from(*free) == ROOM_BYTES;
         *free = free.saturating_sub(bytes as u16);
+        self.record(if is_new {
+            Record::Whole(page)
+        } else {
+            Record::Change(page)
+        });
         page
     }
 }

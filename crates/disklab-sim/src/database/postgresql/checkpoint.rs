@@ -114,4 +114,11 @@ impl Checkpoints {
     pub fn end(&mut self) {
         self.under_way = None;
     }
+
+    /// A server has started with a checkpoint at the end of its log: none is under way, and no page has an image since.
+    pub fn start(&mut self, now: u64, log: u64) {
+        self.began = (log, now);
+        self.imaged.fill(0);
+        self.under_way = None;
+    }
 }

@@ -4,6 +4,7 @@ use super::{EXPIRE_NS, FLUSH_AFTER, MESSAGE_BYTES, Postgresql};
 use crate::chance::work;
 use crate::database::postgresql::checkpoint::LOOK_NS;
 use crate::database::postgresql::event::Event;
+use crate::database::postgresql::server::CHECKPOINT_SYNC;
 use crate::tail::Stretch;
 
 impl Postgresql {
@@ -18,6 +19,9 @@ impl Postgresql {
 
     /// A server has its log on the disk up to where it wanted.
     pub(super) fn log_synced(&mut self, now: u64, index: usize) {
+        if !self.follows(index) {
+            return;
+        }
         let synced = self.servers[index].log.synced;
         if index > 0 {
             let left = self.servers[index].link.send(now, now, MESSAGE_BYTES);
@@ -30,14 +34,9 @@ impl Postgresql {
             return self.sync_log(now, index, received);
         }
         for standby in 1..self.servers.len() {
-            let sent = self.servers[standby].on_the_way.0.back().copied();
-            let bytes = synced - sent.unwrap_or(self.servers[standby].received);
-            let left = self.servers[0].link.send(now, now, bytes + MESSAGE_BYTES);
-            self.servers[standby].on_the_way.0.push_back(synced);
-            let way = self.paths.delay(0, standby);
-            self.course
-                .queue
-                .push(left + way, Event::Received(standby as u32));
+            if self.follows(standby) {
+                self.send_log(now, standby);
+            }
         }
         self.answer_commits(now);
         // Those who came meanwhile share the next sync, whoever of them begins it.
@@ -47,7 +46,24 @@ impl Postgresql {
         }
     }
 
+    /// Sends a standby what the primary has on its disk and it has not been sent.
+    pub(super) fn send_log(&mut self, now: u64, standby: usize) {
+        let synced = self.servers[0].log.synced;
+        let sent = self.servers[standby].on_the_way.0.back().copied();
+        let bytes = synced - sent.unwrap_or(self.servers[standby].received);
+        let left = self.servers[0].link.send(now, now, bytes + MESSAGE_BYTES);
+        self.servers[standby].on_the_way.0.push_back(synced);
+        let way = self.paths.delay(0, standby);
+        self.course
+            .queue
+            .push(left + way, Event::Received(standby as u32));
+    }
+
     pub(super) fn received(&mut self, now: u64, index: usize) {
+        if !self.follows(index) {
+            self.servers[index].on_the_way.0.pop_front();
+            return;
+        }
         let cpu_ns = self.rules.parameters.commit_cpu_ns;
         let span = work(&mut self.times, cpu_ns);
         let server = &mut self.servers[index];
@@ -59,8 +75,12 @@ impl Postgresql {
     }
 
     pub(super) fn confirmed(&mut self, now: u64, index: usize) {
+        let follows = self.follows(index);
         let server = &mut self.servers[index];
         let position = server.on_the_way.1.pop_front().unwrap_or(0);
+        if !follows {
+            return;
+        }
         server.confirmed = server.confirmed.max(position);
         self.answer_commits(now);
     }
@@ -105,9 +125,13 @@ impl Postgresql {
     /// The checkpointer: begins a checkpoint that is due, and writes what is late.
     pub(super) fn look_at_checkpoint(&mut self, now: u64) {
         let log = self.changes.log;
-        let checkpoints = &mut self.changes.checkpoints;
-        if checkpoints.is_due(now, log) {
-            checkpoints.begin(now, log, self.buffers.changed());
+        if !self.serves() {
+            // What a server writes before it serves is a part of its start.
+            self.course.queue.push(now + LOOK_NS, Event::Checkpointer);
+            return;
+        }
+        if self.changes.checkpoints.is_due(now, log) {
+            self.changes.begin_checkpoint(now, self.buffers.changed());
         }
         while !self.servers[0].write_back.is_full()
             && let Some(pages) = self.changes.checkpoints.next(now, log)
@@ -123,8 +147,8 @@ impl Postgresql {
             self.write_dirty(now, u64::MAX);
         }
         if self.changes.checkpoints.syncs() && self.servers[0].write_back.is_idle() {
-            self.changes.checkpoints.end();
-            self.servers[0].sync_data(now, &mut self.ios);
+            self.changes.end_checkpoint();
+            self.servers[0].sync_data(now, CHECKPOINT_SYNC, &mut self.ios);
             self.take_decisions(now, 0);
         }
         self.course.queue.push(now + LOOK_NS, Event::Checkpointer);
@@ -168,13 +192,18 @@ impl Postgresql {
 
     /// A round of the background writer, of the log's own writer and of Linux's write-back.
     pub(super) fn clean(&mut self, now: u64) {
-        let pages = self.buffers.clean(self.rules.background_pages);
-        for some in pages.chunks(FLUSH_AFTER) {
-            self.write_pages(now, some);
+        let serves = self.serves();
+        if serves {
+            let pages = self.buffers.clean(self.rules.background_pages);
+            for some in pages.chunks(FLUSH_AFTER) {
+                self.write_pages(now, some);
+            }
         }
         self.write_dirty(now, now.saturating_sub(EXPIRE_NS));
-        let log = self.changes.log;
-        self.sync_log(now, 0, log);
+        if serves {
+            let log = self.changes.log;
+            self.sync_log(now, 0, log);
+        }
         self.course
             .queue
             .push(now + self.rules.background_ns, Event::Background);

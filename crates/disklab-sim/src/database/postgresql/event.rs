@@ -33,6 +33,10 @@ pub enum Event {
     Resume(u32),
     /// The warm-up is over.
     Measure,
+    /// A look at the timetable of faults: what is due, what has expired.
+    Faults,
+    /// A server has done the CPU work of a part of its replay.
+    Replayed(u32),
 }
 
 impl Code for Event {
@@ -53,6 +57,8 @@ impl Code for Event {
             Event::Offer => (11, 0),
             Event::Measure => (12, 0),
             Event::Resume(n) => (13, n),
+            Event::Faults => (14, 0),
+            Event::Replayed(n) => (15, n),
         };
         debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
         kind << 28 | number
@@ -75,6 +81,8 @@ impl Code for Event {
             10 => Event::Background,
             11 => Event::Offer,
             13 => Event::Resume(number),
+            14 => Event::Faults,
+            15 => Event::Replayed(number),
             _ => Event::Measure,
         }
     }

@@ -37,6 +37,11 @@ impl Files {
         Files(vec![File::default(); count])
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// A session wants to read a file; false: it waits for its turn.
     #[inline]
     pub fn read(&mut self, file: usize, session: u32) -> bool {

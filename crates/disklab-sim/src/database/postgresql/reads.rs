@@ -29,6 +29,11 @@ impl Reads {
         }
     }
 
+    /// The same of backends that have just started: nothing is open, nobody reads.
+    pub fn closed(&self) -> Reads {
+        Reads::new(self.own_files)
+    }
+
     /// The open file through which a session reads `file`; `bounds` tells its first page of the page cache, and the one
     /// behind its last.
     pub fn file(

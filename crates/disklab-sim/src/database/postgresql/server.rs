@@ -28,6 +28,8 @@ const NO_PAGE_CACHE_PAGES: u64 = 16_384;
 pub const WRITE_BACK: u8 = 0;
 /// The sync at the end of a checkpoint.
 pub const CHECKPOINT_SYNC: u8 = 1;
+/// The sync before a replay, or behind it.
+pub const RECOVERY_SYNC: u8 = 2;
 /// A write of the log.
 pub const LOG_WRITE: u32 = 0;
 /// The sync that makes it last.
@@ -58,6 +60,11 @@ impl WriteBack {
     /// Whether so much waits that whoever adds to it has to wait, too.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= DEPTH as usize
+    }
+
+    /// Forgets what waits: its machine is gone.
+    pub fn forget(&mut self) {
+        self.waiting.clear();
     }
 
     /// Whether nothing is on its way.
@@ -224,12 +231,20 @@ impl Server {
         self.write_back.under_way -= 1;
     }
 
-    /// Syncs the data volume, at the end of a checkpoint.
-    pub fn sync_data(&mut self, now: u64, ios: &mut PendingIos) {
-        let purpose = Purpose::Stream(CHECKPOINT_SYNC);
-        let io = ios.add(PendingIo::new(self.number, purpose));
+    /// Syncs the data volume, at the end of a checkpoint or for the sake of a replay.
+    pub fn sync_data(&mut self, now: u64, which: u8, ios: &mut PendingIos) {
+        let io = ios.add(PendingIo::new(self.number, Purpose::Stream(which)));
         let volume = self.storage.data_volume();
         self.storage.submit(now, volume, Op::Flush, 0, 0, io);
+    }
+
+    /// Reads a part of the log.
+    pub fn read_log(&mut self, now: u64, at: u64, bytes: u64, io: u32) {
+        let (volume, (start, length)) = (self.log.volume, self.log.space);
+        let place = at % length;
+        let bytes = bytes.min(length - place) as u32;
+        self.storage
+            .submit(now, volume, Op::Read, start + place, bytes, io);
     }
 
     /// Begins to bring the log to the disk up to a position: whole pages, the one that the last sync ended in once more.

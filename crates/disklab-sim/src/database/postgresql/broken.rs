@@ -1,0 +1,486 @@
+//! Servers that go away and come back, and what their clients make of it.
+//!
+//! **A killed server** closes its connections: what was under way fails at once, and so does what is due while nobody
+//! takes connections. A client tries again after a pause that doubles, as the load engine of a rehearsal does. **A machine
+//! that has vanished** closes nothing: statements wait for their time-out, or for the server that is back, which knows none
+//! of its old connections. A standby that is away confirms nothing; once it is back it is sent what it has missed. One that
+//! has lost its primary looks for it every few seconds.
+//!
+//! How a server comes back is in [`replay`](super::replay).
+//!
+//! **Source:** `wal_retrieve_retry_interval` of PostgreSQL's manual, 20.6.3; `crates/disklab-load/src/clients/postgres.rs`.
+
+use std::collections::VecDeque;
+
+use disklab_disk::profile::HostProfile;
+use disklab_units::Instant;
+use disklab_units::random::Stream;
+
+use super::Postgresql;
+use super::changes::History;
+use super::event::Event;
+use super::extension::Extension;
+use super::files::Files;
+use super::replay::Replay;
+use crate::faults::{Course, FaultReport, LOOK_NS, RebuildReport, StepReport};
+use crate::job::faults::{What, in_order};
+use crate::job::{Cluster, Load, SqlFaults};
+
+/// A session of a closed loop waits so long after a failure. **Source:** `PAUSE_AFTER_FAILURE` of the load engine.
+const PAUSE_NS: u64 = 10_000_000;
+
+/// Whether a session's transaction goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has none.
+    #[default]
+    Free,
+    /// It does.
+    Busy,
+    /// Its client has given it up, and the server goes on with it.
+    GivenUp,
+    /// Its server has vanished, and its client does not know.
+    Lost,
+    /// Nobody goes on with it; another session has its place.
+    Dead,
+}
+
+/// What a server does.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    /// It serves, or follows.
+    Up,
+    /// Nothing.
+    Away,
+    /// It writes what has changed before it ends.
+    Stopping,
+    /// Its process starts.
+    Starting(u64),
+    /// It brings its data up to the end of its log.
+    Replaying(Box<Replay>),
+}
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub phase: Phase,
+    /// The step that brings it back.
+    step: usize,
+    pub lost_memory: bool,
+    /// Whether there is a log to be replayed: it did not end in order.
+    pub crashed: bool,
+    /// Of a standby that has lost its primary: when it looks for it next.
+    looks_at: Option<u64>,
+}
+
+struct Step {
+    what: What,
+    node: usize,
+    begun: u64,
+    ended: Option<u64>,
+}
+
+/// What clients know of the server.
+struct Tries {
+    /// None: they have connections. Else when the next try is due, and how long the pause behind it is at most.
+    next: Option<(u64, u64)>,
+    chance: Stream,
+}
+
+/// What a run with faults knows.
+pub(super) struct Broken {
+    pub job: SqlFaults,
+    next: usize,
+    pub seen: Vec<Seen>,
+    steps: Vec<Step>,
+    course: Course,
+    pub rebuilds: Vec<RebuildReport>,
+    refused: u64,
+    tries: Tries,
+    /// Statements in the order in which they were sent: when, by which session, and its how manieth.
+    sent: VecDeque<(u64, u32, u32)>,
+    /// When measuring began.
+    from: u64,
+    pub profile: HostProfile,
+}
+
+impl Broken {
+    /// Servers that are well; `from`: when measuring begins.
+    pub fn new(job: &SqlFaults, cluster: &Cluster, from: u64, seed: u64) -> Broken {
+        let up = || Seen {
+            phase: Phase::Up,
+            step: 0,
+            lost_memory: false,
+            crashed: false,
+            looks_at: None,
+        };
+        Broken {
+            course: Course::new(job.interval_ns),
+            next: 0,
+            seen: (0..cluster.nodes).map(|_| up()).collect(),
+            steps: Vec::new(),
+            rebuilds: Vec::new(),
+            refused: 0,
+            tries: Tries {
+                next: None,
+                chance: Stream::new(seed, "pauses between tries"),
+            },
+            sent: VecDeque::new(),
+            from,
+            profile: cluster.host.clone(),
+            job: SqlFaults {
+                events: in_order(&job.events),
+                ..job.clone()
+            },
+        }
+    }
+
+    fn is_up(&self, server: usize) -> bool {
+        matches!(self.seen[server].phase, Phase::Up)
+    }
+
+    fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
+        self.steps.push(Step {
+            what,
+            node,
+            begun: now,
+            ended,
+        });
+        self.steps.len() - 1
+    }
+
+    /// A server is back.
+    pub fn returns(&mut self, now: u64, server: usize) {
+        let seen = &mut self.seen[server];
+        seen.phase = Phase::Up;
+        seen.crashed = false;
+        self.steps[seen.step].ended = Some(now);
+    }
+}
+
+impl Postgresql {
+    /// Whether the primary takes statements.
+    #[inline]
+    pub(super) fn serves(&self) -> bool {
+        self.broken.as_ref().is_none_or(|one| one.is_up(0))
+    }
+
+    /// Whether a server is the primary, or gets its log.
+    #[inline]
+    pub(super) fn follows(&self, index: usize) -> bool {
+        self.broken
+            .as_ref()
+            .is_none_or(|one| one.is_up(index) && one.seen[index].looks_at.is_none())
+    }
+
+    /// Whether an event is a session's whose server has ended.
+    pub(super) fn comes_too_late(&self, event: Event) -> bool {
+        let (Event::Arrive(session)
+        | Event::Plan(session)
+        | Event::Ready(session)
+        | Event::Done(session)
+        | Event::Resume(session)) = event
+        else {
+            return false;
+        };
+        let standing = self.sessions[session as usize].standing;
+        matches!(standing, Standing::Dead | Standing::Lost)
+    }
+
+    pub(super) fn begin_faults(&mut self) {
+        if let Some(broken) = &self.broken
+            && let Some(first) = broken.job.events.first()
+        {
+            let at = broken.from.saturating_add(first.at_ns);
+            self.course.queue.push(at, Event::Faults);
+        }
+    }
+
+    /// A session sends a statement; false: it cannot, and has failed or waits in vain.
+    #[inline]
+    pub(super) fn can_send(&mut self, now: u64, number: u32) -> bool {
+        let Some(broken) = &mut self.broken else {
+            return true;
+        };
+        if let Some((at, most)) = broken.tries.next {
+            if now < at || !broken.is_up(0) {
+                if now >= at {
+                    broken.tries.failed(now, most, broken.job.most_retry_ns);
+                }
+                broken.refused += 1;
+                self.fail(now, number);
+                return false;
+            }
+            broken.tries.next = None;
+        }
+        let session = &mut self.sessions[number as usize];
+        broken.sent.push_back((now, number, session.serial));
+        if !broken.is_up(0) {
+            // It has vanished, and nobody has noticed.
+            session.standing = Standing::Lost;
+            return false;
+        }
+        true
+    }
+
+    /// A transaction has succeeded.
+    #[inline]
+    pub(super) fn note_success(&mut self, now: u64, started: u64) {
+        if let Some(broken) = &mut self.broken
+            && now >= broken.from
+        {
+            broken.course.ended(now - broken.from);
+            if (0..broken.seen.len()).any(|server| !broken.is_up(server)) {
+                broken.course.degraded(now - started);
+            }
+        }
+    }
+
+    /// A session's transaction has failed for its client. What the server still does for it goes on without it, under
+    /// another number.
+    fn fail(&mut self, now: u64, number: u32) {
+        let session = &mut self.sessions[number as usize];
+        let started = session.started;
+        self.course.recorder.failed(now, started);
+        if let Some(broken) = &mut self.broken
+            && now >= broken.from
+        {
+            broken.course.failed(now - broken.from);
+        }
+        let pause = match self.rules.load {
+            Load::Closed { .. } => PAUSE_NS,
+            Load::Open { .. } => 0,
+        };
+        let standing = std::mem::take(&mut self.sessions[number as usize].standing);
+        let next = if standing == Standing::Free {
+            number
+        } else {
+            self.sessions[number as usize].standing = match standing {
+                Standing::Busy => Standing::GivenUp,
+                _ => Standing::Dead,
+            };
+            let kind = self.sessions[number as usize].kind;
+            self.sessions.push(super::Session {
+                kind,
+                ..super::Session::default()
+            });
+            self.sessions.len() as u32 - 1
+        };
+        if let Some(next) = self.connections.leave(now) {
+            self.send(now, next);
+        }
+        self.course.queue.push(now + pause, Event::Begin(next));
+    }
+
+    /// The server's end of every connection is gone. `known`: and its clients are told.
+    fn drop_connections(&mut self, now: u64, known: bool) {
+        for number in 0..self.sessions.len() as u32 {
+            let standing = &mut self.sessions[number as usize].standing;
+            match *standing {
+                Standing::GivenUp => *standing = Standing::Dead,
+                Standing::Busy => {
+                    *standing = Standing::Lost;
+                    if known {
+                        self.fail(now, number);
+                    }
+                }
+                Standing::Lost if known => self.fail(now, number),
+                _ => {}
+            }
+        }
+        let files = self.files.count();
+        self.files = Files::new(files);
+        self.reads = self.reads.closed();
+        self.extensions.fill(Extension::default());
+        self.committing.clear();
+    }
+
+    /// Looks at the timetable.
+    pub(super) fn look_at_faults(&mut self, now: u64) {
+        while let Some(broken) = &mut self.broken
+            && let Some(&event) = broken.job.events.get(broken.next)
+            && broken.from + event.at_ns <= now
+        {
+            broken.next += 1;
+            self.take_fault(now, event.node as usize, event.what);
+        }
+        self.expire(now);
+        for index in 0..self.servers.len() {
+            self.advance(now, index);
+            self.look_for_primary(now, index);
+        }
+        self.course.queue.push(now + LOOK_NS, Event::Faults);
+    }
+
+    /// Gives up the statements whose time is over.
+    fn expire(&mut self, now: u64) {
+        while let Some(broken) = &mut self.broken
+            && let Some(&(sent, number, serial)) = broken.sent.front()
+            && sent + broken.job.timeout_ns <= now
+        {
+            broken.sent.pop_front();
+            let session = &self.sessions[number as usize];
+            if session.serial != serial {
+                continue;
+            }
+            let vanished = session.standing == Standing::Lost;
+            if vanished || session.standing == Standing::Busy {
+                if vanished && !broken.is_up(0) {
+                    broken.tries.begin(now, broken.job.first_retry_ns);
+                }
+                self.fail(now, number);
+            }
+        }
+    }
+
+    fn take_fault(&mut self, now: u64, node: usize, what: What) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        let known = what != What::Lose || !broken.job.vanishes;
+        let starts_at = now + broken.job.start_ns;
+        match what {
+            What::Kill | What::Lose => {
+                broken.step(now, what, node, Some(now));
+                let was_up = broken.is_up(node);
+                let seen = &mut broken.seen[node];
+                seen.crashed |= was_up;
+                seen.phase = Phase::Away;
+                if what == What::Lose {
+                    seen.lost_memory = true;
+                    self.servers[node].storage.drop_host_cache();
+                    self.servers[node].write_back.forget();
+                    if node == 0 {
+                        self.dirty.clear();
+                    }
+                }
+                if node == 0 {
+                    self.buffers.empty();
+                    self.is_gone(now, known);
+                }
+            }
+            What::Restart => {
+                let step = broken.step(now, what, node, None);
+                let seen = &mut broken.seen[node];
+                (seen.step, seen.phase, seen.lost_memory) = (step, Phase::Stopping, true);
+                if node == 0 {
+                    self.is_gone(now, true);
+                    self.write_all(now);
+                }
+            }
+            What::Start => {
+                let step = broken.step(now, what, node, None);
+                let seen = &mut broken.seen[node];
+                (seen.step, seen.phase) = (step, Phase::Starting(starts_at));
+            }
+            What::Credits => {
+                broken.step(now, what, node, Some(now));
+                let host = &mut self.servers[node].storage.disks.host;
+                host.set_credits(Instant::from_nanos(now), 0);
+                self.take_decisions(now, node);
+            }
+            _ => {
+                broken.step(now, what, node, Some(now));
+                self.servers[node].storage.break_data(now, what);
+                self.take_decisions(now, node);
+            }
+        }
+    }
+
+    /// The primary takes statements no more.
+    fn is_gone(&mut self, now: u64, known: bool) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        if known {
+            broken.tries.begin(now, broken.job.first_retry_ns);
+        }
+        let every_ns = broken.job.follow_ns;
+        for seen in broken.seen.iter_mut().skip(1) {
+            seen.looks_at = Some(now + every_ns);
+        }
+        self.drop_connections(now, known);
+    }
+
+    /// A standby that has lost its primary looks for it.
+    fn look_for_primary(&mut self, now: u64, index: usize) {
+        let serves = self.serves();
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let every_ns = broken.job.follow_ns;
+        let is_up = broken.is_up(index);
+        let seen = &mut broken.seen[index];
+        if seen.looks_at.is_none_or(|at| at > now) {
+            return;
+        }
+        seen.looks_at = (!serves || !is_up).then_some(now + every_ns);
+        if seen.looks_at.is_none() {
+            self.send_log(now, index);
+        }
+    }
+
+    /// A server has its data as its log says, and serves, or follows.
+    pub(super) fn comes_back(&mut self, now: u64, index: usize) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        broken.returns(now, index);
+        if index > 0 {
+            // It connects when it starts.
+            broken.seen[index].looks_at = Some(now);
+            return self.look_for_primary(now, index);
+        }
+        self.changes.start(now);
+        // Whoever still waits for the machine that vanished is told that it knows no such connection.
+        self.drop_connections(now, true);
+    }
+
+    /// What the faults did; None: there were none.
+    pub(super) fn fault_report(&mut self) -> Option<FaultReport> {
+        let now = self.course.recorder.measured_to();
+        for index in 0..self.servers.len() {
+            self.tell_replay(now, index);
+        }
+        let broken = self.broken.as_ref()?;
+        let from = broken.from;
+        let seconds = |at: u64| at.saturating_sub(from) as f64 / 1e9;
+        let left_ns = |node: usize| match &broken.seen[node].phase {
+            Phase::Starting(until) => until.saturating_sub(now),
+            Phase::Replaying(replay) => replay.left_ns(now),
+            _ => broken.job.start_ns,
+        };
+        let steps = broken.steps.iter().map(|step| StepReport {
+            what: step.what,
+            node: step.node as u32,
+            begun_s: seconds(step.begun),
+            ended_s: seconds(step.ended.unwrap_or_else(|| now + left_ns(step.node))),
+            extrapolated: step.ended.is_none(),
+        });
+        Some(FaultReport {
+            course: broken.course.report(now.saturating_sub(from)),
+            failed_operations: broken.course.failures(),
+            unavailable: broken.refused,
+            degraded_latency_ms: broken.course.degraded_latencies(),
+            steps: steps.collect(),
+            rebuilds: broken.rebuilds.clone(),
+            hint_bytes: 0,
+            lost_rows: 0,
+        })
+    }
+
+    /// What the log holds to be replayed.
+    pub(super) fn history(&mut self) -> History {
+        self.changes.history.clone().unwrap_or_default()
+    }
+}
+
+impl Tries {
+    /// Connections are lost: the next try is due at once.
+    fn begin(&mut self, now: u64, first_ns: u64) {
+        if self.next.is_none() {
+            self.next = Some((now, first_ns));
+        }
+    }
+
+    /// A try has failed: the upper half of a span that doubles.
+    fn failed(&mut self, now: u64, most: u64, longest: u64) {
+        let half = (most / 2).max(1);
+        let pause = half + self.chance.below(half);
+        self.next = Some((now + pause, (most * 2).min(longest)));
+    }
+}
