@@ -33,6 +33,15 @@ KERNEL_READ_AHEAD_BYTES = 128 << 10
 
 REHEARSE = "rehearse it"
 
+INTERVAL_S = 1.0
+"""Of the course of a timetable, as a rehearsal's."""
+
+CLIENT_TIMEOUT_S = 12.0
+"""How long a client waits for a machine that has vanished without closing its connections.
+
+**Source:** the request time-out of disklab's load engine; drivers of Cassandra have 12 s too.
+"""
+
 AS_LEFT = "as-left"
 
 HOST_CACHE = {"empty": "cold", "written": "written", "warm": "warm", AS_LEFT: AS_LEFT}
@@ -49,9 +58,9 @@ class Delays:
     notice_s: float
     """Until clients notice that its machine has vanished."""
     ring_s: float
-    """Until a change of the ring is known."""
+    """Until a change of the ring is known, or a standby looks for its primary again."""
     gossip_s: float
-    """From one round of gossip to the next."""
+    """From one round of gossip, or one try to connect, to the next."""
 
     def dilated(self, time_dilation: float) -> Delays:
         """Return them in seconds of a system that a rehearsal runs in slow motion.
@@ -78,6 +87,8 @@ class Breaking:
     """Returns a timetable as a part of a job; see `cassandra.simulated_faults.faults_job`."""
     lever_of: Callable[[str], str]
     """Returns what makes a rebuild faster that is bound by a resource of the simulator."""
+    replaces: bool = True
+    """Whether an empty node takes a lost one's place and gets its data from the others."""
 
 
 @dataclass(frozen=True)

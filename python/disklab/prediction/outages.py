@@ -56,7 +56,7 @@ def yearly_costs(
     stating = {
         index: (trial, job)
         for index, (trial, job) in runnable.items()
-        if trial.spec.failures is not None and breaking_of(trial) and _experiments(trial, job)
+        if trial.spec.failures is not None and _replaces(trial) and _experiments(trial, job)
     }
     asked = [
         {**job, "cell": 2 * index + number, "seed": seed, "fidelity": "full"}
@@ -102,7 +102,7 @@ def rebuild_times(
     asked = [
         {**_broken(trial, job, REPLACED, BROKEN_S), "cell": index, "seed": seed, "fidelity": "full"}
         for index, (trial, job) in runnable.items()
-        if breaking_of(trial)
+        if _replaces(trial)
     ]
     found = {}
     for answer in simulate(asked, workers=workers) if asked else ():
@@ -116,6 +116,11 @@ def rebuild_times(
             lever = breaking.lever_of(times.bound)
             found[answer["cell"]] = Rebuilt(seconds, times.bound, lever)
     return found
+
+
+def _replaces(trial: Trial) -> bool:
+    breaking = breaking_of(trial)
+    return breaking is not None and breaking.replaces
 
 
 def _breaking(trial: Trial) -> Breaking:

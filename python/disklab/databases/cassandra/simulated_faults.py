@@ -12,12 +12,9 @@ from typing import Any
 from disklab.databases.cassandra import simulated_settings
 from disklab.databases.cassandra.configuration import RING_DELAY_MS
 from disklab.databases.simulated_steps import steps_of
-from disklab.databases.simulating import NS_PER_S, Breaking, Delays
+from disklab.databases.simulating import CLIENT_TIMEOUT_S, INTERVAL_S, NS_PER_S, Breaking, Delays
 from disklab.spec import Cluster, TimedEvent
 from disklab.spec.model import Database
-
-INTERVAL_S = 1.0
-"""Of the course, as a rehearsal's."""
 
 GOSSIP_S = 1.0
 """From one round of gossip to the next. **Source:** Gossiper.intervalInMillis of Cassandra."""
@@ -28,12 +25,6 @@ FailureDetector, 1 / ln 10."""
 
 USUAL_PHI = 8
 """**Source:** `phi_convict_threshold` of cassandra.yaml, all versions."""
-
-CLIENT_TIMEOUT_S = 12.0
-"""How long a client waits for a machine that has vanished without closing its connections.
-
-**Source:** the request time-out of disklab's load engine; drivers of Cassandra have 12 s too.
-"""
 
 PROCESS_S = 4.3
 """A JVM with Cassandra until it answers, without the delays below.

@@ -16,6 +16,13 @@ from disklab.database_facts import facts_of
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration
 from disklab.databases.installed import WAL_VOLUMES
+from disklab.databases.postgresql.simulated_faults import (
+    BREAKING,
+    DELAYS,
+    EVENTS,
+    REHEARSED,
+    faults_job,
+)
 from disklab.databases.postgresql.sizing import plan_memory
 from disklab.databases.protocol import Setting, Sizes
 from disklab.databases.simulating import (
@@ -25,6 +32,7 @@ from disklab.databases.simulating import (
     NS_PER_S,
     PPM,
     REHEARSE,
+    Delays,
     Job,
     Rehearsed,
     Simulated,
@@ -110,13 +118,14 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     work, before, cluster, database = spec.workload, spec.before, spec.cluster, spec.database
     assert cluster is not None
     assert database is not None
-    if AS_LEFT in (before.page_cache, before.host_cache):
+    if AS_LEFT in (before.page_cache, before.host_cache) and not spec.events:
         rule = "a simulated trial of PostgreSQL begins by itself: no trial has left it a cache"
         way_out = "say cold or warm, and empty, written or warm"
         yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
-    if spec.events:
-        rule = "the simulator breaks nodes of Cassandra so far"
-        yield Problem(f"{place}: events", str(len(spec.events)), rule, REHEARSE)
+    for event in spec.events:
+        if event.kind not in (*EVENTS, "lose_zone"):
+            rule = f"of PostgreSQL's events the simulator knows {', '.join(EVENTS)}"
+            yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
     if spec.procedure is not None and spec.procedure.searches:
         rule = "the search for a rate simulates Cassandra so far"
         yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
@@ -151,6 +160,19 @@ def writes(spec: TrialSpec) -> bool:
     if work.operations is not None:
         return work.operations.changes > 0
     return work.sysbench is None or work.sysbench.script not in READING_SCRIPTS
+
+
+def described_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return the job of PostgreSQL as a trial describes it, with what breaks."""
+    return postgresql_job(spec, catalog, calibration) | timetable(spec, DELAYS)
+
+
+def timetable(spec: TrialSpec, waits: Delays) -> Job:
+    """Return what breaks in a trial, as a part of its job; empty: nothing."""
+    if not spec.events:
+        return {}
+    assert spec.database is not None
+    return {"faults": faults_job(spec.events, spec.database, waits, spec.cluster)}
 
 
 def postgresql_job(
@@ -198,12 +220,17 @@ def postgresql_job(
         "tables": tables,
         "workload": work,
         "before": {
-            "page_cache": spec.before.page_cache,
-            "host_cache": HOST_CACHE[spec.before.host_cache],
+            "page_cache": _left_by_fill(spec.before.page_cache),
+            "host_cache": HOST_CACHE[_left_by_fill(spec.before.host_cache)],
             "empty": spec.before.dataset == "empty",
         },
         "parameters": {**calibration.values(), **_scan_cpu(spec)},
     }
+
+
+def _left_by_fill(state: str) -> str:
+    """Return the state of a cache: a trial with a timetable has rows of its own, just filled."""
+    return "written" if state == AS_LEFT else state
 
 
 def _scan_cpu(spec: TrialSpec) -> Json:
@@ -443,6 +470,7 @@ def rehearsed_job(
         job["network"] = there.network
     job["parameters"] = own_client(job["parameters"])
     job["workload"] |= there.course
+    job |= timetable(spec, REHEARSED.dilated(there.share.time_dilation))
     if spec.workload.kind == "rows":
         for kind in job["workload"]["transactions"]:
             for access in kind["statements"][0]["accesses"]:
@@ -455,7 +483,8 @@ SIMULATED = Simulated(
     "postgresql",
     unmodelled,
     _warnings,
-    postgresql_job,
+    described_job,
     rehearsed=rehearsed_job,
     without=("client_cpu",),
+    breaking=BREAKING,
 )
