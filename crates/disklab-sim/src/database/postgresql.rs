@@ -40,7 +40,7 @@ use crate::chance::work;
 use crate::client::{RowKeys, distance};
 use crate::database::postgresql::broken::{Broken, Standing};
 use crate::database::postgresql::buffers::Buffers;
-use crate::database::postgresql::changes::{Changes, History};
+use crate::database::postgresql::changes::Changes;
 use crate::database::postgresql::event::Event;
 use crate::database::postgresql::extension::{Extending, Extension};
 use crate::database::postgresql::files::Files;
@@ -230,12 +230,7 @@ impl Model for Postgresql {
             (Servers::new(job.client.cores, endless), link)
         };
         let settings = &job.database;
-        let mut changes = Changes::new(
-            settings,
-            &plan,
-            settings.full_page_writes && !has_not(Mechanism::FullPageImages),
-        );
-        changes.history = job.faults.as_ref().map(|_| History::default());
+        let images = settings.full_page_writes && !has_not(Mechanism::FullPageImages);
         let rows = plan.relations.first().map_or(1, |relation| relation.rows);
         let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
         Ok(Postgresql {
@@ -243,11 +238,8 @@ impl Model for Postgresql {
             rules: Rules::new(job, setting),
             machines: (0..job.client.nodes.max(1)).map(machine).collect(),
             connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
-            changes,
-            broken: job.faults.as_ref().map(|faults| {
-                let from = work.warm_up_ns;
-                Box::new(Broken::new(faults, &job.cluster, from, seed))
-            }),
+            changes: Changes::new(settings, &plan, images).kept_if(job.faults.is_some()),
+            broken: broken(job, seed),
             before: servers
                 .iter()
                 .map(|server| server.storage.volumes(0))
@@ -682,6 +674,13 @@ impl Postgresql {
             unsent: self.unsent.len() as u64,
         }
     }
+}
+
+/// What breaks; None: nothing does.
+fn broken(job: &PostgresqlJob, seed: u64) -> Option<Box<Broken>> {
+    let faults = job.faults.as_ref()?;
+    let from = job.workload.warm_up_ns;
+    Some(Box::new(Broken::new(faults, &job.cluster, from, seed)))
 }
 
 /// `shared_buffers` in the state asked for.

@@ -84,6 +84,14 @@ impl Changes {
         }
     }
 
+    /// The same, which keeps what a replay would need, if there may be one.
+    pub fn kept_if(self, is_kept: bool) -> Changes {
+        Changes {
+            history: is_kept.then(History::default),
+            ..self
+        }
+    }
+
     /// Begins a checkpoint with the pages that have changed.
     pub fn begin_checkpoint(&mut self, now: u64, pages: Vec<u32>) {
         self.checkpoints.begin(now, self.log, pages);
