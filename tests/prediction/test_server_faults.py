@@ -44,6 +44,7 @@ def test_a_killed_server_is_away_until_it_has_replayed_its_log(tmp_path: Path) -
     assert rebuild.size_bytes == pytest.approx(4800 * 13_400, rel=0.1)
     assert found.whole_s == pytest.approx(5.1 + rebuild.seconds, abs=0.3)
     assert found.rows_lost == 0
+    assert found.whole_s is not None
     # Each operation that is due fails at once, until a client's next try.
     assert found.failed_operations == pytest.approx(300 * found.whole_s, abs=350)
 
@@ -85,7 +86,9 @@ def test_events_that_the_simulator_does_not_know_are_refused_with_those_it_knows
 
 def test_a_rehearsals_lost_server_is_killed_and_starts_at_its_own_pace() -> None:
     (trial,) = spec.parse(LOST + "rehearse: {time_dilation: 2}\n", "x.yaml").trials("rehearse")
-    job = prepare_rehearsed(trial, load_catalog([]), calibration_for("postgresql"), "x.yaml").job
+    calibration = calibration_for("postgresql")
+    assert calibration is not None
+    job = prepare_rehearsed(trial, load_catalog([]), calibration, "x.yaml").job
     assert job is not None
     faults = job["postgresql"]["faults"]
     assert faults["vanishes"] is False
