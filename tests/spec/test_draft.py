@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 
 from tests.in_process import disklab
 
+DISKLAB = Path(sys.executable).with_name("disklab")
 DISKS = ["azure/P30", "4 x azure/P30", "azure/PremiumV2(250GiB, 3000 IOPS, 125 MB/s)"]
 
 
@@ -95,6 +99,9 @@ def test_the_command_writes_checks_and_never_writes_over(tmp_path: Path) -> None
     wrong = new(str(other), "--vm", "azure/Standard_D8ds_v9", code=2).stderr
     assert "did you mean azure/Standard_D8ds_v5" in wrong
     assert not other.exists()
+    cached = tmp_path / "cached.yaml"
+    new(str(cached), "--caching", "ReadOnly")
+    assert all(one.refused is None for one in spec.load(cached).trials("predict"))
     told_json = json.loads(new(str(other), "--database", "none", "--json").stdout)
     assert told_json["trials"] == 1
 
@@ -111,3 +118,62 @@ def test_a_host_cache_of_unpublished_size_is_taken_from_the_file(tmp_path: Path)
     assert trial.refused is None
     assert trial.share.host_cache_bytes is not None
     assert trial.share.host_cache_bytes.full == 100 << 30
+
+
+def test_on_a_terminal_it_asks_and_asks_again_after_a_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "asked.yaml"
+    asked = {
+        "Database": ["casandra", ""],
+        "Disks": ["azure/P33", "azure/P30; 4 x azure/P30"],
+        "Host caching": ["ReadOnly"],
+        "VM size": [""],
+        "Nodes": ["4"],
+        "Bytes of a row": ["many", "2kB"],
+        "Data without copies": ["1TB"],
+        "Copies": [""],
+        "Reads, percent": ["50"],
+    }
+    said = answered([str(DISKLAB), "experiment", "new", str(file)], asked)
+    assert "did you mean cassandra?" in said
+    assert "azure/P33: no such disk in the catalogue" in said
+    assert "write for example 1000B or 4KiB" in said
+    trials = spec.load(file).trials("predict")
+    assert len(trials) == 2
+    one = trials[0].spec
+    assert one.cluster is not None
+    assert one.cluster.nodes == 4
+    assert {volume.caching for volume in one.cluster.volumes.values()} == {"ReadOnly"}
+    assert one.dataset is not None
+    assert one.dataset.rows == 500_000_000
+    assert one.workload.operations is not None
+    assert one.workload.operations.read == 0.5
+
+
+def answered(command: list[str], asked: dict[str, list[str]]) -> str:
+    """Run a command on a terminal of its own and answer each question, as often as it comes."""
+    left = {question: list(answers) for question, answers in asked.items()}
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(command[0], command)
+    said, line = "", ""
+    try:
+        while True:
+            # Of a busy machine: Python starts in a second or two.
+            assert select.select([terminal], [], [], 60.0)[0], said
+            try:
+                part = os.read(terminal, 4096).decode()
+            except OSError:  # the other end is closed: it has ended
+                break
+            if not part:
+                break
+            said, line = said + part, (line + part).rpartition("\n")[2]
+            question = next((one for one in left if line.startswith(one)), None)
+            if question is not None and line.endswith(": "):
+                os.write(terminal, left[question].pop(0).encode() + b"\n")
+                line = ""
+    finally:
+        os.close(terminal)
+        status = os.waitpid(child, 0)[1]
+    assert os.waitstatus_to_exitcode(status) == 0, said
+    assert not any(left.values()), said
+    return said

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
 from disklab import spec
 from disklab.catalog import Caching, find_vm, load_catalog, parse_bytes, parse_disks
 from disklab.catalog.resolve import Places
+from disklab.catalog.suggest import did_you_mean
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
@@ -24,7 +26,12 @@ DEFAULT_VM = {
     "postgresql": "azure/Standard_D8ds_v5",
     "none": "azure/Standard_D8ds_v5",
 }
+# The sizes with local NVMe, of which Cassandra's is one, have no host cache. The size of this one's
+# is published, and Cassandra was calibrated on it.
+CACHING_VM = "azure/Standard_DS14_v2"
 DEFAULT_DISKS = "azure/P30"
+
+Read = TypeVar("Read")
 
 Disks = Annotated[
     list[str] | None,
@@ -51,7 +58,11 @@ CachingOption = Annotated[
 ]
 Vm = Annotated[
     str | None,
-    typer.Option(help="VM size of the nodes.", autocompletion=vm_names, show_default="by database"),
+    typer.Option(
+        help="VM size of the nodes.",
+        autocompletion=vm_names,
+        show_default="by database and caching",
+    ),
 ]
 Nodes = Annotated[int | None, typer.Option(help="Database nodes.", min=1, show_default="3")]
 Copies = Annotated[int | None, typer.Option(help="Copies of each row.", min=1, show_default="3")]
@@ -104,15 +115,19 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
         rule = "is there already, and nothing is written over"
         raise UserError(Problem("FILE", str(file), rule, "choose another name"))
     ask = Answers(asks=sys.stdin.isatty() and sys.stdout.isatty() and not json)
-    stored = database or ask.choose("Database", get_args(Stored), "cassandra")
+    stored = asked_stored(ask) if database is None else database
     many = stored == "cassandra"
-    chosen = disks or ask.several("Disks to compare, with ;", DEFAULT_DISKS)
-    cached = caching or ask.several("Host caching to compare, with ;", "None")
+    chosen = disks or ask.read("Disks; to compare several: A; B", DEFAULT_DISKS, disks_of)
+    cached = (
+        [caching_of(one) for one in caching]
+        if caching
+        else ask.read("Host caching; to compare several: A; B", "None", cachings_of)
+    )
     wish = Draft(
-        database=stored,  # type: ignore[arg-type]
-        vm=vm or ask.text("VM size", DEFAULT_VM[stored]),
+        database=stored,
+        vm=vm or ask.read("VM size", default_vm(stored, cached), vm_of),
         disks=chosen,
-        caching=[caching_of(one) for one in cached],
+        caching=cached,
         title=title,
         p99_ms=p99,
         threads=threads or (128 if rate is None else None),
@@ -120,8 +135,10 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     )
     if stored != "none":
         count = nodes or (ask.number("Nodes", 3) if many else 1)
-        row_bytes = amount("--row", row or ask.text("Bytes of a row", "1000B"))
-        all_bytes = amount("--data", data or ask.text("Data without copies", "50GB"))
+        row_of = partial(amount, "--row", example="1000B or 4KiB")
+        data_of = partial(amount, "--data", example="50GB")
+        row_bytes = row_of(row) if row else ask.read("Bytes of a row", "1000B", row_of)
+        all_bytes = data_of(data) if data else ask.read("Data without copies", "50GB", data_of)
         wish = replace(
             wish,
             nodes=count,
@@ -159,27 +176,69 @@ class Answers:
     def __init__(self, *, asks: bool) -> None:
         self._asks = asks
 
-    def text(self, question: str, default: str) -> str:
-        """Return a line."""
+    def read(
+        self, question: str, default: str, read: Callable[[str], Read], choices: Sequence[str] = ()
+    ) -> Read:
+        """Return what `read` makes of the answer; a mistake is told and asked about again."""
         if not self._asks:
-            return default
-        return str(typer.prompt(question, default=default)).strip()
-
-    def several(self, question: str, default: str) -> list[str]:
-        """Return the parts of a line between semicolons."""
-        return [part.strip() for part in self.text(question, default).split(";") if part.strip()]
+            return read(default)
+        shown = f"{question} ({', '.join(choices)})" if choices else question
+        while True:
+            try:
+                return read(str(typer.prompt(shown, default=default)).strip())
+            except UserError as error:  # noqa: PERF203 - waiting for a person takes longer
+                typer.echo(f"  {error}")
 
     def number(self, question: str, default: int) -> int:
         """Return a whole number."""
         return int(typer.prompt(question, default=default, type=int)) if self._asks else default
 
-    def choose(self, question: str, choices: tuple[str, ...], default: str) -> str:
-        """Return one of the choices."""
-        if not self._asks:
-            return default
-        import click  # noqa: PLC0415 - only where somebody is asked
 
-        return str(typer.prompt(question, default=default, type=click.Choice(choices)))
+def asked_stored(ask: Answers) -> Stored:
+    """Return what is stored, as the user says or the default."""
+    return ask.read("Database", "cassandra", stored_of, get_args(Stored))
+
+
+def default_vm(stored: Stored, cached: Sequence[Caching]) -> str:
+    """Return the VM size that is meant where none is named: one that can do what is asked."""
+    cassandra_caches = stored == "cassandra" and set(cached) != {"None"}
+    return CACHING_VM if cassandra_caches else DEFAULT_VM[stored]
+
+
+def stored_of(text: str) -> Stored:
+    """Read what is stored: the name of a database, or none."""
+    for known in get_args(Stored):
+        if text.lower() == known:
+            return known  # type: ignore[no-any-return]
+    way_out = did_you_mean(text, get_args(Stored), f"choose {', '.join(get_args(Stored))}")
+    raise UserError(Problem("--database", text, "is not known", way_out))
+
+
+def several(text: str) -> list[str]:
+    """Return the parts of a line between semicolons."""
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
+def disks_of(text: str) -> list[str]:
+    """Read disks to compare."""
+    known = load_catalog().disk_names()
+    for one in several(text):
+        name = parse_disks(one, "--disks").name
+        if name not in known:
+            way_out = did_you_mean(name, known, "`disklab catalog` lists all disks")
+            raise UserError(Problem("--disks", one, "no such disk in the catalogue", way_out))
+    return several(text)
+
+
+def cachings_of(text: str) -> list[Caching]:
+    """Read host cachings to compare."""
+    return [caching_of(one) for one in several(text)]
+
+
+def vm_of(text: str) -> str:
+    """Read a VM size of the catalogue."""
+    find_vm(load_catalog(), text, Places(vm="--vm"))
+    return text
 
 
 def caching_of(text: str) -> Caching:
@@ -191,14 +250,15 @@ def caching_of(text: str) -> Caching:
     raise UserError(Problem("--caching", text, rule, f"choose {', '.join(get_args(Caching))}"))
 
 
-def amount(place: str, text: str) -> int:
+def amount(place: str, text: str, *, example: str = "50GB") -> int:
     """Read a size in bytes of at least one."""
+    way_out = f"write for example {example}"
     try:
         found = parse_bytes(text)
     except ValueError as error:
-        raise UserError(Problem(place, text, str(error), "write for example 50GB")) from None
+        raise UserError(Problem(place, text, str(error), way_out)) from None
     if found < 1:
-        raise UserError(Problem(place, text, "is at least one byte", "write for example 50GB"))
+        raise UserError(Problem(place, text, "is at least one byte", way_out))
     return found
 
 
