@@ -372,7 +372,7 @@ class Recovery(Record):
     was not, or the database has no consistency levels."""
     updates_lost: Count | None = None
     """Rows that were read back in an older version than was acknowledged last. A write that failed
-    may be there or not, and is no part of it. None: rows had no versions."""
+    may be there or not, and does not count. None: rows had no versions."""
     reads_judged: Count | None = None
     """Reads beside the load of rows of which a version had been acknowledged before they began."""
     reads_stale: Count | None = None
