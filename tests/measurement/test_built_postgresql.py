@@ -54,9 +54,10 @@ def volume() -> Iterator[Path]:
 def servers_in(folder: Path) -> list[str]:
     """Return the working directories of programs that run below a folder."""
     found = []
-    for process in Path("/proc").glob("[0-9]*/cwd"):
+    for process in filter(str.isdigit, os.listdir("/proc")):
         try:
-            at = os.readlink(process)
+            # Of another's process, which lies on a disk that is gone, this is an I/O error.
+            at = os.readlink(f"/proc/{process}/cwd")
         except OSError:
             continue
         if at.startswith(f"{folder}/"):

@@ -34,10 +34,11 @@ def client_folders() -> set[Path]:
 def works_in(folder: Path) -> list[str]:
     """Return the programs whose working directory is a folder, or was when it was removed."""
     found = []
-    for process in Path("/proc").glob("[0-9]*/cwd"):
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        # Of another's process, which lies on a disk that is gone, this is an I/O error.
         with suppress(OSError):
-            if os.readlink(process).removesuffix(" (deleted)") == str(folder):
-                found.append(process.parent.name)
+            if os.readlink(f"/proc/{process}/cwd").removesuffix(" (deleted)") == str(folder):
+                found.append(process)
     return found
 
 
