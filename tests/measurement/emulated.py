@@ -6,6 +6,7 @@ Their volumes are directories, or emulated disks that are shown where Azure show
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -88,7 +89,9 @@ def served_hosts(
             assert disk is not None
             _attach(lab, hosts[name], volumes[name], disk)
         for name in [*volumes, "c1"]:
-            child, configuration = serve_ssh(hosts[name], hosts[CONDUCTOR], folder / "ssh")
+            # Servers of Java there start as quickly as here: see tests/conftest.py.
+            java = {"JAVA_TOOL_OPTIONS": os.environ["JAVA_TOOL_OPTIONS"]}
+            child, configuration = serve_ssh(hosts[name], hosts[CONDUCTOR], folder / "ssh", java)
             undo.enter_context(child)
         yield Served(lab, hosts, volumes, configuration)
 

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -35,12 +36,16 @@ Subsystem sftp internal-sftp
 
 
 def serve_ssh(
-    machine: NamespaceMachine, through: NamespaceMachine, folder: Path
+    machine: NamespaceMachine,
+    through: NamespaceMachine,
+    folder: Path,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[NamespaceChild, Path]:
     """Start an SSH server in a host; return it, and a file for `ssh -F FILE <host>`.
 
     Connections begin in the network of the host `through`. The keys and the file are in `folder`,
-    one folder for all hosts of a set. Raises MachineError when OpenSSH is not installed, or the
+    one folder for all hosts of a set. `variables`: what every session finds in its environment;
+    values without quotes. Raises MachineError when OpenSSH is not installed, or the
     server does not come up.
     """
     server = find_program("sshd")
@@ -55,9 +60,10 @@ def serve_ssh(
             _make_key(key)
     machine.run(Command(["mkdir", "-p", "-m", "755", str(KEYS), "/run/sshd"]))
     files = machine.files
+    sessions = "".join(f'SetEnv "{name}={value}"\n' for name, value in (variables or {}).items())
     files.write(KEYS / "host_key", host_key.read_bytes(), 0o600)
     files.write(KEYS / "authorized_keys", user_key.with_suffix(".pub").read_bytes(), 0o644)
-    files.write(KEYS / "settings", SETTINGS.encode(), 0o644)
+    files.write(KEYS / "settings", (SETTINGS + sessions).encode(), 0o644)
     child = machine.start(Command([server, "-D", "-e", "-f", str(KEYS / "settings")]))
     try:
         _await_greeting(machine, through, child)
