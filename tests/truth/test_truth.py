@@ -14,7 +14,7 @@ from disklab.results import Share
 from tests.hosts.conftest import Lab
 from tests.truth.__main__ import STATE
 from tests.truth.matrix import BEDS, REFERENCES, STUDY, Cell, key_of, keys, read_ahead, size
-from tests.truth.page import pairs_of
+from tests.truth.page import Pair, pairs_of
 from tests.truth.reasons import REASONS
 from tests.truth.rehearsing import Place, rehearse
 from tests.truth.state import experiment_of, stored
@@ -37,9 +37,14 @@ def test_the_matrix_has_what_it_is_to_have() -> None:
     assert {*REASONS} <= {*names}
 
 
-def test_stored_rehearsals_are_predicted(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[Pair]:
+    """Every stored cell, predicted: half a minute of processor time."""
+    return [*pairs_of(stored(ROOT / STATE), tmp_path_factory.mktemp("pairs"))]
+
+
+def test_stored_rehearsals_are_predicted(pairs: list[Pair]) -> None:
     """I/Os and bytes of stored cells; those that disagree are known, each with its reason."""
-    pairs = pairs_of(stored(ROOT / STATE), tmp_path)
     assert len(pairs) >= 20
     off = {pair.key: round(pair.worst, 3) for pair in pairs if pair.worst > STORED_OFF}
     assert {*off} <= {*REASONS}, off
@@ -55,9 +60,8 @@ def test_a_cell_that_has_changed_is_not_taken_from_the_state(tmp_path: Path) -> 
     assert [*stored(state)] == [changed["cell"]]
 
 
-def test_every_stored_cell_is_on_the_page(tmp_path: Path) -> None:
+def test_every_stored_cell_is_on_the_page(pairs: list[Pair]) -> None:
     page = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
-    pairs = pairs_of(stored(ROOT / STATE), tmp_path)
     left = [pair.key for pair in pairs if f"| {pair.key} |" not in page]
     assert not left, "write docs/truth.md again: python -m tests.truth --minutes 0 --resume --page"
 
