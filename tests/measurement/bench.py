@@ -22,6 +22,27 @@ workload: {fio: {profile: sync, rw: randread, bs: 4k}, stop: {duration: 1s}}
 factors:
   workload.fio.rw: [randread, randwrite]
 """
+ROWS = """
+title: How much do the clients get?
+cluster:
+  nodes: 1
+  vm: azure/Standard_E8ds_v4
+  volumes: {data: {disks: azure/P30}}
+database: DATABASE
+dataset: {rows: 2k, row: 5 x 100B}
+workload:
+  operations: OPERATIONS
+  load: {threads: 4}
+  stop: {duration: 2s}
+"""
+
+
+def rows_in(database: str, operations: str = "{read: 100%}", more: str = "") -> str:
+    """Return an experiment on few rows of a database. `more`: sections of its own."""
+    return ROWS.replace("DATABASE", database).replace("OPERATIONS", operations) + more
+
+
+THREADS = "factors:\n  workload.load.threads: [2, 4]\n"
 
 
 class Bench:

@@ -15,25 +15,11 @@ from disklab.hosts.addresses import free_addresses
 from tests.databases.sql import need_postgresql
 from tests.machines.ssh_server import SshServer
 
-from .bench import Bench
+from .bench import THREADS, Bench, rows_in
 from .test_format import SIZE
 from .test_format import prepared as prepared_disk
 
-EXPERIMENT = """
-title: How many reads does a server on this host do?
-cluster:
-  nodes: 1
-  vm: azure/Standard_E8ds_v4
-  volumes: {data: {disks: azure/P30}}
-database: {engine: postgresql, settings: {shared_buffers: 64MB}}
-dataset: {rows: 2k, row: 5 x 100B}
-workload:
-  operations: {read: 100%}
-  load: {threads: 4}
-  stop: {duration: 2s}
-factors:
-  workload.load.threads: [2, 4]
-"""
+EXPERIMENT = rows_in("{engine: postgresql, settings: {shared_buffers: 64MB}}", more=THREADS)
 MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
 
 

@@ -30,24 +30,12 @@ from disklab.hosts.addresses import free_addresses
 
 from tests.machines.ssh_server import SshServer
 
-from .bench import Bench
+from .bench import Bench, rows_in
 from .test_load_from_clients import client_folders
 
 GIB = 1 << 30
 PASSWORD = "of a test"
-EXPERIMENT = """
-title: How many reads does the cluster do?
-cluster:
-  nodes: 1
-  vm: azure/Standard_E8ds_v4
-  volumes: {data: {disks: azure/P30}}
-database: {engine: cassandra, replication_factor: 1}
-dataset: {rows: 2k, row: 5 x 100B}
-workload:
-  operations: {read: 50%, write: 50%}
-  load: {threads: 4}
-  stop: {duration: 2s}
-"""
+EXPERIMENT = rows_in("{engine: cassandra, replication_factor: 1}", "{read: 50%, write: 50%}")
 OURS = "SELECT keyspace_name FROM system_schema.keyspaces"
 
 

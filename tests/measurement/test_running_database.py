@@ -11,23 +11,9 @@ from disklab.databases import Database
 
 from tests.databases.sql import asking, postgresql
 
-from .bench import Bench
+from .bench import THREADS, Bench, rows_in
 
-EXPERIMENT = """
-title: How many reads does the server do?
-cluster:
-  nodes: 1
-  vm: azure/Standard_E8ds_v4
-  volumes: {data: {disks: azure/P30}}
-database: {engine: postgresql}
-dataset: {rows: 2k, row: 5 x 100B}
-workload:
-  operations: {read: 100%}
-  load: {threads: 4}
-  stop: {duration: 2s}
-factors:
-  workload.load.threads: [2, 4]
-"""
+EXPERIMENT = rows_in("{engine: postgresql}", more=THREADS)
 OURS = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'disklab_%'"
 
 

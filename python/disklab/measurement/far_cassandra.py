@@ -38,7 +38,7 @@ from disklab.errors import MachineError
 from disklab.machines.protocol import Child, Machine
 from disklab.measurement.far_asking import FarCql, FarJolokia
 from disklab.measurement.far_pages import cached_below, drop_pages
-from disklab.measurement.far_server import FarProcess, ServerFiles, listening, ran, sync
+from disklab.measurement.far_server import FarProcess, OnHosts, ServerFiles, listening, ran, sync
 
 USERS = ("disklab", "cassandra")
 """Who may run a node for root: our own user, else the one that Cassandra's packages make."""
@@ -228,7 +228,7 @@ class Installed:
     installation: Installation
 
 
-class FarCassandra(Cassandra):
+class FarCassandra(OnHosts, Cassandra):
     """A cluster on hosts, filled and loaded from here or from client hosts."""
 
     def __init__(
@@ -240,8 +240,7 @@ class FarCassandra(Cassandra):
     ) -> None:
         """Take what is asked for, and each node; `kept`: what data there were made for."""
         known = {one.place.address: one for one in nodes}
-        self._where = ", ".join(f"{one.machine.name} ({one.place.address})" for one in nodes)
-        self._source = "the machine that disklab runs on"
+        self._built_on = ", ".join(f"{one.machine.name} ({one.place.address})" for one in nodes)
 
         def make(files: NodeFiles, secrets: Secrets) -> Node:
             node = known[files.place.address]
@@ -256,17 +255,11 @@ class FarCassandra(Cassandra):
         cql = self._secrets.cql
         return json.dumps([cql.user, cql.password, self._secrets.jolokia])
 
-    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
-        """Have the load come from client hosts. Whoever knows the password is let in."""
-        del addresses
-        self._source = ", ".join(clients)
-
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
         return (
-            f"Cassandra was built on {self._where}; the load came from {self._source}, so the way "
-            "between them is in every latency",
+            self.built_note("Cassandra"),
             *self.plan.reasons,
         )
 

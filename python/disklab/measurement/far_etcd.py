@@ -28,7 +28,7 @@ from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement.far_pages import cached_below, drop_pages
-from disklab.measurement.far_server import FarProcess, ServerFiles, account, sync
+from disklab.measurement.far_server import FarProcess, OnHosts, ServerFiles, account, sync
 
 USERS = ("disklab", "etcd")
 """Who may run a member for root: our own user, else the one that etcd's packages make."""
@@ -156,7 +156,7 @@ class FarMember(Member):
         ServerFiles(self._machine, account).put_secret(self.files.configuration / name, text)
 
 
-class FarEtcd(Etcd):
+class FarEtcd(OnHosts, Etcd):
     """A cluster on hosts, filled and loaded from here or from client hosts."""
 
     def __init__(
@@ -174,25 +174,18 @@ class FarEtcd(Etcd):
 
         super().__init__(request, list(places), installations[0], plan, make)
         told = [f"{there[place.name].machine.name} ({place.address})" for place in places]
-        self._where = ", ".join(told)
-        self._source = "the machine that disklab runs on"
+        self._built_on = ", ".join(told)
 
     @property
     def secret(self) -> str:
         """What its data are made for: nobody. Each start has certificates of its own."""
         return "none"
 
-    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
-        """Have the load come from client hosts. Who has the client's certificate is let in."""
-        del addresses
-        self._source = ", ".join(clients)
-
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
         return (
-            f"etcd was built on {self._where}; the load came from {self._source}, so the way "
-            "between them is in every latency",
+            self.built_note("etcd"),
             *([NEVER_COLD] if self._was_cold else []),
             *self.plan.reasons,
             *self._deaths.values(),

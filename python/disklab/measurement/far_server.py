@@ -80,6 +80,25 @@ def sync(machine: Machine, place: NodePlace) -> None:
             raise MachineError(f"{machine.name}: sync -f {volume}: {said}")
 
 
+class OnHosts:
+    """Where a cluster stands that was built on hosts, and where its load comes from."""
+
+    _built_on: str
+    _loaded_from = "the machine that disklab runs on"
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts. Who has its secret is let in, from anywhere."""
+        del addresses
+        self._loaded_from = ", ".join(clients)
+
+    def built_note(self, title: str) -> str:
+        """Return what a reader of its figures should know of the way to it."""
+        return (
+            f"{title} was built on {self._built_on}; the load came from {self._loaded_from}, so "
+            "the way between them is in every latency"
+        )
+
+
 @dataclass(frozen=True)
 class ServerFiles:
     """What is written on a host for a server, and handed over to the user that runs it."""
