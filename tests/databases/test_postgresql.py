@@ -188,6 +188,18 @@ def test_nothing_of_a_killed_server_stays_but_its_data(server: PostgreSQL) -> No
     assert not is_living(int(backend))
 
 
+@pytest.mark.machine
+def test_a_killed_server_takes_along_a_backend_that_does_not_see_its_end(
+    server: PostgreSQL,
+) -> None:
+    ((backend,),) = server.primary.connection().ask("SELECT pg_backend_pid()")
+    os.kill(int(backend), signal.SIGSTOP)
+    server.kill_node(server.primary.place.name)
+    # Its VM may be lost with its disks now: nobody must sit on their mount.
+    assert not is_living(int(backend))
+    server.start_node(server.primary.place.name)
+
+
 @pytest.fixture
 def three(disk_lab: Lab) -> Iterator[PostgreSQL]:
     """Three servers, each on its own emulated host and disk."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import select
 import signal
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 
@@ -18,33 +19,44 @@ def end_remains(data: Path, program: Path, seconds: float) -> list[int]:
     """End every process of a server on this data directory; returns those that stay.
 
     Each of them has the directory as its working directory and runs `program`, the server's. One
-    that waits for its disk stays as long as that does not answer.
+    that waits for its disk stays as long as that does not answer; `seconds`: for all of them.
     """
-    started_in, runs = str(data.resolve()), str(program.resolve())
-    return [
-        pid for pid in _numbers() if not _end(pid, started_in=started_in, runs=runs, wait_s=seconds)
-    ]
+    places = (str(data.resolve()), str(program.resolve()))
+    with ExitStack() as open_handles:
+        killed = {}
+        for pid in _numbers():
+            handle = _killed(pid, places)
+            if handle is not None:
+                open_handles.callback(os.close, handle)
+                killed[handle] = pid
+        deadline = time.monotonic() + seconds
+        while killed:
+            left_s = max(deadline - time.monotonic(), 0.0)
+            ended, _, _ = select.select([*killed], [], [], left_s)
+            if not ended:
+                break
+            for handle in ended:
+                del killed[handle]
+        return sorted(killed.values())
 
 
 def _numbers() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
-def _end(pid: int, *, started_in: str, runs: str, wait_s: float) -> bool:
+def _killed(pid: int, places: tuple[str, str]) -> int | None:
+    """Kill a process that is there; returns a handle of it, or None: it is none of the server's."""
     # The handle holds on to the process: no other one can get its number after we have looked.
     try:
         handle = os.pidfd_open(pid)
     except OSError:
-        return True
-    try:
-        if (_link(pid, "cwd"), _link(pid, "exe")) != (started_in, runs):
-            return True
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-        ended, _, _ = select.select([handle], [], [], wait_s)
-        return bool(ended)
-    finally:
+        return None
+    if (_link(pid, "cwd"), _link(pid, "exe")) != places:
         os.close(handle)
+        return None
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    return handle
 
 
 def _link(pid: int, name: str) -> str:
