@@ -73,6 +73,15 @@ SHOWN = {
     "predicted/postgresql-disk-types-quick": predicted(
         "postgresql-disk-types-quick", "rate-read", "rate-write"
     ),
+    "predicted/cassandra-lost-local-disk": predicted(
+        "cassandra-lost-local-disk", "faults-until-whole-again-copies-3"
+    ),
+    "predicted/cassandra-node-replacement": predicted(
+        "cassandra-node-replacement", "faults-until-whole-again"
+    ),
+    "predicted/postgresql-failover-disks": predicted(
+        "postgresql-failover-disks", "faults-until-whole-again-process-killed"
+    ),
     "cassandra-local-or-attached": rehearsed(
         "cassandra-local-or-attached",
         "--repeat|3",

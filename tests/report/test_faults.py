@@ -145,3 +145,26 @@ def test_an_invalid_trial_says_which_rows_were_lost_and_no_time(tmp_path: Path) 
         "lose n2 at 3 s, replace n2 at 5 s; no time counts, because the emulator was late on "
         "volume data"
     )
+
+
+def test_bars_show_how_long_a_node_was_away_and_what_never_comes_back(tmp_path: Path) -> None:
+    late = SEEN.model_copy(update={"rows_lost": 0, "whole_s": 740.0, "extrapolated": True})
+    soon = SEEN.model_copy(update={"rows_lost": 0, "whole_s": 20.0, "back_s": None})
+    trials = [
+        Made({"data disks": "attached"}, more={"recovery": soon}),
+        Made({"data disks": "local"}, more={"recovery": late}),
+        Made({"data disks": "ephemeral"}, more={"recovery": SEEN}),
+    ]
+    (subject,) = subjects_of([make_run(tmp_path, trials, title="Lost?")])
+    section = fault_section(subject)
+    assert section is not None
+    bars = section.panels[0]
+    assert bars.title == "until whole again"
+    assert bars.figures.rows == (
+        ("attached", "20 s", "never"),
+        ("local", "12 min, beyond the load", "8 s"),
+        ("ephemeral", "never: 3 rows lost", "8 s"),
+    )
+    layers = bars.spec(width=300)["layer"]
+    assert [one["mark"]["type"] for one in layers] == ["bar", "tick", "text"]
+    assert "attached,20.0," in bars.csv()

@@ -22,7 +22,7 @@ TRIALS = {
     "cassandra-host-caching-quick": 2,
     "cassandra-local-or-attached": 18,
     "cassandra-local-or-attached-quick": 6,
-    "cassandra-lost-local-disk": 4,
+    "cassandra-lost-local-disk": 6,
     "cassandra-node-replacement": 5,
     "cassandra-vm-types": 48,
     "cassandra-what-to-buy": 1,

@@ -136,6 +136,23 @@ fn the_log_of_a_lost_machine_is_read_at_the_rate_of_its_disk() {
 }
 
 #[test]
+fn a_start_that_outlasts_the_run_is_told_with_the_rate_that_was_seen() {
+    let told = |seconds| {
+        let mut job = job(seconds, killed(30, 31));
+        // Its checkpoint writes for 10 s.
+        limited(&mut job, Scope::Write, 8_000_000);
+        let faults = run(&job).1;
+        let step = faults.steps.into_iter().find(|one| one.what == What::Start);
+        step.expect("it starts")
+    };
+    let (whole, cut) = (told(90), told(36));
+    assert!(!whole.extrapolated && cut.extrapolated);
+    assert!(whole.ended_s > 38.0, "{whole:?}");
+    let ratio = (cut.ended_s - cut.begun_s) / (whole.ended_s - whole.begun_s);
+    assert!((0.9..1.1).contains(&ratio), "{cut:?} of {whole:?}");
+}
+
+#[test]
 fn a_killed_server_finds_its_log_in_memory() {
     let wait = |events| {
         let mut job = job(60, events);

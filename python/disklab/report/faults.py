@@ -12,6 +12,7 @@ from disklab.report import axes, wording
 from disklab.report.cells import Cell, Matrix, median
 from disklab.report.charts_by_factor import series_of
 from disklab.report.charts_of_course import cells_by_panel
+from disklab.report.charts_of_whole import whole_panel
 from disklab.report.lost_nodes import compared
 from disklab.report.panel import Figures, Panel, Section, rows
 from disklab.report.subject import Subject
@@ -127,14 +128,15 @@ def _yearly(matrix: Matrix) -> Iterator[tuple[str, str]]:
 
 
 def fault_section(subject: Subject) -> Section | None:
-    """Return the rate over time with the events marked, of each cell's first usable repeat.
+    """Return how long nodes were away, and the rate over time with the events marked.
 
-    None: no cell had a timetable.
+    The rate is that of each cell's first usable repeat. None: no cell had a timetable.
     """
     seen = {id(cell): one for _, cell, one in broken(subject.matrix)}
     if not seen:
         return None
-    panels = []
+    found = [whole_panel(subject.matrix, *one, seen) for one in cells_by_panel(subject)]
+    panels = [panel for panel in found if panel is not None]
     for title, cells in cells_by_panel(subject):
         data: list[dict[str, Any]] = []
         marks: list[dict[str, Any]] = []
@@ -167,8 +169,10 @@ def fault_section(subject: Subject) -> Section | None:
                 )
             )
     lead = (
-        "Operations a second, first repeat of each cell; upright lines are the events of the "
-        "timetable. The table has medians over the repeats, and the most rows that any has lost."
+        "Bars: from the first event until the node had all its data again; a mark on them: until "
+        "the rate was back at 95 %. Lines: operations a second, first repeat of each cell, with "
+        "the events of the timetable as upright lines. The tables have medians over the repeats, "
+        "and the most rows that any has lost."
     )
     return Section("faults", "What the faults did", lead, tuple(panels), shown=SHOWN)
 

@@ -17,6 +17,10 @@ BECAUSE = {
     "repair": "a repair compares all copies",
 }
 """By the last step that made the node whole."""
+REPLAYED = "the log is replayed, and what it changed is written, at the speed of each disk"
+"""Where all started again, and some took longer."""
+APART_RATIO = 1.1
+"""Times that are closer are told as one: a step is seen to end within a tenth of its time."""
 MOST_TOLD = 2
 """Times that a headline has room for; of more it has the soonest, and how far behind others are."""
 
@@ -31,6 +35,10 @@ def compared(matrix: Matrix) -> Iterator[tuple[str, str]]:
         if any(len({_way(seen) for _, seen in group}) > 1 for group in groups.values()):
             yield from (_sentence(factor, name, group) for name, group in groups.items())
             return
+    if matrix.main is not None:
+        for name, group in _groups(matrix, matrix.main).items():
+            if _differ_by_replay([seen for _, seen in group]):
+                yield _sentence(matrix.main, name, group)
 
 
 def _groups(matrix: Matrix, factor: Factor) -> dict[str, list[tuple[Cell, Recovery]]]:
@@ -43,6 +51,14 @@ def _groups(matrix: Matrix, factor: Factor) -> dict[str, list[tuple[Cell, Recove
         others = {name: level for name, level in cell.factors.items() if name != factor.name}
         found.setdefault(matrix.phrase(others), []).append((cell, _middle(seen)))
     return {name: group for name, group in found.items() if len(group) > 1}
+
+
+def _differ_by_replay(seen: list[Recovery]) -> bool:
+    """Return whether all have replayed their log, none lost a row, and some took longer."""
+    times = [one.whole_s for one in seen if one.whole_s is not None]
+    replayed = any(one.kind == "replay" for each in seen for one in each.rebuilds)
+    started = all(_way(one) == "start" and not one.rows_lost for one in seen)
+    return replayed and started and max(times) > min(times) * APART_RATIO
 
 
 def _middle(seen: list[Recovery]) -> Recovery:
@@ -69,6 +85,8 @@ def _sentence(factor: Factor, name: str, group: list[tuple[Cell, Recovery]]) -> 
     seen = [one for _, one in group]
     if len(told) <= MOST_TOLD or any(one.rows_lost for one in seen):
         return f"{head}{', '.join(told)}, because {_why(seen)}", counted
+    if _differ_by_replay(seen):
+        return f"{head}{', '.join(told)}, because {REPLAYED}", counted
     others = [one.whole_s for one in seen if one.whole_s is not None and _when(one) not in told[0]]
     times = dict.fromkeys(in_time(one) for one in (min(others), max(others)))
     behind = f"with the others after {' to '.join(times)}"
@@ -76,6 +94,8 @@ def _sentence(factor: Factor, name: str, group: list[tuple[Cell, Recovery]]) -> 
 
 
 def _why(seen: list[Recovery]) -> str:
+    if len(seen) > 1 and _differ_by_replay(seen):
+        return REPLAYED
     return "; ".join(BECAUSE[way] for way in dict.fromkeys(map(_way, seen)) if way in BECAUSE)
 
 

@@ -441,7 +441,10 @@ impl Postgresql {
         let seconds = |at: u64| at.saturating_sub(from) as f64 / 1e9;
         let left_ns = |node: usize| match &broken.seen[node].phase {
             Phase::Starting(until) => until.saturating_sub(now),
-            Phase::Replaying(replay) => replay.left_ns(now),
+            Phase::Replaying(replay) => {
+                let pages = self.servers[node].write_back.waiting();
+                replay.left_ns(now, pages)
+            }
             _ => broken.job.start_ns,
         };
         let steps = broken.steps.iter().map(|step| StepReport {

@@ -73,6 +73,9 @@ pub(super) struct Replay {
     syncs: bool,
     /// CPU of the process that replays.
     cpu_ns: u64,
+    /// When its checkpoint began, and the pages that waited then.
+    writes_since: u64,
+    pages: u64,
 }
 
 impl Replay {
@@ -93,6 +96,8 @@ impl Replay {
             works: false,
             syncs: false,
             cpu_ns: 0,
+            writes_since: 0,
+            pages: 0,
         }
     }
 
@@ -110,12 +115,18 @@ impl Replay {
         self.place(self.next)
     }
 
-    /// How long it still takes at the rate that was seen.
-    pub fn left_ns(&self, now: u64) -> u64 {
-        let done = self.done_bytes().max(1);
-        let spent = u128::from(now - self.begun);
-        (spent * u128::from(self.bytes - self.done_bytes().min(self.bytes)) / u128::from(done))
-            as u64
+    /// How long it still takes at the rate that was seen; `pages`: those that wait to be written.
+    pub fn left_ns(&self, now: u64, pages: u64) -> u64 {
+        let (since, done, left) = match self.stage {
+            Stage::Checkpoint => (self.writes_since, self.pages.saturating_sub(pages), pages),
+            _ => (
+                self.begun,
+                self.done_bytes(),
+                self.bytes - self.done_bytes(),
+            ),
+        };
+        let spent = u128::from(now.saturating_sub(since));
+        (spent * u128::from(left) / u128::from(done.max(1))) as u64
     }
 }
 
@@ -217,6 +228,8 @@ impl Postgresql {
                 if index == 0 {
                     self.write_all(now);
                 }
+                replay.writes_since = now;
+                replay.pages = self.servers[index].write_back.waiting();
             }
         }
         if replay.stage == Stage::Checkpoint

@@ -62,6 +62,11 @@ impl WriteBack {
         self.waiting.len() >= DEPTH as usize
     }
 
+    /// How many pages wait to be written.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.iter().map(|one| one.1).sum()
+    }
+
     /// Forgets what waits: its machine is gone.
     pub fn forget(&mut self) {
         self.waiting.clear();
