@@ -23,6 +23,7 @@ from disklab.databases.protocol import Setting
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError, UserError
 from disklab.hosts.addresses import free_addresses
+from disklab.hosts.left_databases import remove_database
 from disklab.hosts.processes import marked_processes
 
 from tests.conftest import IN_CI
@@ -198,6 +199,23 @@ def test_a_killed_server_takes_along_a_backend_that_does_not_see_its_end(
     # Its VM may be lost with its disks now: nobody must sit on their mount.
     assert not is_living(int(backend))
     server.start_node(server.primary.place.name)
+
+
+@pytest.mark.machine
+def test_what_is_left_of_a_node_is_removed_with_a_backend_that_outlives_its_server(
+    server: PostgreSQL,
+) -> None:
+    place = server.primary.place
+    ((backend,),) = server.primary.connection().ask("SELECT pg_backend_pid()")
+    # It shows no mark, and stopped it sees as little of its server's end as one that waits for a
+    # lock.
+    os.kill(int(backend), signal.SIGSTOP)
+    (main,) = marked_processes(place.run_dir)
+    assert main.end(signal.SIGKILL, 10)
+    removed = remove_database(place.run_dir)
+    assert all(one.done for one in removed), removed
+    assert ("database process", backend) in {(one.kind, one.what) for one in removed}
+    assert not is_living(int(backend))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from disklab.engine.own_folder import (
     why_foreign,
     why_not_removable,
 )
+from disklab.engine.process import end_process
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup, GroupRoot
 from disklab.hosts.places import NAME
@@ -63,14 +64,21 @@ def remove_database(run_dir: Path) -> list[Removed]:
 def steps_of(run_dir: Path) -> Iterator[Step]:
     """Yield what there is to remove of a node.
 
-    A process is ended only while the kernel shows our mark on it. The run directory stays as long
-    as one of them lives, or somebody is in the group, and when it is not ours: `why_left`.
+    A process is ended only while the kernel shows our mark on it, or has it in the node's memory
+    group, where root alone can put it. The run directory stays as long as one of them lives, and
+    when it is not ours: `why_left`.
     """
     name = run_dir.name
-    for process in marked_processes(run_dir):
+    marked = marked_processes(run_dir)
+    for process in marked:
         end = partial(_end, process)
         yield Step("database process", str(process.pid), name, end, holds=True)
     group = recorded_group(run_dir)
+    known = {process.pid for process in marked}
+    for pid in group.processes() if group is not None else ():
+        if group is not None and pid not in known:
+            end = partial(_end_member, group, pid)
+            yield Step("database process", str(pid), name, end, holds=True)
     if group is not None and group.folder.exists():
         yield Step(
             "memory group", str(group.folder), name, partial(_remove_group, group), holds=True
@@ -109,8 +117,21 @@ def _end(process: MarkedProcess) -> Outcome:
     return ended, "" if ended else "it waits for its disk"
 
 
+def _end_member(group: ControlGroup, pid: int) -> Outcome:
+    """End a process that shows no mark: PostgreSQL's own overwrite it with their titles.
+
+    They end with their server, but for those that wait for a lock that nobody gives back any more.
+    """
+    is_inside = partial(_is_in, group, pid)
+    ended = end_process(pid, is_inside, signal.SIGKILL, KILL_SECONDS)
+    return ended, "" if ended else "it waits for its disk"
+
+
+def _is_in(group: ControlGroup, pid: int) -> bool:
+    return pid in group.processes()
+
+
 def _remove_group(group: ControlGroup) -> Outcome:
-    # PostgreSQL's own processes overwrite the mark with their titles, and end by themselves.
     gone = group.remove()
     return gone, "" if gone else "a process is in it still"
 
