@@ -187,7 +187,7 @@ class Answers:
             try:
                 return read(str(typer.prompt(shown, default=default)).strip())
             except UserError as error:  # noqa: PERF203 - waiting for a person takes longer
-                typer.echo(f"  {error}")
+                console().print(f"  {error}")
 
     def number(self, question: str, default: int) -> int:
         """Return a whole number."""
