@@ -133,13 +133,22 @@ fn talk(
         if len == 0 {
             return Ok(());
         }
-        let answer = match serde_json::from_slice::<Request>(&line) {
+        let request = serde_json::from_slice::<Request>(&line);
+        let asks_for_end = matches!(request, Ok(Request::Shutdown { .. }));
+        let answer = match request {
             Ok(Request::Hello) => to_value(identity.hello()),
             Ok(request) if place.work() => {
                 // A thread that panicked has aborted the process; the lock cannot be poisoned.
                 let mut emulated = emulated.lock().unwrap_or_else(PoisonError::into_inner);
                 let answer = answer(request, &mut emulated);
                 place.rest();
+                if asks_for_end && answer.is_ok() {
+                    // The process must not be gone before its answer is on its way. Nobody attaches anything meanwhile;
+                    // what a client that has gone has asked for is done as well.
+                    let sent = send(&mut client, &told(answer));
+                    emulated.end();
+                    return sent;
+                }
                 answer
             }
             Ok(_) => Err(EmulatorError::new(
@@ -157,18 +166,22 @@ fn talk(
                 "send one JSON object a line, as in docs/contracts/3-control-socket.md",
             )),
         };
-        let answer = match answer {
-            Ok(mut value) => {
-                value["ok"] = Value::Bool(true);
-                value
-            }
-            Err(error) => failure(&error),
-        };
-        send(&mut client, &answer)?;
+        send(&mut client, &told(answer))?;
         if len as u64 == LINE_BYTES {
             // The rest of a line that is too long would be read as another request.
             return Ok(());
         }
+    }
+}
+
+/// An answer as the client gets it.
+fn told(answer: Result<Value, EmulatorError>) -> Value {
+    match answer {
+        Ok(mut value) => {
+            value["ok"] = Value::Bool(true);
+            value
+        }
+        Err(error) => failure(&error),
     }
 }
 

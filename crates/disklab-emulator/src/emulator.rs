@@ -388,7 +388,8 @@ impl Emulated {
         Ok(())
     }
 
-    /// Starts the end, unless a volume is in use. Returns what is wrong with data that are kept.
+    /// Detaches every volume for the end, unless one is in use. Returns what is wrong with data that are kept. The end
+    /// comes with [`end`](Self::end): the process must not be gone before its answer is on its way.
     pub fn shutdown(&mut self, data: Data) -> Result<Vec<String>, EmulatorError> {
         for volume in &self.volumes {
             volume
@@ -396,8 +397,11 @@ impl Emulated {
                 .claim()
                 .map_err(|in_use| in_use.explain(&volume.name, &volume.device))?;
         }
-        let problems = self.detach_all(data, DETACH_WAIT);
+        Ok(self.detach_all(data, DETACH_WAIT))
+    }
+
+    /// Ends the process.
+    pub fn end(&self) {
         self.signals.shutdown();
-        Ok(problems)
     }
 }
