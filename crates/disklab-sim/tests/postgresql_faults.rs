@@ -199,9 +199,10 @@ fn pages_without_images_are_read_and_those_with_them_are_not() {
         servers.database.full_page_writes = images;
         start_s(&run(&job).1)
     };
-    // Each of 10,000 pages is a read of 1 ms, ten of them at a time.
+    // Each of 10,000 pages is a read of 1 ms, ten of them at a time; with images it is 82 MB of log in reads of 128 KiB.
     let (with, without) = (reads(true), reads(false));
-    assert!((0.5..1.5).contains(&(without - with)), "{with} {without}");
+    assert!((0.95..1.15).contains(&without), "{without}");
+    assert!((0.63..0.85).contains(&with), "{with}");
 }
 
 #[test]

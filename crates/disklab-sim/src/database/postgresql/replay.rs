@@ -28,8 +28,9 @@ use crate::storage::{PendingIo, Purpose};
 /// How far ahead of its turn a record's page is asked for. **Source:** `wal_decode_buffer_size`, 512 kB.
 const AHEAD_BYTES: u64 = 512 << 10;
 
-/// Reads of the log under way: Linux reads the next window while the process is in this one.
-const LOG_READS: u32 = 2;
+/// Reads of the log under way. Linux asks for the next window when the process reaches the first page of the one before;
+/// it is through with that long before the next one comes.
+const LOG_READS: u32 = 1;
 
 /// Smallest read of the log: its pages are read one by one, and a device without read-ahead reads no more.
 const LEAST_READ_BYTES: u64 = PAGE_BYTES;
