@@ -236,6 +236,27 @@ fn job_gone_for_a_while() -> Job {
 }
 
 #[test]
+fn a_server_that_is_killed_while_it_replays_begins_again() {
+    let mut events = lost(30, 31);
+    events.extend([at(33, 0, What::Lose), at(34, 0, What::Start)]);
+    let mut job = job(80, events);
+    limited(&mut job, Scope::Read, 4_000_000);
+    let (_, faults) = run(&job);
+    let [replay] = &faults.rebuilds[..] else {
+        panic!("one replay ends: {:?}", faults.rebuilds);
+    };
+    assert_eq!(replay.done_bytes, replay.bytes);
+    let step = faults.steps.last().expect("four");
+    // It reads all of its log again.
+    assert!(step.ended_s - step.begun_s > 15.0, "{step:?}");
+    assert!(
+        faults.course.completed[75].abs_diff(RATE) <= 1,
+        "{:?}",
+        faults.course
+    );
+}
+
+#[test]
 fn a_standby_that_is_away_costs_nothing_while_another_confirms() {
     let of = |events| {
         let mut job = job(40, events);

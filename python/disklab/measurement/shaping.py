@@ -98,7 +98,7 @@ class Shaper:
         self._change = self.journal.note(self.machine.name, "unshape", self._device)
         script = GUARD.format(handle=HANDLE)
         self._guard = self.machine.start(Command(["sh", "-c", script, "disklab", self._device]))
-        # From here on it is undone by whoever ends first.
+        # From here on the first of them to end undoes it.
         next(self._guard.lines())
         self._tc("qdisc", "add", "dev", self._device, *ROOT_WORDS)
 

@@ -340,9 +340,9 @@ impl Postgresql {
         match what {
             What::Kill | What::Lose => {
                 broken.step(now, what, node, Some(now));
-                let was_up = broken.is_up(node);
                 let seen = &mut broken.seen[node];
-                seen.crashed |= was_up;
+                // Also while it stops, starts or replays.
+                seen.crashed |= !matches!(seen.phase, Phase::Away);
                 seen.phase = Phase::Away;
                 if what == What::Lose {
                     seen.lost_memory = true;
@@ -426,7 +426,7 @@ impl Postgresql {
             return self.look_for_primary(now, index);
         }
         self.changes.start(now);
-        // Whoever still waits for the machine that vanished is told that it knows no such connection.
+        // Clients that still wait for the machine that vanished learn that it does not know their connections.
         self.drop_connections(now, true);
     }
 

@@ -385,7 +385,8 @@ impl Postgresql {
         let most = self.rules.read_ahead_bytes.max(LEAST_READ_BYTES);
         if let Some(replay) = self.replay_of(index) {
             if piece == LOG {
-                replay.reading -= 1;
+                // A read of a replay that was cut short ends in the next one.
+                replay.reading = replay.reading.saturating_sub(1);
                 replay.there = (replay.there + most).min(replay.asked);
             } else {
                 replay.coming.remove(&piece);
