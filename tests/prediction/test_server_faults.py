@@ -84,6 +84,15 @@ def test_events_that_the_simulator_does_not_know_are_refused_with_those_it_knows
     assert "kill, lose, start, restart" in found.reasons[0].rule
 
 
+def test_a_setting_of_the_replay_has_an_effect_where_there_is_one() -> None:
+    given = TEXT.replace("tls: false", "tls: false, settings: {maintenance_io_concurrency: 32}")
+    calibration = calibration_for("postgresql")
+    for text, told in ((given, False), (given.partition("events:")[0], True)):
+        (trial,) = spec.parse(text, "x.yaml").trials("predict")
+        found = prepare(trial, load_catalog([]), calibration, "x.yaml")
+        assert any("maintenance_io_concurrency" in one for one in found.warnings) is told
+
+
 def test_a_rehearsals_lost_server_is_killed_and_starts_at_its_own_pace() -> None:
     (trial,) = spec.parse(LOST + "rehearse: {time_dilation: 2}\n", "x.yaml").trials("rehearse")
     calibration = calibration_for("postgresql")

@@ -85,6 +85,9 @@ READ = {
 }
 """Settings that a prediction follows."""
 
+READ_BY_REPLAY = {"maintenance_io_concurrency"}
+"""Those that it follows when a server starts after a crash."""
+
 UNITS = {
     **{"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40},
     **{"us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9},
@@ -149,7 +152,8 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
     if writes(spec):
         yield UPPER_BOUND
     settings = spec.database.settings if spec.database else {}
-    unread = [name for name in settings if name not in READ]
+    read = READ | (READ_BY_REPLAY if spec.events else set())
+    unread = [name for name in settings if name not in read]
     if unread:
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
 
