@@ -21,7 +21,7 @@ SHA256 = 2
 
 
 def wrong_pages(program: bytes) -> int | None:
-    """Return how many pages are not what the signature says; None: there is no signature."""
+    """Return how many pages differ from the signature; None if the file is not signed."""
     directory = _code_directory(program)
     if directory is None:
         return None

@@ -54,7 +54,7 @@ class Bed:
 
 
 def data_from(handle: int, at: int) -> int:
-    """Return where the next block of a file begins that is no hole; its size when there is none."""
+    """Return the offset of the next data in a file behind a hole, or its size if there is none."""
     try:
         return os.lseek(handle, at, os.SEEK_DATA) // BLOCK * BLOCK
     except OSError as error:

@@ -110,7 +110,7 @@ def test_a_slow_link_delays_both_ends_of_each_way_and_nothing_else(
     ]
     for host in hosts.values():
         host.said.clear()
-    # What was said of it before is over when it is said anew: `restore_link` comes first.
+    # A second change replaces the first one; `restore_link` undoes both.
     links.change_link("n2", extra_ns=0, loss_ppm=50_000)
     assert hosts["n1"].said == [
         "qdisc change dev eth0 parent d15c:2 netem limit 100000 loss 5.0000%"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from disklab.databases.simulated_steps import steps_of
@@ -52,13 +53,7 @@ DELAYS = Delays(
     ring_s=FOLLOW_S,
     gossip_s=MOST_RETRY_S,
 )
-REHEARSED = Delays(
-    start_s=PROCESS_S,
-    join_s=0.0,
-    notice_s=0.0,
-    ring_s=FOLLOW_S,
-    gossip_s=MOST_RETRY_S,
-)
+REHEARSED = replace(DELAYS, notice_s=0.0)
 """A rehearsal's lost server is killed: its sockets close."""
 
 

@@ -97,7 +97,7 @@ pub(super) struct Broken {
     pub rebuilds: Vec<RebuildReport>,
     refused: u64,
     tries: Tries,
-    /// Statements in the order in which they were sent: when, by which session, and its how manieth.
+    /// Statements in the order in which they were sent: when, by which session, and the number of its transaction.
     sent: VecDeque<(u64, u32, u32)>,
     /// When measuring began.
     from: u64,
