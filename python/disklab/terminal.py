@@ -7,7 +7,10 @@ writing. Every console of disklab is a `SafeConsole`, and every line of JSON com
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -44,3 +47,18 @@ class SafeConsole(Console):
         """Yield the segments; only rich's own may hold control codes."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else plain(text), style, control)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM end what runs as Ctrl-C does, so that everything is cleaned up."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

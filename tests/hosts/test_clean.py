@@ -60,6 +60,18 @@ def test_a_terminated_engine_leaves_a_proof(lab: Lab) -> None:
     assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
 
 
+def test_a_terminated_attach_takes_its_engine_along(lab: Lab) -> None:
+    """SIGTERM while the engine measures the machine, when it has a mount and a device already."""
+    command = [str(DISKLAB), "disk", "attach", "azure/P30", "--size", "64MiB"]
+    with subprocess.Popen(command, env=lab.environment(), stderr=subprocess.DEVNULL) as attach:
+        # Also under what is there for a moment only: its devices come and go.
+        wait_until(lambda: lab.devices() != {}, "the first device")
+        attach.terminate()
+        assert attach.wait(timeout=30) != 0
+    assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
+    assert not lab.host().exists()
+
+
 def test_a_healthy_host_stays(lab: Lab) -> None:
     lab.attach("azure/P30", "--size", "64MiB")
     outcome = lab.json("clean")

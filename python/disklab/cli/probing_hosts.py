@@ -12,10 +12,11 @@ from disklab.cli.output import console, notes
 from disklab.measurement import hosts_file, probing
 from disklab.measurement.site import volume_of
 from disklab.probe.cells import Plan
-from disklab.probe.command import interruptible, listening
+from disklab.probe.command import listening
 from disklab.probe.report import show_results
 from disklab.probe.request import Output
 from disklab.probe.run import expected_fill_s
+from disklab.terminal import interruptible
 
 
 def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> None:

@@ -209,9 +209,23 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
                 stdin.write(profile.model_dump_json().encode())
             return _first_event(child, events, log_path)
         except BaseException:
-            child.kill()
-            child.wait()
+            _end(child)
             raise
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End an engine that is not wanted any more: by itself, so that its mount and devices go too.
+
+    While it measures the machine it has both. Killed is what does not end in time, or on a second
+    Ctrl-C.
+    """
+    try:
+        child.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(END_SECONDS)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def _first_event(

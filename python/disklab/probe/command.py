@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from disklab.probe import cells, fio
 from disklab.probe.cells import Plan
@@ -29,7 +27,7 @@ from disklab.probe.run import (
     expected_fill_s,
 )
 from disklab.probe.store import recorder
-from disklab.terminal import SafeConsole
+from disklab.terminal import SafeConsole, interruptible
 
 NAMES = {"None": "no caching", "ReadOnly": "ReadOnly", "ReadWrite": "ReadWrite"}
 
@@ -148,18 +146,3 @@ def listening(output: Output, seconds: float, experiment: str | None = None) -> 
             record(event)
 
         yield tell
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the probe as Ctrl-C does, so that everything is cleaned up."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
