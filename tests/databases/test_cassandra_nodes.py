@@ -14,17 +14,20 @@ from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.configuration import STORAGE_PORT, even_tokens, token_for_newcomer
 from disklab.databases.cassandra.internode import KEYSTORE_FILE
 from disklab.databases.cassandra.jolokia import STORAGE
+from disklab.databases.protocol import Conditions
 from disklab.engine import LoadDone, run_load
 from disklab.engine.load import load_target
 from disklab.hosts.addresses import free_addresses
 
 from tests.databases.conftest import GIB, PORTS
-from tests.databases.rows import count_rows, job
+from tests.databases.rows import count_rows, job, write_rows
 from tests.databases.strangers import as_nobody, handshake, pem_of
 
 pytestmark = pytest.mark.machine
 
 ROWS = 300
+# As `job` writes them, and a third more for what is around them: the table beside has as many.
+ROW_BYTES = 5 * 818 * 4 // 3
 
 
 @contextmanager
@@ -83,8 +86,15 @@ def test_nodes_agree_and_another_joins_at_the_place_of_one_which_leaves(count: i
         assert of_all(database, write=1.0).errors == {}
         assert count_rows(database.target) == ROWS
 
+        # What a table beside had is gone when a node comes: it gets the rows alone.
+        beside = {**database.target, "table": "beside"}
+        write_rows(beside, ROWS)
+        database.settle(Conditions(beside_empty=True))
+        assert (count_rows(beside), count_rows(database.target)) == (0, ROWS)
         new = f"n{count + 1}"
         database.add_node(new, near="n2")
+        streamed = database.streamed()[new]
+        assert 0 < streamed < ROWS * ROW_BYTES, streamed
         database.decommission_node("n2")
         left = ["n1", "n3", "n4"][:count]
         assert [node.files.place.name for node in database.nodes] == left

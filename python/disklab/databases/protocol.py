@@ -106,12 +106,19 @@ class Conditions:
 
     empty: bool = False
     """No rows in the table; those beside it are left alone."""
+    beside_empty: bool = False
+    """No rows in the tables beside it."""
     flushed: bool = True
     """Everything written is in data files on the data volume, and synced."""
     compacted: bool = True
     """No compaction runs or is pending."""
     time_limit_s: float = 1800.0
     """How long compactions may take. Half an hour: what a 100 GB share needs at 64 MB/s."""
+
+    def to_empty(self, request: Request) -> tuple[str, ...]:
+        """Return the names of the tables that shall have no rows."""
+        measured = (request.table_name,) if self.empty else ()
+        return (*measured, *(request.tables_beside if self.beside_empty else ()))
 
 
 @dataclass(frozen=True)

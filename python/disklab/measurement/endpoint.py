@@ -194,8 +194,8 @@ class RunningPostgresql:
     def settle(self, conditions: Conditions) -> None:
         """Truncate, and vacuum and analyse, as asked; a checkpoint is the server's business."""
         tables = (self.request.table_name, *self.request.tables_beside)
-        if conditions.empty:
-            self._connected().ask(f"TRUNCATE {self.request.table_name}")
+        for table in conditions.to_empty(self.request):
+            self._connected().ask(f"TRUNCATE {table}")
         if conditions.compacted:
             for table in tables:
                 self._connected().ask(f"VACUUM (ANALYZE) {table}")
@@ -277,8 +277,8 @@ class RunningCassandra:
 
     def settle(self, conditions: Conditions) -> None:
         """Truncate when asked to; the rest is the cluster's business."""
-        if conditions.empty:
-            self._cql().run(f"TRUNCATE {self._namespace}.{self.request.table_name}")
+        for table in conditions.to_empty(self.request):
+            self._cql().run(f"TRUNCATE {self._namespace}.{table}")
 
     def make_cold(self) -> Coldness:
         """Raise: the page cache is another machine's."""

@@ -162,6 +162,8 @@ class Bed:
             self._write(begin, on_progress)
             # Read from files, as the measured reads are, and not from memory.
             self.database.settle(Conditions(flushed=True, compacted=False))
+        # A node that is rebuilt later would get these rows too, half as much as small data have.
+        self.database.settle(Conditions(beside_empty=True, flushed=False, compacted=False))
         self._use_credits()
         self.is_warm = True
 

@@ -303,9 +303,8 @@ class Cassandra:
     def settle(self, conditions: Conditions) -> None:
         """Truncate, flush and sync, wait for compactions, in this order."""
         with self._with_the_reason():
-            if conditions.empty:
-                request = self.request
-                self.nodes[0].cql.run(f"TRUNCATE {request.keyspace}.{request.table_name}")
+            for table in conditions.to_empty(self.request):
+                self.nodes[0].cql.run(f"TRUNCATE {self.request.keyspace}.{table}")
             if conditions.flushed:
                 for node in self.nodes:
                     node.jolokia.call(STORAGE, FLUSH, self.request.keyspace, [])

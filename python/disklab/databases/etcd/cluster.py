@@ -255,9 +255,10 @@ class Etcd:
     def settle(self, conditions: Conditions) -> None:
         """Delete the keys, drop old revisions and their room, and sync, in this order."""
         alive = self._alive()
-        if conditions.empty:
-            alive[0].gateway.delete(f"{self.request.table_name}/")
-        if conditions.empty or conditions.compacted:
+        emptied = conditions.to_empty(self.request)
+        for table in emptied:
+            alive[0].gateway.delete(f"{table}/")
+        if emptied or conditions.compacted:
             alive[0].gateway.compact()
             for member in alive:
                 member.gateway.defragment()

@@ -199,8 +199,8 @@ class PostgreSQL:
     def settle(self, conditions: Conditions) -> None:
         """Truncate, vacuum, write a checkpoint and sync, in this order, on every server."""
         with self._with_the_reason() as sql:
-            if conditions.empty:
-                sql.ask(f"TRUNCATE {self.request.table_name}")
+            for table in conditions.to_empty(self.request):
+                sql.ask(f"TRUNCATE {table}")
             if conditions.compacted:
                 self._wait_for_vacuums(sql, conditions.time_limit_s)
                 # Otherwise the first reads after a fill write: they note in every row that its

@@ -159,8 +159,8 @@ class Yugabyted:
 
     def settle(self, conditions: Conditions) -> None:
         """Truncate and sync. YSQL has no flush and no wait for compactions: time is given."""
-        if conditions.empty:
-            self._connected().ask(f"TRUNCATE {self.request.table_name}")
+        for table in conditions.to_empty(self.request):
+            self._connected().ask(f"TRUNCATE {table}")
         if conditions.flushed:
             for place in self.places:
                 for volume in place.volumes.values():

@@ -96,8 +96,8 @@ class RunningCluster:
     def settle(self, conditions: Conditions) -> None:
         """Truncate when asked to. Flushing and waiting for compactions are refused."""
         running.refuse_settling(self._address, "YSQL", conditions)
-        if conditions.empty:
-            self._connected().ask(f"TRUNCATE {self.request.table_name}")
+        for table in conditions.to_empty(self.request):
+            self._connected().ask(f"TRUNCATE {table}")
 
     def make_cold(self) -> Coldness:
         """Refuse: the page cache is another machine's, or another's business."""
