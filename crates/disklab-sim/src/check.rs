@@ -190,6 +190,13 @@ fn check_events(rules: &mut Rules, job: &DatabaseJob, faults: &Faults) {
             ),
             "choose one of them",
         );
+        rules.must(
+            event.what != What::Promote,
+            "faults.events.what",
+            format!("{:?}", event.what),
+            "nodes of Cassandra are alike: none is promoted",
+            "use another event",
+        );
         let hosts = faults.hosts.len();
         rules.must(
             event.host.is_some_and(|host| (host as usize) < hosts) == event.what.needs_host()

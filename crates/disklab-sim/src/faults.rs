@@ -103,6 +103,9 @@ pub struct FaultReport {
     pub hint_bytes: u64,
     /// Rows of which no copy is left.
     pub lost_rows: u64,
+    /// Updates that clients know of and a standby that became the primary had not; absent: none became one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_updates: Option<u64>,
 }
 
 /// Operations by interval.

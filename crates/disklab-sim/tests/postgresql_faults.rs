@@ -2,58 +2,12 @@
 
 mod jobs;
 
-use disklab_disk::profile::{Limit, Scope, Unit};
+use disklab_disk::profile::Scope;
 use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
-use disklab_sim::{FaultReport, Report, simulate};
-use jobs::{postgresql, postgresql_job};
-
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000_000_000;
-const RATE: u64 = 500;
-
-fn at(second: u64, node: u32, what: What) -> Event {
-    Event {
-        at_ns: second * SECOND,
-        node,
-        what,
-        host: None,
-        peer: None,
-        link: None,
-    }
-}
-
-/// 500 updates a second for so long, and what breaks meanwhile; nothing but disks and network takes any time.
-fn job(seconds: u64, events: Vec<Event>) -> Job {
-    let mut job = postgresql_job(AccessKind::Update, 1, seconds * SECOND, 1);
-    let servers = postgresql(&mut job);
-    servers.workload.load = Load::Open {
-        rate_per_ks: RATE * 1000,
-        arrivals: Arrivals::Even,
-        max_in_flight: 200,
-    };
-    servers.cluster.read_ahead_bytes = 128 << 10;
-    servers.faults = Some(SqlFaults {
-        events,
-        interval_ns: SECOND,
-        start_ns: 100 * MS,
-        timeout_ns: 12 * SECOND,
-        vanishes: false,
-        first_retry_ns: 100 * MS,
-        most_retry_ns: SECOND,
-        follow_ns: 5 * SECOND,
-        replay_record_cpu_ns: 0,
-        replay_byte_cpu_ps: 0,
-        replay_depth: 10,
-    });
-    job
-}
-
-fn run(job: &Job) -> (Report, FaultReport) {
-    let mut report = simulate(job).expect("the job is valid");
-    let faults = report.faults.take().expect("it has a timetable");
-    (report, faults)
-}
+use disklab_sim::{FaultReport, simulate};
+use jobs::postgresql;
+use jobs::servers::{MS, RATE, SECOND, at, job, limited, run};
 
 fn killed(at_s: u64, back_s: u64) -> Vec<Event> {
     vec![at(at_s, 0, What::Kill), at(back_s, 0, What::Start)]
@@ -61,18 +15,6 @@ fn killed(at_s: u64, back_s: u64) -> Vec<Event> {
 
 fn lost(at_s: u64, back_s: u64) -> Vec<Event> {
     vec![at(at_s, 0, What::Lose), at(back_s, 0, What::Start)]
-}
-
-/// A disk that reads or writes so many bytes a second.
-fn limited(job: &mut Job, scope: Scope, bytes_per_s: u64) {
-    postgresql(job).cluster.host.volumes[0].disks[0].limits = vec![Limit {
-        scope,
-        unit: Unit::Bytes,
-        per_s: bytes_per_s,
-        io_unit_bytes: None,
-        window_ns: 0,
-        burst: None,
-    }];
 }
 
 /// How long the server took from its start until it served.

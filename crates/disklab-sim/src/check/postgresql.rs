@@ -4,7 +4,7 @@ use disklab_units::sizes::{self, Size};
 
 use super::{MOST_NODES, Rules, check_stop, check_timetable, check_under_way, check_volume};
 use crate::database::postgresql::{PAGE_BYTES, layouts};
-use crate::job::faults::What;
+use crate::job::faults::{What, in_order};
 use crate::job::{PostgresqlJob, Relation, RowSize, Transaction};
 
 /// Most pages of all relations, two TiB: four bytes are kept for each.
@@ -77,7 +77,18 @@ fn check_faults(rules: &mut Rules, job: &PostgresqlJob) {
     };
     check_timetable(rules, job.workload.stop, faults.interval_ns);
     let nodes = job.cluster.nodes;
-    for event in &faults.events {
+    let mut primary = 0;
+    for event in &in_order(&faults.events) {
+        rules.must(
+            event.node != primary || !matches!(event.what, What::Replace | What::Promote),
+            "faults.events.node",
+            event.node,
+            "it is the primary: standbys are copies of it, and one of them is promoted",
+            "choose another server, or promote one before",
+        );
+        if event.what == What::Promote {
+            primary = event.node;
+        }
         rules.must(
             event.node < nodes,
             "faults.events.node",
@@ -92,6 +103,8 @@ fn check_faults(rules: &mut Rules, job: &PostgresqlJob) {
                     | What::Lose
                     | What::Start
                     | What::Restart
+                    | What::Replace
+                    | What::Promote
                     | What::Slow
                     | What::Stall
                     | What::Mend
@@ -99,7 +112,7 @@ fn check_faults(rules: &mut Rules, job: &PostgresqlJob) {
             ),
             "faults.events.what",
             format!("{:?}", event.what),
-            "servers of PostgreSQL are killed, lost, started and restarted, and their disks break",
+            "servers of PostgreSQL are killed, lost, started, restarted, replaced and promoted, and their disks break",
             "use another event",
         );
     }

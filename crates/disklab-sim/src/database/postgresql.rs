@@ -15,6 +15,7 @@
 //! **Divergence:** no lock on a row is waited for, no vacuum runs, indexes do not split, and standbys write the pages that the
 //! primary writes.
 
+mod basebackup;
 mod broken;
 mod buffers;
 mod changes;
@@ -172,6 +173,8 @@ pub struct Postgresql {
     machines: Vec<(Servers, Link)>,
     connections: Slots,
     servers: Vec<Server>,
+    /// Which of them takes statements.
+    primary: usize,
     buffers: Buffers,
     changes: Changes,
     files: Files,
@@ -245,6 +248,7 @@ impl Model for Postgresql {
                 .map(|server| server.storage.volumes(0))
                 .collect(),
             servers,
+            primary: 0,
             buffers: buffers(job, &plan),
             files: Files::new(
                 if job.cluster.locks_files && !has_not(Mechanism::FileLocks) {
@@ -329,6 +333,7 @@ impl Model for Postgresql {
             Event::Measure => self.measure(now),
             Event::Faults => self.look_at_faults(now),
             Event::Replayed(server) => self.has_replayed(now, server as usize),
+            Event::Copied(step) => self.copy_goes_on(now, step),
         }
     }
 
@@ -420,7 +425,7 @@ impl Postgresql {
         let ready = cores.serve(now, work(&mut self.times, cpu_ns));
         let left = link.send(now, ready, bytes);
         self.spend(left, number, Stretch::Client);
-        let way = self.paths.delay(number as usize % count, 0);
+        let way = self.paths.delay(number as usize % count, self.primary);
         self.course.queue.push(left + way, Event::Arrive(number));
     }
 
@@ -436,7 +441,7 @@ impl Postgresql {
             + read * parameters.row_read_cpu_ns
             + changed * parameters.row_write_cpu_ns;
         let span = work(&mut self.times, cpu_ns);
-        let at = self.servers[0].cores.serve(now, span);
+        let at = self.servers[self.primary].cores.serve(now, span);
         self.course.queue.push(at, Event::Plan(number));
     }
 
@@ -464,7 +469,7 @@ impl Postgresql {
             return self.ready(now, number);
         }
         let span = work(&mut self.times, cpu_ns);
-        let at = self.servers[0].cores.serve(now, span);
+        let at = self.servers[self.primary].cores.serve(now, span);
         self.course.queue.push(at, Event::Ready(number));
     }
 
@@ -479,10 +484,11 @@ impl Postgresql {
         let session = &mut self.sessions[number as usize];
         (session.lsn, session.wrote, session.since) = (lsn, false, now);
         if !self.rules.waits {
+            self.note_acknowledged(number);
             return self.reply(now, number);
         }
         self.committing.push_back(number);
-        self.sync_log(now, 0, lsn);
+        self.sync_log(now, self.primary, lsn);
     }
 
     /// A backend answers its client.
@@ -495,8 +501,10 @@ impl Postgresql {
             // The batch goes on where it is.
             return self.course.queue.push(now, Event::Done(number));
         }
-        let left = self.servers[0].link.send(now, now, bytes);
-        let way = self.paths.delay(0, number as usize % self.machines.len());
+        let left = self.servers[self.primary].link.send(now, now, bytes);
+        let way = self
+            .paths
+            .delay(self.primary, number as usize % self.machines.len());
         let overhead_ns = self.rules.parameters.overhead_ns;
         self.spend(left + way, number, Stretch::Network);
         self.spend(left + way + overhead_ns, number, Stretch::Overhead);
@@ -590,6 +598,7 @@ impl Postgresql {
                 self.take_decisions(now, index);
                 if self.broken.is_some() {
                     self.replay_on(now, index);
+                    self.copy_on(now, index);
                 }
             }
             Purpose::Stream(RECOVERY_SYNC) => self.recovery_synced(now, index),
@@ -604,7 +613,7 @@ impl Postgresql {
                 }
             }
             Purpose::Pages { waiter, .. } => {
-                let storage = &mut self.servers[0].storage;
+                let storage = &mut self.servers[index].storage;
                 storage.arrived(io.purpose, &mut self.ios);
                 let mut next = waiter;
                 while next != NOBODY {

@@ -97,6 +97,15 @@ pub struct SqlFaults {
     pub replay_byte_cpu_ps: u64,
     /// Reads of pages that a replay has under way (`maintenance_io_concurrency`).
     pub replay_depth: u32,
+    /// From the word to a standby that it is the primary until it takes changes, when it has replayed all.
+    #[serde(default)]
+    pub promote_ns: u64,
+    /// CPU of the process that sends a byte of a copy, in picoseconds: reading, its checksum, sending.
+    #[serde(default)]
+    pub copy_send_byte_ps: u64,
+    /// CPU of the program that takes it: receiving, writing it into the page cache.
+    #[serde(default)]
+    pub copy_take_byte_ps: u64,
 }
 
 /// Something that happens to a node.
@@ -179,6 +188,8 @@ pub enum What {
     SlowLink,
     /// Its link loses packets.
     Lossy,
+    /// A standby becomes the primary.
+    Promote,
     /// A new node streams its data and takes its place; then it leaves in order.
     Migrate,
     /// Its disks are attached to another machine, where it starts; nothing is streamed.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses some of them")]
 
 pub mod faulty;
+pub mod servers;
 
 use disklab_disk::profile::{
     Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,

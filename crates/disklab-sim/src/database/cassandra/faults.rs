@@ -523,6 +523,7 @@ impl Cassandra {
             rebuilds: broken.rebuilds.reports().to_vec(),
             hint_bytes: broken.hint_bytes,
             lost_rows: broken.rebuilds.lost_rows(),
+            lost_updates: None,
         })
     }
 }

@@ -17,7 +17,8 @@ use disklab_units::Instant;
 use disklab_units::random::Stream;
 
 use super::Postgresql;
-use super::changes::History;
+use super::basebackup::{Copied, Copying};
+use super::changes::{History, Record};
 use super::event::Event;
 use super::extension::Extension;
 use super::files::Files;
@@ -54,6 +55,8 @@ pub(super) enum Phase {
     Away,
     /// It writes what has changed before it ends.
     Stopping,
+    /// It gets a copy of the primary's data.
+    Copying(Box<Copying>),
     /// Its process starts.
     Starting(u64),
     /// It brings its data up to the end of its log.
@@ -70,7 +73,13 @@ pub(super) struct Seen {
     /// Whether there is a log to be replayed: it did not end in order.
     pub crashed: bool,
     /// Of a standby that has lost its primary: when it looks for it next.
-    looks_at: Option<u64>,
+    pub looks_at: Option<u64>,
+    /// How many copies it has begun to get, whether the last one is cut short, and what a whole one asks for.
+    pub rounds: u8,
+    pub is_part: bool,
+    pub copied: Option<Copied>,
+    /// Of a standby that is to become the primary: when it has done so.
+    promoted_at: Option<u64>,
 }
 
 struct Step {
@@ -84,6 +93,8 @@ struct Step {
 struct Tries {
     /// None: they have connections. Else when the next try is due, and how long the pause behind it is at most.
     next: Option<(u64, u64)>,
+    /// Which server they take for the primary.
+    known: usize,
     chance: Stream,
 }
 
@@ -99,6 +110,9 @@ pub(super) struct Broken {
     tries: Tries,
     /// Statements in the order in which they were sent: when, by which session, and the number of its transaction.
     sent: VecDeque<(u64, u32, u32)>,
+    /// Positions of commits that clients know of and some standby may not have; None: nobody is promoted.
+    acknowledged: Option<VecDeque<u64>>,
+    lost_updates: u64,
     /// When measuring began.
     from: u64,
     pub profile: HostProfile,
@@ -113,6 +127,10 @@ impl Broken {
             lost_memory: false,
             crashed: false,
             looks_at: None,
+            rounds: 0,
+            is_part: false,
+            copied: None,
+            promoted_at: None,
         };
         Broken {
             course: Course::new(job.interval_ns),
@@ -123,9 +141,16 @@ impl Broken {
             refused: 0,
             tries: Tries {
                 next: None,
+                known: 0,
                 chance: Stream::new(seed, "pauses between tries"),
             },
             sent: VecDeque::new(),
+            acknowledged: job
+                .events
+                .iter()
+                .any(|event| event.what == What::Promote)
+                .then(VecDeque::new),
+            lost_updates: 0,
             from,
             profile: cluster.host.clone(),
             job: SqlFaults {
@@ -162,7 +187,9 @@ impl Postgresql {
     /// Whether the primary takes statements.
     #[inline]
     pub(super) fn serves(&self) -> bool {
-        self.broken.as_ref().is_none_or(|one| one.is_up(0))
+        self.broken
+            .as_ref()
+            .is_none_or(|one| one.is_up(self.primary))
     }
 
     /// Whether a server is the primary, or gets its log.
@@ -171,6 +198,38 @@ impl Postgresql {
         self.broken
             .as_ref()
             .is_none_or(|one| one.is_up(index) && one.seen[index].looks_at.is_none())
+    }
+
+    /// Whether a server takes log that is on its way, whether or not its primary still lives.
+    #[inline]
+    pub(super) fn takes_log(&self, index: usize) -> bool {
+        self.broken.as_ref().is_none_or(|one| one.is_up(index))
+    }
+
+    /// Whether a server has the primary's data on its disks, and changes them as the primary does.
+    #[inline]
+    pub(super) fn has_disks(&self, index: usize) -> bool {
+        let is_without = |phase: &Phase| matches!(phase, Phase::Away | Phase::Copying(_));
+        let broken = self.broken.as_ref();
+        index == self.primary || broken.is_none_or(|one| !is_without(&one.seen[index].phase))
+    }
+
+    /// A client knows of a commit.
+    #[inline]
+    pub(super) fn note_acknowledged(&mut self, number: u32) {
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let Some(known) = &mut broken.acknowledged else {
+            return;
+        };
+        known.push_back(self.sessions[number as usize].lsn);
+        let standbys = self.servers.iter().enumerate();
+        let standbys = standbys.filter(|&(index, _)| index != self.primary);
+        let safe = standbys.map(|(_, one)| one.received).min().unwrap_or(0);
+        while known.front().is_some_and(|&position| position <= safe) {
+            known.pop_front();
+        }
     }
 
     /// Whether an event is a session's whose server has ended.
@@ -203,7 +262,7 @@ impl Postgresql {
             return true;
         };
         if let Some((at, most)) = broken.tries.next {
-            if now < at || !broken.is_up(0) {
+            if now < at || !broken.is_up(self.primary) {
                 if now >= at {
                     broken.tries.failed(now, most, broken.job.most_retry_ns);
                 }
@@ -211,12 +270,12 @@ impl Postgresql {
                 self.fail(now, number);
                 return false;
             }
-            broken.tries.next = None;
+            (broken.tries.next, broken.tries.known) = (None, self.primary);
         }
         let session = &mut self.sessions[number as usize];
         broken.sent.push_back((now, number, session.serial));
-        if !broken.is_up(0) {
-            // It has vanished, and nobody has noticed.
+        if !broken.is_up(self.primary) || broken.tries.known != self.primary {
+            // Theirs has vanished, and nobody has noticed.
             session.standing = Standing::Lost;
             return false;
         }
@@ -308,6 +367,7 @@ impl Postgresql {
         for index in 0..self.servers.len() {
             self.advance(now, index);
             self.look_for_primary(now, index);
+            self.end_promotion(now, index);
         }
         self.course.queue.push(now + LOOK_NS, Event::Faults);
     }
@@ -325,7 +385,8 @@ impl Postgresql {
             }
             let vanished = session.standing == Standing::Lost;
             if vanished || session.standing == Standing::Busy {
-                if vanished && !broken.is_up(0) {
+                let is_theirs = broken.tries.known == self.primary;
+                if vanished && !(is_theirs && broken.is_up(self.primary)) {
                     broken.tries.begin(now, broken.job.first_retry_ns);
                 }
                 self.fail(now, number);
@@ -348,11 +409,11 @@ impl Postgresql {
                     seen.lost_memory = true;
                     self.servers[node].storage.drop_host_cache();
                     self.servers[node].write_back.forget();
-                    if node == 0 {
+                    if node == self.primary {
                         self.dirty.clear();
                     }
                 }
-                if node == 0 {
+                if node == self.primary {
                     self.buffers.empty();
                     self.is_gone(now, known);
                 }
@@ -361,10 +422,28 @@ impl Postgresql {
                 let step = broken.step(now, what, node, None);
                 let seen = &mut broken.seen[node];
                 (seen.step, seen.phase, seen.lost_memory) = (step, Phase::Stopping, true);
-                if node == 0 {
+                if node == self.primary {
                     self.is_gone(now, true);
                     self.write_all(now);
                 }
+            }
+            What::Replace => {
+                let step = broken.step(now, what, node, None);
+                let seen = &mut broken.seen[node];
+                (seen.step, seen.lost_memory) = (step, true);
+                self.begin_copy(now, node);
+            }
+            What::Promote => {
+                let step = broken.step(now, what, node, None);
+                let at = now + broken.job.promote_ns;
+                let seen = &mut broken.seen[node];
+                (seen.step, seen.promoted_at) = (step, Some(at));
+            }
+            What::Start if broken.seen[node].is_part => {
+                // Its data directory is a part of a copy, from which no server starts.
+                let step = broken.step(now, what, node, None);
+                broken.seen[node].step = step;
+                self.begin_copy(now, node);
             }
             What::Start => {
                 let step = broken.step(now, what, node, None);
@@ -392,10 +471,57 @@ impl Postgresql {
             broken.tries.begin(now, broken.job.first_retry_ns);
         }
         let every_ns = broken.job.follow_ns;
-        for seen in broken.seen.iter_mut().skip(1) {
-            seen.looks_at = Some(now + every_ns);
+        for (index, seen) in broken.seen.iter_mut().enumerate() {
+            if index != self.primary {
+                seen.looks_at = Some(now + every_ns);
+            }
         }
         self.drop_connections(now, known);
+        self.cut_copies_short(now);
+    }
+
+    /// A standby that is to become the primary has done so: it has replayed what it had, and writes.
+    ///
+    /// **Source:** `StartupXLOG` of PostgreSQL 15: a record of the end of recovery, and behind it a checkpoint that is spread.
+    /// **Divergence:** what a standby has received it has replayed, and the log goes on where the old primary's ended.
+    fn end_promotion(&mut self, now: u64, index: usize) {
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let is_up = broken.is_up(index);
+        let seen = &mut broken.seen[index];
+        if !is_up || seen.promoted_at.is_none_or(|at| at > now) {
+            return;
+        }
+        (seen.promoted_at, seen.looks_at) = (None, None);
+        broken.steps[seen.step].ended = Some(now);
+        let received = self.servers[index].received;
+        if let Some(known) = &mut broken.acknowledged {
+            broken.lost_updates += known.iter().filter(|&&lsn| lsn > received).count() as u64;
+            known.clear();
+        }
+        self.primary = index;
+        let end = self.changes.log;
+        for (other, server) in self.servers.iter_mut().enumerate() {
+            // Who had as much goes on with the new primary; who had less is sent that.
+            let missing = received.saturating_sub(server.received);
+            server.log.begin_at(end - missing);
+            server.received = end - missing;
+            server.confirmed = 0;
+            server.on_the_way.0.clear();
+            server.on_the_way.1.clear();
+            // Who promotes one tells the others.
+            if other != index {
+                broken.seen[other].looks_at = Some(now);
+            }
+        }
+        self.changes.checkpoints.start(now, end);
+        for record in self.history().records {
+            if let Record::Change(page) | Record::Whole(page) = record {
+                self.has_page(now, page);
+            }
+        }
+        self.changes.begin_checkpoint(now, self.buffers.changed());
     }
 
     /// A standby that has lost its primary looks for it.
@@ -420,7 +546,7 @@ impl Postgresql {
     pub(super) fn comes_back(&mut self, now: u64, index: usize) {
         let broken = self.broken.as_mut().expect("there is a timetable");
         broken.returns(now, index);
-        if index > 0 {
+        if index != self.primary {
             // It connects when it starts.
             broken.seen[index].looks_at = Some(now);
             return self.look_for_primary(now, index);
@@ -435,6 +561,7 @@ impl Postgresql {
         let now = self.course.recorder.measured_to();
         for index in 0..self.servers.len() {
             self.tell_replay(now, index);
+            self.tell_copy(now, index);
         }
         let broken = self.broken.as_ref()?;
         let from = broken.from;
@@ -444,6 +571,11 @@ impl Postgresql {
             Phase::Replaying(replay) => {
                 let pages = self.servers[node].write_back.waiting();
                 replay.left_ns(now, pages)
+            }
+            Phase::Copying(copy) => {
+                let waiting = self.servers[node].write_back.unwritten();
+                let most = self.rules.most_dirty as u64;
+                copy.left_ns(now, waiting, most) + broken.job.start_ns
             }
             _ => broken.job.start_ns,
         };
@@ -463,6 +595,7 @@ impl Postgresql {
             rebuilds: broken.rebuilds.clone(),
             hint_bytes: 0,
             lost_rows: 0,
+            lost_updates: broken.acknowledged.as_ref().map(|_| broken.lost_updates),
         })
     }
 

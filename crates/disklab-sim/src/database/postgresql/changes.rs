@@ -48,8 +48,21 @@ pub struct History {
     pub redo: u64,
     /// Records since then.
     pub records: Vec<Record>,
+    /// Records since the beginning of the run.
+    pub count: u64,
     /// Position and number of records when the checkpoint under way began.
     begun: Option<(u64, usize)>,
+}
+
+impl History {
+    /// Records from a position on.
+    pub fn of(redo: u64, records: Vec<Record>) -> History {
+        History {
+            redo,
+            records,
+            ..History::default()
+        }
+    }
 }
 
 /// A record of the log, as far as a replay minds.
@@ -117,6 +130,7 @@ impl Changes {
         if let Some(history) = &mut self.history {
             *history = History {
                 redo: self.log,
+                count: history.count,
                 ..History::default()
             };
         }
@@ -126,6 +140,7 @@ impl Changes {
     fn record(&mut self, record: Record) {
         if let Some(history) = &mut self.history {
             history.records.push(record);
+            history.count += 1;
         }
     }
 
@@ -147,6 +162,11 @@ impl Changes {
             Some(new) => self.files[new as usize] as usize,
             None => plan.file_of(page),
         }
+    }
+
+    /// How many pages there are by now.
+    pub fn pages(&self) -> u64 {
+        self.first_new + self.taken.min(self.files.len() as u64)
     }
 
     /// Adds a page behind the last one of a relation. **Divergence:** when the room for them is used up, they begin again.

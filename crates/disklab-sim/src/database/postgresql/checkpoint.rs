@@ -30,6 +30,8 @@ pub struct Checkpoints {
     /// Where in the log, and when, the last one began.
     began: (u64, u64),
     under_way: Option<UnderWay>,
+    /// Somebody waits for it: it writes as fast as it can.
+    hurries: bool,
 }
 
 impl Checkpoints {
@@ -47,6 +49,7 @@ impl Checkpoints {
             imaged: vec![0; pages.div_ceil(64) as usize],
             began: (0, 0),
             under_way: None,
+            hurries: false,
         }
     }
 
@@ -89,7 +92,8 @@ impl Checkpoints {
         let under_way = self.under_way.as_mut()?;
         let all = under_way.pages.len();
         let progress = under_way.next as u128 * u128::from(self.target_permille) * 1000;
-        if under_way.next == all || progress >= elapsed * all as u128 {
+        let is_on_time = !self.hurries && progress >= elapsed * all as u128;
+        if under_way.next == all || is_on_time {
             return None;
         }
         let from = under_way.next;
@@ -113,6 +117,22 @@ impl Checkpoints {
     /// It has ended.
     pub fn end(&mut self) {
         self.under_way = None;
+        self.hurries = false;
+    }
+
+    /// Somebody waits for the one under way. **Source:** `CHECKPOINT_IMMEDIATE` of `CheckpointWriteDelay`.
+    pub fn hurry(&mut self) {
+        self.hurries = true;
+    }
+
+    /// Whether the one under way is waited for.
+    pub fn hurries(&self) -> bool {
+        self.hurries
+    }
+
+    /// Whether one is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
     }
 
     /// A server has started with a checkpoint at the end of its log: none is under way, and no page has an image since.
@@ -120,5 +140,6 @@ impl Checkpoints {
         self.began = (log, now);
         self.imaged.fill(0);
         self.under_way = None;
+        self.hurries = false;
     }
 }

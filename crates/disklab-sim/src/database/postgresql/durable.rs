@@ -23,18 +23,18 @@ impl Postgresql {
             return;
         }
         let synced = self.servers[index].log.synced;
-        if index > 0 {
+        if index != self.primary {
             let left = self.servers[index].link.send(now, now, MESSAGE_BYTES);
             self.servers[index].on_the_way.1.push_back(synced);
-            let way = self.paths.delay(index, 0);
+            let way = self.paths.delay(index, self.primary);
             self.course
                 .queue
                 .push(left + way, Event::Confirmed(index as u32));
             let received = self.servers[index].received;
             return self.sync_log(now, index, received);
         }
-        for standby in 1..self.servers.len() {
-            if self.follows(standby) {
+        for standby in 0..self.servers.len() {
+            if standby != self.primary && self.follows(standby) {
                 self.send_log(now, standby);
             }
         }
@@ -42,25 +42,27 @@ impl Postgresql {
         // Those who came meanwhile share the next sync, whoever of them begins it.
         if let Some(&last) = self.committing.back() {
             let to = self.sessions[last as usize].lsn;
-            self.sync_log(now, 0, to);
+            self.sync_log(now, self.primary, to);
         }
     }
 
     /// Sends a standby what the primary has on its disk and it has not been sent.
     pub(super) fn send_log(&mut self, now: u64, standby: usize) {
-        let synced = self.servers[0].log.synced;
+        let synced = self.servers[self.primary].log.synced;
         let sent = self.servers[standby].on_the_way.0.back().copied();
         let bytes = synced - sent.unwrap_or(self.servers[standby].received);
-        let left = self.servers[0].link.send(now, now, bytes + MESSAGE_BYTES);
+        let left = self.servers[self.primary]
+            .link
+            .send(now, now, bytes + MESSAGE_BYTES);
         self.servers[standby].on_the_way.0.push_back(synced);
-        let way = self.paths.delay(0, standby);
+        let way = self.paths.delay(self.primary, standby);
         self.course
             .queue
             .push(left + way, Event::Received(standby as u32));
     }
 
     pub(super) fn received(&mut self, now: u64, index: usize) {
-        if !self.follows(index) {
+        if !self.takes_log(index) {
             self.servers[index].on_the_way.0.pop_front();
             return;
         }
@@ -87,9 +89,12 @@ impl Postgresql {
 
     /// Answers the commits that are safe: on the primary's disk, and on those of as many standbys as the quorum needs.
     pub(super) fn answer_commits(&mut self, now: u64) {
-        let mut safe = self.servers[0].log.synced;
+        let mut safe = self.servers[self.primary].log.synced;
         if self.rules.standbys > 0 {
-            let mut known: Vec<u64> = self.servers[1..].iter().map(|s| s.confirmed).collect();
+            let primary = self.primary;
+            let standbys = self.servers.iter().enumerate();
+            let standbys = standbys.filter(|&(number, _)| number != primary);
+            let mut known: Vec<u64> = standbys.map(|(_, one)| one.confirmed).collect();
             known.sort_unstable_by(|one, other| other.cmp(one));
             safe = safe.min(known.get(self.rules.standbys - 1).copied().unwrap_or(0));
         }
@@ -99,13 +104,14 @@ impl Postgresql {
             }
             self.committing.pop_front();
             self.count_commit(now, number);
+            self.note_acknowledged(number);
             self.reply(now, number);
         }
     }
 
     /// Says where a commit's time went: behind the sync before its own, at limits, on the disk, with standbys.
     pub(super) fn count_commit(&mut self, now: u64, number: u32) {
-        let log = &self.servers[0].log;
+        let log = &self.servers[self.primary].log;
         let (began, limited_ns, ended) = (log.began, log.limited_ns, log.ended);
         let mark = self.sessions[number as usize].mark;
         self.course
@@ -130,10 +136,15 @@ impl Postgresql {
             self.course.queue.push(now + LOOK_NS, Event::Checkpointer);
             return;
         }
-        if self.changes.checkpoints.is_due(now, log) {
+        if self.changes.checkpoints.is_due(now, log) || self.wants_checkpoint() {
             self.changes.begin_checkpoint(now, self.buffers.changed());
+            self.begins_for_copies();
         }
-        while !self.servers[0].write_back.is_full()
+        if self.hurries() {
+            self.changes.checkpoints.hurry();
+        }
+        while (self.changes.checkpoints.hurries()
+            || !self.servers[self.primary].write_back.is_full())
             && let Some(pages) = self.changes.checkpoints.next(now, log)
         {
             let pages: Vec<u32> = pages.to_vec();
@@ -146,10 +157,11 @@ impl Postgresql {
         if self.changes.checkpoints.wants_sync() {
             self.write_dirty(now, u64::MAX);
         }
-        if self.changes.checkpoints.syncs() && self.servers[0].write_back.is_idle() {
+        if self.changes.checkpoints.syncs() && self.servers[self.primary].write_back.is_idle() {
             self.changes.end_checkpoint();
-            self.servers[0].sync_data(now, CHECKPOINT_SYNC, &mut self.ios);
-            self.take_decisions(now, 0);
+            self.ends_for_copies(now);
+            self.servers[self.primary].sync_data(now, CHECKPOINT_SYNC, &mut self.ios);
+            self.take_decisions(now, self.primary);
         }
         self.course.queue.push(now + LOOK_NS, Event::Checkpointer);
     }
@@ -157,13 +169,16 @@ impl Postgresql {
     /// Writes pages that leave their buffers clean, and asks Linux to bring them to the disk. Standbys do the same.
     pub(super) fn write_pages(&mut self, now: u64, pages: &[u32]) {
         let cpu_ns = pages.len() as u64 * self.rules.parameters.page_read_cpu_ns;
-        self.servers[0].cores.serve(now, cpu_ns);
+        self.servers[self.primary].cores.serve(now, cpu_ns);
         for &page in pages {
             self.write_to_page_cache(page);
             let file = self.changes.file_of(&self.plan, page);
             self.files.write_in_background(file);
         }
         for index in 0..self.servers.len() {
+            if !self.has_disks(index) {
+                continue;
+            }
             let server = &mut self.servers[index];
             server.write_back.add(pages.iter().copied());
             server.write_back(now, &mut self.ios);
@@ -183,6 +198,9 @@ impl Postgresql {
         pages.sort_unstable();
         pages.dedup();
         for index in 0..self.servers.len() {
+            if !self.has_disks(index) {
+                continue;
+            }
             let server = &mut self.servers[index];
             server.write_back.add(pages.iter().copied());
             server.write_back(now, &mut self.ios);
@@ -202,7 +220,7 @@ impl Postgresql {
         self.write_dirty(now, now.saturating_sub(EXPIRE_NS));
         if serves {
             let log = self.changes.log;
-            self.sync_log(now, 0, log);
+            self.sync_log(now, self.primary, log);
         }
         self.course
             .queue

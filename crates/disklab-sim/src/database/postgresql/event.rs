@@ -37,7 +37,59 @@ pub enum Event {
     Faults,
     /// A server has done the CPU work of a part of its replay.
     Replayed(u32),
+    /// A part of a copy of the primary's data has got to its next place.
+    Copied(CopyStep),
 }
+
+/// Where a part of a copy has got to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyStep {
+    /// The server that gets it.
+    pub target: u8,
+    /// Which try it belongs to: one that was cut short has none to go on with.
+    pub round: u8,
+    /// Where it is.
+    pub at: CopyPlace,
+}
+
+/// Where a part of a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyPlace {
+    /// The primary's process has sent it.
+    Sent,
+    /// It has come to the new server.
+    Come,
+    /// The program there has written it into the page cache.
+    Taken,
+}
+
+impl CopyStep {
+    /// As a number below 2^19.
+    fn number(self) -> u32 {
+        let at = match self.at {
+            CopyPlace::Sent => 0,
+            CopyPlace::Come => 1,
+            CopyPlace::Taken => 2,
+        };
+        at << 16 | u32::from(self.round) << 8 | u32::from(self.target)
+    }
+
+    fn of(number: u32) -> CopyStep {
+        let [target, round, at, _] = number.to_le_bytes();
+        CopyStep {
+            target,
+            round,
+            at: match at {
+                0 => CopyPlace::Sent,
+                1 => CopyPlace::Come,
+                _ => CopyPlace::Taken,
+            },
+        }
+    }
+}
+
+/// Kinds of events have four bits, and all are used: a step of a copy is told from a server's number by this one.
+const IS_COPY: u32 = 1 << 27;
 
 impl Code for Event {
     #[inline]
@@ -59,6 +111,7 @@ impl Code for Event {
             Event::Resume(n) => (13, n),
             Event::Faults => (14, 0),
             Event::Replayed(n) => (15, n),
+            Event::Copied(step) => (15, IS_COPY | step.number()),
         };
         debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
         kind << 28 | number
@@ -82,6 +135,7 @@ impl Code for Event {
             11 => Event::Offer,
             13 => Event::Resume(number),
             14 => Event::Faults,
+            15 if number & IS_COPY != 0 => Event::Copied(CopyStep::of(number & (IS_COPY - 1))),
             15 => Event::Replayed(number),
             _ => Event::Measure,
         }

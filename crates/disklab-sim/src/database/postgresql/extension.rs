@@ -133,7 +133,7 @@ impl Postgresql {
     /// Spends the CPU of a page that is added; false: the session is resumed when that is done.
     fn works_on_page(&mut self, now: u64, number: u32) -> bool {
         let span = work(&mut self.times, self.rules.parameters.page_read_cpu_ns);
-        let done = self.servers[0].cores.serve(now, span);
+        let done = self.servers[self.primary].cores.serve(now, span);
         if done > now {
             self.queue_resume(done, number);
         }

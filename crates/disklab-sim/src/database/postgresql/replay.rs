@@ -14,6 +14,7 @@ use std::collections::HashSet;
 
 use disklab_disk::Op;
 
+use super::basebackup::copy_of;
 use super::broken::Phase;
 use super::changes::{History, Record};
 use super::event::Event;
@@ -142,7 +143,7 @@ impl Postgresql {
         match seen.phase {
             Phase::Stopping if self.servers[index].write_back.is_idle() => {
                 seen.phase = Phase::Starting(now + job.start_ns);
-                if index == 0 {
+                if index == self.primary {
                     self.buffers.empty();
                 }
             }
@@ -156,25 +157,29 @@ impl Postgresql {
                     return self.comes_back(now, index);
                 }
                 let before = Before::of(now, &server.cores, &server.link, &server.storage);
-                let end = if index == 0 {
+                let end = if index == self.primary {
                     self.changes.log
                 } else {
                     server.received
                 };
+                let copied = seen.copied.take();
                 let mut history = self.history();
-                if index > 0 {
+                if let Some(copied) = copied {
+                    history = copied.history(&history);
+                } else if index != self.primary {
                     // Its buffers are not simulated.
                     history.records.fill(Record::Commit);
                 }
                 let replay = Replay::new(now, history, end, before);
                 let broken = self.broken.as_mut().expect("there is a timetable");
                 broken.seen[index].phase = Phase::Replaying(Box::new(replay));
-                if index == 0 {
+                if index == self.primary {
                     self.write_dirty(now, u64::MAX);
                 }
                 self.replay_on(now, index);
             }
             Phase::Replaying(_) => self.replay_on(now, index),
+            Phase::Copying(_) => self.copy_on(now, index),
             _ => {}
         }
     }
@@ -226,7 +231,7 @@ impl Postgresql {
                 && replay.coming.is_empty()
             {
                 replay.stage = Stage::Checkpoint;
-                if index == 0 {
+                if index == self.primary {
                     self.write_all(now);
                 }
                 replay.writes_since = now;
@@ -253,6 +258,9 @@ impl Postgresql {
 
     /// The sync before a replay, or behind it, is done.
     pub(super) fn recovery_synced(&mut self, now: u64, index: usize) {
+        if self.copy_synced(now, index) {
+            return;
+        }
         let Some(replay) = self.replay_of(index) else {
             return;
         };
@@ -365,7 +373,7 @@ impl Postgresql {
     }
 
     /// A record has its page in a buffer, and changes it; whether it was not there before.
-    fn has_page(&mut self, now: u64, page: u32) -> bool {
+    pub(super) fn has_page(&mut self, now: u64, page: u32) -> bool {
         let is_new = !self.buffers.holds(page);
         if let Some(old) = self.buffers.keep(page) {
             self.write_to_page_cache(old);
@@ -377,6 +385,9 @@ impl Postgresql {
 
     /// A part of the log, or a page, has been read for a replay.
     pub(super) fn piece_read(&mut self, now: u64, index: usize, piece: u32) {
+        if let Some((target, round)) = copy_of(piece) {
+            return self.copy_read(now, target, round);
+        }
         if piece != LOG {
             let first = u64::from(piece) * CACHE_PAGES;
             let storage = &mut self.servers[index].storage;
@@ -404,7 +415,7 @@ impl Postgresql {
                 self.write_to_page_cache(page);
             }
             let cpu_ns = some.len() as u64 * self.rules.parameters.page_read_cpu_ns;
-            self.servers[0].cores.serve(now, cpu_ns);
+            self.servers[self.primary].cores.serve(now, cpu_ns);
             self.dirty.extend(some.iter().map(|&page| (now, page)));
         }
         self.write_dirty(now, u64::MAX);

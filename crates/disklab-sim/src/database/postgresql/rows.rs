@@ -161,7 +161,7 @@ impl Postgresql {
             first,
             last: first + CACHE_PAGES - 1,
         };
-        let storage = &mut self.servers[0].storage;
+        let storage = &mut self.servers[self.primary].storage;
         let open = self.plan.bounds(file, page);
         let opened = self.reads.file((number, open.0), storage, || {
             (open.1 * CACHE_PAGES, open.2 * CACHE_PAGES)
@@ -171,24 +171,26 @@ impl Postgresql {
             if at > pages.last {
                 break;
             }
-            let storage = &mut self.servers[0].storage;
+            let storage = &mut self.servers[self.primary].storage;
             if let Touched::Awaits(io) = storage.touch(now, opened, at, pages, &mut self.ios) {
                 let session = &mut self.sessions[number as usize];
                 if let Purpose::Pages { waiter, .. } = &mut self.ios[io].purpose {
                     session.next = std::mem::replace(waiter, number);
                 }
                 session.since = now;
-                self.take_decisions(now, 0);
+                self.take_decisions(now, self.primary);
                 return false;
             }
             let session = &mut self.sessions[number as usize];
             if session.part > 0 {
                 // It is one page of the server's, found or not.
-                self.servers[0].storage.uncount_hit();
+                self.servers[self.primary].storage.uncount_hit();
             }
             session.part += 1;
         }
-        self.servers[0].storage.read_ended(opened, pages.last, true);
+        self.servers[self.primary]
+            .storage
+            .read_ended(opened, pages.last, true);
         let session = &mut self.sessions[number as usize];
         session.reads = false;
         session.loaded += 1;
@@ -246,7 +248,9 @@ impl Postgresql {
 
     pub(super) fn write_to_page_cache(&mut self, page: u32) {
         let first = u64::from(page) * CACHE_PAGES;
-        self.servers[0].storage.written(first, first + CACHE_PAGES);
+        self.servers[self.primary]
+            .storage
+            .written(first, first + CACHE_PAGES);
     }
 
     /// Changes the row that the session has reached, as its access says.

@@ -40,6 +40,8 @@ pub const LOG_SYNC: u32 = 1;
 pub struct WriteBack {
     waiting: VecDeque<(u64, u64)>,
     under_way: u32,
+    /// Pages of each write under way; they end in about the order in which they began.
+    sent: VecDeque<u64>,
 }
 
 impl WriteBack {
@@ -65,6 +67,11 @@ impl WriteBack {
     /// How many pages wait to be written.
     pub fn waiting(&self) -> u64 {
         self.waiting.iter().map(|one| one.1).sum()
+    }
+
+    /// How many pages are not written yet.
+    pub fn unwritten(&self) -> u64 {
+        self.waiting() + self.sent.iter().sum::<u64>()
     }
 
     /// Forgets what waits: its machine is gone.
@@ -131,6 +138,14 @@ impl Log {
             limited_ns: 0,
             written: 0,
             ended: 0,
+        }
+    }
+
+    /// It goes on from a position, without what is before that: another server's log had it.
+    pub fn begin_at(&mut self, position: u64) {
+        self.synced = position;
+        if self.syncing_to.is_some() {
+            self.syncing_to = Some(position);
         }
     }
 
@@ -224,6 +239,7 @@ impl Server {
             && let Some((first, count)) = self.write_back.waiting.pop_front()
         {
             self.write_back.under_way += 1;
+            self.write_back.sent.push_back(count);
             let io = ios.add(PendingIo::new(self.number, Purpose::Stream(WRITE_BACK)));
             let (volume, at) = (self.storage.data_volume(), first * PAGE_BYTES);
             let bytes = (count * PAGE_BYTES) as u32;
@@ -234,6 +250,7 @@ impl Server {
     /// Notes the end of such a write.
     pub fn written_back(&mut self) {
         self.write_back.under_way -= 1;
+        self.write_back.sent.pop_front();
     }
 
     /// Syncs the data volume, at the end of a checkpoint or for the sake of a replay.
