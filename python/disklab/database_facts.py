@@ -84,6 +84,7 @@ class Facts(_Part):
             "restart",
             "lose",
             "replace",
+            "promote",
             "add",
             "decommission",
             "migrate",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -285,6 +287,43 @@ def test_three_servers_confirm_commits_by_quorum(three: PostgreSQL) -> None:
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(MachineError, match=r"node n2 .* was killed by SIGKILL"):
         watch(three, 5)
+
+
+@pytest.mark.machine
+def test_a_lost_standby_is_replaced_by_a_copy_of_its_primary(three: PostgreSQL) -> None:
+    sql = three.primary.connection()
+    sql.ask(INSERT)
+    three.kill_node("n2")
+    lost = next(one for one in three.servers if one.place.name == "n2")
+    shutil.rmtree(lost.files.data)
+    with pytest.raises(MachineError, match="it is the primary, and standbys are copies of it"):
+        three.replace_node("n1")
+    before, begun = dict(three.streamed()), time.time()
+    three.replace_node("n2")
+    three.wait_until_whole()
+    assert lost.connection().ask("SELECT count(*) FROM rows") == [[str(ROWS)]]
+    asked = "SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1"
+    assert sql.ask(asked) == [["n2", "quorum"], ["n3", "quorum"]]
+    assert three.streamed()["n2"] - before["n2"] > ROWS * 8192
+    assert three.streamed()["n3"] == before["n3"]
+    parts = three.parts(begun)
+    assert set(parts) == {"stream", "finish"}
+    assert parts["stream"] > 0
+    assert three.parts(begun) == {}, "each copy is told once"
+    # A copy that is ended says so, and the server stays away.
+    other = three.servers[2]
+    three.kill_node("n3")
+
+    def end() -> None:
+        while other.process.pid is None:
+            time.sleep(0.01)
+        three.kill_node("n3")
+
+    ender = threading.Thread(target=end)
+    ender.start()
+    with pytest.raises(MachineError, match=r"node n3 .* was killed by SIGKILL"):
+        three.replace_node("n3")
+    ender.join()
 
 
 def place(tmp_path: Path) -> NodePlace:

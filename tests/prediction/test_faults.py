@@ -97,7 +97,7 @@ def test_a_faster_throttle_shows_the_next_limit(tmp_path: Path) -> None:
     fast = TEXT.replace("LOCAL_QUORUM}", f"LOCAL_QUORUM, {setting}}}")
     (rebuild,) = recovery(fast, tmp_path).rebuilds
     assert rebuild.bound.resource != "stream throughput"
-    assert rebuild.lever == lever_of(rebuild.bound.resource)
+    assert rebuild.lever == lever_of(rebuild.bound.resource, rebuild.kind)
     assert rebuild.seconds < 42 / 2
 
 

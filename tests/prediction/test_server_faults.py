@@ -8,6 +8,8 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
+from disklab.databases.postgresql.simulated_faults import lever_of
+from disklab.errors import UserError
 from disklab.prediction.cells import prepare
 from disklab.prediction.rehearsed import prepare_rehearsed
 
@@ -102,6 +104,118 @@ def test_a_rehearsals_lost_server_is_killed_and_starts_at_its_own_pace() -> None
     faults = job["postgresql"]["faults"]
     assert faults["vanishes"] is False
     assert faults["start_ns"] == 50_000_000
+
+
+STREAMED = QUORUM.replace(
+    "[{at: 20s, kill: n1}, {at: 25s, start: n1}]", "[{at: 10s, lose: n2}, {at: 15s, replace: n2}]"
+)
+
+
+def test_a_replaced_standby_gets_all_of_the_primary_and_then_its_log(tmp_path: Path) -> None:
+    found = recovery(STREAMED.replace("60s", "200s"), tmp_path)
+    (stream, replay) = found.rebuilds
+    assert (stream.kind, stream.node, stream.sources) == ("stream", "n2", 1)
+    # 2M rows, seven in a page, and an index; beside them some 60 s of log (13.4 kB an update, 240 a
+    # second; less behind the first change of each page) and as many new pages as fill.
+    assert 2e6 / 7 * 8192 < stream.size_bytes < 2e6 / 7 * 8192 + 300e6
+    assert (replay.kind, replay.node) == ("replay", "n2")
+    # Before it the checkpoint, which a copy waits for, writes what 15 s of updates have changed.
+    assert found.whole_s is not None
+    assert 0.5 < found.whole_s - 5 - stream.seconds - replay.seconds < 10
+    assert found.failed_operations == 0
+    assert found.updates_lost is None
+    # A P10 writes 100 MB/s at most.
+    assert stream.bytes_per_s < 101e6
+
+
+def test_the_lever_of_a_copy_is_that_of_what_bounds_it() -> None:
+    assert "read_ahead" in lever_of("reads of the copy", "stream")
+    assert "disk IOPS" in lever_of("vm uncached MB/s", "stream")
+    assert lever_of("data disk write MB/s", "stream") == "larger disks, or more of them"
+    assert "log to replay" in lever_of("data disk write MB/s", "replay")
+
+
+def test_a_promoted_standby_loses_what_no_commit_waited_for(tmp_path: Path) -> None:
+    text = QUORUM.replace(
+        "[{at: 20s, kill: n1}, {at: 25s, start: n1}]",
+        "[{at: 20s, kill: n1}, {at: 30s, promote: n2}]",
+    )
+    off = text.replace("tls: false", "tls: false, settings: {synchronous_commit: 'off'}")
+    safe, lost = recovery(text, tmp_path / "safe"), recovery(off, tmp_path / "lost")
+    for found in (safe, lost):
+        assert found.unavailable_s == pytest.approx(10, abs=1.5)
+        assert found.rows_lost == 0
+    assert safe.updates_lost == 0
+    # Of 240 updates a second; the log's writer comes by every 200 ms.
+    assert lost.updates_lost is not None
+    assert 0 < lost.updates_lost <= 80
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        (
+            "{at: 1s, lose: n1}, {at: 2s, replace: n1}",
+            "a standby is a copy of the primary, and n1 is",
+        ),
+        ("{at: 1s, promote: n2}", "the primary n1 is up, and there would be two"),
+        (
+            "{at: 1s, kill: n1}, {at: 2s, kill: n2}, {at: 3s, replace: n2}",
+            "n1, of which it is a copy",
+        ),
+        (
+            "{at: 1s, kill: n1}, {at: 2s, promote: n2}, {at: 3s, start: n1}",
+            "n1 was the primary: its log may have what that of n2 has not",
+        ),
+    ],
+)
+def test_what_a_primary_and_its_standbys_cannot_do_is_refused(events: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        spec.parse(QUORUM.partition("events:")[0] + f"events: [{events}]\n", "x.yaml")
+
+
+def test_a_promotion_is_refused_where_clients_know_one_primary() -> None:
+    events = "events: [{at: 1s, kill: n1}, {at: 2s, promote: n2}, {at: 3s, replace: n1}]\n"
+    found = spec.parse(QUORUM.partition("events:")[0] + events, "x.yaml")
+    (predicted_,), (rehearsed,) = found.trials("predict"), found.trials("rehearse")
+    assert predicted_.refused is None
+    assert rehearsed.refused is not None
+    assert rehearsed.refused.way_out == "use `disklab predict`"
+
+
+def test_commits_that_wait_for_the_primary_alone_wait_for_no_standby() -> None:
+    local = QUORUM.replace("tls: false", "tls: false, settings: {synchronous_commit: local}")
+    for text, standbys in ((QUORUM, 1), (local, 0)):
+        (trial,) = spec.parse(text, "x.yaml").trials("predict")
+        job = prepare(trial, load_catalog([]), calibration_for("postgresql"), "x.yaml").job
+        assert job is not None
+        database = job["postgresql"]["database"]
+        assert (database["synchronous_standbys"], database["synchronous_commit"]) == (
+            standbys,
+            True,
+        )
+
+
+def test_the_experiment_of_a_lost_server_is_answered(tmp_path: Path) -> None:
+    text = (ROOT / "experiments" / "postgresql-lost-server.yaml").read_text()
+    results = predicted(text.replace("10M", "2M"), tmp_path)
+    assert [result.status for result in results] == ["ok"] * 10
+    found = {
+        (str(result.factors["lost"]), str(result.factors["commits"])): result.recovery
+        for result in results
+        if result.recovery is not None
+    }
+    attached, local = (
+        found[f"standby, {disks} disks", "quorum"] for disks in ("attached", "local")
+    )
+    assert (attached.whole_s or 0) < (local.whole_s or 0)
+    assert attached.failed_operations == local.failed_operations == 0
+    waited, promoted = (
+        found[f"primary, attached disks, {what}", "quorum"] for what in ("waited for", "promoted")
+    )
+    # A promotion waits for its time-out of 30 s, the next VM is there after 15.
+    assert (waited.unavailable_s or 0) < (promoted.unavailable_s or 0)
+    assert promoted.updates_lost == 0
 
 
 def test_the_experiment_of_the_disks_of_a_log_is_answered(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ TRIALS = {
     "etcd-which-disk": 8,
     "postgresql-disk-types-quick": 6,
     "postgresql-failover-disks": 6,
+    "postgresql-lost-server": 10,
     "yugabytedb-disk-types": 15,
 }
 

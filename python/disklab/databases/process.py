@@ -92,6 +92,19 @@ class DatabaseProcess:
         """Return whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    def finish(self, seconds: float) -> None:
+        """Wait for a process that does one thing and ends. Raises MachineError unless it did it."""
+        process = self._process
+        if process is None:
+            raise MachineError(f"{self._what} node {self._place.name} was ended meanwhile")
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            raise self.failure(f"was not ready within {seconds:.0f} s") from error
+        self._process = None
+        if code:
+            raise self.failure(self._why(code))
+
     def end(self, sign: signal.Signals, seconds: float) -> None:
         """End the process by a signal, and by SIGKILL when it takes longer."""
         if self._process is not None and self.is_running():

@@ -85,10 +85,12 @@ class Breaking:
         [Sequence[TimedEvent], Database, Delays, Cluster | None, Sequence[Mapping[str, Any]]], Job
     ]
     """Returns a timetable as a part of a job; see `cassandra.simulated_faults.faults_job`."""
-    lever_of: Callable[[str], str]
-    """Returns what makes a rebuild faster that is bound by a resource of the simulator."""
+    lever_of: Callable[[str, str], str]
+    """Returns what makes a rebuild faster that is bound by a resource of the simulator (the first
+    argument). The second: its kind, such as `stream` or `replay`."""
     replaces: bool = True
-    """Whether an empty node takes a lost one's place and gets its data from the others."""
+    """Whether what failures cost in a year is known: how long an empty node that takes a lost one's
+    place needs."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from disklab.spec import Cluster, TimedEvent
 
 Answer = dict[str, Any]
 
-Lever = Callable[[str], str]
-"""Returns what makes a rebuild faster that is bound by a resource of the simulator."""
+Lever = Callable[[str, str], str]
+"""Returns what makes a rebuild faster, by the resource that bounds it and its kind."""
 
 
 def recovery_from(
@@ -52,6 +52,7 @@ def recovery_from(
         update={
             "rows_checked": rows,
             "rows_lost": told["lost_rows"],
+            "updates_lost": told.get("lost_updates"),
             "rebuilds": [_rebuild(one, lever_of) for one in told["rebuilds"]],
             "degraded_ms": told.get("degraded_latency_ms", {}),
             "extrapolated": any(step["extrapolated"] for step in told["steps"]),
@@ -70,5 +71,5 @@ def _rebuild(told: Answer, lever_of: Lever) -> Rebuild:
         seconds=told["seconds"],
         sources=told["sources"],
         bound=Bottleneck(resource=bound["resource"], utilisation=bound["utilisation"]),
-        lever=lever_of(bound["resource"]),
+        lever=lever_of(bound["resource"], told["kind"]),
     )

@@ -113,7 +113,7 @@ def rebuild_times(
             breaking = _breaking(runnable[answer["cell"]][0])
             delays = breaking.delays
             seconds = delays.start_s + delays.join_s + times.rebuilt_s
-            lever = breaking.lever_of(times.bound)
+            lever = breaking.lever_of(times.bound, "stream")
             found[answer["cell"]] = Rebuilt(seconds, times.bound, lever)
     return found
 
@@ -237,7 +237,7 @@ def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
         restarted_s=restarted_s if outages[1].per_year else None,
         comes_back=system.copies > 1 or not any(one.loses_data for one in system.outages),
         bound=times.bound,
-        lever=breaking.lever_of(times.bound) if times.bound else "",
+        lever=breaking.lever_of(times.bound, "stream") if times.bound else "",
         unavailable_min=exact.unavailable_min,
         row_unavailable_min=exact.row_unavailable_min,
         loss_probability=exact.loss_probability,

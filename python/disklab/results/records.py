@@ -284,7 +284,8 @@ class Rebuild(Record):
     """Data that come back to a node. Only of mode `predict`: a rehearsal's are in its steps."""
 
     kind: str
-    """`stream` from other nodes, `replay` of its own log, `validation` of all copies (repair)."""
+    """`stream` from other nodes (of PostgreSQL a copy of the primary), `replay` of its own log,
+    `validation` of all copies (repair)."""
     node: str
     size_bytes: Count
     seen_bytes: Count

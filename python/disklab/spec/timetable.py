@@ -22,6 +22,7 @@ EventKind = Literal[
     "lose",
     "lose_zone",
     "replace",
+    "promote",
     "add",
     "decommission",
     "migrate",
@@ -53,10 +54,13 @@ _DISK, _HOST = (
     "no machine of yours is lost, moved or added for it",
 )
 _ASKED = "disklab asks that of databases in rehearsals alone"
+PREDICTED_KINDS = ("promote",)
+"""What is simulated and cannot be rehearsed yet."""
 WHY_NOT_MEASURED: dict[str, str] = {
     **dict.fromkeys(DISK_KINDS, _DISK),
     **dict.fromkeys((*OTHER_VM_KINDS, "lose", "lose_zone", "replace"), _HOST),
     **dict.fromkeys(("decommission", "repair"), _ASKED),
+    "promote": "disklab predicts that alone so far",
 }
 """Why every other event is refused on hosts."""
 NOT_YET = {
@@ -101,7 +105,11 @@ class TimedEvent(Part):
     host cache is cold, and what ReadWrite caching had not yet written is gone."""
     replace: str | None = Field(default=None, examples=["n2"])
     """A node that is away is replaced by an empty one at its address, by the database's own
-    procedure: Cassandra streams its share from the other copies."""
+    procedure: Cassandra streams its share from the other copies, a standby of PostgreSQL gets a
+    copy of the primary (`pg_basebackup`)."""
+    promote: str | None = Field(default=None, examples=["n2"])
+    """A standby of PostgreSQL becomes the primary, which is away: the time from its loss to this
+    event is what noticing it takes. Clients find it by their list of hosts."""
     add: str | None = Field(default=None, examples=["n4"])
     """A node more joins, with the next number: it streams its share from the others (bootstrap)."""
     decommission: str | None = Field(default=None, examples=["n2"])

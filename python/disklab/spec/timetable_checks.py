@@ -88,6 +88,7 @@ NEEDS = {
     "restart": ("up",),
     "lose": ("up", "killed"),
     "replace": ("killed", "lost"),
+    "promote": ("up",),
     "slow": ("up",),
     "stall": ("up",),
     "mend": ("up", "killed"),
@@ -102,7 +103,7 @@ AFTER = {
     "decommission": "gone",
 }
 """In which state a node is behind an event; others change none."""
-ASKED = ("start", "restart", "replace", "decommission", "migrate", "move", "repair")
+ASKED = ("start", "restart", "replace", "promote", "decommission", "migrate", "move", "repair")
 """Procedures that end when the node answers."""
 AWAY = ("to come", "gone")
 """States of nodes that are no part of the cluster."""
@@ -120,6 +121,10 @@ class Walk:
     """Those that are not as they were, by their ends."""
     cut: set[tuple[str, ...]] = field(default_factory=set)
     """Those of them that carry nothing."""
+    primary: str | None = None
+    """The node that takes changes; None: all do."""
+    former: set[str] = field(default_factory=set)
+    """Nodes whose log has ended before that of the primary began."""
 
     @classmethod
     def of(cls, spec: TrialSpec) -> Walk:
@@ -129,7 +134,9 @@ class Walk:
         more = sum(event.kind == "add" for event in spec.events)
         for number in range(more):
             state[f"n{spec.cluster.nodes + number + 1}"] = "to come"
-        return cls(spec, state)
+        database = spec.database
+        has_primary = database is not None and facts_of(database.engine).primary
+        return cls(spec, state, primary="n1" if has_primary else None)
 
     def problem(self, event: TimedEvent) -> tuple[str, str] | None:
         """Return what is wrong with the next event, and the way out."""
@@ -148,11 +155,30 @@ class Walk:
         if kind in ASKED and (node,) in self.cut:
             rule = f"at {event.at_s:g} s {node} cannot be asked for it: its link is cut"
             return rule, f"write {{at: ..., join: {node}}} before"
-        return self._data_problem(event)
+        return self._primary_problem(event) or self._data_problem(event)
 
     def _no_such(self) -> tuple[str, str]:
         last = [*self.state][-1]
         return f"the cluster has no such node; it has n1 to {last}", f"write {last}"
+
+    def _primary_problem(self, event: TimedEvent) -> tuple[str, str] | None:
+        node, kind, primary = event.node, event.kind, self.primary
+        if primary is None:
+            return None
+        state = self.state[primary]
+        if kind == "promote" and state == "up":
+            rule = f"at {event.at_s:g} s the primary {primary} is up, and there would be two"
+            return rule, f"write {{at: ..., kill: {primary}}}, or lose, before"
+        if kind == "replace" and node == primary:
+            rule = f"a standby is a copy of the primary, and {node} is it"
+            return rule, "promote a standby before"
+        if kind == "replace" and state != "up":
+            rule = f"at {event.at_s:g} s the primary {primary}, of which it is a copy, is {state}"
+            return rule, f"write {{at: ..., start: {primary}}}, or promote a standby, before"
+        if kind == "start" and node in self.former:
+            rule = f"{node} was the primary: its log may have what that of {primary} has not"
+            return rule, "write replace"
+        return None
 
     def _data_problem(self, event: TimedEvent) -> tuple[str, str] | None:
         node, kind = event.node, event.kind
@@ -160,7 +186,8 @@ class Walk:
         copies = self.spec.database.replication_factor
         if kind == "start" and self.state[node] == "lost" and lost_with_vm(self.spec):
             rule = f"the data of {node} were on a disk of its VM and are lost with it"
-            return rule, "write replace"
+            way_out = "promote a standby, and write replace" if node == self.primary else None
+            return rule, way_out or "write replace"
         left = sum(one not in AWAY for one in self.state.values())
         if kind == "decommission" and left <= copies:
             rule = f"each of {copies} copies is on a node of its own, and no more would be left"
@@ -218,6 +245,11 @@ class Walk:
             return
         node, kind = event.node, event.kind
         self.state[node] = AFTER.get(kind, self.state[node])
+        if kind == "promote" and self.primary is not None:
+            self.former.add(self.primary)
+            self.primary = node
+        elif kind == "replace":
+            self.former.discard(node)
         if kind in ("slow", "stall"):
             self.broken.add(node)
         elif kind in ("mend", "lose", "migrate", "move"):

@@ -166,8 +166,45 @@ class PostgreSQL:
         self.start_node(name)
 
     def replace_node(self, name: str) -> None:
-        """Refuse: the facts of the database do not list it."""
-        raise self._named(name).process.failure("cannot be replaced")
+        """Copy the primary's data to an empty standby; returns when it answers queries.
+
+        **Source:** PostgreSQL's manual, 27.2.5 and the page of pg_basebackup.
+        """
+        server = self._named(name)
+        if server is self.primary:
+            told = "cannot be replaced: it is the primary, and standbys are copies of it"
+            raise server.process.failure(told)
+        sql = self.primary.connection()
+        self._drop_slot(sql, name)
+        server.replace_by_copy_of(self.primary)
+        self.start_node(name)
+
+    def _drop_slot(self, sql: Sql, name: str) -> None:
+        """Remove what the primary keeps for a standby that is gone: its copy makes its own."""
+        slot = f"FROM pg_replication_slots WHERE slot_name = '{name}'"
+        deadline = time.monotonic() + QUORUM_SECONDS
+        # The machine may have vanished without a word: its sender waits for it for a minute.
+        while sql.ask(f"SELECT pg_terminate_backend(active_pid) {slot} AND active_pid IS NOT NULL"):
+            if time.monotonic() > deadline:
+                raise MachineError(f"the primary still sends log to {name}, which is gone")
+            time.sleep(POLL_SECONDS)
+        sql.ask(f"SELECT pg_drop_replication_slot(slot_name) {slot}")
+
+    def streamed(self) -> Mapping[str, int]:
+        """Return what each standby has got by copies of the primary's data."""
+        return {server.place.name: server.copied_bytes for server in self.standbys}
+
+    def parts(self, begun_unix: float) -> Mapping[str, float]:
+        """Return how long the copy of a standby that came took, and its start behind it."""
+        spent = time.time() - begun_unix
+        copied = [one.copied_s for one in self.standbys if one.copied_s]
+        for one in self.standbys:
+            one.copied_s = 0.0
+        return {"stream": sum(copied), "finish": spent - sum(copied)} if copied else {}
+
+    def wait_until_whole(self) -> None:
+        """Return when every standby has what the primary had written at the call."""
+        self._wait_for_standbys()
 
     def set_reachable(self, name: str, *, reachable: bool) -> None:
         """Take a server that cannot be reached for one that is away; the primary is asked nothing.

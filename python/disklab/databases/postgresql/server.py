@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping, Set
@@ -39,6 +40,8 @@ from disklab.hosts.processes import MARK
 READY_SECONDS = 300.0
 # A fast shutdown writes all dirty buffers.
 STOP_SECONDS = 600.0
+# A copy of the primary's data is bound by disks, and is as small as what this machine can hold.
+COPY_SECONDS = 1800.0
 POLL_SECONDS = 0.2
 
 
@@ -67,6 +70,10 @@ class Server:
         self._most_backends = 0
         self._expected = 0
         self._there_before: frozenset[int] = frozenset()
+        self.copied_bytes = 0
+        """What copies of the primary's data have brought to it."""
+        self.copied_s = 0.0
+        """How long the last one took; zero: there was none, or it is told."""
 
     @property
     def is_made(self) -> bool:
@@ -96,13 +103,43 @@ class Server:
     def make_copy_of(self, primary: Server) -> None:
         """Copy the primary's data directory; it must run."""
         self._record()
+        command, variables = self._copying(primary)
+        self._make_with(command, variables)
+        self._follow()
+
+    def replace_by_copy_of(self, primary: Server) -> None:
+        """Empty the data directory of a server that is away, and copy the primary's into it.
+
+        The copy is made in the server's own memory group, as on a machine of its own: what it has
+        not yet written to the disk counts there. Killing the server ends it.
+        """
+        begun = time.monotonic()
+        self.kill()
+        self._record()
+        for folder in filter(None, (self.files.data, self.files.wal)):
+            if folder.exists():
+                shutil.rmtree(folder)
+        (name, *rest), variables = self._copying(primary)
+        command = [self._installation.program(name), *self._with_folders(rest)]
+        self.process.launch(self._installation.as_user(command), variables=variables)
+        self.process.finish(COPY_SECONDS * self.request.sizes.time_dilation)
+        self._follow()
+        files = (one for one in self.files.data.rglob("*") if one.is_file())
+        self.copied_bytes += sum(one.stat().st_size for one in files)
+        self.copied_s = time.monotonic() - begun
+
+    def _copying(self, primary: Server) -> tuple[list[str], dict[str, str]]:
+        """Return the command that copies the primary's data, and its variables."""
         command = ["pg_basebackup", "-D", str(self.files.data)]
         command += ["-h", primary.place.address, "-p", str(PORT), "-U", USER]
         # A slot of its own, so that the primary keeps what this one has not seen yet; without it
         # a standby that was away for a checkpoint could never come back.
         command += ["-X", "stream", "--checkpoint=fast", "-C", "-S", self.place.name]
         mode = "require" if self.request.tls else "disable"
-        self._make_with(command, {"PGSSLMODE": mode, "PGPASSWORD": self._password})
+        return command, {"PGSSLMODE": mode, "PGPASSWORD": self._password}
+
+    def _follow(self) -> None:
+        """Have it follow a primary when it starts."""
         self._installation.run(["touch", str(self.files.data / "standby.signal")])
 
     def _record(self) -> None:
@@ -112,15 +149,20 @@ class Server:
 
     def _make_with(self, command: list[str], variables: Mapping[str, str]) -> None:
         """Let a program make the data directory, with the write-ahead log on its own volume."""
-        installation, files = self._installation, self.files
-        self._own_folder(files.data)
-        if files.wal is not None:
-            self._own_folder(files.wal)
-            command = [*command, "--waldir", str(files.wal)]
-        program, *rest = command
+        installation = self._installation
+        program, *rest = self._with_folders(command)
         marked = {**variables, MARK: str(self.place.run_dir)}
         installation.run([installation.program(program), *rest], marked)
         self._made_here = True
+
+    def _with_folders(self, command: list[str]) -> list[str]:
+        """Make the folders of the data and of the log; return the command that uses them."""
+        files = self.files
+        self._own_folder(files.data)
+        if files.wal is None:
+            return command
+        self._own_folder(files.wal)
+        return [*command, "--waldir", str(files.wal)]
 
     def launch(self, role: Role) -> None:
         """Write the configuration and start; returns at once."""

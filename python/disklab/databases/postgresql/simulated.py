@@ -217,7 +217,7 @@ def postgresql_job(
         "network": delays(spec, catalog, calibration),
         "database": {
             # With the primary they are a majority, as the provider has it.
-            "synchronous_standbys": cluster.nodes // 2,
+            "synchronous_standbys": 0 if _is_local(database.settings) else cluster.nodes // 2,
             "tls": database.tls,
             **_settings({**plan.settings, **database.settings}),
         },
@@ -244,6 +244,11 @@ def _scan_cpu(spec: TrialSpec) -> Json:
         return {}
     bytes_ = dataset.columns * dataset.column_bytes
     return {"scan_row_cpu_ns": SCAN_ROW_CPU_NS + bytes_ * SCAN_BYTE_CPU_PS // 1000}
+
+
+def _is_local(given: Mapping[str, Setting]) -> bool:
+    """Return whether commits wait for the primary's own disk alone."""
+    return str(given.get("synchronous_commit", "on")).lower() == "local"
 
 
 def _settings(given: Mapping[str, Setting]) -> Json:
