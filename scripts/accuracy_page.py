@@ -35,7 +35,7 @@ from disklab.prediction.against import figures as figures_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of, under_way, why_not_counted
 from disklab.prediction.fingerprint import differ, fingerprint
-from disklab.prediction.mechanisms import MECHANISMS, POSTGRESQL_ALONE
+from disklab.prediction.mechanisms import MECHANISMS, OF_FILLED_TABLES, POSTGRESQL_ALONE
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
 from disklab.results.deviation import told
@@ -72,7 +72,9 @@ SQL_MECHANISMS = (
     "background_io",
 )
 """Those of the mechanisms that YugabyteDB's cells use."""
-CASSANDRA_MECHANISMS = tuple(name for name in MECHANISMS if name not in POSTGRESQL_ALONE)
+CASSANDRA_MECHANISMS = tuple(
+    name for name in MECHANISMS if name not in (*POSTGRESQL_ALONE, *OF_FILLED_TABLES)
+)
 
 IN_SIGHT = (
     "how full the P15's bucket of burst credits is when a run of YugabyteDB begins (half, "

@@ -300,6 +300,23 @@ def test_every_order_of_keys_is_simulated(keys: str) -> None:
     assert found["workload"]["keys"] == keys
 
 
+def test_keys_in_order_are_read_from_the_tables_that_a_fill_leaves() -> None:
+    def tables(text: str) -> Any:
+        return job(text)["dataset"].get("tables_ppm")
+
+    order = SMALL.replace(" load: {", " keys: sequential, load: {", 1)
+    found = tables(order)
+    assert sum(found) == 1_000_000
+    # 3.3 M rows of 4,255 B: 23 memtables of a third of 2 GiB, of which the first 16 are one table.
+    assert found[0] > 600_000
+    assert found == sorted(found, reverse=True)
+    # The rows of other keys lie in all tables alike, and an empty table has none yet.
+    assert tables(SMALL) is None
+    assert tables(order + "before: {dataset: empty}\n") is None
+    leveled = order.replace("engine: cassandra", "engine: cassandra, table: {compaction: leveled}")
+    assert tables(leveled) is None
+
+
 def test_settings_without_effect_are_named() -> None:
     text = SMALL.replace("engine: cassandra", "engine: cassandra, settings: {hints: 1}")
     assert any("without effect on the prediction: hints" in w for w in prepared(text).warnings)

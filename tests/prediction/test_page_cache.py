@@ -33,16 +33,16 @@ FILE_BYTES = 96 * MIB
 SECTOR_BYTES = 512
 MEMORY = Path("/dev/shm")
 
-ROW_BYTES = (215, 4255, 32_783, 65_551)
-READ_AHEAD_KIB = (0, 8, 16, 128, 512)
+ROW_BYTES = (215, 4255, 16_431, 32_783, 65_551)
+READ_AHEAD_KIB = (0, 8, 16, 64, 512)
 
 CLOSE = 0.03
 """By how much I/Os or bytes may differ."""
-MOST_OFF = 0.08
+MOST_OFF = 0.03
 """Share of the sequences that may differ by more: what is read ahead arrives in the time it takes.
 
-Of 210 sequences (rows to 64 KiB, read-ahead to 512 KiB) eight differed by 3.5 to 8 % on Linux 6.18
-(2026-11-23), all of them long mapped rows at random with a read-ahead of 64 KiB and more.
+Of 216 sequences (rows to 64 KiB, read-ahead to 512 KiB) none did on Linux 6.18 (2026-11-25, load
+average 13), nor of 36 by backends.
 """
 
 

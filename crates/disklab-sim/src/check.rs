@@ -17,6 +17,10 @@ mod sql;
 const MOST_NODES: u32 = 64;
 /// Most operations under way at a time.
 const MOST_UNDER_WAY: u32 = 1 << 20;
+/// Tables of a node: their places are looked for one after the other.
+const MOST_TABLES: usize = 64;
+/// Shares are in millionths.
+const MILLION: u64 = 1_000_000;
 /// Most rows of a scan, as the load generator has it.
 const MOST_SCAN_ROWS: u32 = 10_000;
 /// Most I/Os of a trace: their numbers fit an event's code, and a job of them some ten megabytes.
@@ -78,6 +82,17 @@ fn check_follows(rules: &mut Rules, first: &DatabaseJob, next: &DatabaseJob) {
     );
 }
 
+fn check_tables(rules: &mut Rules, tables: &[u32]) {
+    let whole: u64 = tables.iter().map(|&share| u64::from(share)).sum();
+    rules.must(
+        tables.is_empty() || tables.len() <= MOST_TABLES && whole == MILLION,
+        "dataset.tables_ppm",
+        format!("{tables:?}"),
+        &format!("up to {MOST_TABLES} tables have all rows, which are a million millionths"),
+        "give shares that come to 1000000",
+    );
+}
+
 fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     let nodes = job.cluster.nodes;
     rules.must(
@@ -88,6 +103,7 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
         "choose another number",
     );
     check_sizes(rules, job);
+    check_tables(rules, &job.dataset.tables_ppm);
     let replicas = job.database.replication_factor;
     let most = nodes.min(MOST_REPLICAS as u32);
     rules.must(
@@ -533,7 +549,7 @@ fn check_file(rules: &mut Rules, job: &FileJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 24] = [
+pub const MECHANISMS: [Mechanism; 25] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -558,4 +574,5 @@ pub const MECHANISMS: [Mechanism; 24] = [
     Mechanism::FullPageImages,
     Mechanism::OwnReadAhead,
     Mechanism::FillOrder,
+    Mechanism::FilledTables,
 ];

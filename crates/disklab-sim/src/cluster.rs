@@ -21,8 +21,21 @@ const MILLION: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     slot: u16,
-    /// Of those of its slot.
+    /// Which of the table's files has it, on each of its nodes.
+    table: u8,
+    /// Of those of its slot and file.
     row: u64,
+}
+
+/// Rows with keys that were written one after the other, and lie in files of their own.
+#[derive(Clone, Debug)]
+struct Written {
+    /// The first one's key.
+    first: u64,
+    /// Of these rows.
+    positions: Permutation,
+    /// By slot and replica: rows that the node stores of the files before, and of the slots before in this one.
+    before: Vec<u64>,
 }
 
 /// A node joins the ring or leaves it, by its seat.
@@ -63,10 +76,10 @@ struct Handover {
 pub struct Ring {
     slots: Vec<[u8; MOST_REPLICAS]>,
     replicas: usize,
-    /// Of all rows of the table.
-    positions: Permutation,
-    /// By slot and replica: rows that the node stores of the slots before.
-    before: Vec<u64>,
+    /// Of the table.
+    rows: u64,
+    /// In the order of their keys.
+    written: Vec<Written>,
     zones: usize,
     /// What becomes of it, in the order of time.
     later: Vec<(Change, Vec<Handover>)>,
@@ -78,6 +91,19 @@ impl Ring {
     /// The primary owner of a token follows the shares. The other replicas are other nodes in random
     /// order, as with many virtual nodes, where the next owners around the ring have no pattern.
     pub fn new(cluster: &Cluster, replicas: usize, even: bool, rows: u64, seed: u64) -> Ring {
+        Ring::of_tables(cluster, replicas, even, rows, seed, &[])
+    }
+
+    /// The same whose rows lie in several files on each node. `tables`: in millionths of all rows, what each file has, in
+    /// the order in which they were written; none: there is one file.
+    pub fn of_tables(
+        cluster: &Cluster,
+        replicas: usize,
+        even: bool,
+        rows: u64,
+        seed: u64,
+        tables: &[u32],
+    ) -> Ring {
         let nodes = cluster.nodes as usize;
         let zones = cluster.zones.max(1) as usize;
         let mut stream = Stream::new(seed, "ring");
@@ -99,21 +125,37 @@ impl Ring {
             owed[primary] -= i128::from(total);
             slots.push(placed(primary, nodes, replicas, zones, &mut stream));
         }
-        let positions = Permutation::new(rows, seed);
+        let rows = rows.max(1);
         let mut counts = vec![0_u64; nodes];
-        let mut before = Vec::with_capacity(SLOTS * replicas);
-        for (number, slot) in slots.iter().enumerate() {
-            let rows = start(number + 1, positions.count()) - start(number, positions.count());
-            for &node in &slot[..replicas] {
-                before.push(counts[usize::from(node)]);
-                counts[usize::from(node)] += rows;
+        let mut written = Vec::new();
+        for (number, (first, count)) in ranges(rows, tables).into_iter().enumerate() {
+            let positions = Permutation::new(
+                count,
+                if number == 0 {
+                    seed
+                } else {
+                    hash(seed, number as u64)
+                },
+            );
+            let mut before = Vec::with_capacity(SLOTS * replicas);
+            for (number, slot) in slots.iter().enumerate() {
+                let rows = start(number + 1, count) - start(number, count);
+                for &node in &slot[..replicas] {
+                    before.push(counts[usize::from(node)]);
+                    counts[usize::from(node)] += rows;
+                }
             }
+            written.push(Written {
+                first,
+                positions,
+                before,
+            });
         }
         Ring {
             slots,
             replicas,
-            positions,
-            before,
+            rows,
+            written,
             zones,
             later: Vec::new(),
         }
@@ -126,7 +168,7 @@ impl Ring {
     /// have no copy yet where there are any. **Divergence:** a real node with `num_tokens` of its own draws them, so
     /// its share varies.
     pub fn plan(&mut self, changes: &[Change], seats: usize) {
-        let rows = self.positions.count();
+        let rows = self.rows;
         let highest = changes.iter().map(|one| usize::from(one.seat()) + 1).max();
         let all = seats.max(highest.unwrap_or(0));
         let mut slots = self.slots.clone();
@@ -210,7 +252,7 @@ impl Ring {
             .iter()
             .find(|one| usize::from(one.0.seat()) == seat);
         for one in next.map_or(&[][..], |(_, handed)| handed) {
-            let count = self.slot_rows(usize::from(one.slot), self.positions.count());
+            let count = self.slot_rows(usize::from(one.slot), self.rows);
             match found
                 .iter_mut()
                 .find(|known| (known.0, known.1) == (one.from, one.to))
@@ -232,7 +274,8 @@ impl Ring {
         for one in self.later.remove(next).1 {
             let (slot, copy) = (usize::from(one.slot), usize::from(one.copy));
             self.slots[slot][copy] = one.to;
-            self.before[slot * self.replicas + copy] = one.before;
+            // Rows that move lie behind those that were written (see `plan`).
+            self.written[0].before[slot * self.replicas + copy] = one.before;
         }
     }
 
@@ -259,7 +302,7 @@ impl Ring {
                 continue;
             }
             let last = copies[self.replicas - 1];
-            let rows = self.slot_rows(number, self.positions.count());
+            let rows = self.slot_rows(number, self.rows);
             match found.iter_mut().find(|known| known.0 == last) {
                 Some(known) => known.1 += rows,
                 None => found.push((last, rows)),
@@ -270,7 +313,7 @@ impl Ring {
 
     /// Rows that two nodes both have.
     pub fn shared_rows(&self, one: usize, other: usize) -> u64 {
-        let rows = self.positions.count();
+        let rows = self.rows;
         let has = |slot: &[u8], seat: usize| slot.iter().any(|&at| usize::from(at) == seat);
         let slots = self.slots.iter().map(|slot| &slot[..self.replicas]);
         let both = slots
@@ -282,15 +325,21 @@ impl Ring {
     /// Where a row lies. A row that the run has added, which has a key beyond the others, lies among them.
     #[inline]
     pub fn place(&self, key: u64) -> Place {
-        let count = self.positions.count();
-        let position = if key < count {
-            self.positions.place(key)
+        let behind = self.written.iter().skip(1);
+        let table = behind.take_while(|one| one.first <= key).count();
+        let Written {
+            first, positions, ..
+        } = &self.written[table];
+        let count = positions.count();
+        let position = if key < self.rows {
+            positions.place(key - first)
         } else {
             ((u128::from(hash(key, 0)) * u128::from(count)) >> 64) as u64
         };
         let slot = (position * SLOTS as u64 / count) as usize;
         Place {
             slot: slot as u16,
+            table: table as u8,
             row: position - start(slot, count),
         }
     }
@@ -301,17 +350,35 @@ impl Ring {
         &self.slots[usize::from(place.slot)][..self.replicas]
     }
 
-    /// Which of its rows it is of a node, in the order of their tokens; the node is one of its replicas.
+    /// Which of its rows it is of a node, in the order of files and of their tokens in each; the node is one of its replicas.
     #[inline]
     pub fn row_of(&self, place: Place, node: u8) -> u64 {
         let at = self.replicas(place).iter().position(|&one| one == node);
-        self.before[usize::from(place.slot) * self.replicas + at.unwrap_or(0)] + place.row
+        let before = &self.written[usize::from(place.table)].before;
+        before[usize::from(place.slot) * self.replicas + at.unwrap_or(0)] + place.row
+    }
+
+    /// Files of the table on each node.
+    pub fn files(&self) -> usize {
+        self.written.len()
+    }
+
+    /// The first row of each of a node's files, of a table with so many rows.
+    pub fn first_rows(&self, node: usize, rows: u64) -> Vec<u64> {
+        let (mine, all) = (self.rows_of(node, rows), self.rows_of(node, self.rows));
+        let mut before = 0;
+        let mut first_of = |one: &Written| {
+            let first = u128::from(before) * u128::from(mine) / u128::from(all.max(1));
+            before += self.rows_of_file(node, one.positions.count());
+            first as u64
+        };
+        self.written.iter().map(&mut first_of).collect()
     }
 
     /// Rows that each node would send to rebuild one, and those of which no other has a copy. Each token's are sent by the
     /// copy that has the least to send. **Source:** `RangeFetchMapCalculator` of Cassandra spreads them likewise.
     pub fn rows_from(&self, node: usize, may_send: impl Fn(usize) -> bool) -> (Vec<u64>, u64) {
-        let rows = self.positions.count();
+        let rows = self.rows;
         let mut from = vec![0_u64; usize::from(u8::MAX)];
         let mut lost = 0;
         for (number, slot) in self.slots.iter().enumerate() {
@@ -347,6 +414,17 @@ impl Ring {
 
     /// Rows that a node stores of a table with so many, copies included.
     pub fn rows_of(&self, node: usize, rows: u64) -> u64 {
+        if rows != self.rows {
+            return self.rows_of_file(node, rows);
+        }
+        let files = self.written.iter();
+        files
+            .map(|one| self.rows_of_file(node, one.positions.count()))
+            .sum()
+    }
+
+    /// Rows that a node stores of a file with so many.
+    fn rows_of_file(&self, node: usize, rows: u64) -> u64 {
         let holds = |slot: &[u8; MOST_REPLICAS]| {
             let mut all = slot[..self.replicas].iter();
             all.any(|&one| usize::from(one) == node)
@@ -363,6 +441,27 @@ impl Ring {
 #[inline]
 fn start(slot: usize, rows: u64) -> u64 {
     (slot as u64 * rows).div_ceil(SLOTS as u64)
+}
+
+/// The first key and the number of rows of each file, at least one; of so many rows in all.
+fn ranges(rows: u64, shares: &[u32]) -> Vec<(u64, u64)> {
+    let mut sum = 0;
+    let mut ends: Vec<u64> = shares
+        .iter()
+        .map(|&share| {
+            sum += u64::from(share);
+            (u128::from(rows) * u128::from(sum) / u128::from(MILLION)).min(u128::from(rows)) as u64
+        })
+        .collect();
+    ends.pop();
+    ends.push(rows);
+    ends.dedup();
+    let firsts = std::iter::once(0).chain(ends.iter().copied());
+    let ranges = firsts.zip(ends.iter().copied());
+    ranges
+        .map(|(first, end)| (first, end - first))
+        .filter(|&(_, count)| count > 0)
+        .collect()
 }
 
 /// Shares as random tokens make them: the distances between neighbours on a ring are exponential.
@@ -427,6 +526,31 @@ mod tests {
     use super::*;
 
     const ROWS: u64 = 1_000_000;
+
+    #[test]
+    fn rows_of_several_files_have_places_of_their_own() {
+        let (rows, shares) = (30_011, [500_000, 300_000, 200_000]);
+        let ring = Ring::of_tables(&crate::tests::cluster(6, None), 2, false, rows, 5, &shares);
+        assert_eq!(ring.files(), 3);
+        let nodes = ring.seats();
+        let mut stored: Vec<Vec<u32>> = (0..nodes)
+            .map(|node| vec![0; ring.rows_of(node, rows) as usize])
+            .collect();
+        for key in 0..rows {
+            let place = ring.place(key);
+            for &node in ring.replicas(place) {
+                let (row, firsts) = (
+                    ring.row_of(place, node),
+                    ring.first_rows(usize::from(node), rows),
+                );
+                stored[usize::from(node)][row as usize] += 1;
+                let file = firsts.iter().rposition(|&first| first <= row);
+                let written = [15_005, 24_008].iter().filter(|&&end| key >= end).count();
+                assert_eq!(file, Some(written), "key {key}, row {row} of {firsts:?}");
+            }
+        }
+        assert!(stored.iter().flatten().all(|&count| count == 1));
+    }
 
     fn ring(replicas: usize, shares: Option<Vec<u32>>) -> Ring {
         let cluster = crate::tests::cluster(6, shares);

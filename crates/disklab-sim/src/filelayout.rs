@@ -25,11 +25,22 @@ pub struct Pages {
     pub last: u64,
 }
 
-/// A table on one node's data volume.
+/// Where one of the files of a table begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its first row.
+    pub first_row: u64,
+    /// First page of its data.
+    pub data: u64,
+    /// First page of its index.
+    pub index: u64,
+}
+
+/// A table on one node's data volume, in one file of data and one of index, or in several, each with its own rows.
 ///
-/// **Divergence:** one table file a node, as after a major compaction. Of rows that are written whole
-/// Cassandra reads one file too, the newest that has the row; Bloom filters let past 1 % of the others, 10 % with
-/// leveled compaction. A row whose columns were updated one by one lies in several. **Source:** Apache Cassandra,
+/// **Divergence:** of rows that are written whole Cassandra reads one file, the newest that has the row; Bloom filters
+/// let past 1 % of the others, 10 % with leveled compaction, which is not simulated. A row whose columns were updated
+/// one by one lies in several. **Source:** Apache Cassandra,
 /// `SinglePartitionReadCommand.queryMemtableAndSSTablesInTimestampOrder`; `bloom_filter_fp_chance`.
 #[derive(Clone, Debug)]
 pub struct FileLayout {
@@ -42,6 +53,9 @@ pub struct FileLayout {
     data_pages: u64,
     index_pages: u64,
     index_entry_bytes: u64,
+    rows: u64,
+    /// In the order of their rows; the first one begins with row 0.
+    parts: Arc<[Part]>,
 }
 
 impl FileLayout {
@@ -82,26 +96,73 @@ impl FileLayout {
 
     /// The same with so many rows, and entries of the usual size.
     fn filled(self, rows: u64) -> FileLayout {
-        let plain = self.start_of(rows);
-        let stored = match self.chunk {
-            None => plain,
-            Some((plain_chunk, stored_chunk)) => plain.div_ceil(plain_chunk) * stored_chunk,
-        };
+        FileLayout { rows, ..self }.divided(&[0])
+    }
+
+    /// The same table with index entries of another size.
+    pub fn with_index_entries(self, bytes: u64) -> FileLayout {
+        let first_rows: Vec<u64> = self.parts.iter().map(|part| part.first_row).collect();
         FileLayout {
-            data_pages: stored.div_ceil(PAGE_BYTES),
-            index_pages: (rows * INDEX_ENTRY_BYTES).div_ceil(PAGE_BYTES),
-            index_entry_bytes: INDEX_ENTRY_BYTES,
+            index_entry_bytes: bytes,
+            ..self
+        }
+        .divided(&first_rows)
+    }
+
+    /// The same rows in files of their own, which begin with these; the first one is row 0. Data of all files come first.
+    pub fn divided(self, first_rows: &[u64]) -> FileLayout {
+        debug_assert!(first_rows.first() == Some(&0) && first_rows.is_sorted());
+        let ends = first_rows.iter().copied().skip(1).chain([self.rows]);
+        let rows_of = || first_rows.iter().copied().zip(ends.clone());
+        let mut data = 0;
+        let mut parts: Vec<Part> = rows_of()
+            .map(|(first_row, end)| {
+                let part = Part {
+                    first_row,
+                    data,
+                    index: 0,
+                };
+                let plain = self.start_of(end) - self.start_of(first_row);
+                let stored = match self.chunk {
+                    None => plain,
+                    Some((plain_chunk, stored_chunk)) => plain.div_ceil(plain_chunk) * stored_chunk,
+                };
+                data += stored.div_ceil(PAGE_BYTES);
+                part
+            })
+            .collect();
+        let mut index = data;
+        for (part, (first_row, end)) in parts.iter_mut().zip(rows_of()) {
+            part.index = index;
+            index += ((end - first_row) * self.index_entry_bytes).div_ceil(PAGE_BYTES);
+        }
+        FileLayout {
+            data_pages: data,
+            index_pages: index - data,
+            parts: parts.into(),
             ..self
         }
     }
 
-    /// The same table with index entries of another size, of `rows` rows.
-    pub fn with_index_entries(self, rows: u64, bytes: u64) -> FileLayout {
-        FileLayout {
-            index_pages: (rows.max(1) * bytes).div_ceil(PAGE_BYTES),
-            index_entry_bytes: bytes,
-            ..self
-        }
+    /// Its files.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Which of its files has a row.
+    #[inline]
+    pub fn part_of(&self, row: u64) -> usize {
+        let behind = self.parts.iter().skip(1);
+        behind.take_while(|part| part.first_row <= row).count()
+    }
+
+    /// The file that has a row, and where the row begins and ends in it.
+    #[inline]
+    fn bytes_of(&self, first: u64, last: u64) -> (Part, u64, u64) {
+        let part = self.parts[self.part_of(first)];
+        let begin = self.start_of(part.first_row);
+        let (start, end) = (self.start_of(first), self.start_of(last + 1));
+        (part, start - begin, end - begin)
     }
 
     /// A data file of so many pages, without an index: whoever reads it knows where things lie.
@@ -113,6 +174,12 @@ impl FileLayout {
             data_pages: pages,
             index_pages: 0,
             index_entry_bytes: INDEX_ENTRY_BYTES,
+            rows: pages,
+            parts: Arc::new([Part {
+                first_row: 0,
+                data: 0,
+                index: pages,
+            }]),
         }
     }
 
@@ -129,14 +196,14 @@ impl FileLayout {
     /// Pages of the data file that a read of a row touches.
     #[inline]
     pub fn data_of(&self, row: u64) -> Pages {
-        let (start, end) = (self.start_of(row), self.start_of(row + 1));
+        let (part, start, end) = self.bytes_of(row, row);
         let (start, end) = match self.chunk {
             None => (start, end),
             Some((plain, stored)) => (start / plain * stored, (end - 1) / plain * stored + stored),
         };
         Pages {
-            first: start / PAGE_BYTES,
-            last: (end - 1) / PAGE_BYTES,
+            first: part.data + start / PAGE_BYTES,
+            last: part.data + (end - 1) / PAGE_BYTES,
         }
     }
 
@@ -147,6 +214,27 @@ impl FileLayout {
             first: self.data_of(first).first,
             last: self.data_of(last).last,
         }
+    }
+
+    /// The chunks in which such a read asks for its bytes, the last one included; None: it asks for all of them at once.
+    #[inline]
+    pub fn chunks_of_run(&self, first: u64, last: u64) -> Option<(u64, u64)> {
+        let (plain, _) = self.chunk?;
+        let (_, start, end) = self.bytes_of(first, last);
+        Some((start / plain, (end - 1) / plain))
+    }
+
+    /// Pages of a chunk of the file that has a row, and whether it ends where a page does.
+    #[inline]
+    pub fn pages_of_chunk(&self, row: u64, chunk: u64) -> (Pages, bool) {
+        let (_, stored) = self.chunk.expect("the data file is read by chunks");
+        let (start, end) = (chunk * stored, (chunk + 1) * stored);
+        let before = self.parts[self.part_of(row)].data;
+        let pages = Pages {
+            first: before + start / PAGE_BYTES,
+            last: before + (end - 1) / PAGE_BYTES,
+        };
+        (pages, end.is_multiple_of(PAGE_BYTES))
     }
 
     /// Pages of the index file that such a read touches: it goes from entry to entry.
@@ -162,7 +250,7 @@ impl FileLayout {
     #[inline]
     pub fn chunk_bytes_of(&self, first: u64, last: u64) -> u64 {
         self.chunk.map_or(0, |(plain, _)| {
-            let (start, end) = (self.start_of(first), self.start_of(last + 1));
+            let (_, start, end) = self.bytes_of(first, last);
             ((end - 1) / plain - start / plain + 1) * plain
         })
     }
@@ -170,11 +258,13 @@ impl FileLayout {
     /// Pages of the index file that a read of a row touches, from the summary's sample on.
     #[inline]
     pub fn index_of(&self, row: u64) -> Pages {
+        let part = self.parts[self.part_of(row)];
+        let row = row - part.first_row;
         let start = row / INDEX_INTERVAL * INDEX_INTERVAL * self.index_entry_bytes;
         let end = (row + 1) * self.index_entry_bytes;
         Pages {
-            first: self.data_pages + start / PAGE_BYTES,
-            last: self.data_pages + (end - 1) / PAGE_BYTES,
+            first: part.index + start / PAGE_BYTES,
+            last: part.index + (end - 1) / PAGE_BYTES,
         }
     }
 }
@@ -229,12 +319,48 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_several_files_begin_with_pages_of_their_own() {
+        let layout = FileLayout::new(1000, 4255, None).with_index_entries(15);
+        let divided = layout.clone().divided(&[0, 400, 900]);
+        let one = |rows| FileLayout::new(rows, 4255, None).with_index_entries(15);
+        let pages: u64 = [400, 500, 100]
+            .map(|rows| one(rows).data_pages())
+            .iter()
+            .sum();
+        assert_eq!(divided.data_pages(), pages);
+        assert_eq!(divided.data_of(399), layout.data_of(399));
+        let (first, alone) = (divided.data_of(400), one(500).data_of(0));
+        assert_eq!(first.first, one(400).data_pages());
+        assert_eq!(first.last - first.first, alone.last - alone.first);
+        assert_eq!(divided.data_of(999).last + 1, divided.data_pages());
+        // The summary of each index begins with its first entry.
+        let index = divided.index_of(400);
+        assert_eq!(index.first, index.last);
+        assert_eq!(index.first, divided.parts()[1].index);
+        assert_eq!(divided.index_of(999).last + 1, divided.all_pages());
+        assert_eq!(
+            [0, 399, 400, 899, 900].map(|row| divided.part_of(row)),
+            [0, 0, 1, 1, 2]
+        );
+    }
+
+    #[test]
     fn a_row_in_a_compressed_table_is_a_whole_chunk() {
         let layout = FileLayout::new(1000, 4096, Some((16_384, 8_192)));
         assert_eq!(layout.data_of(0), Pages { first: 0, last: 1 });
         assert_eq!(layout.data_of(5), Pages { first: 2, last: 3 });
         assert_eq!(layout.data_pages(), 500);
         assert_eq!(layout.chunk_bytes_of(5, 5), 16_384);
+        assert_eq!(layout.chunks_of_run(3, 4), Some((0, 1)));
+        assert_eq!(
+            layout.pages_of_chunk(0, 1),
+            (Pages { first: 2, last: 3 }, true)
+        );
+        let unaligned = FileLayout::new(1000, 4096, Some((16_384, 16_400)));
+        assert_eq!(
+            unaligned.pages_of_chunk(0, 1),
+            (Pages { first: 4, last: 8 }, false)
+        );
         let crossing = FileLayout::new(1000, 4255, Some((16_384, 16_384)));
         assert_eq!(crossing.chunk_bytes_of(3, 3), 2 * 16_384);
         assert_eq!(FileLayout::new(1000, 4255, None).chunk_bytes_of(3, 3), 0);

@@ -204,6 +204,8 @@ pub enum Mechanism {
     OwnReadAhead,
     /// Rows lie in the order of their keys, however many sessions wrote them.
     FillOrder,
+    /// All rows of a node lie in one file, as after a major compaction.
+    FilledTables,
 }
 
 /// A cluster, its clients and their load.
@@ -506,6 +508,10 @@ pub struct Dataset {
     /// Bytes of a row's entry in the index; absent: as in the table of the 2019 study.
     #[serde(default)]
     pub index_entry_bytes: Option<u32>,
+    /// Tables that the fill left on each node, in the order in which they were written, each with its share of the rows
+    /// in millionths; empty: one table.
+    #[serde(default)]
+    pub tables_ppm: Vec<u32>,
 }
 
 /// Which keys are used.

@@ -151,17 +151,19 @@ impl PageCache {
         (pages, found)
     }
 
-    /// Marks a page that will be read now, so that touching it starts reading on.
-    pub fn mark(&mut self, page: u64) {
-        self.groups.get_or_add(page / 64).marked |= bit(page);
+    /// Marks pages that will be read now, so that touching one of them starts reading on.
+    pub fn mark(&mut self, from: u64, to: u64) {
+        for (number, mask) in groups(from, to) {
+            self.groups.get_or_add(number).marked |= mask;
+        }
     }
 
-    /// Takes the mark off a page; whether it had one.
+    /// Takes the marks off pages; whether one of them had one.
     #[inline]
-    pub fn take_mark(&mut self, page: u64) -> bool {
+    pub fn take_mark(&mut self, from: u64, to: u64) -> bool {
         let mut marked = false;
-        self.each(page, page + 1, |group, mask| {
-            marked = group.marked & mask != 0;
+        self.each(from, to, |group, mask| {
+            marked |= group.marked & mask != 0;
             group.marked &= !mask;
         });
         marked

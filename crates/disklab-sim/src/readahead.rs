@@ -30,8 +30,12 @@ pub struct Window {
     pub end: u64,
     /// Touching this page starts the next window.
     pub mark: Option<u64>,
-    /// Whether that page is the first one of a piece (a large folio).
-    pub large_mark: bool,
+    /// That page begins a piece (a large folio) of two to the power of this pages, of which each has the mark.
+    pub mark_order: u32,
+    /// Its pieces have two to the power of this pages.
+    order: u32,
+    /// First page of its file.
+    origin: u64,
 }
 
 impl Window {
@@ -41,7 +45,29 @@ impl Window {
             start,
             end,
             mark: None,
-            large_mark: false,
+            mark_order: 0,
+            order: 0,
+            origin: 0,
+        }
+    }
+
+    /// The first page of the piece that has a page of the window.
+    ///
+    /// **Source:** `page_cache_ra_order` of mm/readahead.c. A piece that would cover a page which is in memory already is
+    /// not made: what came before it is sent, and the pages up to that one follow by themselves, in an I/O of their own. Our own
+    /// kernel (6.18) did so: of 16 pages from 15,165 on, of which 15,167 was in memory, it read the first two by two I/Os.
+    #[inline]
+    pub fn piece_of(&self, page: u64) -> u64 {
+        if self.order == 0 {
+            return page;
+        }
+        let mut at = self.start;
+        loop {
+            let order = piece_order(self.order, at - self.origin, self.end - self.origin);
+            if at + (1 << order) > page {
+                return at;
+            }
+            at += 1 << order;
         }
     }
 
@@ -173,17 +199,19 @@ impl ReadAhead {
         Window::plain(page, (page + wanted).min(self.file.1))
     }
 
-    /// A marked page was touched, which may be the first of a large folio; `hole` is the first absent page behind it.
+    /// A marked page was touched; `hole` is the first absent page behind it. `inside`: where in its large folio the next
+    /// page is; zero: it is in another one.
     ///
-    /// **Source** of the page that is left out behind a large folio: lib/xarray.c and mm/filemap.c, `page_cache_next_miss` begins
+    /// **Source** of pages that are left out behind a large folio: lib/xarray.c and mm/filemap.c, `page_cache_next_miss` begins
     /// inside the folio, where the array's state stands on its first page, and counts from there. Our own kernel (6.18) did so:
-    /// behind pages 10 and 11, in one folio, it read from 13 on.
+    /// behind pages 10 and 11, in one folio, it read from 13 on; touched in the third of four pages from 13,300 on, and with
+    /// pages up to 13,311 in memory, it read from 13,315 on.
     pub fn mark_touched(
         &mut self,
         page: u64,
         wanted: u64,
         hole: u64,
-        large: bool,
+        inside: u64,
     ) -> Option<Window> {
         if self.most == 0 {
             return None;
@@ -192,7 +220,7 @@ impl ReadAhead {
         if self.follows_window(page) {
             return Some(self.next_window(page, most));
         }
-        let hole = hole + u64::from(large);
+        let hole = hole + inside;
         if hole - page > most {
             return None;
         }
@@ -207,6 +235,16 @@ impl ReadAhead {
     pub fn read_ended(&mut self, page: u64, whole: bool) {
         let old = self.kernel == Kernel::Linux3;
         self.previous = Some(page + u64::from(whole && !old));
+    }
+
+    /// Most pages of a large folio, as a power of two: no folio is larger than its window.
+    pub fn most_order(&self) -> u32 {
+        self.most_for(MOST_IO_PAGES).max(1).ilog2()
+    }
+
+    /// First page of the file.
+    pub fn first(&self) -> u64 {
+        self.file.0
     }
 
     /// `read_ahead_kb` in pages.
@@ -284,16 +322,26 @@ impl ReadAhead {
             start: self.start,
             end,
             mark: (self.asynchronous > 0 && mark < end).then_some(mark),
-            large_mark: self.begins_piece(mark, end),
+            mark_order: self.order_at(mark, end),
+            order: self.order,
+            origin: self.file.0,
         }
     }
 
-    /// Whether a piece of more than one page begins with a page of a window up to `end`. **Source:** `page_cache_ra_order` of
-    /// mm/readahead.c: pieces of the window's order, smaller ones where a page or the end lies in the middle of one.
-    fn begins_piece(&self, page: u64, end: u64) -> bool {
-        let aligned = (page - self.file.0).is_multiple_of(2);
-        self.order > 0 && aligned && page + 2 <= end
+    /// How large a piece begins with a page of a window up to `end`, as a power of two.
+    fn order_at(&self, page: u64, end: u64) -> u32 {
+        piece_order(self.order, page - self.file.0, end - self.file.0)
     }
+}
+
+/// How large a piece begins with a page of a file in a window up to `end`. **Source:** `page_cache_ra_order` of
+/// mm/readahead.c: pieces of the window's order, smaller ones where a page or the end lies in the middle of one.
+#[inline]
+fn piece_order(most: u32, page: u64, end: u64) -> u32 {
+    if most == 0 || page >= end {
+        return 0;
+    }
+    most.min(page.trailing_zeros()).min((end - page).ilog2())
 }
 
 /// `get_init_ra_size`.
@@ -369,9 +417,7 @@ mod tests {
         let mut ahead = ReadAhead::new(Kernel::Linux3, 0, END, 4, 1);
         ahead.fault_missed(100);
         ahead.fault_missed(9_000);
-        let window = ahead
-            .mark_touched(101, 4, 102, false)
-            .expect("there is room");
+        let window = ahead.mark_touched(101, 4, 102, 0).expect("there is room");
         assert_eq!(
             (window.start, window.end, window.mark),
             (102, 106, Some(102))
@@ -384,9 +430,9 @@ mod tests {
         let sizes = |window: Window| window.end - window.start;
         let first = ahead.read_missed(0, 1, |_| 0);
         assert_eq!((sizes(first), first.mark), (4, Some(1)));
-        let second = ahead.mark_touched(1, 1, 4, false).expect("reads on");
+        let second = ahead.mark_touched(1, 1, 4, 0).expect("reads on");
         assert_eq!((second.start, sizes(second), second.mark), (4, 8, Some(4)));
-        let third = ahead.mark_touched(4, 1, 12, false).expect("reads on");
+        let third = ahead.mark_touched(4, 1, 12, 0).expect("reads on");
         assert_eq!((third.start, sizes(third)), (12, 16));
     }
 
@@ -402,16 +448,20 @@ mod tests {
         // Three readers took turns with pages 0 and 1, 2 and 3, ... of a file; this is what our kernel read.
         let readers = || ReadAhead::new(Kernel::Linux6, 0, END, 16, 1);
         let (mut second, mut third) = (readers(), readers());
-        let window = second.mark_touched(9, 1, 10, false).expect("reads on");
-        assert_eq!(
-            (window.start, window.end, window.large_mark),
-            (10, 12, true)
-        );
-        let window = third.mark_touched(10, 2, 12, true).expect("reads on");
-        assert_eq!(
-            (window.start, window.end, window.large_mark),
-            (13, 20, false)
-        );
+        let window = second.mark_touched(9, 1, 10, 0).expect("reads on");
+        assert_eq!((window.start, window.end, window.mark_order), (10, 12, 1));
+        let window = third.mark_touched(10, 2, 12, 1).expect("reads on");
+        assert_eq!((window.start, window.end, window.mark_order), (13, 20, 0));
+    }
+
+    #[test]
+    fn pages_are_left_out_by_where_in_its_folio_a_reader_stands() {
+        // Of our own kernel: pages 13,300 to 13,303 were one marked folio, and 13,302 was touched.
+        let mut ahead = ReadAhead::new(Kernel::Linux6, 0, END, 16, 1);
+        let window = ahead.mark_touched(13_302, 16, 13_312, 1).expect("reads on");
+        assert_eq!(window.start, 13_313);
+        let window = ahead.mark_touched(13_302, 16, 13_312, 3).expect("reads on");
+        assert_eq!((window.start, window.end), (13_315, 13_328));
     }
 
     #[test]
@@ -430,13 +480,27 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_begins_where_a_window_of_large_folios_has_one() {
+        let mut ahead = ReadAhead::new(Kernel::Linux6, 0, END, 16, 1);
+        ahead.fault_missed(15_157);
+        // The window goes from 15,165 to before 15,180, in pieces of 1, 2, 4, 4 and 4 pages.
+        let window = ahead.mark_touched(15_161, 16, 15_165, 0).expect("reads on");
+        assert_eq!((window.start, window.end), (15_165, 15_180));
+        let pieces = [15_165, 15_166, 15_167, 15_168, 15_171, 15_179];
+        let firsts = [15_165, 15_166, 15_166, 15_168, 15_168, 15_176];
+        assert_eq!(pieces.map(|page| window.piece_of(page)), firsts);
+        // Reading around a fault has single pages.
+        assert_eq!(ahead.fault_missed(500).piece_of(505), 505);
+    }
+
+    #[test]
     fn windows_of_today_end_where_a_large_folio_does() {
         let mut ahead = ReadAhead::new(Kernel::Linux6, 0, END, 4, 1);
         assert_eq!(ahead.fault_missed(101).mark, Some(102));
-        let window = ahead.mark_touched(102, 4, 103, false).expect("reads on");
+        let window = ahead.mark_touched(102, 4, 103, 0).expect("reads on");
         // Four pages from 103 on would end at 107.
         assert_eq!((window.start, window.end), (103, 104));
-        let next = ahead.mark_touched(103, 4, 104, false).expect("reads on");
+        let next = ahead.mark_touched(103, 4, 104, 0).expect("reads on");
         assert_eq!((next.start, next.end), (104, 106));
     }
 

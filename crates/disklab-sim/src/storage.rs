@@ -1,6 +1,6 @@
 //! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{CacheContents, Fault, Host, Io, Op, Refusal, VolumeCounters, VolumeId};
@@ -115,6 +115,12 @@ impl File {
     pub const Data: File = File(0);
     /// The index.
     pub const Index: File = File(1);
+
+    /// The two files of a part of a table.
+    #[inline]
+    pub fn of_part(part: usize) -> (File, File) {
+        (File(2 * part as u32), File(2 * part as u32 + 1))
+    }
 }
 
 /// Pages on their way.
@@ -137,8 +143,8 @@ pub struct Storage {
     /// Files that are open, by number.
     files: Vec<(ReadAhead, Reading)>,
     rules: ReadingRules,
-    /// Marked pages that begin a large folio, and are or were in memory.
-    large_marks: HashSet<u64>,
+    /// Marked large folios that are or were in memory: first page, and pages as a power of two.
+    large_marks: HashMap<u64, u32>,
     chunk_pages: u64,
     /// Ranges on their way, for requests that touch them meanwhile.
     on_the_way: Vec<Way>,
@@ -190,19 +196,27 @@ impl Storage {
                 reading,
             )
         };
-        let (data_end, end) = (layout.data_pages(), layout.all_pages());
+        let end = layout.all_pages();
+        let parts = layout.parts();
+        let mut files = Vec::new();
+        for (number, part) in parts.iter().enumerate() {
+            let next = parts.get(number + 1);
+            let (data, index) = match next {
+                Some(next) => (next.data, next.index),
+                None => (layout.data_pages(), end),
+            };
+            files.push(file(part.data, data, rules.data, 1));
+            files.push(file(part.index, index, rules.index, rules.scale));
+        }
         Ok(Storage {
             number,
             disks,
             data,
             layout,
             cache: PageCache::new(end, rules.cache_pages),
-            files: vec![
-                file(0, data_end, rules.data, 1),
-                file(data_end, end, rules.index, rules.scale),
-            ],
+            files,
             rules,
-            large_marks: HashSet::new(),
+            large_marks: HashMap::new(),
             chunk_pages: match chunk {
                 Some(bytes) if rules.cuts_at_chunks => u64::from(bytes) / PAGE_BYTES,
                 _ => u64::MAX,
@@ -475,12 +489,12 @@ impl Storage {
         if mapped {
             ahead.fault_hit(locked);
         }
-        if self.cache.take_mark(page) {
-            let large = self.large_marks.remove(&page);
+        if let Some(inside) = self.take_mark(file, page) {
+            let ahead = &mut self.files[file.0 as usize].0;
             let most = ahead.most();
             let hole = self.cache.next_hole(page + 1, page + 2 + most);
             let wanted = if mapped { most } else { pages.last - page + 1 };
-            if let Some(window) = ahead.mark_touched(page, wanted, hole, large) {
+            if let Some(window) = ahead.mark_touched(page, wanted, hole, inside) {
                 self.read(now, window, u64::MAX, ios);
             }
         }
@@ -494,6 +508,29 @@ impl Storage {
         }
         self.cache.touch(page);
         Touched::Ready
+    }
+
+    /// Takes the mark off a page, and off its large folio, which has it as a whole; where in that the next page is, or zero.
+    /// None: there was no mark. **Source:** `PG_readahead` is a flag of the folio (include/linux/page-flags.h).
+    fn take_mark(&mut self, file: File, page: u64) -> Option<u64> {
+        if !self.cache.take_mark(page, page + 1) {
+            return None;
+        }
+        if self.large_marks.is_empty() {
+            return Some(0);
+        }
+        let origin = self.files[file.0 as usize].0.first();
+        for order in 1..=self.files[file.0 as usize].0.most_order() {
+            let first = origin + ((page - origin) >> order << order);
+            let is_its = self.large_marks.get(&first) == Some(&order);
+            if is_its && (first == page || self.cache.take_mark(first, first + 1)) {
+                let end = first + (1 << order);
+                self.cache.take_mark(first, end);
+                self.large_marks.remove(&first);
+                return Some(if page + 1 < end { page + 1 - first } else { 0 });
+            }
+        }
+        Some(0)
     }
 
     /// Maps what is in memory around a fault, where the kernel does; whether its page is among it.
@@ -532,6 +569,12 @@ impl Storage {
         }
     }
 
+    /// Whether a file is read by calls, and not by page faults.
+    #[inline]
+    pub fn is_buffered(&self, file: File) -> bool {
+        self.files[file.0 as usize].1 == Reading::Buffered
+    }
+
     /// The I/O that brings a locked page.
     fn bringer(&self, page: u64) -> u32 {
         let mut ways = self.on_the_way.iter();
@@ -545,12 +588,19 @@ impl Storage {
         let mut at = window.start;
         while let Some((from, to)) = self.cache.absent_run(at, window.end) {
             at = to;
+            // Up to the first page that is there, a window's pages come in pieces.
+            let cut = if from == window.start && to < window.end {
+                window.piece_of(to)
+            } else {
+                to
+            };
             if let Some(mark) = window.mark
                 && (from..to).contains(&mark)
             {
-                self.cache.mark(mark);
-                if window.large_mark {
-                    self.large_marks.insert(mark);
+                let order = if mark < cut { window.mark_order } else { 0 };
+                self.cache.mark(mark, mark + (1 << order));
+                if order > 0 {
+                    self.large_marks.insert(mark, order);
                 } else {
                     self.large_marks.remove(&mark);
                 }
@@ -558,7 +608,10 @@ impl Storage {
             let mut start = from;
             while start < to {
                 let chunk_end = (start / self.chunk_pages + 1).saturating_mul(self.chunk_pages);
-                let end = to.min(chunk_end).min(start + MOST_BIO_PAGES);
+                let mut end = to.min(chunk_end).min(start + MOST_BIO_PAGES);
+                if start < cut {
+                    end = end.min(cut);
+                }
                 let io = self.send_read(now, start, end, ios);
                 if (start..end).contains(&wanted) {
                     found = Some(io);

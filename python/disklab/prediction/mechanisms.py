@@ -25,6 +25,7 @@ MECHANISMS = {
     "full_page_images": "a page's first change after a checkpoint logs no more than a later one",
     "own_read_ahead": "all backends read a file through one descriptor, in the order of all",
     "fill_order": "rows lie in the order of their keys, however many sessions wrote them",
+    "filled_tables": "all rows of a node lie in one table, as after a major compaction",
 }
 """Every mechanism of the simulator, and what is so without it."""
 
@@ -36,3 +37,6 @@ POSTGRESQL_ALONE = (
     "fill_order",
 )
 """Those of them that no cell of another database has."""
+
+OF_FILLED_TABLES = ("filled_tables",)
+"""Those that no cell of a published study has: all of their tables are read at random."""

@@ -67,7 +67,8 @@ impl RowKeys {
                 (self.next_key - 1) % self.asked
             }
             // In the order of their popularity, which is how a quick run puts several into one row.
-            Keys::Gaussian => self.bell.draw(&mut self.draws),
+            Keys::Gaussian if self.scale > 1 => self.bell.draw(&mut self.draws),
+            Keys::Gaussian => self.spread.place(self.bell.draw(&mut self.draws)),
             Keys::Zipfian if self.scale > 1 => self.zipf.draw(&mut self.draws) - 1,
             Keys::Zipfian => self.spread.place(self.zipf.draw(&mut self.draws) - 1),
             Keys::Latest if reads => {

@@ -83,7 +83,10 @@ pub fn node(
     let first_rows = ring.rows_of(number, job.dataset.rows);
     // What it gets later lies behind what it has.
     let rows = ring.most_rows_of(number, job.dataset.rows).max(1);
-    let layout = layout(job, rows, stored_row_bytes);
+    let mut layout = layout(job, rows, stored_row_bytes);
+    if ring.files() > 1 {
+        layout = layout.divided(&ring.first_rows(number, job.dataset.rows));
+    }
     let cluster = &job.cluster;
     let mut storage = Storage::new(
         number as u16,
@@ -169,7 +172,7 @@ pub fn layout(job: &DatabaseJob, rows: u64, stored_row_bytes: u64) -> FileLayout
         }
     };
     match job.dataset.index_entry_bytes {
-        Some(bytes) => layout.with_index_entries(rows, u64::from(bytes)),
+        Some(bytes) => layout.with_index_entries(u64::from(bytes)),
         None => layout,
     }
 }

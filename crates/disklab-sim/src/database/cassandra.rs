@@ -33,12 +33,14 @@ mod faults;
 mod links;
 mod load;
 mod rebuild;
+mod request;
 mod rules;
 mod way;
 mod ways;
 
 use broken::Broken;
 use links::Traffic;
+use request::Request;
 use rules::Rules;
 use way::{Ends, Way};
 
@@ -79,33 +81,6 @@ struct Operation {
     left: u64,
     /// When its coordinator began with it.
     begun: u64,
-}
-
-/// A request at one replica.
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    operation: u32,
-    node: u16,
-    kind: Kind,
-    /// Whether the replica is the coordinator itself.
-    local: bool,
-    /// Whether the answer carries the row, not a digest or an acknowledgement.
-    carries_row: bool,
-    /// When the coordinator sent it.
-    sent: u64,
-    /// CPU work of the replica, in nanoseconds.
-    cpu_ns: u64,
-    file: File,
-    page: u64,
-    pages: Pages,
-    row: u64,
-    /// The last row that it reads.
-    last_row: u64,
-    /// When it began to wait for an I/O.
-    since: u64,
-    way: Way,
-    /// The next request that waits for the same I/O.
-    next: u32,
 }
 
 /// A cluster in virtual time.
@@ -157,10 +132,8 @@ impl Model for Cassandra {
         assert!(replicas <= MOST_REPLICAS, "the job was checked");
         let even = has_not(Mechanism::UnevenOwnership);
         let keys = RowKeys::count(job.workload.keys, job.dataset.rows, scale);
-        let mut ring = Ring::new(&job.cluster, replicas, even, keys, seed);
-        if let Some(faults) = &job.faults {
-            ring.plan(&faults.ring_changes(), job.cluster.nodes as usize);
-        }
+        let one = has_not(Mechanism::FilledTables);
+        let ring = ring_of(job, even, keys, seed, one);
         let stored = match job.dataset.stored_row_bytes {
             Some(bytes) => u64::from(bytes),
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
@@ -258,6 +231,20 @@ impl Model for Cassandra {
     fn report(&mut self, job: &DatabaseJob, cell: u64) -> Report {
         cluster_report(cell, &job.cluster.host, self)
     }
+}
+
+/// The ring of a job's cluster; `one`: its rows lie in one table on each node, as they do where nodes come and go.
+fn ring_of(job: &DatabaseJob, even: bool, rows: u64, seed: u64, one: bool) -> Ring {
+    let replicas = job.database.replication_factor as usize;
+    let tables = match &job.faults {
+        None if !one => &job.dataset.tables_ppm[..],
+        _ => &[],
+    };
+    let mut ring = Ring::of_tables(&job.cluster, replicas, even, rows, seed, tables);
+    if let Some(faults) = &job.faults {
+        ring.plan(&faults.ring_changes(), job.cluster.nodes as usize);
+    }
+    ring
 }
 
 impl Cassandra {
@@ -426,8 +413,10 @@ impl Cassandra {
             sent: now,
             cpu_ns,
             file: File::Index,
+            reads_index: false,
             page: 0,
             pages: Pages { first: 0, last: 0 },
+            chunks: (0, 0),
             row,
             last_row,
             since: 0,
@@ -480,20 +469,13 @@ impl Cassandra {
                 self.finish(now, number);
             }
             Kind::Read => {
-                let layout = self.nodes[usize::from(request.node)].storage.layout();
-                let (file, pages) = if self.rules.reads_index {
-                    (
-                        File::Index,
-                        layout.index_of_run(request.row, request.last_row),
-                    )
-                } else {
-                    (
-                        File::Data,
-                        layout.data_of_run(request.row, request.last_row),
-                    )
-                };
+                let storage = &self.nodes[usize::from(request.node)].storage;
                 let entry = &mut self.requests[number];
-                (entry.file, entry.page, entry.pages) = (file, pages.first, pages);
+                if self.rules.reads_index {
+                    entry.read_index(storage);
+                } else {
+                    entry.read_data(storage);
+                }
                 self.read_on(now, number);
             }
             Kind::Write => self.append(now, number),
@@ -506,16 +488,13 @@ impl Cassandra {
         let index = usize::from(request.node);
         loop {
             if request.page > request.pages.last {
-                self.nodes[index]
-                    .storage
-                    .read_ended(request.file, request.pages.last, false);
-                if request.file == File::Data {
+                let storage = &mut self.nodes[index].storage;
+                if request.is_done(storage) {
+                    if storage.disks.is_unscheduled() {
+                        self.take_decisions(now, index);
+                    }
                     return self.finish(now, number);
                 }
-                request.file = File::Data;
-                let layout = self.nodes[index].storage.layout();
-                request.pages = layout.data_of_run(request.row, request.last_row);
-                request.page = request.pages.first;
             }
             let storage = &mut self.nodes[index].storage;
             match storage.touch(

@@ -106,6 +106,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             sizes: None,
             stored_row_bytes: Some(4096),
             index_entry_bytes: None,
+            tables_ppm: Vec::new(),
         },
         workload: reading(threads, operations),
         before: Before::default(),

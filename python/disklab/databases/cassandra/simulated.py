@@ -9,6 +9,7 @@ from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.databases.calibration import Calibration, page_cache_bytes
 from disklab.databases.cassandra import simulated_settings
+from disklab.databases.cassandra.filled import heap_bytes, tables_of_fill
 from disklab.databases.cassandra.simulated_faults import BREAKING, DELAYS, REHEARSED, faults_job
 from disklab.databases.cassandra.sizing import PROGRAM_PAGES, MemoryPlan, plan_memory
 from disklab.databases.protocol import Sizes
@@ -68,6 +69,9 @@ FLUSHED_SHARE = 3
 
 **Source:** Cassandra's `memtable_cleanup_threshold`, 1 / (1 + two flush writers).
 """
+
+USUAL_FLUSHED_BYTES = (8 << 30) // 4 // FLUSHED_SHARE
+"""As the simulator's own default: a third of the memtables' space, a quarter of a heap of 8 GiB."""
 
 ROW_OVERHEAD_BYTES = 46
 """Of a row in a table file, beside its values.
@@ -163,7 +167,7 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
     """Return the job of a database under load."""
     assert spec.cluster is not None
     client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
-    return {
+    job: Job = {
         "cluster": _cluster(spec, catalog, calibration),
         "client": {
             "nodes": spec.client.nodes,
@@ -177,6 +181,12 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
         "before": _before(spec),
         "parameters": calibration.values(),
     }
+    work, data = spec.workload, spec.dataset
+    if work.keys == "sequential" and spec.before.dataset != "empty" and data is not None:
+        # Other keys meet rows of all tables alike, so one table answers for them.
+        stored = stored_row_bytes(data)
+        job["dataset"] |= _tables(spec, job, stored, USUAL_FLUSHED_BYTES)
+    return job
 
 
 def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
@@ -308,6 +318,7 @@ def rehearsed_job(
     assert spec.database is not None
     if spec.database.table.compression != "none":
         job["database"]["compressed_permille"] = STORED_PERMILLE
+    job["dataset"] |= _tables(spec, job, _values_bytes(spec) + ROW_OVERHEAD_BYTES, flushed)
     job["workload"] |= there.course
 
     def on(other: TrialSpec) -> Job:
@@ -318,6 +329,27 @@ def rehearsed_job(
     if spec.cluster.network is None:
         job["network"] = there.network
     return job
+
+
+def _tables(spec: TrialSpec, job: Job, stored_bytes: int, flushed: int) -> Job:
+    """Return the tables that a fill leaves, as a part of a job's data; empty: one, or not known.
+
+    `stored_bytes`: of a row. `flushed`: bytes of heap with which a memtable is flushed.
+    """
+    database = spec.database
+    assert database is not None
+    if job["database"]["compaction"] != "size-tiered" or "others" in job["workload"]:
+        return {}
+    data = job["dataset"]
+    rows = data["rows"] * database.replication_factor // job["cluster"]["nodes"]
+    heap = heap_bytes(data["columns"], data["column_bytes"])
+    tables = tables_of_fill(rows, stored_bytes, heap, flushed)
+    if len(tables) == 1:
+        return {}
+    ends = [sum(tables[: number + 1]) * PPM // rows for number in range(len(tables))]
+    ends[-1] = PPM
+    shares = [end - before for before, end in zip([0, *ends], ends, strict=False)]
+    return {"tables_ppm": shares}
 
 
 def _memory(spec: TrialSpec, catalog: Catalog, share: Share) -> MemoryPlan:
