@@ -199,7 +199,10 @@ impl Postgresql {
         seen.phase = Phase::Copying(Box::new(Copying::new(seen.rounds)));
         seen.is_part = true;
         seen.looks_at = None;
-        self.servers[index].write_back.forget();
+        let server = &mut self.servers[index];
+        server.write_back.forget();
+        // Standbys have no reads of their own, so that nothing is on its way into it.
+        server.storage.drop_page_cache();
         self.copy_on(now, index);
     }
 
