@@ -165,6 +165,8 @@ RANGES: Any = {
     "date": True,
     "correlations": True,
     "residuals": True,
+    # No study names a version.
+    "newer": True,
     "parameters": {"__all__": OF_VALUES},
     "physical": {"__all__": OF_VALUES},
 }

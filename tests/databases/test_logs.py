@@ -41,6 +41,23 @@ def test_stops_are_counted_and_collections_among_them(tmp_path: Path) -> None:
     assert log.longest_s() == 0.002
 
 
+def test_what_was_allocated_lies_between_two_collections(tmp_path: Path) -> None:
+    path = tmp_path / "gc.log"
+    young = "[2026-11-25T21:18:45.206+0000][652841935ns] GC({n}) Pause Young (Normal) "
+    young += "(G1 Evacuation Pause) {found}M->{left}M(1024M) 6.057ms\n"
+    path.write_text(young.format(n=0, found=52, left=9) + young.format(n=1, found=309, left=20))
+    log = GcLog(path)
+    log.advance(0.0)
+    assert log.allocated_bytes == 300 << 20
+    with path.open("a") as more:
+        # A concurrent cycle may have freed more than was allocated; that is not told.
+        more.write("[x][1ns] GC(2) Pause Remark 17M->16M(1024M) 5.5ms\n")
+        more.write("[x][2ns] GC(3) Pause Young (Concurrent Start) (Metadata) 26M->13M(1024M) 5ms\n")
+        more.write("[x][3ns] GC(4) Pause Full (System.gc()) 113M->13M(1024M) 50ms\n")
+    log.advance(1.0)
+    assert log.allocated_bytes == (300 + 10 + 100) << 20
+
+
 def test_a_log_of_any_length_is_read_in_pieces(tmp_path: Path) -> None:
     """The user of the database writes it, and root's part reads it."""
     path = tmp_path / "gc.log"

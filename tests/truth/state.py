@@ -68,6 +68,8 @@ def line_of(bed: Bed, result: Mapping[str, Any], load: tuple[float, ...]) -> Lin
         },
         "cpu_ratio": cpu,
         "gc_pause_ms": telemetry.get("gc_pause_ms"),
+        "gc_pauses": telemetry.get("gc_pauses"),
+        "gc_allocated_bytes": telemetry.get("gc_allocated_bytes"),
         "late_ratio": telemetry.get("late_ratio"),
         "bottleneck": (result.get("bottleneck") or {}).get("resource"),
         "reason": (result.get("reason") or {}).get("rule"),

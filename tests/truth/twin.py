@@ -148,7 +148,7 @@ def machine_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dic
     one thread's median has beyond that is the overhead. How CPU is shared between coordinator and
     replica is the package's: on one node their sum alone matters.
     """
-    package = _package("cassandra").values()
+    package = _package("cassandra").newest().values()
     reads, mixed = known[MEMORY_READS], known[MEMORY_MIXED]
     coordinator = package["coordinator_cpu_ns"]
     part = coordinator / (coordinator + package["read_cpu_ns"])
@@ -158,7 +158,6 @@ def machine_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dic
     def of_writes(both: float, of_reads: float) -> int:
         return max(1, round(_of_writes(both, of_reads, share)))
 
-    pause, both_pause = _pause_ns(reads, package), _pause_ns(mixed, package)
     spec = trials[MEMORY_READS].spec
     assert spec.dataset is not None
     values = package | {
@@ -168,8 +167,7 @@ def machine_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dic
         "write_cpu_ns": max(1, of_writes(_cpu_ns(mixed, "server"), read) - round(read * part)),
         "client_read_cpu_ns": max(1, round(client_read)),
         "client_write_cpu_ns": of_writes(_cpu_ns(mixed, "client"), client_read),
-        "read_pause_ns": round(pause),
-        "write_pause_ns": max(0, round((both_pause - pause * (1 - share)) / share)),
+        **_pauses(reads, mixed, trials[MEMORY_READS]),
         "overhead_ns": 1,
     }
     return values | {"overhead_ns": _overhead_ns(known, trials, values)}
@@ -222,10 +220,40 @@ def _cpu_ns(line: Line, role: str) -> float:
     return float(cores * line["duration_s"] * NS_PER_S / sum(line["operations"].values()))
 
 
-def _pause_ns(line: Line, package: Mapping[str, int]) -> float:
-    """Return how long a pause is on average if they are as frequent as in the package."""
-    each_ms = (line["gc_pause_ms"] or 0.0) / sum(line["operations"].values())
-    return float(each_ms * NS_PER_MS * package["pause_every_requests"])
+def _pauses(reads: Line, mixed: Line, trial: Trial) -> dict[str, int]:
+    """Return the parameters of pauses as the references had them, with their rows and collector.
+
+    How often they come is what the package says of such rows: a reference told their time alone.
+    """
+    package = _package("cassandra").newest().values()
+    collector = job_of(trial, reads["cpus"])["database"]["cluster"]["collector"]
+    spec = trial.spec
+    assert spec.dataset is not None
+
+    def allocated(row_bytes: int) -> float:
+        return (
+            package["read_allocated_bytes"] + package["read_allocated_permille"] * row_bytes / 1000
+        )
+
+    row_bytes = spec.dataset.columns * spec.dataset.column_bytes
+    fuller = allocated(row_bytes) / allocated(package["at_row_bytes"])
+    larger = collector["young_bytes"] / package["at_young_bytes"]
+    every = package["pause_every_requests"] * larger / fuller
+    share = _share_of_writes(mixed)
+    pause, both = _paused_ns(reads) * every, _paused_ns(mixed) * every
+    return {
+        "at_young_bytes": collector["young_bytes"],
+        "at_collector_threads": collector["threads"],
+        "read_moved_permille": 0,
+        "read_pause_ns": round(pause),
+        "write_pause_ns": max(0, round((both - pause * (1 - share)) / share)),
+        "pause_every_requests": max(1, round(every)),
+    }
+
+
+def _paused_ns(line: Line) -> float:
+    """Return how long pauses took for each operation."""
+    return float((line["gc_pause_ms"] or 0.0) * NS_PER_MS / sum(line["operations"].values()))
 
 
 def simulated(jobs: Mapping[str, Any]) -> dict[str, list[Any]]:

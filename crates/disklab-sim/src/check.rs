@@ -93,6 +93,19 @@ fn check_tables(rules: &mut Rules, tables: &[u32]) {
     );
 }
 
+fn check_collector(rules: &mut Rules, job: &DatabaseJob) {
+    let Some(collector) = job.cluster.collector else {
+        return;
+    };
+    rules.must(
+        collector.young_bytes > 0 && collector.threads > 0,
+        "cluster.collector",
+        format!("{collector:?}"),
+        "a collector has a young generation and threads",
+        "give positive numbers, or leave it out",
+    );
+}
+
 fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     let nodes = job.cluster.nodes;
     rules.must(
@@ -130,6 +143,7 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     check_ownership(rules, job);
     check_faults(rules, job);
     check_load(rules, job);
+    check_collector(rules, job);
     let positive = [
         ("cluster.cores", u64::from(job.cluster.cores)),
         ("client.cores", u64::from(job.client.cores)),

@@ -17,6 +17,7 @@ use crate::job::{
     CacheState, DatabaseJob, DeviceJob, Fidelity, FileJob, Fio, Job, Kind, Load, Stop, Trace,
 };
 use crate::model::{self, Model, Setting};
+use crate::pauses::requests_between;
 use crate::record::Recorder;
 use crate::replay::Replay;
 use crate::report::{Report, Telemetry, latencies, operation};
@@ -36,6 +37,9 @@ const QUICK_MOST: u64 = 50;
 
 /// Pauses of each node that a quick run keeps at least.
 const QUICK_PAUSES: u64 = 1;
+/// Operations that a quick run has for the sake of pauses, at most: each node begins somewhere between two pauses, so
+/// rarer ones come with the chance that they have, and take so little of the time that a rate does not know it.
+const QUICK_MOST_FOR_PAUSES: u64 = 2 * QUICK_OPERATIONS;
 
 /// What findings of the 2019 study's prototype say about scaling rows and operations together.
 const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a fifth too high; reads beside writes \
@@ -233,8 +237,9 @@ fn operations_of_pauses(job: &DatabaseJob) -> u64 {
         return 0;
     }
     let replicas = u64::from(job.database.replication_factor);
-    let requests = QUICK_PAUSES * parameters.pause_every_requests;
-    requests.saturating_mul(u64::from(job.cluster.nodes)) / replicas.max(1)
+    let requests = QUICK_PAUSES * requests_between(parameters, job.cluster.collector);
+    let operations = requests.saturating_mul(u64::from(job.cluster.nodes)) / replicas.max(1);
+    operations.min(QUICK_MOST_FOR_PAUSES)
 }
 
 fn shrink_host(host: &mut HostProfile, share: u64) {

@@ -43,6 +43,7 @@ pub fn cluster(nodes: u32, ownership_ppm: Option<Vec<u32>>) -> Cluster {
         host: host(1_000_000),
         cores: 16,
         page_cache_bytes: 1 << 30,
+        collector: None,
         network_bytes_per_s: None,
         data_volume: "data".to_owned(),
         commitlog_volume: None,

@@ -18,7 +18,26 @@ from disklab.spec.share import left_for_page_cache
 FOLDER = "data/calibration"
 
 AT_ROW_BYTES = "at_row_bytes"
-"""The fact that says for rows of how many bytes CPU times hold; further bytes have their own."""
+"""The fact that says for rows of how many bytes CPU times and pauses hold; those of others follow.
+"""
+AT_YOUNG_BYTES = "at_young_bytes"
+AT_COLLECTOR_THREADS = "at_collector_threads"
+"""Facts that say for which JVM pauses hold; those of others follow from it."""
+
+FACTS_OF_JOBS = (
+    AT_ROW_BYTES,
+    AT_YOUNG_BYTES,
+    AT_COLLECTOR_THREADS,
+    "read_moved_permille",
+    "collector_alone_permille",
+    "read_allocated_bytes",
+    "read_allocated_permille",
+    "write_allocated_bytes",
+    "write_allocated_permille",
+    "write_kept_bytes",
+    "write_kept_permille",
+)
+"""Facts that the engine takes beside the parameters."""
 
 
 class Part(BaseModel):
@@ -27,8 +46,9 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-When = Literal["writes", "copies", None]
-"""Without writes, or with one copy of each row, it has no effect."""
+When = Literal["writes", "copies", "other rows", "other collector", None]
+"""Without writes, with one copy of each row, with rows or with a collector of the bytes and threads
+that the calibration has, it has no effect."""
 
 
 class Parameter(Part):
@@ -99,6 +119,15 @@ class Range(Part):
     vm_series: list[str]
 
 
+class Newer(Part):
+    """What takes the place of parameters and facts from a version of the database on."""
+
+    version: int
+    """The first of them, as a whole number."""
+    parameters: dict[str, Parameter]
+    physical: dict[str, Fact]
+
+
 class Calibration(Part):
     """One calibration file."""
 
@@ -112,7 +141,24 @@ class Calibration(Part):
     residuals: dict[str, Residual] = {}
     """By figure, as results name it: `ops_per_s`, `p99_ms`."""
     calibration_rows: list[CalibrationRow] = []
+    newer: Newer | None = None
     range: Range
+
+    def of_version(self, version: str | None) -> Calibration:
+        """Return what holds for a version; None: for that of the calibration's own rows."""
+        major = (version or "").partition(".")[0]
+        if self.newer is None or not major.isdecimal() or int(major) < self.newer.version:
+            return self
+        return self.newest()
+
+    def newest(self) -> Calibration:
+        """Return what holds for the newest versions, which rehearsals run."""
+        if self.newer is None:
+            return self
+        parameters = {**self.parameters, **self.newer.parameters}
+        physical = {**self.physical, **self.newer.physical}
+        changed = {"parameters": parameters, "physical": physical, "newer": None}
+        return self.model_copy(update=changed)
 
     def fact(self, name: str) -> int:
         """Return a fact that is a whole number."""
@@ -127,11 +173,9 @@ class Calibration(Part):
         return value
 
     def values(self) -> dict[str, int]:
-        """Return the parameters as the engine takes them, and the row bytes that they hold for."""
+        """Return the parameters as the engine takes them, and the facts that go with them."""
         found = {name: parameter.value for name, parameter in self.parameters.items()}
-        if AT_ROW_BYTES in self.physical:
-            found[AT_ROW_BYTES] = self.fact(AT_ROW_BYTES)
-        return found
+        return found | {name: self.fact(name) for name in FACTS_OF_JOBS if name in self.physical}
 
     def covers(self, experiment: str, factors: dict[str, Any]) -> bool:
         """Return whether a cell is one that parameters were fitted on."""

@@ -146,7 +146,8 @@ class Observation:
     metrics: Mapping[str, float]
     """How things stand: `pending_compactions`, `longest_stop_s` (of those of the last second)."""
     counters: Mapping[str, float]
-    """What only grows: `dropped_messages`, `gc_pauses`, `gc_pause_s`, `stopped_s`."""
+    """What only grows: `dropped_messages`, `gc_pauses`, `gc_pause_s`, `gc_allocated_bytes`,
+    `stopped_s`."""
 
 
 class Told(Protocol):

@@ -118,6 +118,8 @@ def measured_cells(
         if result.usable:
             rows.setdefault(levels(result.factors), []).append(result)
     share = next((one.share for one in results if one.mode == "rehearse" and one.share), None)
+    if share is not None:
+        calibration = calibration.newest()
     wanted = experiment.trials("predict") if share is None else rehearsed_trials(experiment, share)
     weighed = WEIGHTS.keys() if share is None else REHEARSED
     place = str(experiment.path)
@@ -173,6 +175,8 @@ def fit(
     """Return the calibration whose named parameters predict the cells best."""
     rehearsed = any(cell.rehearsed for cell in cells)
     check_parameters(names, calibration, len(cells), rehearsed=rehearsed)
+    if rehearsed:
+        calibration = calibration.newest()
     start = {name: max(1, calibration.parameters[name].value) for name in names}
     seen: list[Evaluation] = []
     known: dict[tuple[int, ...], list[float]] = {}

@@ -259,6 +259,7 @@ def calibrate(
     hands: Hands = Hands(),
 ) -> Made:
     """Choose cells, rehearse them, fit and check. Raises UserError before anything is made."""
+    asked = replace(asked, start=asked.start.newest())
     experiment = experiment_of(asked.disks, os.cpu_count() or 1)
     chosen = plan(asked, experiment)
     told = {"cell": [*chosen, *CHECKS]}
@@ -289,6 +290,7 @@ def made_of(
     asked: Asked, experiment: Experiment, chosen: Sequence[str], run: Run, watch: Watch
 ) -> Made:
     """Return the calibration that a run's cells tell. Raises UserError when none is usable."""
+    asked = replace(asked, start=asked.start.newest())
     results = {str(one.factors["cell"]): one for one in run.results() if one.usable}
     fitted_on = [results[name] for name in chosen if name in results]
     if not fitted_on:
@@ -389,8 +391,9 @@ def with_values(calibration: Calibration, values: Mapping[str, int], status: str
 
 def checked(held_out: Sequence[TrialResult], experiment: Experiment, asked: Asked) -> Check:
     """Return how far off held-out cells are with the package's calibration, and with `asked`'s."""
-    package = calibration_for("cassandra")
-    assert package is not None
+    found = calibration_for("cassandra")
+    assert found is not None
+    package = found.newest()
     cells = measured_cells(experiment, held_out, package, QUICK)
     before, _ = evaluate(cells, package, {}, asked.options)
     after, _ = evaluate(cells, asked.start, {}, asked.options)

@@ -143,6 +143,12 @@ def calibration_of(trial: Trial, options: Options) -> Calibration | None:
     return options.calibration or calibration_for(trial.spec.database.engine)
 
 
+def _of_version(trial: Trial, options: Options) -> Calibration | None:
+    """Return what of the calibration holds for the trial's version."""
+    found, database = calibration_of(trial, options), trial.spec.database
+    return found.of_version(database.version) if found is not None and database else None
+
+
 def _prepared(
     trial: Trial,
     experiment: Experiment,
@@ -181,7 +187,7 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
     ranged = options.ranged if options.ranged and options.ranged.ranges else None
     found = {
         cell.trial.index: Uncertain(
-            cell.trial, calibration_of(cell.trial, options), cell.prepared.job, place, ranged
+            cell.trial, _of_version(cell.trial, options), cell.prepared.job, place, ranged
         )
         for cell in cells
         if cell.prepared.job is not None

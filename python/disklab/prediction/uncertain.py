@@ -19,7 +19,14 @@ from typing import Any, Literal
 from disklab import reading
 from disklab.catalog import load_catalog
 from disklab.catalog.service_time import latency_profile
-from disklab.databases.calibration import FOLDER, Calibration, Part
+from disklab.databases.calibration import (
+    AT_COLLECTOR_THREADS,
+    AT_ROW_BYTES,
+    AT_YOUNG_BYTES,
+    FOLDER,
+    Calibration,
+    Part,
+)
 from disklab.databases.simulating import Job
 from disklab.errors import Problem, UserError
 from disklab.prediction.cells import Prepared, database_of, prepare
@@ -91,7 +98,7 @@ class Uncertain:
     def unknowns(self) -> Iterator[Unknown]:
         """Yield what this cell rests on."""
         if self.calibration is not None:
-            yield from _of_calibration(self.calibration, self.trial.spec)
+            yield from _of_calibration(self.calibration, self.trial.spec, self.job)
             if _outside(self.trial, self.calibration):
                 yield _unknown(OUTSIDE, ranges().outside_range)
         yield from _of_host(self.host)
@@ -165,9 +172,9 @@ def _outside(trial: Trial, calibration: Calibration) -> bool:
     return bool(calibration.outside(trial, vm.series_name if vm else None))
 
 
-def _of_calibration(calibration: Calibration, spec: TrialSpec) -> Iterator[Unknown]:
+def _of_calibration(calibration: Calibration, spec: TrialSpec, job: Job) -> Iterator[Unknown]:
     database, operations = spec.database, spec.workload.operations
-    absent = set()
+    absent = set(_as_calibrated(calibration, spec, job))
     if operations is not None and not operations.changes:
         absent.add("writes")
     if database is not None and database.replication_factor == 1:
@@ -187,6 +194,24 @@ def _of_calibration(calibration: Calibration, spec: TrialSpec) -> Iterator[Unkno
     for name, fact in calibration.physical.items():
         if fact.within is not None and fact.when not in absent:
             yield Unknown(("fact", name), fact.within, fact.source)
+
+
+def _as_calibrated(calibration: Calibration, spec: TrialSpec, job: Job) -> Iterator[str]:
+    """Yield what of a trial is as in the calibration, so that what others follow from is known."""
+    facts, dataset = calibration.physical, spec.dataset
+    if dataset is not None and not dataset.shape.sizes and AT_ROW_BYTES in facts:
+        of_row = dataset.columns * dataset.column_bytes
+        if of_row == calibration.fact(AT_ROW_BYTES):
+            yield "other rows"
+    key = database_of(job)
+    collector = job[key]["cluster"].get("collector") if key is not None else None
+    names = (AT_YOUNG_BYTES, AT_COLLECTOR_THREADS)
+    if collector is None or not facts.keys() >= {*names}:
+        yield "other collector"
+        return
+    young_bytes, threads = map(calibration.fact, names)
+    if (collector["young_bytes"], collector["threads"]) == (young_bytes, threads):
+        yield "other collector"
 
 
 def _moved(calibration: Calibration, shifts: Mapping[Key, float], outside: float) -> Calibration:

@@ -77,6 +77,8 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     response = series.response()
     late = series.lateness()
     pause_s = _sum(notes, "database", "gc_pause_s")
+    pauses = _sum(notes, "database", "gc_pauses")
+    allocated = _sum(notes, "database", "gc_allocated_bytes")
     dropped = _sum(notes, "database", "dropped_messages")
     result = base(frame, turn.trial, turn.repeat).model_copy(
         update={
@@ -97,6 +99,8 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
                 cpu_ratio=judged.cpu_ratio,
                 pending_compactions_max=_most(notes, "database", "pending_compactions"),
                 gc_pause_ms=None if pause_s is None else pause_s * 1000,
+                gc_pauses=None if pauses is None else int(pauses),
+                gc_allocated_bytes=None if allocated is None else int(allocated),
                 dropped_messages=None if dropped is None else int(dropped),
             ),
             "rules": _rules(turn, notes, judged),

@@ -125,6 +125,11 @@ class Telemetry(Record):
     """By process (`client`, `server`, `emulator`): share of the whole machine, 0 to 1."""
     page_cache_hit_ratio: Number | None = None
     gc_pause_ms: Number | None = None
+    """How long collectors stopped the database, all its nodes together."""
+    gc_pauses: Count | None = None
+    """How often they did."""
+    gc_allocated_bytes: Count | None = None
+    """What the database allocated meanwhile, as its collections tell it: known to a collection."""
     pending_compactions_max: Count | None = None
     dropped_messages: Count | None = None
 

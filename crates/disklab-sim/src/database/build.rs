@@ -9,7 +9,8 @@ use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::faults::Event;
 use crate::job::{Access, CacheState, DatabaseJob, Mechanism};
 use crate::network::Link;
-use crate::node::{Node, Pauses};
+use crate::node::Node;
+use crate::pauses::Pauses;
 use crate::permutation::Permutation;
 use crate::station::{Servers, Slots};
 use crate::storage::{Reading, ReadingRules, Storage};
@@ -128,11 +129,27 @@ pub fn node(
         write_slots: slots(job.database.concurrent_writes),
         link: Link::new(cluster.network_bytes_per_s),
         background: Background::new(&job.database, &storage, log, idle),
-        pauses: Pauses::of_node(&job.parameters, number, seed, has_not(Mechanism::Pauses)),
+        pauses: pauses_of(job, number, rows, scale, seed, off),
         storage,
         rows: Permutation::new(first_rows.max(1), hash(seed, number as u64 + 1)),
         room_rows: rows,
     })
+}
+
+/// The pauses of a node with so many rows.
+fn pauses_of(
+    job: &DatabaseJob,
+    number: usize,
+    rows: u64,
+    scale: u64,
+    seed: u64,
+    off: &[Mechanism],
+) -> Pauses {
+    let asked = job.workload.asked_rows.unwrap_or(job.dataset.rows);
+    let asked = share(rows, asked, job.dataset.rows).saturating_mul(scale);
+    let none = off.contains(&Mechanism::Pauses);
+    let collector = job.cluster.collector;
+    Pauses::of_node(&job.parameters, collector, number, asked, seed, none)
 }
 
 /// So many of `all` as `part` is of `whole`.

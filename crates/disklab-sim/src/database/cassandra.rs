@@ -255,7 +255,7 @@ impl Cassandra {
         if self.is_untaken(now, number, at) {
             return;
         }
-        self.nodes[at].take_request(now, operation.kind);
+        self.nodes[at].take_request(now, self.rules.garbage_of(&operation));
         let mut replicas = [0_u8; MOST_REPLICAS];
         let all = self.ring.replicas(operation.place);
         let count = all.len();
@@ -433,7 +433,8 @@ impl Cassandra {
         }
         let node = &mut self.nodes[usize::from(request.node)];
         if !request.local {
-            node.take_request(now, request.kind);
+            let operation = &self.operations[request.operation];
+            node.take_request(now, self.rules.garbage_of(operation));
         }
         self.requests[number].way.entered = now;
         let slots = match request.kind {

@@ -341,7 +341,7 @@ class Cassandra:
 
         Of the nodes that serve: those that are being started or stopped say nothing.
         """
-        pending = dropped = gc_pauses = 0
+        pending = dropped = gc_pauses = gc_allocated_bytes = 0
         gc_pause_s = stopped_s = longest_s = 0.0
         for node in self.nodes:
             seen = node.observe()
@@ -353,6 +353,7 @@ class Cassandra:
             node.gc_log.advance(time.monotonic())
             gc_pauses += node.gc_log.pauses
             gc_pause_s += node.gc_log.pause_s
+            gc_allocated_bytes += node.gc_log.allocated_bytes
             stopped_s += node.gc_log.stopped_s
             longest_s = max(longest_s, node.gc_log.longest_s())
         return Observation(
@@ -362,6 +363,7 @@ class Cassandra:
                 "dropped_messages": dropped,
                 "gc_pauses": gc_pauses,
                 "gc_pause_s": gc_pause_s,
+                "gc_allocated_bytes": gc_allocated_bytes,
                 "stopped_s": stopped_s,
             },
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -9,9 +10,20 @@ from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.databases.calibration import Calibration, page_cache_bytes
 from disklab.databases.cassandra import simulated_settings
+from disklab.databases.cassandra.collectors import (
+    ALL_PERMILLE,
+    collector_of,
+    new_keys_permille,
+    usual_key_cache,
+)
 from disklab.databases.cassandra.filled import heap_bytes, tables_of_fill
 from disklab.databases.cassandra.simulated_faults import BREAKING, DELAYS, REHEARSED, faults_job
-from disklab.databases.cassandra.sizing import PROGRAM_PAGES, MemoryPlan, plan_memory
+from disklab.databases.cassandra.sizing import (
+    PROGRAM_PAGES,
+    MemoryPlan,
+    full_heap_bytes,
+    plan_memory,
+)
 from disklab.databases.protocol import Sizes
 from disklab.databases.simulated_steps import moves_of
 from disklab.databases.simulating import (
@@ -99,6 +111,9 @@ KERNEL_OF_GROUP_BYTES = 11 << 20
 held 280 MiB of pages when they were full (Cassandra 5.0.6, 800 MiB of tables mapped).
 """
 
+KEY_BYTES = "key_bytes"
+"""The fact that says what an entry of the key cache takes."""
+
 ANY_MEMORY = 1 << 50
 """The rehearsal's machine had enough, or there would be no result."""
 
@@ -166,6 +181,8 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
 def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of a database under load."""
     assert spec.cluster is not None
+    assert spec.database is not None
+    calibration = calibration.of_version(spec.database.version)
     client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
     job: Job = {
         "cluster": _cluster(spec, catalog, calibration),
@@ -196,6 +213,7 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
     data = cluster.device_of("data")
     log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
     read_ahead = cluster.volumes["data"].read_ahead_bytes
+    heap = full_heap_bytes(int((vm.mem_gib or 0) * GIB))
     shares = calibration.physical["ownership_ppm"].value
     same_size = isinstance(shares, list) and len(shares) == cluster.nodes
     return {
@@ -203,6 +221,9 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
         "host": host_profile(spec),
         "cores": vm.vcpu,
         "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration),
+        "collector": collector_of(heap, vm.vcpu, _version(spec)).job(
+            _new_keys(spec, calibration, usual_key_cache(heap))
+        ),
         "network_bytes_per_s": network(vm.net_mbit_per_s),
         **({"zones": cluster.zones} if cluster.zones > 1 else {}),
         "data_volume": data,
@@ -210,6 +231,24 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
         "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
         **({"ownership_ppm": shares} if same_size else {}),
     }
+
+
+def _new_keys(spec: TrialSpec, calibration: Calibration, key_cache_bytes: int) -> int:
+    """Return how many reads of a thousand bring a key that is new to the key cache.
+
+    All, where the calibration does not say what a key takes: it was fitted on such reads then.
+    """
+    assert spec.cluster is not None
+    dataset, database = spec.dataset, spec.database
+    if KEY_BYTES not in calibration.physical or dataset is None or database is None:
+        return ALL_PERMILLE
+    asked = spec.workload.asked_of(dataset.rows or 0) or dataset.rows or 0
+    of_node = asked * database.replication_factor / spec.cluster.nodes
+    return new_keys_permille(key_cache_bytes // calibration.fact(KEY_BYTES), of_node)
+
+
+def _version(spec: TrialSpec) -> str | None:
+    return spec.database.version if spec.database is not None else None
 
 
 def _database(spec: TrialSpec, calibration: Calibration) -> Job:
@@ -307,8 +346,9 @@ def rehearsed_job(
 ) -> Job:
     """Return the job of what was rehearsed."""
     assert spec.cluster is not None
+    calibration = calibration.newest()
     job = database_job(spec, catalog, calibration)
-    job["cluster"] |= _here(spec, catalog, there)
+    job["cluster"] |= _here(spec, catalog, calibration, there)
     flushed = _memory(spec, catalog, there.share).memtable // FLUSHED_SHARE
     job["database"]["memtable_bytes"] = flushed
     job["dataset"] |= {
@@ -323,7 +363,7 @@ def rehearsed_job(
 
     def on(other: TrialSpec) -> Job:
         found: Job = database_job(other, catalog, calibration)["cluster"]
-        return found | _here(other, catalog, there)
+        return found | _here(other, catalog, calibration, there)
 
     job |= timetable(spec, REHEARSED.dilated(there.share.time_dilation), on)
     if spec.cluster.network is None:
@@ -360,12 +400,18 @@ def _memory(spec: TrialSpec, catalog: Catalog, share: Share) -> MemoryPlan:
     return plan_memory(sizes, ANY_MEMORY)
 
 
-def _here(spec: TrialSpec, catalog: Catalog, there: Rehearsed) -> Job:
+def _here(spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed) -> Job:
     """Return what of a cluster's hosts is that of the rehearsal."""
-    cache = _memory(spec, catalog, there.share).page_cache
+    plan = _memory(spec, catalog, there.share)
+    # A rehearsal has G1, whatever the version, and the cores that its machine has.
+    collector = collector_of(plan.heap, os.cpu_count() or 1, None)
+    new_keys = _new_keys(spec, calibration, plan.key_cache)
+    # In slow motion a pause is as much shorter in the time of the described system.
+    threads = collector.threads * there.share.time_dilation
     return {
         "host": host_profile(with_sizes(spec, there.share), Fraction(there.share.scale)),
-        "page_cache_bytes": cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,
+        "page_cache_bytes": plan.page_cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,
+        "collector": {**collector.job(new_keys), "threads": threads},
         "kernel": there.kernel,
     }
 

@@ -3,10 +3,13 @@
 use disklab_disk::{Host, VolumeId};
 use disklab_units::sizes::Bins;
 
-use crate::client::What;
+use crate::client::{Kind, What};
 use crate::cluster::answers_needed;
 use crate::database::build::{bins, stored_of_sizes, stored_row_bytes};
 use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
+use crate::pauses::Garbage;
+
+use super::Operation;
 
 /// What an operation costs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +26,8 @@ pub struct Costs {
     pub replica_ns: u64,
     /// CPU for a message to a further replica.
     pub message_ns: u64,
+    /// What its request leaves for the collector of each node that it comes to.
+    pub garbage: Garbage,
 }
 
 /// What operations on a row of one size cost.
@@ -146,6 +151,18 @@ impl Rules {
         costs
     }
 
+    /// What such an operation leaves for the collector of each node that it comes to.
+    #[inline]
+    pub(super) fn garbage_of(&self, operation: &Operation) -> Garbage {
+        let costs = &self.sizes[usize::from(operation.size)].costs;
+        let mut garbage = costs[operation.part as usize].garbage;
+        if operation.rows > 1 {
+            let further = u64::from(operation.rows) - 1;
+            garbage.filled += further * self.further_row.garbage.filled;
+        }
+        garbage
+    }
+
     /// CPU for a message that carries so many rows, the first of them of a size.
     #[inline]
     pub fn rows_message_ns(&self, rows: u32, size: u8) -> u64 {
@@ -201,6 +218,7 @@ fn costs_of(
             client_ns: at.client_write_cpu_ns,
             coordinator_ns: at.coordinator_cpu_ns,
             replica_ns: at.write_cpu_ns,
+            garbage: Garbage::of(&job.parameters, Kind::Write, bytes),
             message_ns: if by_bytes {
                 parameters.write_message_ns(bytes)
             } else {
@@ -213,6 +231,7 @@ fn costs_of(
         coordinator_ns: parameters.coordinator_cpu_ns,
         replica_ns: parameters.read_cpu_ns,
         message_ns: parameters.message_cpu_ns,
+        garbage: Garbage::of(&job.parameters, Kind::Read, row_bytes),
         ..Costs::default()
     };
     let whole = write(row_bytes, stored);
@@ -227,6 +246,7 @@ fn costs_of(
         coordinator_ns: of_row(given.coordinator_byte_ps),
         replica_ns: of_row(given.read_byte_ps) + others.map_or(0, |o| o.scan_row_cpu_ns),
         message_ns: of_row(given.message_byte_ps),
+        garbage: Garbage::of_further_row(given, row_bytes),
         ..Costs::default()
     };
     // The parts of a read that a write follows cost what they do alone.
