@@ -22,6 +22,8 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import (
+    AT_COLLECTOR_THREADS,
+    AT_YOUNG_BYTES,
     Calibration,
     CalibrationRow,
     Correlation,
@@ -72,6 +74,7 @@ PARAMETERS = (
 )
 """What one node under load can tell. Of two that are not told apart the later one stays."""
 
+PERMILLE = 1000
 SCALE = 20
 ROWS_HERE = 60_000
 """250 MB of rows, filled in about ten seconds: more than the page cache of the smallest VM here."""
@@ -259,8 +262,8 @@ def calibrate(
     hands: Hands = Hands(),
 ) -> Made:
     """Choose cells, rehearse them, fit and check. Raises UserError before anything is made."""
-    asked = replace(asked, start=asked.start.newest())
     experiment = experiment_of(asked.disks, os.cpu_count() or 1)
+    asked = replace(asked, start=on_this_machine(asked.start, experiment))
     chosen = plan(asked, experiment)
     told = {"cell": [*chosen, *CHECKS]}
     options = preparation.Options(repeats=1, quick=True, seed=asked.options.seed, only=told)
@@ -290,7 +293,7 @@ def made_of(
     asked: Asked, experiment: Experiment, chosen: Sequence[str], run: Run, watch: Watch
 ) -> Made:
     """Return the calibration that a run's cells tell. Raises UserError when none is usable."""
-    asked = replace(asked, start=asked.start.newest())
+    asked = replace(asked, start=on_this_machine(asked.start, experiment))
     results = {str(one.factors["cell"]): one for one in run.results() if one.usable}
     fitted_on = [results[name] for name in chosen if name in results]
     if not fitted_on:
@@ -324,12 +327,46 @@ def made_of(
     return Made(run, tuple(chosen), None, fitted, tuple(known), times, check, calibration)
 
 
+def on_this_machine(start: Calibration, experiment: Experiment) -> Calibration:
+    """Return a calibration whose pauses are those of the rehearsals' JVM, as it foretells them."""
+    known = start.newest()
+    trial = next(one for one in experiment.trials("rehearse") if one.refused is None)
+    job = prepare_rehearsed(trial, load_catalog(), known, "calibrate --here", QUICK).job
+    assert job is not None
+    collector = job["database"]["cluster"]["collector"]
+    values = known.values()
+    larger = collector["young_bytes"] / values[AT_YOUNG_BYTES]
+    keys = values["read_pause_ns"] * values["read_moved_permille"] / PERMILLE
+    bare = values["read_pause_ns"] - keys
+    moved = (keys * larger, (values["write_pause_ns"] - bare) * larger)
+    told = {
+        "read_pause_ns": round(bare + moved[0]),
+        "write_pause_ns": max(1, round(bare + moved[1])),
+        "pause_every_requests": max(1, round(values["pause_every_requests"] * larger)),
+    }
+    facts = {
+        AT_YOUNG_BYTES: collector["young_bytes"],
+        AT_COLLECTOR_THREADS: collector["threads"],
+        "read_moved_permille": round(PERMILLE * moved[0] / (bare + moved[0])),
+    }
+    physical = {
+        name: fact.model_copy(update={"value": facts[name]}) if name in facts else fact
+        for name, fact in known.physical.items()
+    }
+    parameters = {
+        name: one.model_copy(update={"value": told[name]}) if name in told else one
+        for name, one in known.parameters.items()
+    }
+    return known.model_copy(update={"physical": physical, "parameters": parameters})
+
+
 def machine_times(results: Sequence[TrialResult], start: Calibration) -> dict[str, int]:
     """Return what processes told themselves: CPU times of the server, and its pauses.
 
     How a read's CPU is shared between coordinator and replica is the start's, as is how many
     requests lie between two pauses: of each pair the cells tell one figure. What only writes, or
-    only reads, would tell stays where no cell has any.
+    only reads, would tell stays where no cell has any. Keys all fit into the key cache here, so
+    reads tell what a pause always takes; keys that are new take as much more as in the start.
     """
     values, found = start.values(), {}
     read_ns, write_ns = of_each(results, server_ns)
@@ -340,7 +377,9 @@ def machine_times(results: Sequence[TrialResult], start: Calibration) -> dict[st
     if write_ns > 0:
         coordinator = found.get("coordinator_cpu_ns", values["coordinator_cpu_ns"])
         found["write_cpu_ns"] = max(1, round(write_ns - coordinator))
-    paused = of_each(results, pause_ns)
+    read_paused, write_paused = of_each(results, pause_ns)
+    always = 1 - values["read_moved_permille"] / PERMILLE
+    paused = (read_paused / always if always > 0 else 0.0, write_paused)
     for name, each_ns in zip(("read_pause_ns", "write_pause_ns"), paused, strict=True):
         if each_ns > 0:
             found[name] = max(1, round(each_ns * values["pause_every_requests"]))
