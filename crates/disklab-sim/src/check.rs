@@ -140,10 +140,9 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
         "a percentile is below 100",
         "use 0 for NONE",
     );
-    check_ownership(rules, job);
+    check_nodes(rules, job);
     check_faults(rules, job);
     check_load(rules, job);
-    check_collector(rules, job);
     let positive = [
         ("cluster.cores", u64::from(job.cluster.cores)),
         ("client.cores", u64::from(job.client.cores)),
@@ -284,7 +283,8 @@ fn check_hosts(rules: &mut Rules, job: &DatabaseJob, faults: &Faults) {
     }
 }
 
-fn check_ownership(rules: &mut Rules, job: &DatabaseJob) {
+fn check_nodes(rules: &mut Rules, job: &DatabaseJob) {
+    check_collector(rules, job);
     let Some(shares) = &job.cluster.ownership_ppm else {
         return;
     };
