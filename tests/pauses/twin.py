@@ -23,8 +23,8 @@ KEY_CACHE_BYTES = 51 * MIB
 """Of the measured node, whatever its heap."""
 PARALLEL_EDEN = 160 * MIB
 """Of the 200 MB that HEAP_NEWSIZE of Cassandra 3.11 is on two cores."""
-CYCLES = 60
-"""Collections in a simulated run: their lengths, which vary by half, are then known to 7 %."""
+CYCLES = 25
+"""Collections in a simulated run: their lengths, which vary by half, are then known to 10 %."""
 
 
 def package() -> Calibration:
