@@ -122,7 +122,13 @@ def test_telemetry_sees_the_database(cassandra: OnDisk) -> None:
     assert memory is not None
     assert memory.last > 1 << 30
     metrics = {metric for _, _, source, metric, _ in rows if source == "database"}
-    assert {"pending_compactions", "dropped_messages", "gc_pause_s", "longest_stop_s"} <= metrics
+    assert {
+        "pending_compactions",
+        "dropped_messages",
+        "gc_pause_s",
+        "gc_allocated_bytes",
+        "longest_stop_s",
+    } <= metrics
 
 
 def test_emptying_leaves_no_rows(cassandra: OnDisk) -> None:
