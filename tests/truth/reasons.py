@@ -13,9 +13,9 @@ WRITES = (
 )
 
 WINDOWS = (
-    "not known: fewer I/Os of more pages where the page cache is full. With room for all of them "
-    "our kernel and the simulator read the same (tests/prediction/test_page_cache.py); rehearsed "
-    "again with a read-ahead of 512 KiB, rows of 4,090 B had 0.914 I/Os instead of 0.942"
+    "simulator: a full page cache has one list, and Linux a second one, of pages that were used "
+    "twice, which split later windows into more I/Os (crates/disklab-sim/src/pagecache.rs has "
+    "figures of one thread); with room for all pages both read the same"
 )
 
 DRAWS = (

@@ -152,14 +152,30 @@ impl FileLayout {
     /// Which of its files has a row.
     #[inline]
     pub fn part_of(&self, row: u64) -> usize {
+        if self.parts.len() == 1 {
+            return 0;
+        }
         let behind = self.parts.iter().skip(1);
         behind.take_while(|part| part.first_row <= row).count()
+    }
+
+    /// The file that has a row; of a table with one file its pages are known without a look into the list.
+    #[inline]
+    fn part(&self, row: u64) -> Part {
+        if self.parts.len() == 1 {
+            return Part {
+                first_row: 0,
+                data: 0,
+                index: self.data_pages,
+            };
+        }
+        self.parts[self.part_of(row)]
     }
 
     /// The file that has a row, and where the row begins and ends in it.
     #[inline]
     fn bytes_of(&self, first: u64, last: u64) -> (Part, u64, u64) {
-        let part = self.parts[self.part_of(first)];
+        let part = self.part(first);
         let begin = self.start_of(part.first_row);
         let (start, end) = (self.start_of(first), self.start_of(last + 1));
         (part, start - begin, end - begin)
@@ -229,7 +245,7 @@ impl FileLayout {
     pub fn pages_of_chunk(&self, row: u64, chunk: u64) -> (Pages, bool) {
         let (_, stored) = self.chunk.expect("the data file is read by chunks");
         let (start, end) = (chunk * stored, (chunk + 1) * stored);
-        let before = self.parts[self.part_of(row)].data;
+        let before = self.part(row).data;
         let pages = Pages {
             first: before + start / PAGE_BYTES,
             last: before + (end - 1) / PAGE_BYTES,
@@ -258,7 +274,7 @@ impl FileLayout {
     /// Pages of the index file that a read of a row touches, from the summary's sample on.
     #[inline]
     pub fn index_of(&self, row: u64) -> Pages {
-        let part = self.parts[self.part_of(row)];
+        let part = self.part(row);
         let row = row - part.first_row;
         let start = row / INDEX_INTERVAL * INDEX_INTERVAL * self.index_entry_bytes;
         let end = (row + 1) * self.index_entry_bytes;

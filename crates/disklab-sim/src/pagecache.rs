@@ -9,7 +9,11 @@ use crate::groups::{Group, Groups, bit, groups};
 /// Eviction is second chance over runs of pages in the order in which they came: a page that was
 /// used again since then goes round once more. **Source:** Linux's two lists do the same for file
 /// pages: one use leaves them on the inactive list, a second one saves them. **Divergence:** one list,
-/// and no balance with other memory.
+/// and no balance with other memory. Linux's second list keeps pages that were found used twice, and what it keeps splits
+/// later windows. With room for 43 MB of a mapped file of 96 MB that one thread read at random, our kernel (6.18) sent 1,475
+/// I/Os with a read-ahead of 512 KiB where 1,374 are simulated (rows of 4,136 B; a model of the same reads page by page sent
+/// 1,442 with the second list and 1,338 without), 3,130 for 3,000 with 64 KiB, 3,786 for 3,789 of rows of 16,431 B, and
+/// 1,437 for 1,278 of rows of 1,071 B with 512 KiB. Their pages differ by 0.4 to 4 %.
 #[derive(Clone, Debug)]
 pub struct PageCache {
     groups: Groups,
@@ -156,6 +160,12 @@ impl PageCache {
         for (number, mask) in groups(from, to) {
             self.groups.get_or_add(number).marked |= mask;
         }
+    }
+
+    /// Whether a page has a mark.
+    #[inline]
+    pub fn is_marked(&self, page: u64) -> bool {
+        self.known(page).group.marked & bit(page) != 0
     }
 
     /// Takes the marks off pages; whether one of them had one.

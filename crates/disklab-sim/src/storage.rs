@@ -116,6 +116,12 @@ impl File {
     /// The index.
     pub const Index: File = File(1);
 
+    /// Whether it is an index, of the files that a table has.
+    #[inline]
+    pub fn is_index(self) -> bool {
+        self.0 % 2 == 1
+    }
+
     /// The two files of a part of a table.
     #[inline]
     pub fn of_part(part: usize) -> (File, File) {
@@ -516,7 +522,10 @@ impl Storage {
         if !self.cache.take_mark(page, page + 1) {
             return None;
         }
-        if self.large_marks.is_empty() {
+        // A large folio has more than one page with the mark.
+        let alone =
+            !self.cache.is_marked(page + 1) && (page == 0 || !self.cache.is_marked(page - 1));
+        if alone || self.large_marks.is_empty() {
             return Some(0);
         }
         let origin = self.files[file.0 as usize].0.first();

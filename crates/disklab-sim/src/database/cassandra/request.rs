@@ -21,13 +21,11 @@ pub(super) struct Request {
     /// CPU work of the replica, in nanoseconds.
     pub cpu_ns: u64,
     pub file: File,
-    /// Whether that is an index, behind which the data come.
-    pub reads_index: bool,
     pub page: u64,
     /// What the call under way reads.
     pub pages: Pages,
-    /// Chunks of the data file that are asked for in calls of their own behind it: the next, and after the last.
-    pub chunks: (u64, u64),
+    /// The chunk of the data file behind the one that the call under way reads; zero: the file is not read by chunks.
+    pub next_chunk: u64,
     pub row: u64,
     /// The last row that it reads.
     pub last_row: u64,
@@ -43,7 +41,6 @@ impl Request {
     #[inline]
     pub fn read_index(&mut self, storage: &Storage) {
         let layout = storage.layout();
-        self.reads_index = true;
         self.file = File::of_part(layout.part_of(self.row)).1;
         self.pages = layout.index_of_run(self.row, self.last_row);
         self.page = self.pages.first;
@@ -61,8 +58,8 @@ impl Request {
         self.file = data;
         let chunks = layout.chunks_of_run(self.row, self.last_row);
         self.pages = match chunks {
-            Some((first, last)) if storage.is_buffered(data) => {
-                self.chunks = (first + 1, last + 1);
+            Some((first, _)) if storage.is_buffered(data) => {
+                self.next_chunk = first + 1;
                 layout.pages_of_chunk(self.row, first).0
             }
             _ => layout.data_of_run(self.row, self.last_row),
@@ -73,21 +70,23 @@ impl Request {
     /// Ends a call; whether it was the last one, or else begins the next.
     #[inline]
     pub fn is_done(&mut self, storage: &mut Storage) -> bool {
-        let (next, end) = self.chunks;
-        let by_chunks = end > 0;
-        let whole = by_chunks && storage.layout().pages_of_chunk(self.row, next - 1).1;
+        let next = self.next_chunk;
+        let layout = storage.layout();
+        let whole = next > 0 && layout.pages_of_chunk(self.row, next - 1).1;
         storage.read_ended(self.file, self.pages.last, whole);
-        if self.reads_index {
-            self.reads_index = false;
+        if self.file.is_index() {
             self.read_data(storage);
             return false;
         }
-        if next == end {
+        let layout = storage.layout();
+        let goes_on = |&(_, last): &(u64, u64)| next > 0 && next <= last;
+        let chunks = layout.chunks_of_run(self.row, self.last_row);
+        if chunks.filter(goes_on).is_none() {
             return true;
         }
-        self.pages = storage.layout().pages_of_chunk(self.row, next).0;
+        self.pages = layout.pages_of_chunk(self.row, next).0;
         self.page = self.pages.first;
-        self.chunks.0 = next + 1;
+        self.next_chunk = next + 1;
         false
     }
 }
