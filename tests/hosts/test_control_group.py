@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from disklab.engine.process import start_time_of
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
+from disklab.hosts.cleaning import Scope, clean, clean_orphans
 from disklab.hosts.control_group import ControlGroup, GroupRoot
-from disklab.hosts.left_databases import record_group, remove_database
+from disklab.hosts.left_databases import OWNER, make_run_dir, record_group, remove_database
+from disklab.hosts.places import Places
 from disklab.hosts.processes import MARK, marked_processes
 
 MIB = 1 << 20
@@ -99,6 +102,22 @@ def test_what_a_crash_left_of_a_database_is_found_and_ended(
         assert others.poll() is None, "another's process is never touched"
         others.kill()
     assert not run_dir.exists()
+
+
+def test_a_database_without_a_host_ends_with_the_process_that_made_it(tmp_path: Path) -> None:
+    """Its VM is lost, and comes back only as long as the rehearsal lives."""
+    places = Places(tmp_path / "run", tmp_path / "data")
+    living, dead = places.database("living"), places.database("dead")
+    for run_dir in (living, dead):
+        make_run_dir(run_dir)
+    with subprocess.Popen(["sleep", "60"]) as gone:
+        start_time = start_time_of(gone.pid)
+        gone.kill()
+    (dead / OWNER).write_text(f'{{"pid": {gone.pid}, "start_time": {start_time}}}')
+    assert [one.what for one in clean_orphans(places)] == [str(dead)]
+    removed, kept = clean(places, Scope())
+    assert (removed, kept.healthy, living.exists()) == ([], ["living"], True)
+    assert [one.what for one in clean(places, Scope(everything=True))[0]] == [str(living)]
 
 
 # A v2 hierarchy, as the kernel shows it (Documentation/admin-guide/cgroup-v2.rst). What the kernel

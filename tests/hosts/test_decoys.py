@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from disklab.engine.own_folder import MADE, MARKER
-from disklab.hosts.left_databases import make_run_dir
+from disklab.hosts.left_databases import OWNER, make_run_dir
 from disklab.hosts.places import Places
 
 from tests.foreign import loop_device, run
@@ -72,9 +72,10 @@ class Decoys:
         return folder
 
     def real_database(self, name: str) -> Path:
-        """Make a database's run directory that is ours."""
+        """Make a database's run directory that is ours, of a process that is gone."""
         folder = Places(self.lab.run_dir, self.lab.data_dir).database(name)
         make_run_dir(folder)
+        (folder / OWNER).write_text('{"pid": 2, "start_time": 0}')
         (folder / "conf").mkdir()
         (folder / "conf/cassandra.yaml").write_text("x")
         return folder

@@ -24,7 +24,7 @@ from disklab.engine.process import EngineProcess
 from disklab.errors import DisklabError
 from disklab.hosts import left_networks
 from disklab.hosts.filesystem import force_unmount, unmount
-from disklab.hosts.left_databases import steps_of, why_left
+from disklab.hosts.left_databases import owner_of, steps_of, why_left
 from disklab.hosts.ownership import (
     OurDevice,
     backing_file,
@@ -108,7 +108,20 @@ def clean_orphans(places: Places) -> list[Removed]:
     for network in places.networks():
         if not left_networks.owner_lives(network):
             removed += clean(places, Scope(host=network.name))[0]
+    for node in _without_host(places):
+        owner = owner_of(node)
+        if owner is not None and not owner.lives():
+            removed += clean(places, Scope(host=node.name))[0]
     return removed
+
+
+def _without_host(places: Places) -> list[Path]:
+    """Return the run directories of databases whose VM is lost.
+
+    The host of a database is made before it and removed after it otherwise.
+    """
+    hosts = {host.name for host in places.hosts()}
+    return [node for node in places.databases() if node.name not in hosts]
 
 
 def make_plan(places: Places, scope: Scope) -> Plan:
@@ -125,10 +138,9 @@ def make_plan(places: Places, scope: Scope) -> Plan:
         if (database := places.database(host.name)).exists():
             why = why_left(database) or "its host is not ours"
             plan.foreign.append(Left(str(database), why))
-    for node in places.databases():
-        # The host of a database is made before it and removed after it.
-        if node.name not in {host.name for host in hosts} and scope.host in (None, node.name):
-            _plan_database(node, plan)
+    for node in _without_host(places):
+        if scope.host in (None, node.name):
+            _plan_waiting(node, scope, plan)
     if scope.data:
         orphans = {step.host for part in plan.parts for step in part if step.kind == "data"}
         for name in sorted({path.parent.name for path in places.data_files()} - orphans):
@@ -180,6 +192,15 @@ def _plan_database(run_dir: Path, plan: Plan) -> None:
     plan.parts.append(list(steps_of(run_dir)))
     if run_dir.exists() and (why := why_left(run_dir)) is not None:
         plan.foreign.append(Left(str(run_dir), why))
+
+
+def _plan_waiting(run_dir: Path, scope: Scope, plan: Plan) -> None:
+    """Plan to remove a node whose VM is lost, unless it comes back: its rehearsal lives."""
+    owner = owner_of(run_dir) if why_left(run_dir) is None else None
+    if owner is not None and owner.lives() and not scope.everything:
+        plan.healthy.append(run_dir.name)
+    else:
+        _plan_database(run_dir, plan)
 
 
 def _plan_data(host: HostPlace, plan: Plan) -> None:

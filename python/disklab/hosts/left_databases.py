@@ -1,13 +1,15 @@
 """Databases that a crash left: their processes, memory groups and run directories.
 
 A database node has the run directory `<run>/databases/<host>`, named after the emulated host that
-it lives on, and ends with that host.
+it lives on, and ends with that host. Between the loss of a VM and its return there is no host: then
+it ends with the process that made it.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,15 +26,15 @@ from disklab.engine.own_folder import (
 from disklab.engine.process import end_process
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup, GroupRoot
-from disklab.hosts.places import NAME
+from disklab.hosts.places import NAME, Owner
 from disklab.hosts.processes import MarkedProcess, marked_processes
 from disklab.hosts.steps import Outcome, Removed, Step, applied
 
 # A database with a healthy disk ends in seconds; one whose disk is dead does not listen at all.
 TERM_SECONDS = 15.0
 KILL_SECONDS = 10.0
-GROUP = "group"
-"""The file in a run directory that names the node's memory group."""
+GROUP, OWNER = "group", "owner"
+"""Files in a run directory: the name of the node's memory group, and the process that made it."""
 
 
 def make_run_dir(run_dir: Path) -> None:
@@ -46,6 +48,8 @@ def make_run_dir(run_dir: Path) -> None:
         raise MachineError(
             f"{run_dir}: it holds something, and disklab did not make it; move it away or remove it"
         )
+    with folder(root, *names) as at:
+        replace_file(at, OWNER, Owner.this().model_dump_json() + "\n")
 
 
 def record_group(run_dir: Path, group: ControlGroup) -> None:
@@ -54,6 +58,14 @@ def record_group(run_dir: Path, group: ControlGroup) -> None:
     root, names = _place(run_dir)
     with folder(root, *names) as at:
         replace_file(at, GROUP, group.name)
+
+
+def owner_of(run_dir: Path) -> Owner | None:
+    """Return the process that made a run directory; None: it does not say."""
+    told = reading.record_text(run_dir / OWNER, reading.RECORD)
+    with suppress(reading.NotAsExpectedError):
+        return None if told is None else reading.parse(Owner, told.encode())
+    return None
 
 
 def remove_database(run_dir: Path) -> list[Removed]:
