@@ -104,6 +104,10 @@ SHOWN = {
         "rate-256-threads",
         "latency-p95-128-threads",
     ),
+    "postgresql-failover-disks": Example(
+        ("rehearse", "experiments/postgresql-failover-disks.yaml", "--repeat", "1"),
+        ("faults-until-whole-again-process-killed", "faults-until-whole-again-vm-lost"),
+    ),
     "cassandra-cache-cliff": Example(
         ("rehearse", "experiments/cassandra-cache-cliff.yaml", "--repeat", "1"),
         ("rate", "latency-p95"),

@@ -69,7 +69,7 @@ def by_rules(cell: Cell) -> str:
 
 
 def comparisons(answer: Answer) -> Figures:
-    """Return every pair that was compared: both rates, what differs, and the 99th percentile."""
+    """Return every pair that was compared: both figures of what decides, what differs, and p99."""
     matrix = answer.subject.matrix
     if matrix.main is None:
         return Figures((), ())
@@ -82,15 +82,23 @@ def comparisons(answer: Answer) -> Figures:
             [
                 fixed or "all",
                 f"{matrix.main.phrase(pair.second)} against {matrix.main.phrase(pair.first)}",
-                wording.rate(old.median("ops_per_s")),
-                wording.rate(new.median("ops_per_s")),
+                of_what_decides(pair, old),
+                of_what_decides(pair, new),
                 wording.judged(pair.judgement),
                 "" if tail is None else change(tail),
                 "" if pair.kind in SAID_BY_FIGURES else pair.kind.value,
             ]
         )
-    heads = ("where", "compared", "ops/s before", "after", "difference", "p99", "")
+    heads = ("where", "compared", "before", "after", "difference", "p99", "")
     return Figures(heads, rows(lines))
+
+
+def of_what_decides(pair: Pair, cell: Cell) -> str:
+    """Return a cell's figure of what its pair is judged by: `94.2 ops/s`, `p50 2.82 ms`."""
+    median = cell.median(pair.deciding.value)
+    if pair.deciding is Quantity.OPS:
+        return f"{wording.rate(median)} ops/s" if median is not None else ""
+    return f"{pair.deciding.label} {wording.latency(median)}" if median is not None else ""
 
 
 def by_level(answer: Answer) -> Figures:
