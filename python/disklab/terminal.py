@@ -49,15 +49,20 @@ class SafeConsole(Console):
             yield Segment(text if control else plain(text), style, control)
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def end_as_ctrl_c() -> Any:
+    """Let SIGTERM end what runs as Ctrl-C does, from now on; return what it did before."""
+    return signal.signal(signal.SIGTERM, _interrupt)
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end what runs as Ctrl-C does, so that everything is cleaned up."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    """Let SIGTERM end what runs inside as Ctrl-C does, so that everything is cleaned up."""
+    before = end_as_ctrl_c()
     try:
         yield
     finally:

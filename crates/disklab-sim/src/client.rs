@@ -182,7 +182,7 @@ impl Clients {
             .map_or((0, None), |link| (link.sent_bytes(), link.bytes_per_s()))
     }
 
-    /// Counts anew from here.
+    /// Starts the counts again at zero.
     pub fn reset(&mut self) {
         for machine in &mut self.machines {
             machine.cores.reset();

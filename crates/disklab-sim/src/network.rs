@@ -58,7 +58,7 @@ impl Link {
         self.bytes_per_s
     }
 
-    /// Counts anew from here.
+    /// Starts the counts again at zero.
     pub fn reset(&mut self) {
         self.sent_bytes = 0;
     }

@@ -198,7 +198,7 @@ impl Pauses {
         self.total_ns
     }
 
-    /// Counts anew from here.
+    /// Starts the counts again at zero.
     pub fn reset(&mut self) {
         self.total_ns = 0;
     }

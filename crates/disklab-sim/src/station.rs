@@ -94,7 +94,7 @@ impl Servers {
         self.usage
     }
 
-    /// Counts anew from here.
+    /// Starts the counts again at zero.
     pub fn reset(&mut self) {
         self.usage = Usage::default();
     }
@@ -169,7 +169,7 @@ impl Slots {
         self.usage
     }
 
-    /// Counts anew from here.
+    /// Starts the counts again at zero.
     pub fn reset(&mut self, now: u64) {
         self.account(now);
         self.usage = Usage::default();

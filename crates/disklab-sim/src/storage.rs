@@ -267,7 +267,7 @@ impl Storage {
         self.counters
     }
 
-    /// Counts anew from here.
+    /// Starts the counts again at zero.
     pub fn reset(&mut self) {
         self.counters = PageCounters::default();
     }

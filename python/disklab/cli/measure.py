@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +17,7 @@ from disklab.cli.output import notes
 from disklab.cli.rehearse import Again, OnEnd
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT
+from disklab.terminal import end_as_ctrl_c
 
 HostsOption = Annotated[
     Path | None,
@@ -78,7 +77,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     check_on_end(on_end)
     # `kill` ends it as Ctrl-C does: what was changed is changed back.
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_as_ctrl_c()
     made = CloudOptions(cloud, region, max_usd, ssh_from, keep_until, subscription, fresh_hosts)
     options = preparation.Options(
         repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
@@ -135,10 +134,6 @@ def _refuse_without_cloud(made: CloudOptions) -> None:
     ]
     if problems:
         raise UserError(*problems)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _needed(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -22,6 +20,7 @@ from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT
 from disklab.spec import bundled
+from disklab.terminal import end_as_ctrl_c
 
 Experiment = Annotated[
     Path | None,
@@ -102,7 +101,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     console = notes()
     say = partial(console.print, style="dim", markup=False)
     # `kill` ends it as Ctrl-C does: what was made is taken away.
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_as_ctrl_c()
     given = {
         "EXPERIMENT": experiment,
         "--scale": scale,
@@ -130,10 +129,6 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         )
         prepared = preparation.prepare(described, options, out, say, look)
     sys.exit(run_it(prepared, console, as_json=json, on_end=on_end, root=root))
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _experiment_of_new_run(experiment: Path | None, again: list[Again] | None) -> Path:

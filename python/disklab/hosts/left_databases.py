@@ -1,15 +1,14 @@
 """Databases that a crash left: their processes, memory groups and run directories.
 
 A database node has the run directory `<run>/databases/<host>`, named after the emulated host that
-it lives on, and ends with that host. Between the loss of a VM and its return there is no host: then
-it ends with the process that made it.
+it lives on, and ends with that host. From the loss of a VM until its return the node has no host,
+and ends with the process that made it.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -62,10 +61,7 @@ def record_group(run_dir: Path, group: ControlGroup) -> None:
 
 def owner_of(run_dir: Path) -> Owner | None:
     """Return the process that made a run directory; None: it does not say."""
-    told = reading.record_text(run_dir / OWNER, reading.RECORD)
-    with suppress(reading.NotAsExpectedError):
-        return None if told is None else reading.parse(Owner, told.encode())
-    return None
+    return Owner.recorded(run_dir / OWNER)
 
 
 def remove_database(run_dir: Path) -> list[Removed]:

@@ -55,10 +55,8 @@ def locked_file(root: Path, *names: str) -> int:
 
 def owner_lives(run_dir: Path) -> bool:
     """Return whether the process that made a set still runs."""
-    told = reading.record_text(run_dir / OWNER, reading.RECORD)
-    with suppress(reading.NotAsExpectedError):
-        return told is not None and reading.parse(Owner, told.encode()).lives()
-    return False
+    owner = Owner.recorded(run_dir / OWNER)
+    return owner is not None and owner.lives()
 
 
 def remove_network(run_dir: Path) -> list[Removed]:

@@ -109,6 +109,14 @@ class Owner(BaseModel):
         assert start_time is not None  # whoever asks is there
         return cls(pid=os.getpid(), start_time=start_time)
 
+    @classmethod
+    def recorded(cls, file: Path) -> Owner | None:
+        """Return the process that a file names; None: there is none, or it says nothing."""
+        told = reading.record_text(file, reading.RECORD)
+        with suppress(reading.NotAsExpectedError):
+            return None if told is None else reading.parse(cls, told.encode())
+        return None
+
     def lives(self) -> bool:
         """Return whether the process still runs.
 

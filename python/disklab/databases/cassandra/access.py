@@ -167,9 +167,10 @@ def _ask_again(
             query.ask(statement)
             return
         except QueryError as error:
-            if time.monotonic() > deadline or while_told not in str(error):
-                said = "the new node refused" if while_told not in str(error) else told
-                raise MachineError(f"{said}: {error}") from error
+            if while_told not in str(error):
+                raise MachineError(f"the new node refused: {error}") from error
+            if time.monotonic() > deadline:
+                raise MachineError(f"{told}: {error}") from error
         time.sleep(POLL_SECONDS)
 
 

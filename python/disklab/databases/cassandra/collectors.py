@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from disklab.databases.cassandra.sizing import FULL_KEY_CACHE
 from disklab.databases.simulating import Job
 
 MIB = 1 << 20
@@ -39,13 +40,12 @@ PARNEW_VERSION = "3"
 ALL_PERMILLE = 1000
 
 KEY_CACHE_SHARE = 20
-MOST_KEY_CACHE = 100 * MIB
-"""A twentieth of the heap. **Source:** cassandra.yaml, `key_cache_size`."""
+"""A twentieth of the heap, up to `FULL_KEY_CACHE`. **Source:** cassandra.yaml, `key_cache_size`."""
 
 
 def usual_key_cache(heap_bytes: int) -> int:
     """Return the bytes of the key cache of a node that does not set it."""
-    return min(heap_bytes // KEY_CACHE_SHARE, MOST_KEY_CACHE)
+    return min(heap_bytes // KEY_CACHE_SHARE, FULL_KEY_CACHE)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ const ON_THE_WAY_BYTES: u64 = 3 << 20;
 /// A file of the log. **Source:** `wal_segment_size`, 16 MB.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Changed pages beyond those at which Linux begins to write, from which on whoever makes more has to wait.
+/// A program that changes pages has to wait when there are this many times the changed pages at which Linux begins to
+/// write.
 /// **Source:** `dirty_ratio` is twice `dirty_background_ratio`.
 const MOST_DIRTY: u64 = 2;
 
@@ -48,9 +49,10 @@ const WAITS_FOR_READS: f64 = 0.5;
 const WINDOWS: u64 = 2;
 
 /// Where a copy is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// It waits for its primary, or for the end of another checkpoint.
+    #[default]
     Asked,
     /// The primary writes the checkpoint that it begins with.
     Checkpoint,
@@ -61,7 +63,7 @@ enum Stage {
 }
 
 /// A copy under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Copying {
     stage: Stage,
     round: u8,
@@ -104,33 +106,8 @@ pub(super) struct Copying {
 impl Copying {
     fn new(round: u8) -> Copying {
         Copying {
-            stage: Stage::Asked,
             round,
-            begun: 0,
-            before: Vec::new(),
-            redo: 0,
-            records: 0,
-            end: None,
-            bytes: 0,
-            asked: 0,
-            read: 0,
-            sent: 0,
-            come: 0,
-            taken: 0,
-            reading: 0,
-            since: 0,
-            sending: 0,
-            taking: 0,
-            on_the_way: VecDeque::new(),
-            marks: VecDeque::new(),
-            written: 0,
-            log_sent: 0,
-            syncs: false,
-            syncs_since: 0,
-            unwritten: 0,
-            reading_ns: 0,
-            sender_ns: 0,
-            taker_ns: 0,
+            ..Copying::default()
         }
     }
 

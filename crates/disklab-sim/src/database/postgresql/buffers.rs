@@ -65,7 +65,7 @@ impl Buffers {
         self.counts
     }
 
-    /// Counts anew from here.
+    /// Starts the counts again at zero.
     pub fn reset(&mut self) {
         self.counts = (0, 0);
     }
