@@ -252,8 +252,21 @@ def test_a_rebuild_over_a_long_link_names_the_link(tmp_path: Path) -> None:
 
 
 def test_what_the_load_is_too_short_for_is_said(tmp_path: Path) -> None:
-    events = "{at: 20s, add: n4}, {at: 30s, decommission: n1}"
-    (result,) = predicted(with_events(TEXT.replace("120s", "40s"), events), tmp_path)
+    # Changes of the ring come one after the other, and the first ends at 80 s.
+    events = "{at: 20s, add: n4}, {at: 25s, add: n5}, {at: 30s, decommission: n1}"
+    few = TEXT.replace("120s", "40s").replace("rows: 500k", "rows: 300k")
+    (result,) = predicted(with_events(few, events), tmp_path)
     said = "\n".join(result.warnings)
-    assert "add n4 had streamed nothing when the load ended" in said
+    assert "add n5 had streamed nothing when the load ended" in said
     assert "decommission n1 had not begun when the load ended" in said
+    assert result.recovery is not None
+    assert result.recovery.whole_s is None
+
+
+def test_a_stream_is_seen_however_short_the_load(tmp_path: Path) -> None:
+    whole = recovery(TEXT, tmp_path / "whole")
+    (result,) = predicted(TEXT.replace("120s", "32s"), tmp_path / "short")
+    assert "the load is kept up for 93 s instead of 32" in "\n".join(result.warnings)
+    assert result.recovery is not None
+    assert result.recovery.extrapolated
+    assert result.recovery.whole_s == pytest.approx(whole.whole_s, rel=0.02)

@@ -62,8 +62,10 @@ def result_of(  # noqa: PLR0913 - a result has these parts
     if answer.get("unsent"):
         notes.append(f"{answer['unsent']} operations were never sent: the offered rate is too high")
     recovery = _recovery(answer, trial)
-    if recovery is not None:
-        notes += _beyond_the_load(recovery, trial)
+    if recovery is not None and (cut := _beyond_the_load(recovery, trial)):
+        # When the last node would be whole is not known then.
+        recovery = recovery.model_copy(update={"whole_s": None})
+        notes += cut
     if recovery is not None and recovery.extrapolated:
         notes += _credits_run_out(answer)
     return TrialResult(
@@ -122,8 +124,8 @@ def _beyond_the_load(recovery: Recovery, trial: Trial) -> list[str]:
         seen = sum(one.kind == "stream" and one.node == event.node for one in recovery.rebuilds)
         if event.kind in STREAMING and recovery.extrapolated and not seen and _has_copies(trial):
             found.append(
-                f"{event.kind} {event.node} had streamed nothing when the load ended, so its time "
-                "is without the stream: give a longer workload.stop.duration"
+                f"{event.kind} {event.node} had streamed nothing when the load ended, so when "
+                "it would be whole is not known: give a longer workload.stop.duration"
             )
     return found
 

@@ -17,7 +17,13 @@ from disklab.databases.cassandra.collectors import (
     usual_key_cache,
 )
 from disklab.databases.cassandra.filled import heap_bytes, tables_of_fill
-from disklab.databases.cassandra.simulated_faults import BREAKING, DELAYS, REHEARSED, faults_job
+from disklab.databases.cassandra.simulated_faults import (
+    BREAKING,
+    DELAYS,
+    REHEARSED,
+    faults_job,
+    load_kept_s,
+)
 from disklab.databases.cassandra.sizing import (
     PROGRAM_PAGES,
     MemoryPlan,
@@ -176,6 +182,16 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
             "a compressed table is read by whole chunks; its rows are random bytes, which do not "
             "shrink"
         )
+    yield from _kept_longer(spec)
+
+
+def _kept_longer(spec: TrialSpec) -> Iterator[str]:
+    kept_s, stop = load_kept_s(spec), spec.workload.stop
+    if kept_s is not None and stop is not None and stop.duration_s != kept_s:
+        yield (
+            f"the load is kept up for {kept_s:.0f} s instead of {stop.duration_s:.0f}, "
+            "so that what is streamed is seen"
+        )
 
 
 def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
@@ -301,7 +317,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
     work = spec.workload
     assert work.operations is not None
     assert work.stop is not None
-    duration_s = work.stop.duration_s
+    duration_s = load_kept_s(spec)
     # The simulator's duration counts from the start; ours from the end of the warm-up.
     whole_s = None if duration_s is None else duration_s + work.warm_up_s
     return {

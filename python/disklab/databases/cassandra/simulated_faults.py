@@ -13,7 +13,7 @@ from disklab.databases.cassandra import simulated_settings
 from disklab.databases.cassandra.configuration import RING_DELAY_MS
 from disklab.databases.simulated_steps import steps_of
 from disklab.databases.simulating import CLIENT_TIMEOUT_S, INTERVAL_S, NS_PER_S, Breaking, Delays
-from disklab.spec import Cluster, TimedEvent
+from disklab.spec import Cluster, TimedEvent, TrialSpec
 from disklab.spec.model import Database
 
 GOSSIP_S = 1.0
@@ -114,6 +114,38 @@ def faults_job(
         "gossip_ns": round(delays.gossip_s * NS_PER_S),
         **({"hosts": [*hosts]} if hosts else {}),
     }
+
+
+STREAM_SEEN_S = 15.0
+"""How long a stream is simulated at least, so that its rate is known when it goes on beyond the
+load. **Reason:** a tenth of a second and more of each of its limits, and of the load beside it."""
+
+BEFORE_IT_STREAMS = {
+    "replace": DELAYS.start_s + DELAYS.join_s,
+    "add": DELAYS.start_s + DELAYS.join_s,
+    "migrate": DELAYS.start_s + DELAYS.join_s,
+    "decommission": DELAYS.ring_s,
+}
+"""Seconds from an event to its stream, by kind."""
+
+
+def load_kept_s(spec: TrialSpec) -> float | None:
+    """Return for how long a prediction keeps the load up, in seconds from where it counts.
+
+    At least as long as the experiment says, and until every stream of its timetable has been seen;
+    None: the experiment gives no time. Changes of the ring that wait for one another may begin later.
+    """
+    stop = spec.workload.stop
+    asked_s = stop.duration_s if stop is not None else None
+    copies = spec.database.replication_factor if spec.database is not None else 1
+    if asked_s is None or copies == 1:
+        return asked_s
+    streams = (
+        event.at_s + BEFORE_IT_STREAMS[event.kind] + STREAM_SEEN_S
+        for event in spec.events
+        if event.kind in BEFORE_IT_STREAMS
+    )
+    return max((asked_s, *streams))
 
 
 LEVERS = {
