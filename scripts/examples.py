@@ -108,6 +108,17 @@ SHOWN = {
         ("rehearse", "experiments/postgresql-failover-disks.yaml", "--repeat", "1"),
         ("faults-until-whole-again-process-killed", "faults-until-whole-again-vm-lost"),
     ),
+    "cassandra-node-replacement": Example(
+        ("rehearse", "experiments/cassandra-node-replacement.yaml", "--repeat", "1"),
+        ("faults-until-whole-again",),
+    ),
+    "cassandra-lost-local-disk": Example(
+        (
+            *("rehearse", "experiments/cassandra-lost-local-disk.yaml", "--repeat", "1"),
+            *("--only", "copies=1,3"),
+        ),
+        ("faults-until-whole-again-copies-3",),
+    ),
     "cassandra-cache-cliff": Example(
         ("rehearse", "experiments/cassandra-cache-cliff.yaml", "--repeat", "1"),
         ("rate", "latency-p95"),

@@ -75,8 +75,9 @@ def test_a_rebuild_that_outlasts_the_load_goes_on_at_its_rate(tmp_path: Path) ->
     assert "beyond the load, at the rate seen in it" in in_words(found)
 
 
-def test_one_copy_on_a_lost_disk_is_lost(tmp_path: Path) -> None:
-    one = TEXT.replace("replication_factor: 3", "replication_factor: 1")
+@pytest.mark.parametrize("load", ["120s", "32s"])
+def test_one_copy_on_a_lost_disk_is_lost_however_short_the_load(load: str, tmp_path: Path) -> None:
+    one = TEXT.replace("replication_factor: 3", "replication_factor: 1").replace("120s", load)
     found = recovery(one, tmp_path)
     assert found.rows_lost == pytest.approx(500_000 / 3, rel=0.1)
     assert found.rebuilds == []

@@ -132,14 +132,14 @@ BEFORE_IT_STREAMS = {
 def load_kept_s(spec: TrialSpec) -> float | None:
     """Return for how long a prediction keeps the load up, in seconds from where it counts.
 
-    At least as long as the experiment says, and until every stream of its timetable has been seen;
-    None: the experiment gives no time. Changes of the ring that wait for one another may begin later.
+    At least as long as the experiment says, and until every stream of its timetable has been seen,
+    or that there is no other copy to stream from; None: the experiment gives no time. Changes of
+    the ring that wait for one another may begin later.
     """
     stop = spec.workload.stop
     asked_s = stop.duration_s if stop is not None else None
-    copies = spec.database.replication_factor if spec.database is not None else 1
-    if asked_s is None or copies == 1:
-        return asked_s
+    if asked_s is None:
+        return None
     streams = (
         event.at_s + BEFORE_IT_STREAMS[event.kind] + STREAM_SEEN_S
         for event in spec.events
