@@ -56,8 +56,13 @@ impl Host {
         let fits = volume.holds(io.offset.get(), io.len);
         if down || !fits {
             self.end_whole(io, at, true, out);
-        } else if volume.is_single() && matches!(io.op, Op::Read | Op::Write) {
-            let part = Part::whole(&io, volume.lanes[0], false);
+        } else if matches!(io.op, Op::Read | Op::Write)
+            && let Some((lane, offset)) = volume.place_at_once(io.offset.get(), io.len)
+        {
+            let part = Part {
+                offset,
+                ..Part::whole(&io, lane, false)
+            };
             if volume.profile.caching == Caching::None {
                 self.pass(part, at, out);
             } else {

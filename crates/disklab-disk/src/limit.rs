@@ -91,9 +91,17 @@ impl Meter {
     /// Takes `units` when the limit lets an I/O through at `now`.
     #[inline]
     pub fn try_take(&mut self, now: u64, units: u64) -> bool {
-        let open = self.is_open(now);
+        if self.top.is_some() {
+            let open = self.is_open(now);
+            if open {
+                self.take(units);
+            }
+            return open;
+        }
+        self.main.refill(now);
+        let open = self.main.is_open();
         if open {
-            self.take(units);
+            self.main.take(units);
         }
         open
     }

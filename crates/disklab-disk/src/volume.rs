@@ -81,10 +81,22 @@ impl Volume {
         self.stall != Stall::No
     }
 
-    /// Whether an I/O is one part and starts at once: one healthy disk.
+    /// The one disk on which an I/O lies, and where on it, if it starts there at once: most do. `None`: it has several
+    /// disks, or the volume is not healthy.
     #[inline]
-    pub fn is_single(&self) -> bool {
-        self.lanes.len() == 1 && self.error_ppm == 0 && !self.is_stalled() && !self.draining
+    pub fn place_at_once(&self, offset: u64, len: u32) -> Option<(u32, u64)> {
+        if self.error_ppm > 0 || self.is_stalled() || self.draining {
+            return None;
+        }
+        match self.stripe {
+            None => Some((self.lanes[0], offset)),
+            // An empty I/O has no place in a stripe.
+            Some(_) if len == 0 => None,
+            Some(stripe) => {
+                let (member, offset) = stripe.only_member(offset, len)?;
+                Some((self.lanes[member], offset))
+            }
+        }
     }
 
     /// Whether a range lies inside the volume.

@@ -226,10 +226,13 @@ impl FileLayout {
     /// Pages of the data file that a read of rows that follow each other touches.
     #[inline]
     pub fn data_of_run(&self, first: u64, last: u64) -> Pages {
-        Pages {
-            first: self.data_of(first).first,
-            last: self.data_of(last).last,
-        }
+        let pages = self.data_of(first);
+        let last = if last == first {
+            pages.last
+        } else {
+            self.data_of(last).last
+        };
+        Pages { last, ..pages }
     }
 
     /// The chunks in which such a read asks for its bytes, the last one included; None: it asks for all of them at once.
@@ -256,10 +259,13 @@ impl FileLayout {
     /// Pages of the index file that such a read touches: it goes from entry to entry.
     #[inline]
     pub fn index_of_run(&self, first: u64, last: u64) -> Pages {
-        Pages {
-            first: self.index_of(first).first,
-            last: self.index_of(last).last,
-        }
+        let pages = self.index_of(first);
+        let last = if last == first {
+            pages.last
+        } else {
+            self.index_of(last).last
+        };
+        Pages { last, ..pages }
     }
 
     /// Plain bytes of the compressed chunks that a read of rows opens; zero: nothing is compressed.

@@ -432,31 +432,30 @@ impl Storage {
             self.cache.touch(page);
             return Touched::Ready;
         }
-        let mapped = self.files[file.0 as usize].1 == Reading::Mapped;
-        if mapped && self.map_around(file, page) {
+        let (ahead, reading) = &mut self.files[file.0 as usize];
+        let mapped = *reading == Reading::Mapped;
+        if mapped && ahead.maps_around() && map_around(ahead, &mut self.cache, page) {
             self.counters.hits += 1;
             self.cache.touch(page);
             return Touched::Ready;
         }
         if known.is_present() {
-            return self.touch_present(now, file, page, pages, mapped, ios);
+            let locked = known.is_locked();
+            return self.touch_present(now, file, page, pages, (mapped, locked), ios);
         }
         self.counters.misses += 1;
-        let ahead = &mut self.files[file.0 as usize].0;
-        let window = if mapped {
+        let mut window = if mapped {
             ahead.fault_missed(page)
         } else {
             let cache = &self.cache;
             let wanted = pages.last - page + 1;
             ahead.read_missed(page, wanted, |most| cache.history(page, most))
         };
-        let window = if (window.start..window.end).contains(&page) {
-            window
-        } else {
+        if !(window.start..window.end).contains(&page) {
             // It was evicted between the window that it marked and the next one.
-            Window::plain(page, page + 1)
-        };
-        let io = self.read(now, window, page, ios);
+            window = Window::plain(page, page + 1);
+        }
+        let io = self.read(now, &window, page, ios);
         Touched::Awaits(io.expect("the page is absent and inside its window"))
     }
 
@@ -468,7 +467,7 @@ impl Storage {
         if !self.cache.is_present(first) {
             self.counters.misses += 1;
             let window = Window::plain(first, last + 1);
-            let io = self.read(now, window, first, ios);
+            let io = self.read(now, &window, first, ios);
             return Touched::Awaits(io.expect("the page is absent and inside its window"));
         }
         for page in [first, last] {
@@ -487,10 +486,9 @@ impl Storage {
         file: File,
         page: u64,
         pages: Pages,
-        mapped: bool,
+        (mapped, locked): (bool, bool),
         ios: &mut PendingIos,
     ) -> Touched {
-        let locked = self.cache.known(page).is_locked();
         let ahead = &mut self.files[file.0 as usize].0;
         if mapped {
             ahead.fault_hit(locked);
@@ -501,7 +499,7 @@ impl Storage {
             let hole = self.cache.next_hole(page + 1, page + 2 + most);
             let wanted = if mapped { most } else { pages.last - page + 1 };
             if let Some(window) = ahead.mark_touched(page, wanted, hole, inside) {
-                self.read(now, window, u64::MAX, ios);
+                self.read(now, &window, u64::MAX, ios);
             }
         }
         if locked {
@@ -522,10 +520,13 @@ impl Storage {
         if !self.cache.take_mark(page, page + 1) {
             return None;
         }
+        if self.large_marks.is_empty() {
+            return Some(0);
+        }
         // A large folio has more than one page with the mark.
         let alone =
             !self.cache.is_marked(page + 1) && (page == 0 || !self.cache.is_marked(page - 1));
-        if alone || self.large_marks.is_empty() {
+        if alone {
             return Some(0);
         }
         let origin = self.files[file.0 as usize].0.first();
@@ -542,23 +543,11 @@ impl Storage {
         Some(0)
     }
 
-    /// Maps what is in memory around a fault, where the kernel does; whether its page is among it.
-    #[inline]
-    fn map_around(&mut self, file: File, page: u64) -> bool {
-        let ahead = &mut self.files[file.0 as usize].0;
-        if !ahead.maps_around() {
-            return false;
-        }
-        let (from, to) = ahead.around(page);
-        let (pages, found) = self.cache.map_around(page, from, to);
-        ahead.mapped(pages);
-        found
-    }
-
     /// A fault ends: its page is in memory, and is mapped.
     #[inline]
     fn map(&mut self, file: File, page: u64) {
-        if !self.map_around(file, page) {
+        let ahead = &mut self.files[file.0 as usize].0;
+        if !ahead.maps_around() || !map_around(ahead, &mut self.cache, page) {
             self.cache.map(page);
         }
     }
@@ -592,10 +581,18 @@ impl Storage {
     }
 
     /// Reads the absent pages of a window; returns the I/O that brings `wanted`.
-    fn read(&mut self, now: u64, window: Window, wanted: u64, ios: &mut PendingIos) -> Option<u32> {
+    fn read(
+        &mut self,
+        now: u64,
+        window: &Window,
+        wanted: u64,
+        ios: &mut PendingIos,
+    ) -> Option<u32> {
         let mut found = None;
         let mut at = window.start;
-        while let Some((from, to)) = self.cache.absent_run(at, window.end) {
+        while at < window.end
+            && let Some((from, to)) = self.cache.absent_run(at, window.end)
+        {
             at = to;
             // Up to the first page that is there, a window's pages come in pieces.
             let cut = if from == window.start && to < window.end {
@@ -610,7 +607,8 @@ impl Storage {
                 self.cache.mark(mark, mark + (1 << order));
                 if order > 0 {
                     self.large_marks.insert(mark, order);
-                } else {
+                } else if !self.large_marks.is_empty() {
+                    // An empty map would hash the page all the same, which was a fiftieth of a run of random reads.
                     self.large_marks.remove(&mark);
                 }
             }
@@ -685,6 +683,15 @@ impl Storage {
         }
         self.cache.arrive(from, to);
     }
+}
+
+/// Maps what is in memory around a fault, where the kernel does; whether its page is among it.
+#[inline]
+fn map_around(ahead: &mut ReadAhead, cache: &mut PageCache, page: u64) -> bool {
+    let (from, to) = ahead.around(page);
+    let (pages, found) = cache.map_around(page, from, to);
+    ahead.mapped(pages);
+    found
 }
 
 /// Replaces the refill windows of every limit of a host: VM budgets and disks.

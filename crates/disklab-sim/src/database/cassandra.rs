@@ -426,16 +426,17 @@ impl Cassandra {
 
     /// A request comes to its replica and wants a slot.
     fn enter(&mut self, now: u64, number: u32) {
-        let request = self.requests[number];
-        if self.is_away(usize::from(request.node)) || self.is_swallowed(now, &request) {
+        let index = usize::from(self.requests[number].node);
+        if self.is_away(index) || self.is_swallowed(now, number) {
             return self.lose(number);
         }
-        let node = &mut self.nodes[usize::from(request.node)];
+        let request = &mut self.requests[number];
+        request.way.entered = now;
+        let node = &mut self.nodes[index];
         if !request.local {
             let operation = &self.operations[request.operation];
             node.take_request(now, self.rules.garbage_of(operation));
         }
-        self.requests[number].way.entered = now;
         let slots = match request.kind {
             Kind::Read => &mut node.read_slots,
             Kind::Write => &mut node.write_slots,
@@ -484,19 +485,16 @@ impl Cassandra {
 
     /// Touches a read's pages until one has to be waited for, or the last was there.
     fn read_on(&mut self, now: u64, number: u32) {
-        let mut request = self.requests[number];
+        let request = &mut self.requests[number];
         let index = usize::from(request.node);
+        let storage = &mut self.nodes[index].storage;
         loop {
-            if request.page > request.pages.last {
-                let storage = &mut self.nodes[index].storage;
-                if request.is_done(storage) {
-                    if storage.disks.is_unscheduled() {
-                        self.take_decisions(now, index);
-                    }
-                    return self.finish(now, number);
+            if request.page > request.pages.last && request.is_done(storage) {
+                if storage.disks.is_unscheduled() {
+                    self.take_decisions(now, index);
                 }
+                return self.finish(now, number);
             }
-            let storage = &mut self.nodes[index].storage;
             match storage.touch(
                 now,
                 request.file,
@@ -510,7 +508,6 @@ impl Cassandra {
                         request.next = std::mem::replace(waiter, number);
                     }
                     request.since = now;
-                    self.requests[number] = request;
                     return self.take_decisions(now, index);
                 }
             }
@@ -608,11 +605,19 @@ impl Cassandra {
 
     /// A replica has done its part: it frees the slot and answers.
     fn finish(&mut self, now: u64, number: u32) {
-        self.requests[number].way.finished = now;
-        let request = self.requests[number];
-        let away = self.is_away(usize::from(request.node));
-        let node = &mut self.nodes[usize::from(request.node)];
-        let slots = match request.kind {
+        let request = &mut self.requests[number];
+        request.way.finished = now;
+        let Request {
+            kind,
+            local,
+            carries_row,
+            operation,
+            ..
+        } = *request;
+        let index = usize::from(request.node);
+        let away = self.is_away(index);
+        let node = &mut self.nodes[index];
+        let slots = match kind {
             Kind::Read => &mut node.read_slots,
             Kind::Write => &mut node.write_slots,
         };
@@ -621,12 +626,13 @@ impl Cassandra {
         let ready = now.max(node.pauses.until());
         if away {
             self.lose(number);
-        } else if request.local {
+        } else if local {
+            let request = self.requests[number];
             self.requests.release(number);
             self.count_answer(now, ready, &request);
         } else {
-            let row_bytes = if request.carries_row {
-                let Operation { rows, size, .. } = self.operations[request.operation];
+            let row_bytes = if carries_row {
+                let Operation { rows, size, .. } = self.operations[operation];
                 self.rules.bytes_of_rows(rows, size)
             } else {
                 0
@@ -634,8 +640,8 @@ impl Cassandra {
             let bytes = MESSAGE_BYTES + row_bytes;
             let left = node.link.send(now, ready, bytes);
             self.requests[number].way.rests(ready);
-            let coordinator = usize::from(self.operations[request.operation].coordinator);
-            let at = self.comes(left, usize::from(request.node), coordinator, bytes);
+            let coordinator = usize::from(self.operations[operation].coordinator);
+            let at = self.comes(left, index, coordinator, bytes);
             self.course.queue.push(at, Event::Answer(number));
         }
         if let Some(next) = next {
@@ -646,7 +652,7 @@ impl Cassandra {
     fn answered(&mut self, now: u64, number: u32) {
         let request = self.requests[number];
         let at = usize::from(self.operations[request.operation].coordinator);
-        if self.is_away(at) || self.is_swallowed(now, &request) {
+        if self.is_away(at) || self.is_swallowed(now, number) {
             return self.lose(number);
         }
         self.requests.release(number);

@@ -7,6 +7,9 @@ use crate::storage::{File, Storage};
 use super::way::Way;
 
 /// A request at one replica.
+///
+/// **Lesson:** it is changed where it lies, and only the fields that are needed are taken out of it. Copies of all of it, page
+/// after page, took a fiftieth of the instructions of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub operation: u32,
@@ -78,10 +81,12 @@ impl Request {
             self.read_data(storage);
             return false;
         }
+        if next == 0 {
+            return true;
+        }
         let layout = storage.layout();
-        let goes_on = |&(_, last): &(u64, u64)| next > 0 && next <= last;
         let chunks = layout.chunks_of_run(self.row, self.last_row);
-        if chunks.filter(goes_on).is_none() {
+        if chunks.is_none_or(|(_, last)| next > last) {
             return true;
         }
         self.pages = layout.pages_of_chunk(self.row, next).0;

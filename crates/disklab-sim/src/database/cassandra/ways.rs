@@ -1,8 +1,8 @@
 //! What links that a timetable changed do to requests, answers and streams.
 
+use super::Cassandra;
 use super::broken::Phase;
 use super::links::Traffic;
-use super::{Cassandra, Request};
 use crate::chance::exponential;
 use crate::client::Kind;
 use crate::job::faults::{Event, Peer, What};
@@ -150,7 +150,11 @@ impl Cassandra {
 
     /// Whether a request, or its answer, was on a way that is cut. The coordinator learns so from a read's time-out, which
     /// the dynamic snitch takes for a very slow answer. **Source:** `MessagingService` (3.x), `RequestCallbacks` (4.0 on).
-    pub(super) fn is_swallowed(&mut self, now: u64, request: &Request) -> bool {
+    pub(super) fn is_swallowed(&mut self, now: u64, number: u32) -> bool {
+        if self.broken.is_none() {
+            return false;
+        }
+        let request = self.requests[number];
         let coordinator = self.operations[request.operation].coordinator;
         if request.local || !self.is_way_cut(usize::from(coordinator), usize::from(request.node)) {
             return false;
