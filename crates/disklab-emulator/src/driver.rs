@@ -25,6 +25,7 @@ use crate::dilated::DilatedHost;
 use crate::due::DueHeap;
 use crate::issue_times::IssueTimes;
 use crate::nap::nap;
+use crate::precedence::Urgency;
 use crate::preimage::Preimages;
 use crate::ring::{Done, Owner, Ring, label};
 use crate::softirq::Softirqs;
@@ -82,6 +83,7 @@ pub struct Driver {
     inbox: Inbox,
     heartbeat: Heartbeat,
     awake: Awake,
+    urgency: Urgency,
     softirqs: Softirqs,
     /// Where the kernel tells them.
     issue_times: Option<IssueTimes>,
@@ -136,6 +138,7 @@ impl Driver {
             inbox,
             heartbeat,
             awake,
+            urgency: Urgency::new(clock::now()),
             softirqs: Softirqs::new(),
             issue_times: None,
             replied: false,
@@ -163,7 +166,9 @@ impl Driver {
                 self.ring.submit()?;
                 self.softirqs.run();
             }
-            match self.sleep(clock::now()) {
+            let now = clock::now();
+            self.urgency.look(now);
+            match self.sleep(now) {
                 Duration::ZERO => self.ring.look()?,
                 time => self.ring.wait(time)?,
             }
