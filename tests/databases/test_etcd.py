@@ -238,6 +238,27 @@ def test_a_load_survives_the_killing_of_one_of_three() -> None:
         assert not done(job(three, {"read": 1.0}, Stop(operations=200))).errors
 
 
+def test_an_empty_member_takes_the_place_of_a_dead_one() -> None:
+    with etcd(3) as three:
+        fill(three)
+        before = {one.number for one in three.members[0].gateway.members()}
+        three.kill_node("n2")
+        three.replace_node("n2")
+        asked = three.members[0].gateway
+        now = {one.number for one in asked.members()}
+        assert len(now) == 3
+        assert len(now & before) == 2, "the dead one is forgotten"
+        assert three.observe().metrics["members"] == 3
+        assert not three.notes[len(three.plan.reasons) + 1 :], "a death that was asked for is none"
+        # The new one counts: with it alone beside one other, a majority is left, and it has all.
+        three.kill_node("n3")
+        three.members[1].wait_until_healthy()
+        read = done(job(three, {"read": 1.0}, Stop(operations=ROWS)))
+        assert read.wrong_rows == read.missing_rows == 0
+        assert read.operations["read"].count > ROWS * 2 / 3, read.last_error
+        three.start_node("n3")
+
+
 @pytest.mark.parametrize(
     ("request_", "message"),
     [

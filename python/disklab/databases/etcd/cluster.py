@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,9 +12,11 @@ from disklab.databases.etcd import metrics
 from disklab.databases.etcd.certificates import Certificates, Pair, make_certificates
 from disklab.databases.etcd.configuration import (
     CLIENT_PORT,
+    PEER_PORT,
     PORTS,
     MemberFiles,
     arguments,
+    url,
 )
 from disklab.databases.etcd.gateway import Gateway
 from disklab.databases.etcd.installation import Installation
@@ -103,6 +106,12 @@ class Member:
     def has_data(self) -> bool:
         """Return whether its disks hold what it was."""
         return (self.files.data / "member").exists()
+
+    def empty(self) -> None:
+        """Remove what its disks hold; it must be dead."""
+        for folder in filter(None, (self.files.data, self.files.wal)):
+            if folder.exists():
+                shutil.rmtree(folder)
 
     def pids(self) -> Iterator[int]:
         """Yield its process, where that is one of this machine's."""
@@ -210,9 +219,11 @@ class Etcd:
                 member.process.kill()
             raise
 
-    def _launch(self, member: Member, authority: str) -> None:
+    def _launch(self, member: Member, authority: str, *, joins: bool = False) -> None:
         slow = self.request.sizes.time_dilation
         told = arguments(member.files, self._places, self.plan, self.request.settings, slow)
+        if joins:
+            told.append("--initial-cluster-state=existing")
         member.launch(self._installation, authority, told, self.plan.limit)
 
     def kill_node(self, name: str) -> None:
@@ -238,8 +249,21 @@ class Etcd:
         self.start_node(name)
 
     def replace_node(self, name: str) -> None:
-        """Refuse: the facts of the database do not list it."""
-        raise self._named(name).process.failure("cannot be replaced")
+        """Have the others forget a dead member and take an empty one at its address.
+
+        Returns when it has their data. The old one goes first: with both of them counted, a
+        cluster of three would need three of four.
+
+        **Source:** etcd's documentation of runtime reconfiguration, "Replace a failed machine".
+        """
+        member = self._named(name)
+        member.process.kill()
+        self._alive()[0].gateway.replace_member(url(member.place, PEER_PORT))
+        member.empty()
+        self._launch(member, self._made().authority, joins=True)
+        # It asks the others for the newest revision, and answers once it has applied it.
+        member.wait_until_healthy()
+        self._away.discard(name)
 
     def set_reachable(self, name: str, *, reachable: bool) -> None:
         """Ask a member nothing while it cannot be reached."""

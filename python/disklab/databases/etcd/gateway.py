@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,20 @@ from disklab.errors import MachineError
 ANSWER_SECONDS = 5.0
 # A defragmentation of 8 GB at 60 MB/s takes two minutes to write.
 WORK_SECONDS = 600.0
+# A few times the 5 s that members must have been connected, as a busy machine may part them again.
+CHANGE_SECONDS = 60.0
+ASK_AGAIN_SECONDS = 0.5
 COMPACTED = 11
 """OUT_OF_RANGE: what is compacted already, or not yet written."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A member as the cluster lists it."""
+
+    number: str
+    """Its ID, decimal: it takes 64 bits, more than a number of JSON has."""
+    peer_urls: tuple[str, ...]
 
 
 class Gateway:
@@ -63,8 +77,43 @@ class Gateway:
         """Write the database anew, without the room of what was dropped."""
         self._post("/v3/maintenance/defragment", {})
 
-    def _post(self, path: str, asked: dict[str, Any], harmless: int = 0) -> dict[str, Any]:
-        status, text = self._told("POST", path, json.dumps(asked), WORK_SECONDS)
+    def members(self) -> list[Listed]:
+        """Return the members of the cluster."""
+        found = self._post("/v3/cluster/member/list", {}, seconds=ANSWER_SECONDS)
+        return [Listed(one["ID"], tuple(one["peerURLs"])) for one in found["members"]]
+
+    def replace_member(self, peer_url: str) -> None:
+        """Have the cluster forget the member there, and expect another one, which is to start.
+
+        Asked again while the cluster has no leader, which drops such a change without an answer,
+        and while its members have not been connected for the 5 s that it wants (`HealthInterval`
+        of etcdserver/server.go). Raises MachineError.
+        """
+        old = self._numbers_at(peer_url)
+        deadline = time.monotonic() + CHANGE_SECONDS
+        while True:
+            try:
+                for number in self._numbers_at(peer_url) & old:
+                    self._change("remove", {"ID": number})
+                if not self._numbers_at(peer_url):
+                    self._change("add", {"peerURLs": [peer_url]})
+            except MachineError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(ASK_AGAIN_SECONDS)
+            else:
+                return
+
+    def _numbers_at(self, peer_url: str) -> set[str]:
+        return {one.number for one in self.members() if peer_url in one.peer_urls}
+
+    def _change(self, what: str, asked: dict[str, Any]) -> None:
+        self._post(f"/v3/cluster/member/{what}", asked, seconds=ANSWER_SECONDS)
+
+    def _post(
+        self, path: str, asked: dict[str, Any], harmless: int = 0, seconds: float = WORK_SECONDS
+    ) -> dict[str, Any]:
+        status, text = self._told("POST", path, json.dumps(asked), seconds)
         found: dict[str, Any] = json.loads(text) if text.startswith("{") else {}
         if status == HTTPStatus.OK or (harmless and found.get("code") == harmless):
             return found
