@@ -395,6 +395,7 @@ impl Driver {
             if due > issued + overhead {
                 let late = (now + overhead).saturating_since(due);
                 volume.waited(self.host.lateness(late));
+                self.urgency.replied(now, late);
             }
         }
     }
