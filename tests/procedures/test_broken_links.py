@@ -39,7 +39,7 @@ events:
   - {at: 8s, lossy: client-n3, loss: 10%}
   - {at: 9s, join: client-n3}
   - {at: 10s, lose_zone: 1}
-  - {at: 12s, start: n1}
+  - {at: 12s, replace: n1}
 rehearse: {scale: 1, time_dilation: 1, nodes: 3}
 """
 # A busy machine takes minutes for what an idle one does in half of one.
@@ -56,7 +56,7 @@ def test_links_and_a_zone_break_and_nothing_is_lost(lab: Lab, tmp_path: Path) ->
     seen = result["recovery"]
     assert [f"{one['kind']} {one['node']}" for one in seen["steps"]] == [
         "cut n2", "join n2", "slow_link n1-n3", "join n1-n3",
-        "lossy client-n3", "join client-n3", "lose_zone 1", "start n1",
+        "lossy client-n3", "join client-n3", "lose_zone 1", "replace n1",
     ]  # fmt: skip
     # A third of the operations waited for a member that nobody reached.
     assert seen["lowest_ops_per_s"] < seen["ops_per_s_before"]

@@ -368,7 +368,7 @@ def test_what_cannot_be_is_refused_by_name(word: str) -> None:
 
 def test_a_database_is_asked_for_what_it_can_do() -> None:
     text = EXPERIMENT.replace("engine: cassandra", "engine: etcd")
-    with pytest.raises(UserError, match="replace is not known for etcd"):
+    with pytest.raises(UserError, match="migrate is not known for etcd"):
         spec.parse(text)
 
 

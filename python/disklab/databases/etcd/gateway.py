@@ -91,18 +91,21 @@ class Gateway:
         """
         old = self._numbers_at(peer_url)
         deadline = time.monotonic() + CHANGE_SECONDS
-        while True:
-            try:
-                for number in self._numbers_at(peer_url) & old:
-                    self._change("remove", {"ID": number})
-                if not self._numbers_at(peer_url):
-                    self._change("add", {"peerURLs": [peer_url]})
-            except MachineError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(ASK_AGAIN_SECONDS)
-            else:
-                return
+        while (refusal := self._refusal_to_replace(old, peer_url)) is not None:
+            if time.monotonic() > deadline:
+                raise refusal
+            time.sleep(ASK_AGAIN_SECONDS)
+
+    def _refusal_to_replace(self, old: set[str], peer_url: str) -> MachineError | None:
+        """Do what is still to be done for another member at the address; None: nothing is."""
+        try:
+            for number in self._numbers_at(peer_url) & old:
+                self._change("remove", {"ID": number})
+            if not self._numbers_at(peer_url):
+                self._change("add", {"peerURLs": [peer_url]})
+        except MachineError as error:
+            return error
+        return None
 
     def _numbers_at(self, peer_url: str) -> set[str]:
         return {one.number for one in self.members() if peer_url in one.peer_urls}
