@@ -538,6 +538,8 @@ mod tests {
             index: Reading::Mapped,
             read_ahead_pages: 0,
             kernel: crate::job::Kernel::Linux3,
+            one_list: false,
+            counted_every: 0,
             cache_pages: 1024,
             scale: 1,
             cuts_at_chunks: true,

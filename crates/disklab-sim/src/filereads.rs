@@ -9,7 +9,7 @@ use disklab_disk::profile::{
 };
 
 use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
-use crate::job::FileJob;
+use crate::job::{FileJob, Mechanism};
 use crate::storage::{File, PageCounters, PendingIos, Reading, ReadingRules, Storage, Touched};
 
 const VOLUME: &str = "data";
@@ -18,7 +18,7 @@ const VOLUME: &str = "data";
 ///
 /// **Divergence:** whenever the reader waits, everything under way arrives; on a device that is faster
 /// or slower, what is read ahead may arrive sooner or later.
-pub fn read(job: &FileJob) -> Result<PageCounters, Refusal> {
+pub fn read(job: &FileJob, off: &[Mechanism]) -> Result<PageCounters, Refusal> {
     let pages = job.size_bytes.div_ceil(PAGE_BYTES);
     let reading = if job.mapped {
         Reading::Mapped
@@ -30,6 +30,8 @@ pub fn read(job: &FileJob) -> Result<PageCounters, Refusal> {
         index: reading,
         read_ahead_pages: job.read_ahead_bytes / PAGE_BYTES,
         kernel: job.kernel,
+        one_list: off.contains(&Mechanism::ActiveList),
+        counted_every: job.counted_every,
         cache_pages: job.page_cache_bytes / PAGE_BYTES,
         scale: 1,
         cuts_at_chunks: false,

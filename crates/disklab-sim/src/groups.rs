@@ -18,8 +18,72 @@ pub struct Group {
     pub marked: u64,
     /// In the page table of the process: touching it is no fault, and Linux hears nothing of it.
     pub mapped: u64,
+    /// On the active list.
+    pub active: u64,
+    /// Linux's PG_referenced: found used when it was last looked at, or read by one call.
+    pub referenced: u64,
     /// One more than the group's number; zero: nothing stands here.
     name: u64,
+}
+
+/// Of a page that is not there, five bits say when it left: a number of which zero means nothing.
+impl Group {
+    /// The pages of a mask that are known to have left.
+    #[inline]
+    pub fn left(&self, mask: u64) -> u64 {
+        let bits = self.active | self.referenced | self.used | self.mapped | self.locked;
+        bits & !self.present & mask
+    }
+
+    /// The pages of a mask that left then.
+    pub fn left_at(&self, mask: u64, when: u8) -> u64 {
+        let planes = [
+            self.active,
+            self.referenced,
+            self.used,
+            self.mapped,
+            self.locked,
+        ];
+        let same = |(bit, plane): (usize, u64)| if when >> bit & 1 == 1 { plane } else { !plane };
+        let both = planes.into_iter().enumerate().map(same);
+        both.fold(mask & !self.present, |mask, plane| mask & plane)
+    }
+
+    /// When a page left.
+    pub fn left_when(&self, bit: u32) -> u8 {
+        let planes = [
+            self.active,
+            self.referenced,
+            self.used,
+            self.mapped,
+            self.locked,
+        ];
+        let parts = planes.into_iter().enumerate();
+        parts.fold(0, |when, (at, plane)| {
+            when | ((plane >> bit & 1) as u8) << at
+        })
+    }
+
+    /// Notes when pages left, which are not there.
+    pub fn note_left(&mut self, mask: u64, when: u8) {
+        let planes = [
+            &mut self.active,
+            &mut self.referenced,
+            &mut self.used,
+            &mut self.mapped,
+            &mut self.locked,
+        ];
+        for (bit, plane) in planes.into_iter().enumerate() {
+            let set = if when >> bit & 1 == 1 { mask } else { 0 };
+            *plane = *plane & !mask | set;
+        }
+    }
+
+    /// Whether nothing is known of any page.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.present | self.left(u64::MAX) == 0
+    }
 }
 
 /// Pages of a group.
@@ -233,6 +297,27 @@ mod tests {
         assert!(groups.is_direct());
         assert_eq!(groups.entries.len(), (1 << 14) + 1);
         assert_eq!(groups.get(77).map(|group| group.present), Some(77));
+    }
+
+    #[test]
+    fn pages_that_are_not_there_have_left_at_a_moment() {
+        let mut group = Group {
+            present: 0b1,
+            mapped: 0b1,
+            ..Group::default()
+        };
+        assert_eq!(group.left(u64::MAX), 0);
+        for when in 1..32 {
+            group.note_left(0b0110, when);
+            group.note_left(0b1000, 32 - when);
+            assert_eq!(group.left(u64::MAX), 0b1110);
+            assert_eq!((group.left_when(2), group.left_when(3)), (when, 32 - when));
+            let both = if when == 16 { 0b1110 } else { 0b0110 };
+            assert_eq!(group.left_at(u64::MAX, when), both);
+        }
+        group.note_left(0b1110, 0);
+        assert!(group.left(u64::MAX) == 0 && !group.is_empty());
+        assert_eq!(group.mapped, 0b1);
     }
 
     proptest! {

@@ -208,6 +208,8 @@ pub enum Mechanism {
     FillOrder,
     /// All rows of a node lie in one file, as after a major compaction.
     FilledTables,
+    /// The page cache has one list of pages: what was used goes round once more.
+    ActiveList,
 }
 
 /// A cluster, its clients and their load.
@@ -263,6 +265,9 @@ pub struct Cluster {
     /// Whose rules of reading ahead.
     #[serde(default)]
     pub kernel: Kernel,
+    /// How often the kernel counts the lists of its pages, for its rules of taking them back.
+    #[serde(default = "counted_every")]
+    pub pages_counted_every_ns: u64,
     /// Whether the data volume's file system makes writes of a file wait for its reads, as XFS does; of PostgreSQL alone.
     #[serde(default)]
     pub locks_files: bool,
@@ -293,6 +298,11 @@ pub enum Kernel {
     /// As of 2025; 5.x and earlier 6.x differ from it less than from 3.10.
     #[serde(rename = "6.18")]
     Linux6,
+}
+
+/// **Source:** mm/memcontrol.c of Linux 6.18, `FLUSH_TIME`: 2 s.
+fn counted_every() -> u64 {
+    2_000_000_000
 }
 
 fn default_tokens() -> u32 {
@@ -655,6 +665,9 @@ pub struct FileJob {
     pub page_cache_bytes: u64,
     /// First byte and length of each read, in order.
     pub reads: Vec<(u64, u64)>,
+    /// After so many reads the kernel counts the lists of its pages again; zero: before each I/O.
+    #[serde(default)]
+    pub counted_every: u64,
     /// Readers that take turns, each of which has opened the file for itself; zero: one.
     #[serde(default)]
     pub readers: u32,

@@ -22,6 +22,7 @@ mod model;
 mod network;
 mod node;
 mod pagecache;
+mod pagelists;
 mod pauses;
 mod permutation;
 mod readahead;

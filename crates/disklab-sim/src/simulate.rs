@@ -14,7 +14,8 @@ use crate::database::postgresql::Postgresql;
 use crate::database::yugabytedb::Yugabytedb;
 use crate::device::Device;
 use crate::job::{
-    CacheState, DatabaseJob, DeviceJob, Fidelity, FileJob, Fio, Job, Kind, Load, Stop, Trace,
+    CacheState, DatabaseJob, DeviceJob, Fidelity, FileJob, Fio, Job, Kind, Load, Mechanism, Stop,
+    Trace,
 };
 use crate::model::{self, Model, Setting};
 use crate::pauses::requests_between;
@@ -69,7 +70,7 @@ pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
             finish(&mut report, 1, clock);
             Ok(vec![report])
         }
-        Kind::File(file) => Ok(vec![file_report(job.cell, file)?]),
+        Kind::File(file) => Ok(vec![file_report(job.cell, file, &job.ablate)?]),
     }
 }
 
@@ -353,8 +354,8 @@ pub fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) ->
     report
 }
 
-fn file_report(cell: u64, job: &FileJob) -> Result<Report, Refusal> {
-    let counters = crate::filereads::read(job)?;
+fn file_report(cell: u64, job: &FileJob, off: &[Mechanism]) -> Result<Report, Refusal> {
+    let counters = crate::filereads::read(job, off)?;
     let mut report = empty_report::<usize>(cell, &Recorder::new(), &[]);
     let reads = job.reads.len() as f64;
     report.telemetry.read_ios_per_operation = counters.read_ios as f64 / reads;

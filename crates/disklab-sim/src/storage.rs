@@ -11,7 +11,7 @@ use crate::engine::Slab;
 use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
 use crate::job::Kernel;
 use crate::job::faults::What;
-use crate::pagecache::PageCache;
+use crate::pagecache::{PageCache, Rule};
 use crate::readahead::{ReadAhead, Window};
 
 /// `slow` makes I/Os take ten times as long, as a rehearsal's does.
@@ -146,6 +146,8 @@ pub struct Storage {
     layout: FileLayout,
     /// Page cache of the table.
     cache: PageCache,
+    /// When its lists are counted next.
+    counted_next: u64,
     /// Files that are open, by number.
     files: Vec<(ReadAhead, Reading)>,
     rules: ReadingRules,
@@ -168,12 +170,26 @@ pub struct ReadingRules {
     pub read_ahead_pages: u64,
     /// Whose rules of reading ahead.
     pub kernel: Kernel,
+    /// Whether the page cache has one list of pages, and not two.
+    pub one_list: bool,
+    /// How often the kernel counts its lists, in the time of its reads.
+    pub counted_every: u64,
     /// Memory for the page cache, in pages.
     pub cache_pages: u64,
     /// By how much the system is smaller than the real one.
     pub scale: u64,
     /// Whether an I/O that crosses chunks of the stripe is cut there.
     pub cuts_at_chunks: bool,
+}
+
+impl ReadingRules {
+    fn lists(&self) -> Rule {
+        match self.kernel {
+            _ if self.one_list => Rule::OneList,
+            Kernel::Linux3 => Rule::Linux3,
+            Kernel::Linux6 => Rule::Linux6,
+        }
+    }
 }
 
 impl Storage {
@@ -219,7 +235,8 @@ impl Storage {
             disks,
             data,
             layout,
-            cache: PageCache::new(end, rules.cache_pages),
+            cache: PageCache::new(end, rules.cache_pages, rules.lists()),
+            counted_next: rules.counted_every / 2,
             files,
             rules,
             large_marks: HashMap::new(),
@@ -325,7 +342,7 @@ impl Storage {
             self.cache.insert(first, last);
             at = last;
         }
-        self.cache.touch_all(from, to);
+        self.cache.access(from, to);
     }
 
     /// The page cache as it is left, what was on its way included.
@@ -333,13 +350,16 @@ impl Storage {
         for way in std::mem::take(&mut self.on_the_way) {
             self.cache.arrive(way.from, way.to);
         }
-        std::mem::replace(&mut self.cache, PageCache::new(0, 0))
+        let empty = self.cache.emptied(0);
+        std::mem::replace(&mut self.cache, empty)
     }
 
     /// Takes the page cache of the same node over, as a run before this one left it.
     pub fn take_page_cache(&mut self, left: PageCache) {
         if left.capacity() == self.cache.capacity() {
             self.cache = left;
+            // Between two runs there is time to count.
+            self.cache.tell();
         }
     }
 
@@ -348,7 +368,7 @@ impl Storage {
         let is_quiet = self.on_the_way.is_empty();
         if is_quiet {
             let pages = self.layout.all_pages();
-            self.cache = PageCache::new(pages, self.cache.capacity());
+            self.cache = self.cache.emptied(pages);
         }
         is_quiet
     }
@@ -476,7 +496,7 @@ impl Storage {
             }
         }
         self.counters.hits += 1;
-        self.cache.touch_all(first, last + 1);
+        self.cache.access(first, last + 1);
         Touched::Ready
     }
 
@@ -509,8 +529,10 @@ impl Storage {
         self.counters.hits += 1;
         if mapped {
             self.map(file, page);
+            self.cache.touch(page);
+        } else {
+            self.cache.access(page, page + 1);
         }
-        self.cache.touch(page);
         Touched::Ready
     }
 
@@ -557,6 +579,8 @@ impl Storage {
     pub fn waited_for(&mut self, file: File, page: u64) {
         if self.files[file.0 as usize].1 == Reading::Mapped {
             self.map(file, page);
+        } else {
+            self.cache.access(page, page + 1);
         }
     }
 
@@ -637,6 +661,11 @@ impl Storage {
             place: self.on_the_way.len() as u32,
         };
         let io = ios.add(PendingIo::new(self.number, purpose));
+        if now >= self.counted_next {
+            let every = self.rules.counted_every.max(1);
+            self.counted_next += (now - self.counted_next) / every * every + every;
+            self.cache.tell();
+        }
         self.cache.expect(from, to);
         self.on_the_way.push(Way { from, to, io });
         let len = ((to - from) * PAGE_BYTES) as u32;

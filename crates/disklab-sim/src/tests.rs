@@ -49,6 +49,7 @@ pub fn cluster(nodes: u32, ownership_ppm: Option<Vec<u32>>) -> Cluster {
         commitlog_volume: None,
         read_ahead_bytes: 0,
         kernel: crate::job::Kernel::Linux3,
+        pages_counted_every_ns: 2_000_000_000,
         ownership_ppm,
         locks_files: false,
         tokens_per_node: 256,

@@ -105,6 +105,15 @@ class Rehearsed:
     network: Job
     """Of a rehearsal without a network of its own."""
 
+    @property
+    def pages_counted_every_ns(self) -> int:
+        """How often its kernel counts the lists of its pages, in the described system's time.
+
+        Source: mm/memcontrol-v1.c and mm/memcontrol.c of Linux 6.18: a look at a group's
+        `memory.stat` brings the counts up to date, and telemetry has one each second.
+        """
+        return NS_PER_S // self.share.time_dilation
+
 
 @dataclass(frozen=True)
 class Simulated:

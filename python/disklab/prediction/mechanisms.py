@@ -26,6 +26,7 @@ MECHANISMS = {
     "own_read_ahead": "all backends read a file through one descriptor, in the order of all",
     "fill_order": "rows lie in the order of their keys, however many sessions wrote them",
     "filled_tables": "all rows of a node lie in one table, as after a major compaction",
+    "active_list": "the page cache has one list, on which a used page goes round once more",
 }
 """Every mechanism of the simulator, and what is so without it."""
 
@@ -38,5 +39,6 @@ POSTGRESQL_ALONE = (
 )
 """Those of them that no cell of another database has."""
 
-OF_FILLED_TABLES = ("filled_tables",)
-"""Those that no cell of a published study has: all of their tables are read at random."""
+NOT_IN_STUDIES = ("filled_tables", "active_list")
+"""Those that no cell of a published study has: all of their tables are read at random, and what is
+read in a run has room in the page cache."""

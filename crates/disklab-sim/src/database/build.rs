@@ -210,6 +210,8 @@ fn rules(job: &DatabaseJob, off: &[Mechanism], scale: u64) -> ReadingRules {
             job.cluster.read_ahead_bytes / PAGE_BYTES
         },
         kernel: job.cluster.kernel,
+        one_list: has_not(Mechanism::ActiveList),
+        counted_every: job.cluster.pages_counted_every_ns,
         cache_pages: if has_not(Mechanism::PageCacheHits) {
             NO_PAGE_CACHE_PAGES
         } else {

@@ -66,6 +66,7 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
             commitlog_volume: None,
             read_ahead_bytes: 0,
             kernel: Kernel::Linux3,
+            pages_counted_every_ns: 2_000_000_000,
             ownership_ppm: None,
             locks_files: false,
             tokens_per_node: 256,

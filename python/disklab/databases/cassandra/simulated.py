@@ -429,6 +429,7 @@ def _here(spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Re
         "page_cache_bytes": plan.page_cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,
         "collector": {**collector.job(new_keys), "threads": threads},
         "kernel": there.kernel,
+        "pages_counted_every_ns": there.pages_counted_every_ns,
     }
 
 

@@ -474,6 +474,7 @@ def rehearsed_job(
     scale = Fraction(there.share.scale)
     job = postgresql_job(with_sizes(spec, there.share), catalog, calibration, scale)
     job["cluster"]["kernel"] = there.kernel
+    job["cluster"]["pages_counted_every_ns"] = there.pages_counted_every_ns
     assert spec.cluster is not None
     if spec.cluster.network is None:
         job["network"] = there.network

@@ -204,6 +204,8 @@ impl Server {
             index: Reading::Buffered,
             read_ahead_pages: cluster.read_ahead_bytes / CACHE_PAGE_BYTES,
             kernel: cluster.kernel,
+            one_list: has_not(Mechanism::ActiveList),
+            counted_every: cluster.pages_counted_every_ns,
             cache_pages,
             scale: 1,
             cuts_at_chunks: !has_not(Mechanism::ChunkBorders),

@@ -8,7 +8,7 @@ use crate::database::yugabytedb::plan::Plan;
 use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::{CacheState, Mechanism, SqlJob};
 use crate::network::Link;
-use crate::pagecache::PageCache;
+use crate::pagecache::{PageCache, Rule};
 use crate::station::Servers;
 use crate::storage::{NOBODY, PendingIo, PendingIos, Purpose, Reading, ReadingRules, Storage};
 
@@ -84,6 +84,8 @@ impl Server {
             index: Reading::Buffered,
             read_ahead_pages: 0,
             kernel: job.cluster.kernel,
+            one_list: has_not(Mechanism::ActiveList),
+            counted_every: job.cluster.pages_counted_every_ns,
             cache_pages,
             scale: 1,
             cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
@@ -92,7 +94,7 @@ impl Server {
         let data = &job.cluster.data_volume;
         let mut storage = Storage::new(number as u16, host, data, layout, rules)?;
         let block_count = job.database.block_cache_bytes / u64::from(job.database.block_bytes);
-        let mut blocks = PageCache::new(plan.blocks[number], block_count);
+        let mut blocks = PageCache::new(plan.blocks[number], block_count, Rule::OneList);
         if !job.before.empty {
             if job.before.host_cache != CacheState::Cold {
                 storage.warm_host_cache(cache_bytes);
@@ -127,7 +129,7 @@ impl Server {
         let found = self.blocks.is_present(block);
         if found {
             self.block_counts.1 += 1;
-            self.blocks.touch(block);
+            self.blocks.access(block, block + 1);
         }
         found
     }
