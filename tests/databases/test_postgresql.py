@@ -17,7 +17,7 @@ import pytest
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
 from disklab.databases.postgresql import timing
 from disklab.databases.postgresql.cluster import PostgreSQL
-from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
+from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import plan_memory, sample_bytes
@@ -324,6 +324,91 @@ def test_a_lost_standby_is_replaced_by_a_copy_of_its_primary(three: PostgreSQL) 
     with pytest.raises(MachineError, match=r"node n3 .* was killed by SIGKILL"):
         three.replace_node("n3")
     ender.join()
+
+
+def changed(database: PostgreSQL, first: int, last: int, *, confirmed: bool) -> None:
+    """Update rows by a client that looks for the primary along the list of hosts."""
+    points = database.target["contact_points"]
+    assert isinstance(points, list)
+    hosts = ",".join(point.rpartition(":")[0] for point in points)
+    login = Login(hosts, PORT, USER, DATABASE, tls=True, password=database._password)
+    os.environ["PGTARGETSESSIONATTRS"] = "read-write"
+    try:
+        with Sql(find_postgresql().program("psql"), login, find_postgresql().account) as sql:
+            sql.ask(f"SET synchronous_commit = {'on' if confirmed else 'local'}")
+            sql.ask(f"UPDATE rows SET c0 = 'new' WHERE key BETWEEN {first} AND {last}")
+    finally:
+        del os.environ["PGTARGETSESSIONATTRS"]
+
+
+NEW = "SELECT count(*) FROM rows WHERE c0 = 'new'"
+FOLLOWS = "SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1"
+
+
+def await_rows(server: Server, wanted: list[list[str]], question: str) -> None:
+    deadline = time.monotonic() + 30
+    while (seen := server.connection().ask(question)) != wanted:
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.1)
+
+
+@pytest.mark.machine
+def test_a_promoted_standby_has_all_that_a_quorum_confirmed(three: PostgreSQL) -> None:
+    n1, n2, n3 = three.servers
+    three.primary.connection().ask(INSERT)
+    with pytest.raises(MachineError, match="n1 is the primary, and there would be two"):
+        three.promote_node("n2")
+    three.wait_until_whole()
+    # Its receiver hangs: what is confirmed from now on is on the other standby alone.
+    ((receiver,),) = n2.connection().ask("SELECT pid FROM pg_stat_wal_receiver")
+    os.kill(int(receiver), signal.SIGSTOP)
+    try:
+        changed(three, 1, 500, confirmed=True)
+    finally:
+        three.kill_node("n1")
+        os.kill(int(receiver), signal.SIGCONT)
+    three.promote_node("n2")
+    assert three.primary is n2
+    assert n2.connection().ask(NEW) == [["500"]]
+    await_rows(n2, [["n3", "quorum"]], FOLLOWS)
+    changed(three, 501, 600, confirmed=True)
+    await_rows(n3, [["600"]], NEW)
+    # The old primary comes back as a copy of the new one.
+    three.replace_node("n1")
+    await_rows(n2, [["n1", "quorum"], ["n3", "quorum"]], FOLLOWS)
+    assert n1.connection().ask(NEW) == [["600"]]
+    assert three.observe().metrics["streaming_standbys"] == 2
+
+
+@pytest.mark.machine
+def test_what_no_standby_had_is_lost_and_lies_on_the_disk_of_the_old_primary(
+    three: PostgreSQL,
+) -> None:
+    n1, _, n3 = three.servers
+    three.primary.connection().ask(INSERT)
+    changed(three, 1, 300, confirmed=True)
+    three.wait_until_whole()
+    for name in ("n2", "n3"):
+        three.kill_node(name)
+    changed(three, 301, 345, confirmed=False)
+    three.kill_node("n1")
+    for name in ("n2", "n3"):
+        three.start_node(name)
+    three.promote_node("n3")
+    assert n3.connection().ask(NEW) == [["300"]]
+    await_rows(n3, [["n2", "quorum"]], FOLLOWS)
+    # As it was, alone, the old one has them all: it must not come back on what its disk holds.
+    n1.launch(Role(three.request.connections))
+    n1.wait_until_ready(makes_schema=False)
+    assert n1.connection().ask(NEW) == [["345"]]
+    n1.kill()
+    # It would go on from a place in the log that the new primary has never had.
+    n1._follow()
+    with pytest.raises(MachineError, match=r"node n1 .*did not follow n3 .* to be replaced"):
+        three.start_node("n1")
+    three.kill_node("n1")
+    three.replace_node("n1")
+    assert n1.connection().ask(NEW) == [["300"]]
 
 
 def place(tmp_path: Path) -> NodePlace:

@@ -20,6 +20,7 @@ from disklab.engine.load import (
     Stop,
     load_target,
 )
+from disklab.engine.tpcc import TpccWorkload
 from disklab.errors import UserError
 from disklab.results.histogram import decode
 
@@ -304,6 +305,37 @@ def lost(database: Database, known: KnownVersions) -> int:
     assert done.versions is not None
     assert done.versions.judged_reads == ROWS
     return done.versions.stale_reads
+
+
+def test_the_server_that_takes_changes_is_found_along_the_list(plain: Database) -> None:
+    points, password = plain.target["contact_points"], plain.target["password"]
+    assert isinstance(points, list)
+    with postgresql(tls=False) as other:
+        with asking(other) as sql:
+            # To a client it is what a standby is: every transaction is read-only.
+            sql.ask("ALTER DATABASE disklab SET default_transaction_read_only = on")
+            sql.ask(f"ALTER ROLE disklab PASSWORD '{password}'")
+        others = other.target["contact_points"]
+        assert isinstance(others, list)
+        target: dict[str, object] = {"contact_points": [*others, *points]}
+        for read_write in (False, True):
+            done = last(job(plain, {"write": 1.0}, target={**target, "read_write": read_write}))
+            if read_write:
+                assert done.errors == {}
+                assert done.operations["write"].count == ROWS
+            else:
+                assert list(done.errors) == ["25006 sqlstate"]
+        target = {"contact_points": others, "read_write": True}
+        with pytest.raises(UserError, match="takes no changes: it is a standby"):
+            last(job(plain, {"write": 1.0}, target=target))
+        # TPC-C has connections of another kind.
+        with pytest.raises(UserError, match="takes no changes: it is a standby"):
+            last(check_of_tpcc(job(plain, {"write": 1.0}, target=target)))
+
+
+def check_of_tpcc(asked: LoadJob) -> LoadJob:
+    work = TpccWorkload(warehouses=1, stage="check")
+    return asked.model_copy(update={"workload": work, "stop": Stop()})
 
 
 def test_the_next_server_of_the_list_is_taken_when_one_takes_no_connections(

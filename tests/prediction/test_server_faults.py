@@ -174,13 +174,15 @@ def test_what_a_primary_and_its_standbys_cannot_do_is_refused(events: str, told:
         spec.parse(QUORUM.partition("events:")[0] + f"events: [{events}]\n", "x.yaml")
 
 
-def test_a_promotion_is_refused_where_clients_know_one_primary() -> None:
+def test_a_promotion_is_predicted_and_rehearsed_and_no_host_is_asked_for_it() -> None:
     events = "events: [{at: 1s, kill: n1}, {at: 2s, promote: n2}, {at: 3s, replace: n1}]\n"
     found = spec.parse(QUORUM.partition("events:")[0] + events, "x.yaml")
-    (predicted_,), (rehearsed,) = found.trials("predict"), found.trials("rehearse")
-    assert predicted_.refused is None
-    assert rehearsed.refused is not None
-    assert rehearsed.refused.way_out == "use `disklab predict`"
+    for mode in ("predict", "rehearse"):
+        (trial,) = found.trials(mode, nodes=3)
+        assert trial.refused is None, mode
+    (measured,) = found.trials("measure")
+    assert measured.refused is not None
+    assert measured.refused.way_out == "use `disklab rehearse`"
 
 
 def test_commits_that_wait_for_the_primary_alone_wait_for_no_standby() -> None:

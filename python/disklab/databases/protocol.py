@@ -237,6 +237,15 @@ class Breakable(Protocol):
 
 
 @runtime_checkable
+class Promoting(Protocol):
+    """A database one node of which takes changes, and another one can in its place."""
+
+    def promote_node(self, name: str) -> None:
+        """Let a node take the primary's place, which is away; returns when it takes changes."""
+        ...
+
+
+@runtime_checkable
 class Movable(Protocol):
     """A database whose nodes' disks can be moved to another VM, which goes on from them."""
 

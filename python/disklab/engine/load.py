@@ -78,7 +78,10 @@ class PostgresqlTarget(DatabaseTarget):
 
     protocol: Literal["postgresql"] = "postgresql"
     contact_points: tuple[str, ...]
-    """`HOST:PORT`. All must take writes; a standby is no contact point."""
+    """`HOST:PORT`. All take writes, or one of them does (`read_write`)."""
+    read_write: bool = False
+    """Each connection looks along the list for the server that takes changes, as libpq's
+    `target_session_attrs=read-write` does. Otherwise a standby must not be among them."""
     database: str
     user: str
     password: str | None = Field(default=None, repr=False)

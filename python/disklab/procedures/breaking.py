@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from disklab.databases import Breakable, Database, Growing, Movable
+from disklab.databases import Breakable, Database, Growing, Movable, Promoting
 from disklab.hosts.delays import Between, Link
 from disklab.hosts.filesystem import MOUNT_OPTIONS
 from disklab.hosts.namespaces import EmulatedHosts
@@ -145,6 +145,10 @@ class Breaker:
                 return
             database.decommission_node(name)
             self._gone.add(name)
+            return
+        if kind == "promote":
+            assert isinstance(database, Promoting), "the spec refuses what others cannot do"
+            database.promote_node(name)
             return
         assert isinstance(database, Breakable), "the spec refuses what others cannot do"
         match kind:

@@ -36,7 +36,6 @@ from disklab.spec.sections import decided, section_problems
 from disklab.spec.share import Portion, Share, scaled_down, share_of
 from disklab.spec.timetable import (
     MEASURED_KINDS,
-    PREDICTED_KINDS,
     WHY_NOT_MEASURED,
     nodes_of,
 )
@@ -235,11 +234,6 @@ class Experiment:
     def _timetable_problems(self, cell: _Cell, portion: Portion, mode: Mode) -> Iterator[Problem]:
         """Yield what a mode cannot do of a trial's timetable or trace."""
         for number, event in enumerate(cell.spec.events):
-            if mode in ("rehearse", "measure") and event.kind in PREDICTED_KINDS:
-                rule = f"{event.kind} is simulated alone: clients of a real load know one primary"
-                place = self.document.place(("events", number, event.kind), cell.tree)
-                yield Problem(place, event.kind, rule, "use `disklab predict`")
-                continue
             if mode == "measure" and event.kind not in MEASURED_KINDS:
                 rule = (
                     f"on hosts a timetable has {', '.join(MEASURED_KINDS)} of databases that "

@@ -54,13 +54,10 @@ _DISK, _HOST = (
     "no machine of yours is lost, moved or added for it",
 )
 _ASKED = "disklab asks that of databases in rehearsals alone"
-PREDICTED_KINDS = ("promote",)
-"""What is simulated and cannot be rehearsed yet."""
 WHY_NOT_MEASURED: dict[str, str] = {
     **dict.fromkeys(DISK_KINDS, _DISK),
     **dict.fromkeys((*OTHER_VM_KINDS, "lose", "lose_zone", "replace"), _HOST),
-    **dict.fromkeys(("decommission", "repair"), _ASKED),
-    "promote": "disklab predicts that alone so far",
+    **dict.fromkeys(("decommission", "repair", "promote"), _ASKED),
 }
 """Why every other event is refused on hosts."""
 NOT_YET = {

@@ -10,7 +10,7 @@ pub mod rows;
 mod wire;
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that are opened beside each other: enough to hide the way to the server, few enough for its queue of new
 /// ones (a listen backlog of 128 on old kernels).
 const CONNECTING: usize = 32;
+
+/// What a server says of which changes may come, as libpq and the JDBC driver ask: a standby refuses all.
+/// **Source:** PostgreSQL 15's manual, 34.1.2 (`target_session_attrs`).
+const TAKES_CHANGES: &str = "SELECT NOT current_setting('transaction_read_only')::bool";
+
+/// What a server that takes no changes is counted as.
+const READ_ONLY: &str = "read_only_server";
 
 /// What makes the connections of a pool.
 pub trait Connect {
@@ -55,11 +62,25 @@ pub struct Server {
     password: Option<Secret>,
     /// Run-time parameters of the session, as libpq takes them.
     options: String,
+    /// A connection is of use only where changes are taken.
+    read_write: bool,
+}
+
+impl Server {
+    fn takes_no_changes(&self) -> NoConnection {
+        NoConnection::Unreachable(Failure {
+            kind: READ_ONLY.into(),
+            text: format!(
+                "{}:{} takes no changes: it is a standby",
+                self.host, self.port
+            ),
+        })
+    }
 }
 
 /// Why there is no connection.
 pub enum NoConnection {
-    /// Nobody answers, or not to this user.
+    /// Nobody answers, or not to this user, or one that takes no changes.
     Unreachable(Failure),
     /// The statements were refused.
     Refused(Failure),
@@ -72,6 +93,8 @@ pub struct Pool<C: Connect> {
     health: Vec<RefCell<Health>>,
     connector: C,
     slots: Vec<RefCell<Option<C::Connection>>>,
+    /// The server that takes changes, as far as is known; None: all do.
+    primary: Option<Cell<usize>>,
 }
 
 /// Whether a server takes connections, as far as the last tries tell.
@@ -79,13 +102,16 @@ struct Health {
     pauses: Pauses,
     /// It is not tried before then, because of this failure.
     rests: Option<(Instant, Failure)>,
+    /// Somebody tries whether it is back. A host that has vanished takes a time-out for that, in which all others would
+    /// wait with it instead of looking further along the list.
+    is_tried: bool,
 }
 
 impl Health {
     /// Why it is not to be tried now.
     fn resting(&self) -> Option<Failure> {
         let (until, why) = self.rests.as_ref()?;
-        (Instant::now() < *until).then(|| why.clone())
+        (self.is_tried || Instant::now() < *until).then(|| why.clone())
     }
 
     fn failed(&mut self, why: &Failure) {
@@ -98,6 +124,22 @@ impl Health {
     fn answered(&mut self) {
         self.pauses.reset();
         self.rests = None;
+    }
+}
+
+/// A try of a server; however it ends, the next one may begin.
+struct Try<'a>(&'a RefCell<Health>);
+
+impl Try<'_> {
+    fn of(health: &RefCell<Health>) -> Try<'_> {
+        health.borrow_mut().is_tried = true;
+        Try(health)
+    }
+}
+
+impl Drop for Try<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().is_tried = false;
     }
 }
 
@@ -114,6 +156,7 @@ impl<C: Connect> Pool<C> {
         let health = |point: &String| Health {
             pauses: Pauses::new(Stream::new(job.seed, &format!("pauses of {point}"))),
             rests: None,
+            is_tried: false,
         };
         let pool = Pool {
             servers: servers(job, target, settings),
@@ -124,6 +167,7 @@ impl<C: Connect> Pool<C> {
                 .collect(),
             connector,
             slots: (0..count).map(|_| RefCell::default()).collect(),
+            primary: target.read_write.then(Cell::default),
         };
         stream::iter(0..count)
             .map(async |slot| {
@@ -161,19 +205,28 @@ impl<C: Connect> Pool<C> {
     }
 
     /// A connection to the slot's own server, or to the next one of the list that takes connections. One that did not
-    /// is left alone for a while.
+    /// is left alone for a while. Where one server alone takes changes, the slot's own is the one that did last.
     async fn connect(&self, slot: usize) -> Result<C::Connection, NoConnection> {
         let count = self.servers.len();
         let mut why = None;
-        for at in (slot..slot + count).map(|at| at % count) {
+        let first = self.primary.as_ref().map_or(slot, Cell::get);
+        for at in (first..first + count).map(|at| at % count) {
             let resting = self.health[at].borrow().resting();
             if let Some(failure) = resting {
                 why.get_or_insert(NoConnection::Unreachable(failure));
                 continue;
             }
-            match self.connector.connect(&self.servers[at]).await {
+            // At first all may try at once: nothing is known of a server that has not failed.
+            let is_first = self.health[at].borrow().rests.is_none();
+            let tried = (!is_first).then(|| Try::of(&self.health[at]));
+            let connected = self.connector.connect(&self.servers[at]).await;
+            drop(tried);
+            match connected {
                 Ok(connection) => {
                     self.health[at].borrow_mut().answered();
+                    if let Some(primary) = &self.primary {
+                        primary.set(at);
+                    }
                     return Ok(connection);
                 }
                 // Another server would refuse them as well.
@@ -207,6 +260,7 @@ fn servers(job: &Job, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Ser
             user: target.user.clone(),
             password: target.password.clone(),
             options: options.clone(),
+            read_write: target.read_write,
         }
     };
     target.contact_points.iter().map(of).collect()
@@ -293,6 +347,37 @@ fn allow_open_files(connections: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_alone_tries_a_server_that_has_failed() {
+        let health = RefCell::new(Health {
+            pauses: Pauses::new(Stream::new(1, "one")),
+            rests: None,
+            is_tried: false,
+        });
+        let why = Failure {
+            kind: READ_ONLY.into(),
+            text: "n1 takes no changes".into(),
+        };
+        assert!(health.borrow().resting().is_none());
+        health.borrow_mut().failed(&why);
+        assert!(health.borrow().resting().is_some());
+        // Its rest is over: the first one tries it, and the others look further until that has ended.
+        health.borrow_mut().rests = Some((Instant::now(), why.clone()));
+        assert!(health.borrow().resting().is_none());
+        let tried = Try::of(&health);
+        assert_eq!(
+            health.borrow().resting().map(|found| found.kind),
+            Some(READ_ONLY.into())
+        );
+        drop(tried);
+        assert!(health.borrow().resting().is_none());
+        health.borrow_mut().failed(&why);
+        let (until, _) = health.borrow().rests.clone().expect("it has failed");
+        assert!(until > Instant::now());
+        health.borrow_mut().answered();
+        assert!(health.borrow().resting().is_none());
+    }
 
     #[test]
     fn unusual_states_are_counted_by_their_code() {

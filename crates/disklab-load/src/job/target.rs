@@ -48,6 +48,10 @@ pub struct Cql {
 pub struct Postgresql {
     /// `HOST:PORT` of servers that take writes; connections are dealt out over them in turn.
     pub contact_points: Vec<String>,
+    /// One of the servers alone takes writes, and which one it is may change: each connection looks for it along the
+    /// list, as libpq's `target_session_attrs=read-write` does.
+    #[serde(default)]
+    pub read_write: bool,
     /// The database.
     pub database: String,
     /// The role.

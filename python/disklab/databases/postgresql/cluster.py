@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
 from disklab.databases.postgresql.installation import Installation
@@ -68,6 +69,9 @@ class PostgreSQL:
         self.servers = [
             make(request, place, installation, plan, self._password) for place in places
         ]
+        self._primary = self.servers[0]
+        self._promoted = False
+        self._connections = 0
         self._alone_since: float | None = None
         self._slow = request.sizes.time_dilation
         self._away: set[str] = set()
@@ -76,12 +80,12 @@ class PostgreSQL:
     @property
     def primary(self) -> Server:
         """The server that takes reads and writes."""
-        return self.servers[0]
+        return self._primary
 
     @property
     def standbys(self) -> list[Server]:
         """The servers that confirm commits."""
-        return self.servers[1:]
+        return [server for server in self.servers if server is not self._primary]
 
     @property
     def needed(self) -> int:
@@ -91,7 +95,11 @@ class PostgreSQL:
     @property
     def quorum(self) -> str:
         """`synchronous_standby_names`; empty for a single server."""
-        names = ", ".join(server.place.name for server in self.standbys)
+        return self._quorum_behind(self.primary)
+
+    def _quorum_behind(self, primary: Server) -> str:
+        others = (server.place.name for server in self.servers if server is not primary)
+        names = ", ".join(others)
         return f"ANY {self.needed} ({names})" if names else ""
 
     @property
@@ -111,10 +119,12 @@ class PostgreSQL:
 
     @property
     def target(self) -> Mapping[str, object]:
-        """Where a load finds the primary."""
+        """Where a load finds the primary: it looks for it along a list of all servers."""
+        listed = [self.primary, *self.standbys]
         return {
             "protocol": "postgresql",
-            "contact_points": [f"{self.primary.place.address}:{PORT}"],
+            "contact_points": [f"{server.place.address}:{PORT}" for server in listed],
+            "read_write": bool(self.standbys),
             "database": DATABASE,
             "user": USER,
             "password": self._password,
@@ -155,6 +165,8 @@ class PostgreSQL:
             raise server.process.failure("cannot be started: its disks are empty")
         server.launch(self._role(server))
         server.wait_until_ready(makes_schema=server is self.primary)
+        if self._promoted and server is not self.primary:
+            self._wait_until_it_follows(server)
         self._away.discard(name)
 
     def restart_node(self, name: str) -> None:
@@ -178,6 +190,71 @@ class PostgreSQL:
         self._drop_slot(sql, name)
         server.replace_by_copy_of(self.primary)
         self.start_node(name)
+
+    def promote_node(self, name: str) -> None:
+        """Make a standby the primary in place of one that is away, and have the others follow it.
+
+        First it gets what another standby has received and it has not: with a quorum, a commit that
+        a client was told of may be on any of them, and none of them could follow one that has less.
+        **Source:** PostgreSQL's manual, 27.2.7 (cascading) and 27.3 (failover).
+        """
+        server, former = self._named(name), self.primary
+        if server is former or former.place.name not in self._away:
+            told = f"cannot be promoted: {former.place.name} is the primary, and there would be two"
+            raise server.process.failure(told)
+        others = [one for one in self.standbys if one is not server]
+        living = [one for one in others if one.place.name not in self._away]
+        self._bring_up_to(server, living)
+        sql = server.connection()
+        kept = {slot for (slot,) in sql.ask("SELECT slot_name FROM pg_replication_slots")}
+        for one in others:
+            # It keeps from now on what they have not seen yet.
+            if one.place.name not in kept:
+                sql.ask(f"SELECT pg_create_physical_replication_slot('{one.place.name}', true)")
+        # Before it takes a change, so that none is confirmed by itself alone.
+        server.reconfigure(Role(self.request.connections, quorum=self._quorum_behind(server)))
+        server.expect(self._connections)
+        server.promote()
+        # Not before: whoever looks at the cluster asks the primary what a standby cannot answer.
+        self._primary, self._promoted = server, True
+        for one in living:
+            one.reconfigure(self._role(one))
+
+    def _bring_up_to(self, server: Server, others: list[Server]) -> None:
+        """Let a standby receive what the furthest of the others has, from that one."""
+        if not others:
+            return
+        furthest = max(others, key=lambda one: position(one.received()))
+        wanted = furthest.received()
+        if position(server.received()) >= position(wanted):
+            return
+        server.reconfigure(replace(self._following(server, furthest), has_slot=False))
+        deadline = time.monotonic() + FOLLOW_SECONDS
+        while position(has := server.received()) < position(wanted):
+            if time.monotonic() > deadline:
+                missing = position(wanted) - position(has)
+                raise server.process.failure(
+                    f"cannot be promoted: {furthest.place.name} has received {missing} bytes of "
+                    f"log more, which did not come from there within {FOLLOW_SECONDS:.0f} s; "
+                    f"promote {furthest.place.name}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _wait_until_it_follows(self, server: Server) -> None:
+        """Return when a standby that came back gets log from the promoted primary."""
+        limit_s = QUORUM_SECONDS * self._slow
+        deadline = time.monotonic() + limit_s
+        # One whose log goes another way is connected at times, to the end of the timeline before.
+        now = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+        ((timeline,),) = self.primary.connection().ask(now)
+        asked = "SELECT received_tli FROM pg_stat_wal_receiver"
+        while server.connection().ask(asked) != [[str(int(timeline, 16))]]:
+            if time.monotonic() > deadline:
+                raise server.process.failure(
+                    f"did not follow {self.primary.place.name} within {limit_s:.0f} s: its log may "
+                    "have what that of the promoted one has not, so it has to be replaced"
+                )
+            time.sleep(POLL_SECONDS)
 
     def _drop_slot(self, sql: Sql, name: str) -> None:
         """Remove what the primary keeps for a standby that is gone: its copy makes its own."""
@@ -221,16 +298,20 @@ class PostgreSQL:
         if server is self.primary:
             # Our own connections commit without the standbys; those of clients wait for them.
             return Role(self.request.connections, quorum=self.quorum)
+        return self._following(server, self.primary)
+
+    def _following(self, server: Server, other: Server) -> Role:
         # PostgreSQL wants at least as many connections on a standby as on its primary.
         return Role(
             self.request.connections,
-            follows=self.primary.place.address,
+            follows=other.place.address,
             name=server.place.name,
             passwords=server.files.passwords,
         )
 
     def expect(self, connections: int) -> None:
         """Hold room in the primary's memory group for the backends of so many clients."""
+        self._connections = connections
         self.primary.expect(connections)
 
     def settle(self, conditions: Conditions) -> None:
@@ -275,7 +356,7 @@ class PostgreSQL:
 
     def stop(self) -> None:
         """End the primary, which waits until its standbys have everything, then the standbys."""
-        for server in self.servers:
+        for server in (self.primary, *self.standbys):
             server.stop()
 
     def observe(self) -> Observation:

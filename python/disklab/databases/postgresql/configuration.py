@@ -115,6 +115,8 @@ class Role:
     """Of a standby: the primary's address."""
     name: str = ""
     """Of a standby: what the primary calls it, and its slot there."""
+    has_slot: bool = True
+    """Of a standby: whether the one that it follows keeps log for it."""
     passwords: Path = Path()
     """Of a standby: the file with the password that it tells."""
 
@@ -139,7 +141,7 @@ class Role:
         )
         # So that the primary knows within seconds that a standby hangs.
         found["wal_receiver_status_interval"] = "1s"
-        return {**found, "primary_slot_name": self.name}
+        return {**found, "primary_slot_name": self.name if self.has_slot else ""}
 
 
 def server_settings(

@@ -42,6 +42,8 @@ READY_SECONDS = 300.0
 STOP_SECONDS = 600.0
 # A copy of the primary's data is bound by disks, and is as small as what this machine can hold.
 COPY_SECONDS = 1800.0
+# All of the log that it has received is replayed first, which max_wal_size bounds.
+PROMOTE_SECONDS = 300.0
 POLL_SECONDS = 0.2
 
 
@@ -179,6 +181,28 @@ class Server:
         command = [program, "-D", str(self.files.data), "-c", f"config_file={configuration}"]
         command = self._installation.as_user(command)
         self.process.launch(self._installation.alone(command))
+
+    def reconfigure(self, role: Role) -> None:
+        """Give a running server another role among the others; it takes that as it runs."""
+        self._configure(role)
+        self.connection().ask("SELECT pg_reload_conf()")
+
+    def promote(self) -> None:
+        """Have a standby end its recovery; returns when it takes changes.
+
+        **Source:** PostgreSQL's manual, 9.27.4: `pg_promote`, which is `pg_ctl promote` by SQL.
+        """
+        seconds = round(PROMOTE_SECONDS * self.request.sizes.time_dilation)
+        ((done,),) = self.connection().ask(f"SELECT pg_promote(true, {seconds})")
+        if done != "t":
+            raise self.process.failure(f"was not promoted within {seconds} s")
+
+    def received(self) -> str:
+        """Return up to where a standby has the log: what it has on its disk counts."""
+        # Behind a restart it knows of nothing received, and has replayed what it had.
+        asked = "SELECT greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
+        ((place,),) = self.connection().ask(asked)
+        return place
 
     def wait_until_ready(self, *, makes_schema: bool) -> None:
         """Return when the first query is answered, from a connection that is kept."""

@@ -21,6 +21,7 @@ USUAL_MS = {
     "deadlock_timeout": 1_000,
     "wal_sender_timeout": 60_000,
     "wal_receiver_timeout": 60_000,
+    "wal_retrieve_retry_interval": 5_000,
 }
 # The largest that the server takes of each, in ms; beyond it the period stays shorter than asked.
 MOST_MS = {"checkpoint_timeout": 86_400_000, "wal_writer_delay": 10_000, "bgwriter_delay": 10_000}

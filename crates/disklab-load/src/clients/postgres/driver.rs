@@ -8,7 +8,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, state_kind};
+use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, TAKES_CHANGES, state_kind};
 use crate::clients::silence;
 use crate::clients::tls;
 use crate::error::LoadError;
@@ -104,6 +104,14 @@ impl<S: Statements> Connect for Driver<S> {
                 (client, tokio::task::spawn_local(drive(connection)))
             }
         };
+        if server.read_write {
+            let said = client.query_one(TAKES_CHANGES, &[]).await;
+            let said = said.and_then(|row| row.try_get(0)).map_err(unreachable);
+            if !matches!(said, Ok(true)) {
+                driver.abort();
+                return Err(said.err().unwrap_or_else(|| server.takes_no_changes()));
+            }
+        }
         match self.statements.prepare(&client).await {
             Ok(prepared) => Ok(Session {
                 client,

@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use tokio_rustls::TlsConnector;
 
 use super::wire::{RowBytes, Wire, WireError};
-use super::{Connect, NoConnection, Pool, Server};
+use super::{Connect, NoConnection, Pool, Server, TAKES_CHANGES};
 use crate::clients::tls;
 use crate::clients::{OpenRows, RowClient};
 use crate::error::LoadError;
@@ -21,6 +21,7 @@ const SELECT: &str = "select";
 const UPSERT: &str = "upsert";
 const DELETE: &str = "delete";
 const SCAN: &str = "scan";
+const ASKED: &str = "takes changes";
 
 /// **Source:** PostgreSQL's pg_type.dat.
 const INT8: u32 = 20;
@@ -54,6 +55,9 @@ impl Connect for RowStatements {
 
     async fn connect(&self, server: &Server) -> Result<Wire, NoConnection> {
         let mut wire = Wire::connect(server, self.tls.as_ref()).await?;
+        if server.read_write && !takes_changes(&mut wire).await? {
+            return Err(server.takes_no_changes());
+        }
         wire.prepare(SELECT, &self.select, [INT8]).await?;
         let columns = (0..self.columns).map(|_| BYTEA);
         let types = std::iter::once(INT8).chain(columns);
@@ -199,6 +203,17 @@ enum Value {
     /// A column as it was filled.
     Column(Key, u32),
     Count(u32),
+}
+
+/// Whether the server takes changes, by its own word.
+async fn takes_changes(wire: &mut Wire) -> Result<bool, NoConnection> {
+    wire.prepare(ASKED, TAKES_CHANGES, []).await?;
+    let mut said = false;
+    let none: [Key; 0] = [];
+    let row = |mut row: RowBytes<'_>| said = row.next().flatten() == Some(&[1]);
+    let asked = wire.execute(ASKED, none, |_, _| (), row).await;
+    asked.map_err(|error| NoConnection::Unreachable(error.into_failure()))?;
+    Ok(said)
 }
 
 fn update_of(column: u32) -> String {
