@@ -8,8 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from disklab.engine.load import EngineLoad, Stop
 from disklab.prediction.rehearsed import rehearsed_trials
+from disklab.procedures.jobs import Seeds
 from disklab.results import Share
+from disklab.workloads.protocol import Asked
+from disklab.workloads.selection import workload_of
 
 from tests.hosts.conftest import Lab
 from tests.truth.__main__ import STATE
@@ -18,7 +22,15 @@ from tests.truth.page import Pair, pairs_of
 from tests.truth.reasons import REASONS
 from tests.truth.rehearsing import Place, rehearse
 from tests.truth.state import experiment_of, stored
-from tests.truth.twin import job_of, predicted, rehearsed, simulated
+from tests.truth.twin import (
+    job_of,
+    predicted,
+    rehearsed,
+    simulated,
+    with_its_stream,
+    with_the_keys,
+    work_of,
+)
 
 # A busy machine takes minutes for what an idle one does in one.
 MOST_SECONDS = 400.0
@@ -64,6 +76,26 @@ def test_every_stored_cell_is_on_the_page(pairs: list[Pair]) -> None:
     page = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
     left = [pair.key for pair in pairs if f"| {pair.key} |" not in page]
     assert not left, "write docs/truth.md again: python -m tests.truth --minutes 0 --resume --page"
+
+
+def test_a_prediction_draws_the_keys_of_the_rehearsed_pass(tmp_path: Path) -> None:
+    """The seed is the one that the trial's load is given, and passes take turns with the seeds."""
+    line = stored(ROOT / STATE)[key_of(STUDY, STUDY.cells[0])]
+    share = Share.model_validate(line["share"])
+    trial = rehearsed_trials(experiment_of(STUDY, tmp_path), share)[8]
+    assert trial.factors["cell"] == "zipfian"
+    job = with_the_keys(job_of(trial, line["cpus"]), trial, 2)
+    drawn = [work_of(with_its_stream(job, seed))["key_stream"] for seed in (2, 3, 4)]
+    for number in range(2):
+        stream = Seeds(1, trial.index, 0).stream(f"pass {number}", None)
+        load = workload_of(trial.here, 1).run(TARGET, Asked(Stop(operations=1), stream))
+        assert isinstance(load, EngineLoad)
+        assert drawn[number]["seed"] == load.job.seed
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert "streams" not in with_its_stream(job, 1)
+
+
+TARGET = {"contact_points": ["127.0.0.1:9042"], "keyspace": "k", "table": "t"}
 
 
 LIVE = replace(

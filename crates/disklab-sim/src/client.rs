@@ -111,7 +111,8 @@ impl Clients {
         };
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
-            keys: RowKeys::new(workload.keys, workload.asked_rows, rows, scale, seed),
+            keys: RowKeys::new(workload.keys, workload.asked_rows, rows, scale, seed)
+                .drawn_from(workload.key_stream.as_ref()),
             shares: Shares::new(workload, seed),
             times: Stream::new(seed, "client cpu"),
             arrivals: Stream::new(seed, "arrivals"),

@@ -545,6 +545,16 @@ pub enum Keys {
     Latest,
 }
 
+/// A random stream of a load that was run: the same keys come in the same order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyStream {
+    /// The load's seed.
+    pub seed: u64,
+    /// What the load calls it.
+    pub name: String,
+}
+
 /// The load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -559,6 +569,9 @@ pub struct Workload {
     /// Of how many rows; the others are never asked for. Absent: of all.
     #[serde(default)]
     pub asked_rows: Option<u64>,
+    /// Which stream keys are drawn from; absent: one of the run's seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_stream: Option<KeyStream>,
     /// Closed or open loop.
     pub load: Load,
     /// Ends the run.

@@ -130,6 +130,14 @@ class Rows:
         return sum(one.count + one.failed for one in written) / self._rows
 
 
+def load_seed(seed: int, repeat: int) -> int:
+    """Return the seed of a load by the run's seed and its own number, or stream.
+
+    A repeat of one run has not the seed of the first repeat of the run with the next seed.
+    """
+    return (seed * 1_000_003 + repeat) % (1 << 63)
+
+
 def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int) -> LoadJob:
     """Return the job that writes every row once, in the order of the keys.
 
@@ -187,8 +195,7 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
         stop = Stop(operations=work.stop.operations, duration_s=work.stop.duration_s)
     index, count = generator
     return LoadJob(
-        # A repeat of one run has not the seed of the first repeat of the run with the next seed.
-        seed=(seed * 1_000_003 + repeat) % (1 << 63),
+        seed=load_seed(seed, repeat),
         target=_target(spec, target),
         workload=_rows(spec, rows, seed, work.keys, operations, work.asked_of(rows)),
         load=load,

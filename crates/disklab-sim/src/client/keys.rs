@@ -3,7 +3,7 @@
 use disklab_units::popularity::{Bell, Spread, YCSB_THETA, Zipf};
 use disklab_units::random::Stream;
 
-use crate::job::Keys;
+use crate::job::{KeyStream, Keys};
 
 /// Draws the keys of one table's rows.
 #[derive(Debug)]
@@ -40,6 +40,15 @@ impl RowKeys {
             bell: Bell::new(asked),
             spread: Spread::new(rows),
             draws: Stream::new(seed, "keys"),
+        }
+    }
+
+    /// The same keys, drawn from a load's own stream where one is given.
+    pub fn drawn_from(self, stream: Option<&KeyStream>) -> RowKeys {
+        let draws = stream.map(|one| Stream::new(one.seed, &one.name));
+        RowKeys {
+            draws: draws.unwrap_or(self.draws),
+            ..self
         }
     }
 
@@ -101,5 +110,32 @@ impl RowKeys {
     #[inline]
     pub fn added(&self, key: u64) -> bool {
         key >= self.rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_s_stream_gives_its_keys_whatever_the_run_s_seed() {
+        let load = KeyStream {
+            seed: 77,
+            name: "keys 0 of 1".to_owned(),
+        };
+        let draw = |seed, stream: Option<&KeyStream>| {
+            let keys = RowKeys::new(Keys::Zipfian, None, 5_000, 1, seed);
+            let mut keys = keys.drawn_from(stream);
+            (0..50).map(|_| keys.draw(true)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1, Some(&load)), draw(2, Some(&load)));
+        assert_ne!(draw(1, None), draw(1, Some(&load)));
+        // As the load does it.
+        let (mut stream, zipf) = (Stream::new(77, "keys 0 of 1"), Zipf::new(5_000, YCSB_THETA));
+        let places = Spread::new(5_000);
+        let own: Vec<_> = (0..50)
+            .map(|_| places.place(zipf.draw(&mut stream) - 1))
+            .collect();
+        assert_eq!(draw(1, Some(&load)), own);
     }
 }

@@ -269,7 +269,8 @@ impl Model for Postgresql {
             next_offer: 0,
             ios: Slab::default(),
             paths: Paths::new(&job.network, job.cluster.zones, seed, off),
-            keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed),
+            keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
+                .drawn_from(work.key_stream.as_ref()),
             shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
             plan,
             kinds: Stream::new(seed, "transactions"),

@@ -105,6 +105,9 @@ pub struct PostgresqlWorkload {
     /// Of how many rows; the others are never asked for. Absent: of all.
     #[serde(default)]
     pub asked_rows: Option<u64>,
+    /// Which stream keys are drawn from; absent: one of the run's seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_stream: Option<super::KeyStream>,
     /// Ends the run.
     pub stop: Stop,
     /// Transactions and time before this are not counted, in nanoseconds.

@@ -137,6 +137,7 @@ fn reading(threads: u32, operations: u64) -> Workload {
         others: None,
         keys: Keys::Uniform,
         asked_rows: None,
+        key_stream: None,
         load: Load::Closed { threads },
         stop: Stop {
             operations: Some(operations),
@@ -305,6 +306,7 @@ pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u
             connections: None,
             keys: Keys::Uniform,
             asked_rows: None,
+            key_stream: None,
             stop: Stop {
                 operations: None,
                 duration_ns: Some(duration_ns),
