@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
-from disklab.databases.postgresql import timing
+from disklab.databases.postgresql import cluster, timing
 from disklab.databases.postgresql.cluster import PostgreSQL
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
 from disklab.databases.postgresql.installation import find_postgresql
@@ -382,7 +382,7 @@ def test_a_promoted_standby_has_all_that_a_quorum_confirmed(three: PostgreSQL) -
 
 @pytest.mark.machine
 def test_what_no_standby_had_is_lost_and_lies_on_the_disk_of_the_old_primary(
-    three: PostgreSQL,
+    three: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n1, _, n3 = three.servers
     three.primary.connection().ask(INSERT)
@@ -404,6 +404,7 @@ def test_what_no_standby_had_is_lost_and_lies_on_the_disk_of_the_old_primary(
     n1.kill()
     # It would go on from a place in the log that the new primary has never had.
     n1._follow()
+    monkeypatch.setattr(cluster, "RETURN_SECONDS", 15.0)
     with pytest.raises(MachineError, match=r"node n1 .*did not follow n3 .* to be replaced"):
         three.start_node("n1")
     three.kill_node("n1")
