@@ -30,6 +30,7 @@ PATIENCE_SECONDS = 300.0
 CLIENT_PORT = 10001
 """Of Ray's server for clients, unless told otherwise."""
 CONNECT_SECONDS = 10.0
+NO_SERVER = "Starting Ray client server failed"
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def ray_cluster(address: str, emit: Emit) -> Iterator[RayCluster]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         _await_listener(address)
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", namespace="disklab")
+        _connect(ray, address)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise MachineError(
             f"{address}: {' '.join(str(error).split())[:400]}; is it the address of a Ray cluster "
@@ -54,6 +55,21 @@ def ray_cluster(address: str, emit: Emit) -> Iterator[RayCluster]:
         yield RayCluster(ray, emit)
     finally:
         ray.shutdown()
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Connect; once more where the cluster had no server for us within its 30 s.
+
+    The first client of a cluster that has just started may wait in vain for one, and the next has
+    one at once (Ray 2.60.0, seen on a cluster of three processes).
+    """
+    how = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "disklab"}
+    try:
+        ray.init(address=address, **how)
+    except (ConnectionError, RuntimeError) as error:
+        if NO_SERVER not in str(error):
+            raise
+        ray.init(address=address, **how)
 
 
 def _await_listener(address: str) -> None:
