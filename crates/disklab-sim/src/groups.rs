@@ -35,30 +35,27 @@ impl Group {
         bits & !self.present & mask
     }
 
-    /// The pages of a mask that left then.
-    pub fn left_at(&self, mask: u64, when: u8) -> u64 {
-        let planes = [
+    /// The bits that say of a page that is not there when it left, the lowest first.
+    fn planes(&self) -> [u64; 5] {
+        [
             self.active,
             self.referenced,
             self.used,
             self.mapped,
             self.locked,
-        ];
+        ]
+    }
+
+    /// The pages of a mask that left then.
+    pub fn left_at(&self, mask: u64, when: u8) -> u64 {
         let same = |(bit, plane): (usize, u64)| if when >> bit & 1 == 1 { plane } else { !plane };
-        let both = planes.into_iter().enumerate().map(same);
+        let both = self.planes().into_iter().enumerate().map(same);
         both.fold(mask & !self.present, |mask, plane| mask & plane)
     }
 
     /// When a page left.
     pub fn left_when(&self, bit: u32) -> u8 {
-        let planes = [
-            self.active,
-            self.referenced,
-            self.used,
-            self.mapped,
-            self.locked,
-        ];
-        let parts = planes.into_iter().enumerate();
+        let parts = self.planes().into_iter().enumerate();
         parts.fold(0, |when, (at, plane)| {
             when | ((plane >> bit & 1) as u8) << at
         })

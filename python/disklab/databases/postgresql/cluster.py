@@ -218,7 +218,7 @@ class PostgreSQL:
         server.reconfigure(Role(self.request.connections, quorum=self._quorum_behind(server)))
         server.expect(self._connections)
         server.promote()
-        # Not before: whoever looks at the cluster asks the primary what a standby cannot answer.
+        # Not before: a look at the cluster asks the primary what a standby cannot answer.
         self._primary, self._promoted = server, True
         for one in living:
             one.reconfigure(self._role(one))
