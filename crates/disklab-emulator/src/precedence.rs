@@ -15,6 +15,8 @@ use std::io;
 
 use disklab_units::{Duration, Instant};
 
+use crate::clock::thread_time;
+
 /// The nice value that gets the CPU first.
 const HIGHEST: i32 = -20;
 /// The shortest slice that Linux gives (6.12 and later; earlier ones have one for all). Who asks for a short one is let
@@ -122,20 +124,12 @@ fn is_calm(is_urgent: bool, percent: u64) -> bool {
     }
 }
 
-/// CPU time of the calling thread.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid place for a timespec. This clock always exists, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).expect("a thread's time starts at zero");
-    let nanos = u64::try_from(time.tv_nsec).expect("a timespec's nanoseconds are positive");
-    Duration::from_nanos(seconds * 1_000_000_000 + nanos)
-}
-
-fn become_urgent() -> io::Result<()> {
+/// Puts the calling thread, and those that it will start, into the real-time class, at its lowest priority.
+///
+/// # Errors
+///
+/// The kernel refuses: `CAP_SYS_NICE` is missing, or the control group has no real-time bandwidth.
+pub fn become_urgent() -> io::Result<()> {
     let wanted = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter outlives the call.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) } {

@@ -118,7 +118,8 @@ def faults_job(
 
 STREAM_SEEN_S = 15.0
 """How long a stream is simulated at least, so that its rate is known when it goes on beyond the
-load. **Reason:** a tenth of a second and more of each of its limits, and of the load beside it."""
+load. **Reason:** 1,400 pieces of 256 KiB at the usual throttle of 24 MiB/s, and collections of the
+load beside them."""
 
 BEFORE_IT_STREAMS = {
     "replace": DELAYS.start_s + DELAYS.join_s,
@@ -133,8 +134,8 @@ def load_kept_s(spec: TrialSpec) -> float | None:
     """Return for how long a prediction keeps the load up, in seconds from where it counts.
 
     At least as long as the experiment says, and until every stream of its timetable has been seen,
-    or that there is no other copy to stream from; None: the experiment gives no time. Changes of
-    the ring that wait for one another may begin later.
+    or the rows are known to be lost with the only copy; None: the experiment gives no time. Changes
+    of the ring that wait for one another may begin later.
     """
     stop = spec.workload.stop
     asked_s = stop.duration_s if stop is not None else None

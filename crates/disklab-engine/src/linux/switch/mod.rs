@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 
+use disklab_emulator::precedence;
 use disklab_units::{Dilation, Duration, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -90,12 +91,9 @@ pub fn run() -> io::Result<()> {
 
 /// Asks for timers without slack and for a place before ordinary programs; both are a matter of exactness only.
 fn be_prompt() {
-    // SAFETY: no memory is passed but the parameter, which outlives the call.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize);
-        let wanted = libc::sched_param { sched_priority: 1 };
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted);
-    }
+    // SAFETY: no memory is passed.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
+    let _refused = precedence::become_urgent();
 }
 
 /// Lines of standard input, as they come.
