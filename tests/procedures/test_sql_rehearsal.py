@@ -184,6 +184,7 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
         assert result.errors == {}
         assert result.per_operation["transaction"].operations
         assert result.latency_ms["p99"] >= result.latency_ms["p50"] > 0
+        assert [one.name for one in result.phases if one.operations] == ["warm-up"]
     (spent,) = results["fits", "read"].credits_gone
     # 8640 credits of I/Os at 1/500, of which the warm-up has its part.
     assert 0 < spent.at_s < 7

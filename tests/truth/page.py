@@ -24,9 +24,10 @@ pauses and the median of one thread, from three cells of each bed that never wai
 are not counted. It draws the keys that the rehearsal's load drew, which hang on seeds alone: by a
 Zipf's law, how many different rows 5,000 reads meet varies by 2 %.
 I/Os, bytes and hits do not depend on how fast a machine is, but for those of a second pass: two
-seconds of the load run before it, and how much they read depends on the rate, which no rehearsal
-noted. So the one figure that a prediction takes from its cell: its warm-up is as much slower or
-faster than simulated as the rehearsed pass was. **Rates and latencies depend on it everywhere**
+seconds of the load run before it, and how much they read depends on the rate. So the one figure
+that a prediction takes from its cell: its warm-up has as many operations as the rehearsed one (of
+cells of before 2026-11-26, which have not recorded it: it is as much slower or faster than
+simulated as the rehearsed pass was). **Rates and latencies depend on it everywhere**
 (those of a second pass are predicted without that figure), and other work ran beside these
 rehearsals: the load average is given for each cell (CPUs: {cpus}). A cell in which replies were
 late, CPU was the limit or the load average was above 20 counts for I/Os and bytes, not for rates

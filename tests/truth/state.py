@@ -66,6 +66,7 @@ def line_of(bed: Bed, result: Mapping[str, Any], load: tuple[float, ...]) -> Lin
         "operations": {
             name: one["operations"] for name, one in (result.get("per_operation") or {}).items()
         },
+        "warmed_up_with": sum(one.get("operations") or 0 for one in result.get("phases", ())),
         "cpu_ratio": cpu,
         "gc_pause_ms": telemetry.get("gc_pause_ms"),
         "gc_pauses": telemetry.get("gc_pauses"),

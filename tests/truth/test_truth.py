@@ -27,6 +27,7 @@ from tests.truth.twin import (
     predicted,
     rehearsed,
     simulated,
+    warm_ups,
     with_its_stream,
     with_the_keys,
     work_of,
@@ -93,6 +94,20 @@ def test_a_prediction_draws_the_keys_of_the_rehearsed_pass(tmp_path: Path) -> No
         assert drawn[number]["seed"] == load.job.seed
     assert drawn[0] == drawn[2] != drawn[1]
     assert "streams" not in with_its_stream(job, 1)
+
+
+def test_a_warm_up_by_itself_is_a_pass_of_its_length(tmp_path: Path) -> None:
+    name = "second pass"
+    cell = next(one for one in STUDY.cells if one.name == name)
+    line = stored(ROOT / STATE)[key_of(STUDY, cell)]
+    share = Share.model_validate(line["share"])
+    trials = rehearsed_trials(experiment_of(STUDY, tmp_path), share)
+    (trial,) = (one for one in trials if one.factors["cell"] == name)
+    job = job_of(trial, line["cpus"])
+    before = work_of(job)["warm_up_ns"]
+    alone = work_of(warm_ups({"": job})[""])
+    assert (alone["warm_up_ns"], alone["stop"]) == (0, {"duration_ns": before})
+    assert work_of(job)["warm_up_ns"] == before > 0
 
 
 TARGET = {"contact_points": ["127.0.0.1:9042"], "keyspace": "k", "table": "t"}

@@ -108,11 +108,16 @@ def predictions(lines: Mapping[str, Line], folder: Path) -> dict[str, Told]:
         if wanted and known.keys() >= {*REFERENCES}:
             jobs |= _jobs_of(bed, known, wanted, folder)
     told = {key: predicted(found) for key, found in simulated(jobs).items()}
-    again = {
-        key: warmed(job, lines[key]["ops_per_s"] / told[key].ops_per_s)
-        for key, job in jobs.items()
-        if work_of(job)["warm_up_ns"]
-    }
+    second = {key: job for key, job in jobs.items() if work_of(job)["warm_up_ns"]}
+    counted = {key: job for key, job in second.items() if lines[key].get("warmed_up_with")}
+    alone = {key: predicted(found) for key, found in simulated(warm_ups(counted)).items()}
+    again = {}
+    for key, job in second.items():
+        faster = lines[key]["ops_per_s"] / told[key].ops_per_s
+        if key in alone:
+            simulated_s = work_of(job)["warm_up_ns"] / NS_PER_S
+            faster = lines[key]["warmed_up_with"] / (alone[key].ops_per_s * simulated_s)
+        again[key] = warmed(job, faster)
     for key, found in simulated(again).items():
         counts = predicted(found)
         told[key] = replace(
@@ -138,11 +143,21 @@ def warmed(job: Mapping[str, Any], faster: float) -> dict[str, Any]:
     """Return a job whose warm-up reads as many rows as the rehearsal's did, `faster` as a ratio.
 
     A warm-up is two seconds. How many rows they read, and so what a pass finds in memory, is a
-    matter of how fast this machine was beside its other work, which no rehearsal recorded but for
-    the rate of its pass.
+    matter of how fast this machine was beside its other work. Lines of before 2026-11-26 have not
+    recorded it, but for the rate of their pass.
     """
     found = copy.deepcopy({**job})
     work_of(found)["warm_up_ns"] = round(work_of(job)["warm_up_ns"] * faster)
+    return found
+
+
+def warm_ups(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the warm-up of each job as a job of its own, which is measured."""
+    found = {key: copy.deepcopy({**job}) for key, job in jobs.items()}
+    for job in found.values():
+        work = work_of(job)
+        work["stop"] = {"duration_ns": work["warm_up_ns"]}
+        work["warm_up_ns"] = 0
     return found
 
 

@@ -73,15 +73,19 @@ def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
     workload = turn.workload()
     uncounted = jobs.warm_up_of(turn.spec, turn.effort, turn.scale) or stop
     for step in conditions.steps(bed.state, turn.spec):
-        with notes.phase(conditions.PHASES[step], step):
+        phase, done = conditions.PHASES[step], 0
+        with notes.phase(phase, step):
             if step in ("run the load", "warm up"):
                 until, name = (stop, "warm") if step == "run the load" else (uncounted, step)
                 asked = Asked(until, turn.seeds.stream(name, None))
                 begin = workload.run(bed.target, asked)
                 bed.expect(jobs.clients(turn.spec))
-                bed.run(workload, begin, notes.watcher("warm-up", None))
+                told = bed.run(workload, begin, notes.watcher("warm-up", None))
+                done = sum(one.count for one in told.operations.values())
             else:
                 bed.take(step, turn.spec, workload, notes.watcher("fill", None))
+        if done:
+            notes.count(phase, done)
     # A restart for a cold page cache has lost what the compiler knew.
     warm_up(turn, bed, notes)
 

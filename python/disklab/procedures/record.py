@@ -110,6 +110,15 @@ class Notes:
             for one in self.phases
         ]
 
+    def count(self, name: str, operations: int) -> None:
+        """Say how many operations an unmeasured phase had; they add up as its time does."""
+        self.phases = [
+            one.model_copy(update={"operations": (one.operations or 0) + operations})
+            if one.name == name
+            else one
+            for one in self.phases
+        ]
+
     def warn(self, text: str) -> None:
         """Note a warning once."""
         if text not in self.warnings:

@@ -436,6 +436,8 @@ class Phase(Record):
     """`build`, `fill`, `settle`, `warm-up`, `measure`, ..."""
     duration_s: Number
     detail: str = ""
+    operations: Count | None = None
+    """Of a load that is not measured, such as a warm-up: so many, all passes together."""
 
 
 class Citation(Record):
