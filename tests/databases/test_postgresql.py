@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
+from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
 from disklab.databases.postgresql import cluster, timing
 from disklab.databases.postgresql.cluster import PostgreSQL
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
@@ -30,11 +30,16 @@ from disklab.hosts.processes import marked_processes
 
 from tests.conftest import IN_CI
 from tests.databases.conftest import GIB, node_on
+from tests.databases.sql import asking, postgresql
 from tests.hosts.conftest import Lab
 
 MIB = 1 << 20
 ROWS = 2000
 CLIENTS = 20
+LEAST_SEGMENT_USE = 1 << 16
+"""Bytes: a checkpoint and its neighbours are a few hundred, the rows of a test ten million."""
+MOST_LOOKED_UP = 1
+"""Blocks that a session reads to plan a read where its server knows the table; else it was 3."""
 INSERT = f"""INSERT INTO rows SELECT i, v, v, v, v, v FROM generate_series(1, {ROWS}) i,
  (SELECT decode(repeat('ab', 818), 'hex') v) made"""
 
@@ -73,6 +78,35 @@ def server(disk_lab: Lab) -> Iterator[PostgreSQL]:
         assert place.group is not None
         assert place.group.remove()
         disk_lab.run("clean", "--all", "--data", "--host", "postgresql")
+
+
+def test_a_cold_server_knows_its_table() -> None:
+    with postgresql(tls=False) as database:
+        with asking(database) as sql:
+            sql.ask(INSERT)
+        database.settle(Conditions())
+        database.make_cold()
+        before = blocks_read(database)
+        with asking(database) as sql:
+            sql.ask("PREPARE one (bigint) AS SELECT c0 FROM rows WHERE key = $1")
+            assert any("rows_pkey" in row[0] for row in sql.ask("EXPLAIN EXECUTE one (1)"))
+        assert blocks_read(database) - before <= MOST_LOOKED_UP
+
+
+def test_a_settled_server_begins_a_segment_of_its_log() -> None:
+    with postgresql(tls=False) as database, asking(database) as sql:
+        sql.ask(INSERT)
+        database.settle(Conditions())
+        offset = "SELECT file_offset FROM pg_walfile_name_offset(pg_current_wal_lsn())"
+        assert int(sql.ask(offset)[0][0]) < LEAST_SEGMENT_USE
+
+
+def blocks_read(database: Database) -> float:
+    """Return them once all sessions have told theirs, which they do a second later."""
+    for _ in range(2):
+        time.sleep(1.5)
+        database.observe()
+    return database.observe().counters["blocks_read"]
 
 
 @pytest.mark.machine

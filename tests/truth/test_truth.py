@@ -16,7 +16,7 @@ from disklab.workloads.protocol import Asked
 from disklab.workloads.selection import workload_of
 
 from tests.hosts.conftest import Lab
-from tests.truth.__main__ import STATE
+from tests.truth.__main__ import STATE, filled_apart
 from tests.truth.matrix import BEDS, REFERENCES, STUDY, Cell, key_of, keys, read_ahead, size
 from tests.truth.page import Pair, pairs_of
 from tests.truth.reasons import REASONS
@@ -71,6 +71,15 @@ def test_a_cell_that_has_changed_is_not_taken_from_the_state(tmp_path: Path) -> 
     assert stored(state) == {}
     state.write_text(json.dumps(changed) + "\n" + lines[0] + "\n", encoding="utf-8")
     assert [*stored(state)] == [changed["cell"]]
+
+
+def test_writes_of_postgresql_have_a_fill_of_their_own() -> None:
+    names = ["zipfian", "half writes", "one thread"]
+    bed = next(bed for bed in BEDS if bed.engine == "postgresql")
+    assert filled_apart(bed, names) == [["zipfian", "one thread"], ["half writes"]]
+    assert filled_apart(bed, ["half writes"]) == [["half writes"]]
+    assert filled_apart(STUDY, names) == [names]
+    assert filled_apart(STUDY, []) == []
 
 
 def test_every_stored_cell_is_on_the_page(pairs: list[Pair]) -> None:
