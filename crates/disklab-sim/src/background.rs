@@ -190,6 +190,9 @@ pub struct Background {
     sync_is_late: bool,
     /// Whether everything that had to be synced was, at some time since the last tick.
     was_synced: bool,
+    /// Time that the writers of flushes were at work, all together, up to a time.
+    flushing_ns: u64,
+    noted_to: u64,
     off: bool,
 }
 
@@ -268,6 +271,8 @@ impl Background {
             ticking: false,
             sync_is_late: false,
             was_synced: true,
+            flushing_ns: 0,
+            noted_to: 0,
             off: off.all,
         }
     }
@@ -325,8 +330,31 @@ impl Background {
     }
 
     fn full_memtables(&self) -> usize {
+        self.flushes.len() + self.flushing()
+    }
+
+    fn flushing(&self) -> usize {
         let flushing = self.writers[..FLUSH_WRITERS].iter();
-        self.flushes.len() + flushing.filter(|writer| !writer.is_idle()).count()
+        flushing.filter(|writer| !writer.is_idle()).count()
+    }
+
+    /// Counts the work of the writers of flushes up to a time. They begin and end in `pump` alone.
+    fn note(&mut self, now: u64) {
+        let now = now.max(self.noted_to);
+        self.flushing_ns += self.flushing() as u64 * (now - self.noted_to);
+        self.noted_to = now;
+    }
+
+    /// How many writers of flushes there are, and how long they were at work since [`Background::reset`].
+    pub fn flush_usage(&mut self, now: u64) -> (u64, u64) {
+        self.note(now);
+        (FLUSH_WRITERS as u64, self.flushing_ns)
+    }
+
+    /// Counts the work of flushes from now on.
+    pub fn reset(&mut self, now: u64) {
+        self.note(now);
+        self.flushing_ns = 0;
     }
 
     /// Notes the end of a stream's write.
@@ -348,6 +376,7 @@ impl Background {
         node: u16,
         ios: &mut PendingIos,
     ) -> Wishes {
+        self.note(now);
         self.log.send(now, COMMIT_LOG, storage, node, ios);
         let mut wake_at = None;
         for index in 0..self.writers.len() {

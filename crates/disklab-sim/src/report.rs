@@ -148,6 +148,9 @@ pub struct CreditReport {
 /// operation, times the number of threads, that sets the rate.
 const BOUND: f64 = 0.85;
 
+/// Of a Cassandra node: with all of them at work all the time, writes wait for room in memtables.
+pub const FLUSH_WRITERS: &str = "flush writers";
+
 impl Resource {
     /// No resource is the limit.
     pub fn none() -> Resource {
@@ -165,10 +168,11 @@ impl Report {
     /// Names the bottleneck: the busiest resource, if it is busy; else `latency`, with the use of
     /// the busiest one.
     ///
-    /// A slot is held while a request waits for something else. It is the bottleneck only when
-    /// nothing else is.
+    /// A slot is held while a request waits for something else, and a writer of flushes while a disk
+    /// is. Either is the bottleneck only when nothing else is.
     pub fn name_bottleneck(&mut self) {
-        let is_slot = |resource: &&Resource| resource.resource.ends_with("slots");
+        let is_slot =
+            |one: &&Resource| one.resource.ends_with("slots") || one.resource == FLUSH_WRITERS;
         let mut order = self.resources.iter().filter(|r| !is_slot(r));
         let slots = || self.resources.iter().find(is_slot);
         let busiest = order.next();

@@ -775,6 +775,7 @@ impl Cassandra {
             node.cores.reset();
             node.read_slots.reset(now);
             node.write_slots.reset(now);
+            node.background.reset(now);
             node.link.reset();
             node.storage.reset();
             node.pauses.reset();
