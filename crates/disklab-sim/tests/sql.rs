@@ -54,6 +54,18 @@ fn a_node_caches_what_it_leads_and_no_more() {
 }
 
 #[test]
+fn a_tablet_of_a_group_and_a_half_is_read_to_its_end() {
+    // 24 tablets of 125 blocks, each read once: the rows beyond the last whole group too.
+    let mut job = selects(30, 20 * SECOND, 5);
+    let database = sql(&mut job);
+    database.before = Before::default();
+    database.workload.transactions[0].statements[0].accesses[0].draw =
+        RowDraw::Nurand { a: 0, group: 2_600 };
+    let report = run(&job);
+    assert_eq!(report.disk_ios, 24 * 125);
+}
+
+#[test]
 fn each_log_is_synced_once_a_second_however_many_rows_are_written() {
     for (sessions, seed) in [(4, 3), (16, 4)] {
         let mut job = inserts(sessions, 40 * SECOND, seed);

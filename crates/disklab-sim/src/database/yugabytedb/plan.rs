@@ -182,7 +182,9 @@ impl Plan {
         tablets.start + stream.below(u64::from(tablets.end - tablets.start)) as u32
     }
 
-    /// Draws where in a tablet the rows of an access begin: a row, or the first of a group.
+    /// Draws where in a tablet the rows of an access begin: a row, or the first of a group. The last group ends where
+    /// the tablet does, and is asked for as much less often: a quick run's tablets hold one or two warehouses, and
+    /// one that whole groups alone are asked of has a third of its stock that nobody reads.
     #[inline]
     pub fn draw_base(&self, access: &Access, tablet: u32, stream: &mut Stream) -> u64 {
         let rows = self.tablets[tablet as usize].rows;
@@ -191,7 +193,7 @@ impl Plan {
             RowDraw::Run => stream.below(rows),
             RowDraw::Nurand { group, .. } => {
                 let group = u64::from(group.max(1));
-                stream.below((rows / group).max(1)) * group
+                stream.below(rows) / group * group
             }
         }
     }
@@ -212,11 +214,11 @@ impl Plan {
             RowDraw::Uniform | RowDraw::Keys | RowDraw::KeyRun { .. } => stream.below(entry.rows),
             RowDraw::Run => (base + u64::from(number)) % entry.rows,
             RowDraw::Nurand { a, group } => {
-                let group = u64::from(group.max(1));
+                let group = u64::from(group.max(1)).min(entry.rows - base);
                 // TPC-C 2.1.6: ((random(0, A) | random(x, y)) + C) modulo the range; C shifts, and
                 // is the same for all.
                 let drawn = stream.below(u64::from(a) + 1) | stream.below(group);
-                (base + drawn % group) % entry.rows
+                base + drawn % group
             }
         };
         let row_bytes = self.tables[access.table as usize].row_bytes;
