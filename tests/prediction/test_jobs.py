@@ -238,7 +238,6 @@ def test_the_study_of_local_disks_has_its_own_settings() -> None:
     [
         ("engine: cassandra", "engine: etcd", "the simulator models Cassandra, PostgreSQL and"),
         ("engine: cassandra", "engine: cassandra, tls: true", "what TLS costs Cassandra is not"),
-        ("engine: cassandra", "engine: cassandra, consistency: ANY", "hints are not modelled"),
         (
             "engine: cassandra",
             "engine: cassandra, settings: {commitlog_sync: batch}",
@@ -273,6 +272,13 @@ def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, rea
     assert any(reason in problem.rule for problem in found.reasons)
     assert all(problem.place.startswith("x.yaml: ") for problem in found.reasons)
     assert all(problem.way_out for problem in found.reasons)
+
+
+def test_writes_at_any_are_refused_for_want_of_hints() -> None:
+    text = SMALL.replace("engine: cassandra", "engine: cassandra, consistency: ANY", 1)
+    found = prepared(text.replace("read: 70%, write: 30%", "write: 100%"))
+    (problem,) = found.reasons
+    assert "hints" in problem.rule
 
 
 def test_a_database_without_a_model_is_refused_once_a_trial() -> None:

@@ -99,6 +99,11 @@ def test_the_base_is_right() -> None:
         ("factors:", "procedure: {fixed: {rate: 1/s}}\nfactors:", "procedure fixed decides the"),
         ("factor: 1,", "factor: 5,", "5: each copy lies on a node of its own, and the cluster has"),
         ("QUORUM}", "THREE}", "database.consistency: THREE: THREE waits for 3 copies, and there"),
+        (
+            "QUORUM}",
+            "ANY}",
+            "x.yaml:8: database.consistency: ANY: Cassandra has ANY for writes",
+        ),
         ("QUORUM}", "QUORUM, table: {chunk_length: 16KiB}}", "16KiB: a table without compression"),
         (
             "QUORUM}",

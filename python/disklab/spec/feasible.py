@@ -238,6 +238,11 @@ def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         rule = f"{database.consistency} waits for {least} copies, and there are {copies}"
         where = site.place(("database", "consistency"))
         yield Problem(where, database.consistency, rule, "use ONE or QUORUM, or more copies")
+    reads = spec.workload.operations is not None and spec.workload.operations.reads
+    if facts.consistency_levels and database.consistency == "ANY" and reads:
+        # Source: `ConsistencyLevel.validateForRead` of Cassandra 3.11.
+        rule = f"{facts.title} has ANY for writes alone, and this load reads"
+        yield Problem(site.place(("database", "consistency")), "ANY", rule, "use ONE")
     yield from _wrong_chunks(database.table, site)
 
 

@@ -265,6 +265,11 @@ class Operations(Part):
         """The share of those that change rows."""
         return sum(share for name, share in self.shares.items() if name not in READING)
 
+    @property
+    def reads(self) -> bool:
+        """Whether any of them reads rows."""
+        return not self.shares.keys().isdisjoint({*READING, "read_modify_write"})
+
     @model_validator(mode="after")
     def _sum(self) -> Operations:
         total = sum(self.shares.values())

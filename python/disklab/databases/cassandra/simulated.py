@@ -165,7 +165,8 @@ def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
         rule = "what TLS costs Cassandra is not calibrated"
         yield Problem(f"{place}: database.tls", "true", rule, REHEARSE)
     if database.consistency == "ANY":
-        yield Problem(f"{place}: database.consistency", "ANY", "hints are not modelled", "use ONE")
+        rule = "a write at ANY may be a hint alone, and hints are not modelled"
+        yield Problem(f"{place}: database.consistency", "ANY", rule, "use ONE")
     yield from simulated_settings.problems(database.settings, place)
 
 
