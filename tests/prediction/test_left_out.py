@@ -7,7 +7,7 @@ import re
 import statistics
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from disklab.prediction import calibration_for
@@ -46,6 +46,41 @@ def test_every_fitted_parameter_has_a_value_that_no_study_has_touched(script: Mo
         else:
             assert one == calibration.parameters[name]
     assert not blank.residuals
+
+
+def test_what_the_others_do_not_tell_is_known_as_well_as_what_they_do(script: ModuleType) -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    fold = script.FOLDS[1]
+    blank = script.untouched(calibration)
+    twice = {
+        name: one.model_copy(update={"value": 2 * one.value}) if name in fold.told else one
+        for name, one in blank.parameters.items()
+    }
+    found = SimpleNamespace(
+        calibration=blank.model_copy(update={"parameters": twice}), at_bound=[fold.told[0]]
+    )
+    # Each assumed value was off by a factor of two: a standard deviation, of which eight in ten
+    # lie within 1.28.
+    factor = script.off_of_assumed(fold, found)
+    assert factor == pytest.approx(2**1.2816, rel=1e-3)
+    ranged = script.with_assumed_within(fold, found).parameters
+    within = {name for name, one in ranged.items() if one.within == factor}
+    assert within == {*script.UNTOUCHED} - {*fold.told} | {fold.told[0]}
+
+
+def test_what_the_study_of_vm_types_does_not_state_has_a_range(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    ranged = script.left_open(tmp_path)
+    assert [one.name.partition(" ")[0] for one in ranged.ranges] == [
+        "read_ahead",
+        "working_set",
+        "dataset.row",
+    ]
+    published = script.published_part(script.load(script.SEARCHED)).trials("predict")
+    trials = script.published_part(ranged.middle).trials("predict")
+    assert [one.factors for one in trials] == [one.factors for one in published]
 
 
 def test_no_fold_is_fitted_on_what_it_leaves_out(script: ModuleType) -> None:
