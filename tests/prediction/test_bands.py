@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
-from disklab.databases.calibration import calibration_for
-from disklab.prediction.bands import design_of
+from disklab.databases.calibration import Residual, calibration_for
+from disklab.prediction.bands import bands_of, design_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.uncertain import Key, Uncertain, Unknown, unknowns_of
 from disklab.report.verdict import Outcome, Quantity, Sample, judge
@@ -70,6 +70,17 @@ def test_where_a_limit_binds_the_upper_side_is_narrow() -> None:
     found = band(logs, NEVER)
     assert found.high < 1.02
     assert found.low < 0.7
+
+
+def test_a_range_reaches_both_of_its_ends_where_a_limit_binds_at_one() -> None:
+    ranged = Unknown(("range", "credits"), 1.5, "")
+    design = design_of([ranged, *unknowns(3)])
+    draws = [{"ops_per_s": 428.0 if sign > 0 else 233.0} for sign in design.signs[:, 0]]
+    never = Residual(within=NEVER, pairs=NEVER)
+    found = bands_of(design, {"ops_per_s": 374.0}, draws, {"ops_per_s": never})
+    figure = found.figures["ops_per_s"]
+    assert 374 * figure.low == pytest.approx(233)
+    assert 374 * figure.high == pytest.approx(428)
 
 
 def bands_with(draws: list[float], design: str = "one") -> Bands:

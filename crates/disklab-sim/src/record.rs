@@ -167,6 +167,12 @@ impl Recorder {
         self.area as f64 / (self.changed_at.max(1)) as f64
     }
 
+    /// Whether more is under way at the end than chance makes of the mean: it has been growing, and a longer run would
+    /// wait longer. Twice as many, and ten, are further off than that for a few operations or for many.
+    pub fn grew(&self) -> bool {
+        self.under_way as f64 > 2.0 * self.mean_under_way() + 10.0
+    }
+
     /// Measured time in nanoseconds.
     pub fn elapsed_ns(&self) -> u64 {
         self.measured_to.saturating_sub(self.measured_from).max(1)

@@ -98,7 +98,11 @@ fn simulate_one<M: Model>(
 /// Says at which scale a report was made, and how long that took.
 fn finish(report: &mut Report, scale: u64, clock: WallClock) {
     report.scale = 1.0 / scale as f64;
-    report.error_note = (scale > 1).then(|| QUICK_NOTE.to_owned());
+    let own = report.error_note.take();
+    report.error_note = (scale > 1).then(|| match own {
+        Some(own) => format!("{QUICK_NOTE}; {own}"),
+        None => QUICK_NOTE.to_owned(),
+    });
     report.wall_s = clock.elapsed().as_secs_f64();
 }
 

@@ -136,8 +136,10 @@ def bands_of(
             continue
         logs = np.log([draw[name] for draw in draws]) - math.log(value)
         effects = design.signs.T @ logs / len(design)
-        # A range is moved to its ends, which the band shall reach and not pass.
-        logs -= design.signs @ (effects * design.ranges * (1 - 1 / TENTH))
+        # A range is moved to its ends, which the band shall reach and not pass. They are not as
+        # far off as each other where a limit binds at one: what they have in common is part of it.
+        common = float(np.mean(logs)) if design.ranges.any() else 0.0
+        logs -= (design.signs @ (effects * design.ranges) + common) * (1 - 1 / TENTH)
         residual = known[name].within if name in known else 1.0
         figures[name] = band(logs.tolist(), residual)
         moved[name] = design.signs.T @ logs / len(design)

@@ -15,6 +15,10 @@ const READ_BYTES: u64 = 128 << 10;
 /// I/Os of a stream under way: a writer does not wait for each, a reader reads one window ahead.
 const DEPTH: u32 = 2;
 
+/// Flushes that fill a quick run's memstores, at least: writes wait while that much is to be flushed, and a single
+/// flush is far from it in a full run.
+const FEWEST_FLUSHES: u64 = 8;
+
 /// The streams of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
@@ -39,6 +43,16 @@ struct Work {
     cursor: u64,
 }
 
+/// Bytes of rows that a flush writes: one tablet's share of the memstores, which are `scale` times smaller than real
+/// ones. A flush is as large in a quick run as in a full one, because its I/Os are: from memstores fifty times smaller
+/// they came out a sixth too many, and too short. But no more than a few of them fill such memstores.
+pub fn flush_bytes(memstore_bytes: u64, tablets: u64, scale: u64) -> u64 {
+    let share = memstore_bytes / tablets.max(1);
+    (share * scale)
+        .min(share.max(memstore_bytes / FEWEST_FLUSHES))
+        .max(1)
+}
+
 /// Flush and compaction of a node.
 #[derive(Debug)]
 pub struct Lsm {
@@ -59,11 +73,11 @@ pub struct Lsm {
 }
 
 impl Lsm {
-    /// A node at rest with so many tablets; `off`: flush and compaction cost nothing.
+    /// A node at rest whose flushes take so many bytes of rows each; `off`: flush and compaction cost nothing.
     pub fn new(
         database: &SqlDatabase,
         rewrites_permille: u64,
-        tablets: u64,
+        flush_bytes: u64,
         storage: &Storage,
         off: bool,
     ) -> Lsm {
@@ -81,7 +95,7 @@ impl Lsm {
             },
             streams: Default::default(),
             unflushed: 0,
-            flush_bytes: (database.memstore_bytes / tablets.max(1)).max(1),
+            flush_bytes,
             memstore_bytes: database.memstore_bytes.max(1),
             compressed_permille: u64::from(database.compressed_permille),
             rewrites_permille,

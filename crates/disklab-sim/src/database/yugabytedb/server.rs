@@ -3,10 +3,11 @@
 use disklab_disk::{Op, Refusal};
 
 use crate::cluster::hash;
-use crate::database::yugabytedb::lsm::Lsm;
+use crate::database::yugabytedb::lsm::{Lsm, flush_bytes};
 use crate::database::yugabytedb::plan::Plan;
 use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::{CacheState, Mechanism, SqlJob};
+use crate::model::Setting;
 use crate::network::Link;
 use crate::pagecache::{PageCache, Rule};
 use crate::station::Servers;
@@ -62,12 +63,11 @@ impl Server {
         job: &SqlJob,
         plan: &Plan,
         number: usize,
-        seed: u64,
-        off: &[Mechanism],
+        setting: &Setting,
     ) -> Result<Server, Refusal> {
-        let has_not = |mechanism| off.contains(&mechanism);
+        let has_not = |mechanism| setting.has_not(mechanism);
         let mut host = job.cluster.host.clone();
-        host.seed = hash(seed, number as u64 + 1);
+        host.seed = hash(setting.seed, number as u64 + 1);
         if has_not(Mechanism::ThrottleWindows) {
             crate::storage::set_windows(&mut host, 0);
         }
@@ -94,20 +94,21 @@ impl Server {
         let data = &job.cluster.data_volume;
         let mut storage = Storage::new(number as u16, host, data, layout, rules)?;
         let block_count = job.database.block_cache_bytes / u64::from(job.database.block_bytes);
-        let mut blocks = PageCache::new(plan.blocks[number], block_count, Rule::OneList);
+        let mut blocks = PageCache::new(plan.blocks(number), block_count, Rule::OneList);
         if !job.before.empty {
             if job.before.host_cache != CacheState::Cold {
                 storage.warm_host_cache(cache_bytes);
             }
             if job.before.page_cache != CacheState::Cold {
                 storage.warm_page_cache(cache_pages, false);
-                blocks.insert(0, block_count.min(plan.blocks[number]));
+                blocks.insert(0, block_count.min(plan.blocks(number)));
             }
         }
         let idle = has_not(Mechanism::BackgroundIo);
         let logs = plan.tablets.len() as u64;
         let rewrites = job.parameters.rewrites_permille;
-        let lsm = Lsm::new(&job.database, rewrites, logs, &storage, idle);
+        let flush_bytes = flush_bytes(job.database.memstore_bytes, logs, setting.scale);
+        let lsm = Lsm::new(&job.database, rewrites, flush_bytes, &storage, idle);
         Ok(Server {
             cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
             link: Link::new(job.cluster.network_bytes_per_s),
