@@ -59,7 +59,7 @@ def main() -> int:
 def filled_apart(bed: Bed, names: list[str]) -> list[list[str]]:
     """Return the cells by the fills that they share: PostgreSQL's writes have one each.
 
-    A bed is filled anew once a twentieth of it has changed. Below that, the vacuum behind a trial's
+    A bed is filled again once a twentieth of it changed. Below that, the vacuum behind a trial's
     updates leaves pages with room, and the next one's rows go there instead of to new pages: half
     writes behind such a trial read 1.52 times an operation instead of once (PostgreSQL 15,
     2026-11-26).

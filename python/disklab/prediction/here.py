@@ -94,7 +94,7 @@ WARM_S = 20.0
 """A warm cell: eight seconds of its own load, and eight that are measured."""
 COLD_S = 10.0
 REFILL_S = 30.0
-"""After a cell that writes the rows are filled anew."""
+"""After a cell that writes the rows are filled again."""
 HELD_OUT = 3
 """Cells that are measured and not fitted."""
 
