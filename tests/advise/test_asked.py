@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from disklab import spec
 from disklab.advice.bounds import serving_nodes
 from disklab.advice.question import question_of
 from disklab.cli.advise_asked import Asked
@@ -64,3 +67,26 @@ def test_options_ask_for_one_server_of_postgresql() -> None:
     with pytest.raises(UserError) as caught:
         Asked(database="postgresql", nodes=3, data="1GB", reads=1, p99=1).experiment()
     assert [problem.place for problem in caught.value.problems] == ["--nodes"]
+
+
+ASKED_OF_POSTGRESQL = Asked(
+    database="postgresql",
+    data="64GB",
+    reads=4000,
+    writes=200,
+    p99=10,
+    durable=True,
+)
+
+
+def test_options_ask_for_what_holds_without_burst_credits() -> None:
+    question = question_of(ASKED_OF_POSTGRESQL.experiment())
+    assert question.spec.before.credits_ratio == 0
+    assert not any("credits" in note for note in question.notes)
+
+
+def test_a_file_that_counts_on_credits_is_warned_about(tmp_path: Path) -> None:
+    text = ASKED_OF_POSTGRESQL.experiment().document.text.replace("credits: 0%", "credits: 100%")
+    assert "credits: 100%" in text
+    notes = question_of(spec.parse(text, tmp_path / "asked.yaml")).notes
+    assert any("100% of the burst credits" in note for note in notes)

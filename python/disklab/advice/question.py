@@ -81,6 +81,11 @@ def question_of(
         notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
     made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
     spec = made.cells[0].spec
+    if spec.before.credits_ratio > 0:
+        notes.append(
+            f"the file begins with {spec.before.credits_ratio:.0%} of the burst credits, so what "
+            "is advised may do its rate only while they last; write before: {credits: 0%}"
+        )
     return Question(
         document.path,
         tree,

@@ -150,7 +150,8 @@ def _body(found: Found, stated: Stated) -> Iterator[str]:
     yield f"  load: {{rate: {max(1.0, found.per_s):.4g}/s}}"
     yield "  stop: {duration: 60s}"
     yield ""
-    yield "before: {page_cache: warm, host_cache: written, credits: 100%}"
+    yield "# Burst credits are spent: what is bought must do its rate all day."
+    yield "before: {page_cache: warm, host_cache: written, credits: 0%}"
 
 
 def _volume(found: Found) -> Iterator[str]:

@@ -155,8 +155,8 @@ def _cluster(wish: Draft) -> list[str]:
         f"  load: {{{load}}}",
         f"  stop: {{{stop}}}",
         "",
-        "# The condition that each measurement begins in.",
-        "before: {page_cache: cold, host_cache: written, credits: 100%}",
+        "# The condition that each measurement begins in. Burst credits are spent, as all day.",
+        "before: {page_cache: cold, host_cache: written, credits: 0%}",
     ]
 
 
