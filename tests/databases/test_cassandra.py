@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from disklab.databases import Conditions, provision
 from disklab.databases.cassandra.cluster import Cassandra
+from disklab.databases.cassandra.compactions import activity
+from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.cassandra.table import statements
 from disklab.databases.protocol import Setting
 from disklab.engine import LoadDone, run_load
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.machine
 
 ROWS = 500
 MIB = 1 << 20
+THROUGHPUT = "CompactionThroughputMbPerSec"
 
 
 def device_of(folder: Path) -> int:
@@ -129,6 +132,35 @@ def test_telemetry_sees_the_database(cassandra: OnDisk) -> None:
         "gc_allocated_bytes",
         "longest_stop_s",
     } <= metrics
+
+
+def test_settling_ends_though_nobody_asks_a_truncated_table_for_its_estimate(
+    cassandra: OnDisk,
+) -> None:
+    """Cassandra renews it only at its own look at all tables, which comes every five minutes."""
+    database = cassandra.database
+    assert isinstance(database, Cassandra)
+    (node,) = database.nodes
+    target = {**database.target, "table": "beside"}
+    beside = replace(cassandra.request, table_name="beside")
+    (before,) = node.jolokia.read((STORAGE, THROUGHPUT))
+    with asking_cql(target) as query:
+        for statement in statements(beside):
+            query.ask(statement)
+        node.jolokia.write(STORAGE, THROUGHPUT, 1)
+        # As many files of one size as Cassandra compacts into one, which now takes seconds.
+        for _ in range(4):
+            write_rows(target, 2 * ROWS)
+            database.settle(Conditions(compacted=False))
+        wait_for(lambda: activity([("n1", node.jolokia)]).running, 20.0)
+        query.ask("TRUNCATE disklab.beside")
+        node.jolokia.write(STORAGE, THROUGHPUT, before)
+        wait_for(lambda: not activity([("n1", node.jolokia)]).running, 20.0)
+        assert activity([("n1", node.jolokia)]).pending, "its last estimate stays"
+        begun = time.monotonic()
+        database.settle(Conditions())
+        assert time.monotonic() - begun < 60.0
+        query.ask("DROP TABLE disklab.beside")
 
 
 def test_emptying_leaves_no_rows(cassandra: OnDisk) -> None:

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 
 from disklab.databases.cassandra.jolokia import (
     CLOSE_CQL,
+    COMPACTED,
+    COMPACTION_MANAGER,
+    COMPLETED,
     DECOMMISSION,
     DRAIN,
     FLUSH,
@@ -45,6 +48,9 @@ NOT_NORMAL = "not in normal state"
 READ = {
     STORAGE: ("OperationMode", "LiveNodes", "SchemaVersion", "Keyspaces", "NativeTransportRunning"),
     PENDING: ("Value",),
+    COMPLETED: ("Value",),
+    COMPACTED: ("Count",),
+    COMPACTION_MANAGER: ("Compactions",),
     MESSAGING: ("DroppedMessages",),
     STREAMED: ("Count",),
 }

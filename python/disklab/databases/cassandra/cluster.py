@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from disklab.databases.cassandra import timing
 from disklab.databases.cassandra.access import Secrets
+from disklab.databases.cassandra.compactions import Calm, activity
 from disklab.databases.cassandra.configuration import (
     CQL_PORT,
     Installation,
@@ -23,7 +24,7 @@ from disklab.databases.cassandra.configuration import (
     token_for_newcomer,
 )
 from disklab.databases.cassandra.internode import StorageKey
-from disklab.databases.cassandra.jolokia import FLUSH, PENDING, STORAGE
+from disklab.databases.cassandra.jolokia import FLUSH, STORAGE
 from disklab.databases.cassandra.log_parts import parts_in
 from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import merged
@@ -38,13 +39,11 @@ from disklab.databases.protocol import (
 )
 from disklab.errors import MachineError
 from disklab.hosts.left_databases import record_group
+from disklab.waiting import Wait
 
 POLL_SECONDS = 0.5
 # Of a replaced node's streaming: 40 GB at Cassandra's 24 MiB/s.
 REBUILD_SECONDS = 1800.0
-# Compactions are scheduled by a task that runs after each flush: nothing pending counts only when
-# it has been so for a while.
-QUIET_SECONDS = 2.0
 # Metadata blocks and pages in use at that moment stay; above this the cache is not cold.
 COLD_RATIO = 0.01
 # Of system_distributed and system_traces, whatever the user's tables have; Cassandra lets no node
@@ -413,39 +412,22 @@ class Cassandra:
             node.jolokia.write(STORAGE, _THROUGHPUT, max(1, mib_per_s))
 
     def _wait_for_compactions(self, limit_s: float) -> None:
-        deadline = time.monotonic() + limit_s
-        quiet_since: float | None = None
-        while True:
-            self._check()
-            pending = sum(node.jolokia.read((PENDING, "Value"))[0] for node in self.nodes)
-            now = time.monotonic()
-            if pending:
-                quiet_since = None
-            elif quiet_since is None:
-                quiet_since = now
-            elif now - quiet_since >= QUIET_SECONDS:
-                return
-            if now > deadline:
-                tasks = "; ".join(self._tasks()) or "none runs"
-                raise MachineError(
-                    f"compactions did not end within {limit_s:.0f} s: {pending} are pending, of "
-                    f"which run: {tasks}; raise compaction_throughput in database.settings, or "
-                    "the time limit"
-                )
-            time.sleep(POLL_SECONDS)
+        calm = Calm()
+        nodes = [(node.files.place.name, node.jolokia) for node in self.nodes]
+        with Wait("compactions end", limit_s) as wait:
+            while not calm.saw(now := activity(nodes), time.monotonic()):
+                self._check()
+                if wait.is_over:
+                    raise MachineError(
+                        f"compactions did not end within {limit_s:.0f} s: {now}; raise "
+                        "compaction_throughput in database.settings, or the time limit"
+                    )
+                wait.pause(POLL_SECONDS, str(now))
 
     def _fit_groups(self) -> None:
         for node in self.nodes:
             if (group := node.files.place.group) is not None:
                 group.set_limit(self._plan_of(node).limit_for(group.use().anonymous))
-
-    def _tasks(self) -> Iterator[str]:
-        """Yield what the nodes are compacting."""
-        for node in self.nodes:
-            (tasks,) = node.cql.run("SELECT * FROM system_views.sstable_tasks")
-            for task in tasks:
-                table = f"{task['keyspace_name']}.{task['table_name']}"
-                yield f"{table} on {node.files.place.name}: {task['progress']} of {task['total']}"
 
     def _coldness(self, way: str) -> Coldness:
         # Cassandra reads its own tables all the time: the user's are what must be cold.

@@ -31,6 +31,9 @@ REPAIR_STATUS = "getParentRepairStatus(int)"
 OPEN_CQL = "startNativeTransport()"
 CLOSE_CQL = "stopNativeTransport()"
 PENDING = "org.apache.cassandra.metrics:type=Compaction,name=PendingTasks"
+COMPLETED = "org.apache.cassandra.metrics:type=Compaction,name=CompletedTasks"
+COMPACTED = "org.apache.cassandra.metrics:type=Compaction,name=BytesCompacted"
+COMPACTION_MANAGER = "org.apache.cassandra.db:type=CompactionManager"
 STREAMED = "org.apache.cassandra.metrics:type=Streaming,name=TotalIncomingBytes"
 # One map of all kinds. The metrics of type DroppedMessage say the same, but asking for all of them
 # searches thousands of names (measured: 4.5 % of a core at once a second).

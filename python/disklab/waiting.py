@@ -1,0 +1,151 @@
+"""Waits: each has a name, what it waits for, since when, and how long it may take.
+
+Whoever waits says so here; whoever shows what goes on (`followed`) hears of every wait that lasts.
+A wait never ends by itself: its owner looks at `is_over` and raises what tells the user the most.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+# Shorter ones are nobody's business.
+SILENT_SECONDS = 2.0
+TELL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class WaitState:
+    """How a wait stands."""
+
+    name: str
+    """What shall come about: `compactions end`, `n1 answers its first query`."""
+    what: str
+    """What it waits for at the moment; empty: the name says it."""
+    since_s: float
+    """How long it has lasted."""
+    limit_s: float
+    """How long it may last."""
+    ended: bool = False
+
+
+Listener = Callable[[WaitState], None]
+
+
+class Wait:
+    """A wait that begins when its block is entered and ends with it."""
+
+    def __init__(self, name: str, limit_s: float, what: str = "") -> None:
+        """Take what shall come about, and within which time."""
+        self.name = name
+        self.limit_s = limit_s
+        self.what = what
+        self.is_told = False
+        """Whether somebody has heard of it."""
+        self._begun = time.monotonic()
+
+    @property
+    def since_s(self) -> float:
+        """How long it has lasted."""
+        return time.monotonic() - self._begun
+
+    @property
+    def left_s(self) -> float:
+        """How long it may still last; never less than zero."""
+        return max(self.limit_s - self.since_s, 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has lasted as long as it may."""
+        return self.since_s > self.limit_s
+
+    def pause(self, seconds: float, what: str | None = None) -> None:
+        """Sleep until the next look. `what`: what is still missing, for whoever follows."""
+        if what is not None:
+            self.what = what
+        time.sleep(seconds)
+
+    def state(self, *, ended: bool = False) -> WaitState:
+        """Return how it stands."""
+        since_s = round(self.since_s, 3)
+        return WaitState(self.name, self.what, since_s, self.limit_s, ended)
+
+    def __enter__(self) -> Wait:
+        """Begin it anew, for whoever follows."""
+        self._begun = time.monotonic()
+        _OPEN.add(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it."""
+        _OPEN.remove(self)
+
+
+class _Open:
+    """The waits of this process, and who follows them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waits: list[Wait] = []
+        self._listeners: list[Listener] = []
+
+    def add(self, wait: Wait) -> None:
+        with self._lock:
+            self._waits.append(wait)
+
+    def remove(self, wait: Wait) -> None:
+        with self._lock:
+            self._waits.remove(wait)
+            listeners = tuple(self._listeners) if wait.is_told else ()
+        for listener in listeners:
+            listener(wait.state(ended=True))
+
+    def listen(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners.append(listener)
+
+    def leave(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners.remove(listener)
+
+    def lasting(self) -> list[Wait]:
+        """Return the waits that are worth a word."""
+        with self._lock:
+            return [wait for wait in self._waits if wait.since_s >= SILENT_SECONDS]
+
+
+_OPEN = _Open()
+
+
+@contextmanager
+def followed(listener: Listener) -> Iterator[None]:
+    """Tell a listener of every wait that lasts inside the block, once a second and at its end.
+
+    It is called from a thread of its own, and from those that wait.
+    """
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(TELL_SECONDS):
+            for wait in _OPEN.lasting():
+                wait.is_told = True
+                listener(wait.state())
+
+    thread = threading.Thread(target=tell, name="waits", daemon=True)
+    _OPEN.listen(listener)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        _OPEN.leave(listener)
