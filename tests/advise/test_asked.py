@@ -46,6 +46,22 @@ def test_the_search_begins_with_disks_that_hold_the_data(cloud: str, data: str) 
     assert question_of(asked.experiment()).spec.cluster is not None
 
 
+@pytest.mark.parametrize(
+    ("durable", "durability"),
+    [
+        (None, "survives a lost VM"),
+        (True, "survives deallocation"),
+        (False, "may be lost"),
+    ],
+)
+def test_no_data_are_lost_with_one_vm_unless_that_is_said(
+    durable: bool | None, durability: str
+) -> None:
+    asked = Asked(database="postgresql", data="1GB", reads=100, p99=20, durable=durable)
+    assert question_of(asked.experiment()).require.durability == durability
+    assert (durable is False) == ("--may-be-lost" in asked.given())
+
+
 def test_large_data_are_spread_over_several_disks() -> None:
     assert held("aws/gp3", 20) == "aws/gp3(100GiB)"
     assert held("aws/gp3", 10_000) == "2 x aws/gp3(15000GiB)"

@@ -123,7 +123,7 @@ def test_a_server_of_postgresql_is_advised_on(tmp_path: Path) -> None:
     told = json.loads(
         run(
             *("advise", "--database", "postgresql", "--data", "100GB", "--reads", "2000"),
-            *("--writes", "200", "--p99", "20", "--candidates", "P30,D8s_v3"),
+            *("--writes", "200", "--p99", "20", "--candidates", "P30,D8s_v3,nvme,L8s_v3"),
             *("--no-bands", "--json", "--out", str(tmp_path / "runs")),
             *("--write", str(tmp_path / "advice.yaml")),
         ).stdout
@@ -131,6 +131,9 @@ def test_a_server_of_postgresql_is_advised_on(tmp_path: Path) -> None:
     first = told["options"][0]
     assert first["option"].startswith("1 x D")
     assert first["outcome"] in ("met", "cannot tell")
+    # The single copy on a local disk stands below, marked.
+    assert [one["local_data"] for one in told["options"]][-2:] == [False, True]
+    assert "no other copy" in told["options"][-1]["why"]
     assert "upper bound" in " ".join(first["warnings"])
     # More log between checkpoints is a lever, and what it does was simulated.
     assert any("max_wal_size" in option["option"] for option in told["quick"])

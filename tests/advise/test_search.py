@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from disklab import spec
-from disklab.advice.candidates import Candidate, field_of
+from disklab.advice.candidates import Candidate, Field, field_of
 from disklab.advice.levers import tuned
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Ladder, Tried
 from disklab.catalog import load_catalog
+from disklab.cli.advise_asked import Asked
 from disklab.databases.calibration import calibration_for
 from disklab.results.required import Kept, Outcome
 
@@ -97,3 +98,28 @@ def test_an_option_that_fails_as_it_is_may_do_with_its_levers_turned() -> None:
     assert best_of(ladder) == replace(one, settings=levers.settings)
     ladder.reject()
     assert ladder.best is None
+
+
+POSTGRESQL = Asked(database="postgresql", data="500GB", reads=8000, p99=10)
+
+
+def looked_through(asked: Asked, *wanted: str) -> Field:
+    found = calibration_for(asked.database or "cassandra")
+    assert found is not None
+    return field_of(question_of(asked.experiment(), wanted), load_catalog(), found)
+
+
+def test_a_single_copy_on_a_local_disk_is_marked() -> None:
+    options = looked_through(POSTGRESQL).candidates
+    assert {one.lossy for one in options if one.disks.kind in ("nvme", "local")} == {True}
+    assert not any(one.lossy for one in options if one.disks.kind not in ("nvme", "local"))
+    dropped = looked_through(replace(POSTGRESQL, durable=False)).candidates
+    assert not any(one.lossy for one in dropped)
+
+
+def test_a_size_that_retires_is_offered_to_those_who_name_it_alone() -> None:
+    found = looked_through(POSTGRESQL)
+    assert not any(one.vm.endswith(("L4s", "DS14_v2", "L8s_v2")) for one in found.candidates)
+    assert any("retires on 2028-05-01" in reason for reason in found.refused)
+    named = looked_through(replace(POSTGRESQL, durable=False), "L8s_v2")
+    assert {one.vm for one in named.candidates} == {"azure/Standard_L8s_v2"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from disklab.errors import UserError
 from disklab.results import TrialResult
-from disklab.results.required import Outcome, kept, required_of
+from disklab.results.required import Outcome, kept, only_durability, required_of
 from disklab.spec import parse
 
 FILE = """
@@ -130,6 +130,27 @@ def test_local_disks_and_readwrite_caches_do_not_survive_deallocation() -> None:
         told = kept(required(asked, disks, caching), [result()])
         assert told is not None
         assert told.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("asked", "copies", "outcome"),
+    [
+        ("", 1, Outcome.MISSED),
+        ("", 3, Outcome.MET),
+        (", durability: may be lost", 1, Outcome.MET),
+        (", durability: survives deallocation", 3, Outcome.MISSED),
+    ],
+)
+def test_a_single_copy_on_a_local_disk_keeps_no_promise_unless_the_file_drops_it(
+    asked: str, copies: int, outcome: Outcome
+) -> None:
+    wanted = required(f"{{read: {{p99: 1s}}{asked}}}", "local").model_copy(
+        update={"copies": copies}
+    )
+    told = kept(wanted, [result()])
+    assert told is not None
+    assert told.outcome is outcome
+    assert only_durability(told) == (outcome is Outcome.MISSED)
 
 
 def test_head_room_follows_from_the_fullest_limit() -> None:

@@ -29,7 +29,7 @@ from disklab.prediction import Options, predict
 from disklab.prediction.cells import prepare
 from disklab.prediction.outages import Rebuilt, rebuild_times
 from disklab.results import Run
-from disklab.results.required import Outcome, kept, required_of
+from disklab.results.required import Outcome, kept, only_durability, required_of
 from disklab.spec import Experiment, TrialSpec
 
 FINALISTS = 5
@@ -157,10 +157,14 @@ def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
     """Return the finalists: the cheapest of each kind that may do it, else the nearest."""
     best = [one.best for one in ladders if one.best is not None]
     best.sort(key=lambda one: one.candidate.usd_per_month)
-    if best:
-        return best[:FINALISTS]
+    # One that loses data is shown for its price, and is never the answer.
+    lossy = [one for one in best if one.candidate.lossy][:1]
+    keeping = [one for one in best if not one.candidate.lossy]
+    if keeping:
+        return [*keeping[: FINALISTS - len(lossy)], *lossy]
     near = [found for one in ladders if (found := one.nearest) is not None]
-    return sorted(near, key=lambda one: one.miss)[: FINALISTS - 2]
+    near = [one for one in near if not one.candidate.lossy]
+    return [*sorted(near, key=lambda one: one.miss)[: FINALISTS - 2], *lossy]
 
 
 def cheapest_met(options: Iterable[Option]) -> float:
@@ -179,15 +183,21 @@ def rejected_of(
     failed = []
     for ladder in ladders:
         full = None if ladder.best is None else found.get(ladder.best.candidate.name)
-        if full and full.kept.outcome in (Outcome.MISSED, Outcome.CANNOT_SUSTAIN):
+        failing = (Outcome.MISSED, Outcome.CANNOT_SUSTAIN)
+        if full and full.kept.outcome in failing and not only_durability(full.kept):
             ladder.reject(below_usd)
             failed.append(ladder)
     return failed
 
 
 def order(option: Option) -> tuple[int, float]:
-    """Return the rank: what qualifies by price; the rest by how far it is from the promise."""
+    """Return the rank: what qualifies by price; the rest by how far it is from the promise.
+
+    What loses its data with one VM comes last.
+    """
     ranks = [Outcome.MET, Outcome.CANNOT_TELL, Outcome.MISSED, Outcome.CANNOT_SUSTAIN]
+    if option.candidate.lossy:
+        return len(ranks), option.candidate.usd_per_month
     rank = ranks.index(option.kept.outcome)
     if rank <= 1:
         return rank, option.candidate.usd_per_month

@@ -98,6 +98,12 @@ class Advice:
                 found.append(
                     f"The cheapest that keeps its data is {keeping.name}, {keeping.price}."
                 )
+        cheap = next((one for one in self.options if one.candidate.lossy), None)
+        if cheap is not None and cheap.candidate.usd_per_month < one.candidate.usd_per_month:
+            found.append(
+                f"{cheap.name} would be {cheap.price}, and one lost or stopped VM loses the data: "
+                "it is the answer only where the file says `durability: may be lost`."
+            )
         cheaper = self.perhaps
         if cheaper and cheaper.candidate.usd_per_month < one.candidate.usd_per_month:
             found.append(

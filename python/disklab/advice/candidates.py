@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -27,6 +27,8 @@ from disklab.catalog.load import DiskEntry, VmEntry
 from disklab.catalog.price import NoPrice, vm_price, volume_price
 from disklab.databases.calibration import Calibration
 from disklab.errors import UserError
+from disklab.results.required import MAY_BE_LOST, SURVIVES_DEALLOCATION
+from disklab.spec import TrialSpec
 
 MOST_IN_STRIPE = 16
 """Disks of a stripe; more than that are rented for capacity alone, which larger disks have."""
@@ -77,6 +79,9 @@ class Candidate:
     """What it changes beside VM and disks, by dotted path: levers."""
     fixed: dict[str, Any] = field(default_factory=dict, hash=False)
     """Those of them without which its disks do not hold the data."""
+
+    lossy: bool = False
+    """Whether its data are gone with one VM, which the promise forbids."""
 
     @property
     def hardware(self) -> str:
@@ -157,6 +162,9 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
     for vm in catalog.vms.values():
         if vm.vendor != vendor or not _named(vm.name, _vm_words(question, catalog)):
             continue
+        if vm.series.retires is not None and not _exactly(vm.name, question.wanted):
+            found.refused[f"the VM size retires on {vm.series.retires}"] += 1
+            continue
         price = vm_price(catalog, vm.name, region=question.region, terms=question.terms)
         if isinstance(price, NoPrice):
             found.refused["no price of the VM size is known"] += 1
@@ -169,6 +177,12 @@ def _vm_words(question: Question, catalog: Catalog) -> list[str]:
     """Return the words of the wish that name VM sizes."""
     names = [vm.casefold() for vm in catalog.vms]
     return [w for w in question.wanted if any(w.casefold() in name for name in names)]
+
+
+def _exactly(name: str, words: Sequence[str]) -> bool:
+    """Return whether a VM size was asked for by its own name, not by a part of it."""
+    own = name.rpartition("/")[2].removeprefix("Standard_").casefold()
+    return any(word.casefold() in (own, f"standard_{own}", name.casefold()) for word in words)
 
 
 def _named(name: str, words: list[str]) -> bool:
@@ -246,6 +260,9 @@ def _throughput(mb: Rate | None, rate: int, gib: Fraction, unit: int) -> str:
     return f", {amount} {'MiB' if unit == 1 << 20 else 'MB'}/s"
 
 
+LOCAL = ("nvme", "local")
+"""Kinds of disks whose data go with the VM."""
+
 LEAST_MB_PER_S = 125
 """Less is not cheaper where as much is included, and compaction needs some."""
 
@@ -298,7 +315,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     strength = strength_of(made, seconds_of(spec), vm.facts.net_mbit_per_s)
     own = next(iter(shop.rooms))
     fixed = {} if own in fits else {COMPACTION: fits[0]}
-    option = Candidate(vm.name, disks, usd, strength, made, dict(fixed), fixed)
+    option = Candidate(vm.name, disks, usd, strength, made, dict(fixed), fixed, lossy(spec, disks))
     reason = _hopeless(question, option, shop.calibration)
     if reason:
         found.ruled_out[option.name] = reason
@@ -306,9 +323,18 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
         found.candidates.append(option)
 
 
+def lossy(spec: TrialSpec, disks: Disks) -> bool:
+    """Return whether data on these disks are gone with one VM, which the promise forbids."""
+    assert spec.require is not None
+    copies = spec.database.replication_factor if spec.database is not None else 1
+    allowed = spec.require.durability == MAY_BE_LOST
+    return disks.kind in LOCAL and copies == 1 and not allowed
+
+
 def _hopeless(question: Question, option: Candidate, calibration: Calibration) -> str:
     """Return why an option cannot keep the promise, whatever it does; empty: it might."""
-    if question.require.durability != "none" and option.disks.kind in ("nvme", "local"):
+    local = option.disks.kind in LOCAL
+    if question.require.durability == SURVIVES_DEALLOCATION and local:
         return "its data do not survive a deallocated VM"
     return too_weak(question, option, calibration)
 

@@ -33,6 +33,7 @@ function latency(one, bound) {
 // The word of an option, and why; as `disklab advise` judges, by what was simulated.
 function judge(one) {
   const simulated = told.simulated_per_s, needed = asked.rate * (1 + asked.room);
+  if (one.lossy) return ["missed", "one lost VM loses its data, of which there is no other copy"];
   if (asked.budget && price(one) > asked.budget) return ["missed", "dearer than the budget"];
   if (one.overloaded) {
     if (asked.rate < 0.97 * one.ops_per_s) return ["cannot tell", `simulated at ${money(simulated)}/s, where it fell behind`];

@@ -150,6 +150,7 @@ def _point(
         "vm": candidate.vm,
         "disks": disks,
         "local": candidate.disks.kind in ("nvme", "local"),
+        "lossy": candidate.lossy,
         "nodes": nodes,
         "vm_usd": vm,
         "disks_usd": volume,

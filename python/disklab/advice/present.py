@@ -13,7 +13,7 @@ from disklab.advice.strength import strength_of
 from disklab.catalog import HostRequest, VolumeRequest, load_catalog, parse_disks, resolve
 from disklab.catalog.price import NoPrice, vm_price, volume_price
 from disklab.errors import UserError
-from disklab.results.required import Outcome
+from disklab.results.required import Outcome, only_durability
 
 JUDGED = {
     Outcome.MET: "keeps the promise",
@@ -53,6 +53,8 @@ class Present:
         outcome = self.simulated.kept.outcome
         if self.p99_ms is None:
             return outcome is Outcome.MET
+        if only_durability(self.simulated.kept):
+            return False
         return self.within and outcome is not Outcome.CANNOT_SUSTAIN
 
     def verdict(self, one: Option) -> str:

@@ -23,7 +23,7 @@ from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio
-from disklab.results.required import Kept, Outcome, Required, kept, required_of
+from disklab.results.required import MAY_BE_LOST, Kept, Outcome, Required, kept, required_of
 
 QUICK_SLACK = 1.25
 """A quick cell may keep a latency that it misses by this factor.
@@ -191,8 +191,9 @@ class Simulator:
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
         required = required_of(spec)
         assert required is not None
-        # A lost node is simulated for the finalists alone.
-        required = required.model_copy(update={"recovery_s": None})
+        # A lost node is simulated for the finalists alone, and what is lost with a VM is told of
+        # them, beside what the option could do.
+        required = required.model_copy(update={"recovery_s": None, "durability": MAY_BE_LOST})
         told, loose = kept(required, [result]), kept(loosened(required), [result])
         assert told is not None
         assert loose is not None
@@ -242,7 +243,8 @@ any further: it would not be bought."""
 
 def leave_dear(ladders: Sequence[Ladder]) -> None:
     """Leave options that cost much more than what is known to do."""
-    known = [one.best.candidate.usd_per_month for one in ladders if one.best is not None]
+    best = [one.best.candidate for one in ladders if one.best is not None]
+    known = [one.usd_per_month for one in best if not one.lossy]
     if known:
         most = min(known) * TOO_DEAR
         for ladder in ladders:

@@ -327,6 +327,8 @@ class SeriesFacts(Facts):
     uncached_mb_bytes: int = 1_000_000
     live_migration: bool | None = None
     memory_preserving: bool | None = None
+    retires: str | None = None
+    """The day on which the vendor takes its machines away, so that nobody should buy them now."""
     acu: str | None = None
     isolated: str | None = None
     latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}

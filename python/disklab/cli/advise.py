@@ -82,7 +82,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     nodes: Nodes = None,
     copies: Copies = None,
     head_room: HeadRoom = None,
-    durable: Durable = False,
+    durable: Durable = None,
     budget: Budget = None,
     cloud: Cloud = None,
     candidates: Candidates = "",

@@ -14,6 +14,7 @@ from disklab.cli.completion import bundled_names
 from disklab.cli.experiment_new import amount
 from disklab.database_facts import facts_of
 from disklab.errors import Problem, UserError
+from disklab.results.required import MAY_BE_LOST, SURVIVES_DEALLOCATION
 from disklab.spec import bundled
 from disklab.spec.draft import GIB, START, Draft, draft, held
 
@@ -57,7 +58,12 @@ HeadRoom = Annotated[
     typer.Option(help="This many percent more must be possible.", min=0, show_default="0"),
 ]
 Durable = Annotated[
-    bool, typer.Option("--durable", help="Data must survive a VM that is stopped or lost.")
+    bool | None,
+    typer.Option(
+        "--durable/--may-be-lost",
+        help="Data must survive even all VMs stopped at once; or they may be lost with one VM.",
+        show_default="no data are lost with one VM",
+    ),
 ]
 Budget = Annotated[
     float | None, typer.Option(help="USD a month at most.", min=0.01, show_default="none")
@@ -82,15 +88,15 @@ class Asked:
     writes: float | None = None
     p99: float | None = None
     head_room: float | None = None
-    durable: bool = False
+    durable: bool | None = None
     budget: float | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given."""
         return [
-            f"--{name.replace('_', '-')}"
+            "--may-be-lost" if value is False else f"--{name.replace('_', '-')}"
             for name, value in vars(self).items()
-            if value is not None and value is not False
+            if value is not None
         ]
 
     def experiment(self) -> spec.Experiment:
@@ -118,6 +124,7 @@ class Asked:
         rows = max(1, amount("--data", self.data or "") // row_bytes)
         copies = self.copies or min(3, nodes)
         each_gib = -(-rows * row_bytes * copies // (nodes * GIB))
+        durability = {True: SURVIVES_DEALLOCATION, False: MAY_BE_LOST, None: None}[self.durable]
         text = draft(
             Draft(
                 database=database,
@@ -132,7 +139,7 @@ class Asked:
                 rate_per_s=rate,
                 p99_ms=self.p99,
                 head_room=(self.head_room or 0) / 100,
-                durable=self.durable,
+                durability=durability,
                 budget_usd=self.budget,
                 title=f"What should this {facts_of(database).title} stand on?",
             )

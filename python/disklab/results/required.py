@@ -15,6 +15,9 @@ from disklab.results.carried import carried_ratio, is_overloaded, least_ratio
 from disklab.results.records import PlannedTrial, Record, TrialResult
 from disklab.results.timetable import in_time, recovery_time_s
 
+SURVIVES_DEALLOCATION = "survives deallocation"
+MAY_BE_LOST = "may be lost"
+
 
 class Outcome(str, Enum):
     """What became of a requirement; the value is how people say it."""
@@ -50,11 +53,13 @@ class Required(Record):
     write: Bounds | None = None
     rate_per_s: float | None = None
     head_room_ratio: float = 0.0
-    durability: str = "none"
+    durability: str = MAY_BE_LOST
     recovery_s: float | None = None
     budget_usd_per_month: float | None = None
     volumes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The cluster's volumes, for durability."""
+    copies: int = 1
+    """How many nodes have each row, for durability."""
 
     def latencies(self) -> Iterator[tuple[str, str, float]]:
         """Yield operation, percentile and bound in milliseconds."""
@@ -105,7 +110,8 @@ def required_of(spec: dict[str, Any]) -> Required | None:
     if not asked:
         return None
     volumes = (spec.get("cluster") or {}).get("volumes") or {}
-    return Required.model_validate({**asked, "volumes": volumes})
+    copies = (spec.get("database") or {}).get("replication_factor", 1)
+    return Required.model_validate({**asked, "volumes": volumes, "copies": copies})
 
 
 def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
@@ -267,13 +273,24 @@ def _recovered(required: Required, results: Sequence[TrialResult]) -> Iterator[P
 
 
 def _durable(required: Required) -> Iterator[Point]:
-    if required.durability == "none":
+    # Runs of disklab 0.x stored "none" where nothing was asked.
+    if required.durability in (MAY_BE_LOST, "none"):
         return
+    all_stopped = required.durability == SURVIVES_DEALLOCATION
+    if required.copies > 1 and not all_stopped:
+        return
+    asked = f"data survive a {'deallocated' if all_stopped else 'lost'} VM"
     for name, volume in required.volumes.items():
         reason = lost(volume)
         if reason:
-            asked = "data survive a deallocated VM"
-            yield Point(f"volume {name}", Outcome.MISSED, asked, reason)
+            alone = "" if required.copies > 1 else ", and there is no other copy"
+            yield Point(f"volume {name}", Outcome.MISSED, asked, reason + alone)
+
+
+def only_durability(told: Kept) -> bool:
+    """Return whether an option misses nothing but that its data survive."""
+    missed = [point for point in told.points if point.outcome is not Outcome.MET]
+    return bool(missed) and all(point.what.startswith("volume ") for point in missed)
 
 
 def lost(volume: dict[str, Any]) -> str:

@@ -63,7 +63,7 @@ class Draft:
     """What is required; None: nothing is."""
     head_room: float = 0.0
     """So much more than the rate must be possible, as a ratio."""
-    durable: bool = False
+    durability: str | None = None
     """Whether the data must survive a VM that is stopped or lost."""
     budget_usd: float | None = None
     """A month, for all nodes."""
@@ -169,8 +169,8 @@ def _required(wish: Draft, p99_ms: float) -> Iterator[str]:
         yield f"rate: {wish.rate_per_s:.12g}/s"
     if wish.head_room:
         yield f"head_room: {wish.head_room * 100:g}%"
-    if wish.durable:
-        yield "durability: survives deallocation"
+    if wish.durability is not None:
+        yield f"durability: {wish.durability}"
     if wish.budget_usd is not None:
         yield f"budget: {wish.budget_usd:.12g} USD/month"
 

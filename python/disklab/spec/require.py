@@ -78,11 +78,13 @@ class Require(Part):
         default="0%", validate_default=True, alias="head_room", examples=["20%"]
     )
     """So much more than the rate must be possible."""
-    durability: Literal["none", "survives deallocation"] = Field(
-        default="none", examples=["survives deallocation"]
+    durability: Literal["survives a lost VM", "survives deallocation", "may be lost"] = Field(
+        default="survives a lost VM", examples=["survives deallocation"]
     )
-    """survives deallocation: a VM that is stopped, moved or lost keeps its data, so they lie on
-    attached disks, and no write waits in a ReadWrite cache."""
+    """survives a lost VM: no data are gone with one VM, so what lies on its own disks, or in a
+    ReadWrite cache, has another copy on other nodes. survives deallocation: nothing is gone with
+    all of them stopped at once, so data lie on attached disks, and no write waits in a ReadWrite
+    cache. may be lost: anything goes."""
     recovery_s: Seconds | None = Field(default=None, alias="recovery", examples=["4h"])
     """A lost node serves again with all its data within this time: of the timetable's nodes from
     its first event, of `failures` from the loss of a VM or disk."""
