@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from disklab.database_settings import Setting
 from disklab.databases import Conditions, provision
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.compactions import activity
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.cassandra.table import statements
-from disklab.databases.protocol import Setting
 from disklab.engine import LoadDone, run_load
 from disklab.engine.load import Stop
 from disklab.errors import DisklabError, MachineError

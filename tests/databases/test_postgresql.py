@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from disklab.database_settings import Setting
 from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
 from disklab.databases.postgresql import cluster, timing
 from disklab.databases.postgresql.cluster import PostgreSQL
@@ -21,7 +22,6 @@ from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Rol
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import plan_memory, sample_bytes
-from disklab.databases.protocol import Setting
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError, UserError
 from disklab.hosts.addresses import free_addresses

@@ -6,7 +6,7 @@ import getpass
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,11 +20,23 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509 import load_pem_x509_certificate
-from disklab.databases import Database, NodePlace, Request, Sizes, provision
-from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.databases import Database, NodePlace, Request, Sizes
+from disklab.databases.cassandra.access import Secrets
+from disklab.databases.cassandra.cluster import Cassandra
+from disklab.databases.cassandra.configuration import (
+    CQL_PORT,
+    JOLOKIA_PORT,
+    STORAGE_PORT,
+    Installation,
+)
+from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.node import Node
 from disklab.databases.cassandra.observer import CassandraObserver
+from disklab.databases.cassandra.provider import distribution_of, settings_of
+from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.observing import Target
-from disklab.engine import CqlLogin, CqlQuery, CqlTls, QueryError
+from disklab.databases.protocol import say_nothing
+from disklab.engine import Account, CqlLogin, CqlQuery, CqlTls, QueryError, server_account
 from disklab.errors import MachineError
 from disklab.hosts.addresses import free_addresses
 
@@ -99,12 +111,26 @@ def server() -> Iterator[Encrypting]:
         run_dir=root / "run",
         log_dir=root / "log",
     )
-    request = Request(
-        "cassandra",
-        Sizes(64 * GIB, Fraction(1, 100)),
-        settings={"client_encryption_options": encryption},  # type: ignore[dict-item] # of one level in files
-    )
-    database = provision(request, [place])
+
+    class EncryptingNode(Node):
+        """A node as its owner has set it up; no experiment could."""
+
+        def configure(
+            self,
+            own: Mapping[str, object],
+            settings: Mapping[str, object],
+            secrets: Secrets,
+            account: Account | None,
+        ) -> None:
+            ours = {**own, "client_encryption_options": encryption}
+            super().configure(ours, settings, secrets, account)
+
+    request = Request("cassandra", Sizes(64 * GIB, Fraction(1, 100)))
+    distribution = distribution_of(request, say_nothing)
+    known = settings_of(request, distribution)
+    installation = Installation(distribution, find_java(), known, server_account())
+    plan = plan_memory(request.sizes)
+    database = Cassandra(request, [place], installation, plan, EncryptingNode)
     try:
         database.start()
         yield Encrypting(database, root / "ca.pem", root / "other.pem")

@@ -118,10 +118,12 @@ def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, rea
 
 def test_settings_and_loads_beyond_the_calibration_are_named() -> None:
     text = SMALL.replace("threads: 24", "threads: 2000")
-    text = text.replace("replication_factor: 3", "replication_factor: 3, settings: {a_flag: 1}")
+    text = text.replace(
+        "replication_factor: 3", "replication_factor: 3, settings: {log_segment_size_mb: 1}"
+    )
     warnings = " ".join(prepared(text).warnings)
     assert "2000 threads (fitted on 24 to 600)" in warnings
-    assert "a_flag" in warnings
+    assert "log_segment_size_mb" in warnings
 
 
 def test_thirty_tables_need_more_than_a_p15_gives() -> None:

@@ -132,6 +132,18 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
         Root(link).ask(request, lambda _: None)
 
 
+def test_a_setting_that_names_a_command_is_refused() -> None:
+    file = next(one for one in EXPERIMENTS if one.stem == "postgresql-lost-server")
+    turn = turns_of(file)[0]
+    database = turn.trial.spec.database
+    assert database is not None
+    update = {"database": database.model_copy(update={"settings": {"archive_command": "id"}})}
+    changed = turn.trial.spec.model_copy(update=update)
+    moved = replace(turn, trial=replace(turn.trial, spec=changed))
+    with root_part() as link, pytest.raises(UserError, match="it names a command"):
+        Root(link).ask(TakeTurn(moved), lambda _: None)
+
+
 def test_what_is_no_message_ends_nothing_but_the_talk() -> None:
     with root_part() as link:
         link._end.sendall(b"\xff\xff\xff\xff")

@@ -9,6 +9,7 @@ import pytest
 from disklab import spec
 from disklab.errors import UserError
 from disklab.prediction.ranges import read_ranged
+from disklab.spec.located import document_of
 
 BASE = """\
 title: A small one
@@ -219,10 +220,9 @@ def test_a_name_that_neither_a_file_nor_an_example_has(
 
 
 def test_words_that_yaml_1_1_would_twist_stay_words() -> None:
-    text = BASE.replace("QUORUM}", "QUORUM, settings: {a: off, b: 1:30, c: 0x10, d: yes, e: '1'}}")
-    database = spec.parse(text).trials("predict")[0].spec.database
-    assert database is not None
-    assert database.settings == {"a": "off", "b": "1:30", "c": "0x10", "d": "yes", "e": "1"}
+    text = "{a: off, b: 1:30, c: 0x10, d: yes, e: '1'}"
+    words = document_of(Path("words.yaml"), text).root.plain()
+    assert words == {"a": "off", "b": "1:30", "c": "0x10", "d": "yes", "e": "1"}
 
 
 def test_a_workload_that_the_database_does_not_take() -> None:

@@ -15,7 +15,7 @@ cluster:
   volumes:
     data: {disks: 4 x azure/P30, caching: ReadOnly, read_ahead: 8KiB}
     commitlog: {disks: local}
-database: {engine: yugabytedb, settings: {a: 1, b: 2}}
+database: {engine: yugabytedb, settings: {ysql_max_connections: 1, memstore_size_mb: 2}}
 dataset: {rows: 10M, row: small}
 """
 ROWS = """\
@@ -51,9 +51,12 @@ def test_a_mapping_merges_key_by_key() -> None:
     assert work.sysbench is not None
     assert (work.sysbench.script, work.sysbench.threads) == ("oltp_insert", 24)
     assert (work.sysbench.tables, work.sysbench.rows_per_table) == (20, 15_000_000)
-    database = patched(ROWS, "{database.settings: {b: 3, c: 4}}").database
+    database = patched(
+        ROWS, "{database.settings: {memstore_size_mb: 3, log_segment_size_mb: 4}}"
+    ).database
     assert database is not None
-    assert database.settings == {"a": 1, "b": 3, "c": 4}
+    merged = {"ysql_max_connections": 1, "memstore_size_mb": 3, "log_segment_size_mb": 4}
+    assert database.settings == merged
 
 
 def test_a_dotted_path_and_a_nested_mapping_are_the_same() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.databases.protocol import NodePlace, Request, Setting
+from disklab.database_settings import Setting, setting_problem, settings_of
+from disklab.databases.protocol import NodePlace, Request
 from disklab.errors import Problem
 
 WAL_VOLUMES = ("wal", "commitlog")
@@ -20,6 +21,8 @@ _UNSAID = (("compression", "none"), ("compaction", "size-tiered"))
 class Installed:
     """What such a database is called in what it refuses."""
 
+    engine: str
+    """Its folder of `databases/`."""
     title: str
     node: str
     """A node and what it holds, as the beginning of a sentence."""
@@ -32,8 +35,6 @@ class Installed:
     setting: str
     listing: str
     """Where its settings are listed."""
-    ours: Mapping[str, str]
-    """Settings of disklab's own, and why."""
 
     def check(self, request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:
         """Yield why a request cannot be had, as far as it is known without an installation."""
@@ -58,15 +59,16 @@ class Installed:
     def check_settings(
         self, settings: Mapping[str, Setting], known: frozenset[str], version: str | int
     ) -> list[Problem]:
-        """Return what is wrong with the names of a user's settings."""
+        """Return what is wrong with a user's settings, for a server that knows these names."""
         problems = []
+        listed = settings_of(self.engine).settings
         for name, value in settings.items():
             place = f"database.settings.{name}"
-            if name not in known:
+            problem = setting_problem(self.engine, name, value, place)
+            if problem is None and name not in known:
                 rule = f"{self.title} {version} has no such {self.setting}"
-                way_out = did_you_mean(name, known, f"see `{self.listing}`")
-                problems.append(Problem(place, repr(value), rule, way_out))
-            elif name in self.ours:
-                rule = f"disklab sets this itself: {self.ours[name]}"
-                problems.append(Problem(place, repr(value), rule, "leave it out"))
+                way_out = did_you_mean(name, known & listed.keys(), f"see `{self.listing}`")
+                problem = Problem(place, repr(value), rule, way_out)
+            if problem is not None:
+                problems.append(problem)
         return problems

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from disklab.databases.protocol import Setting
+from disklab.database_settings import Setting
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from disklab.database_settings import Setting
 from disklab.hosts.control_group import ControlGroup
 from disklab.machines.netns import NamespaceMachine
 
 Progress = Callable[[str], None]
 """Told what is being done, in a few words."""
-
-Setting = str | int | float | bool
-"""The value of a setting, as the user wrote it."""
 
 
 def say_nothing(_: str) -> None:

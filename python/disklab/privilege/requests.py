@@ -13,7 +13,8 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass as checked
 
 from disklab.catalog import Catalog
-from disklab.errors import MachineError
+from disklab.database_settings import setting_problems
+from disklab.errors import MachineError, UserError
 from disklab.events import PhaseStarted, Progress, TimedStep, Warned
 from disklab.hosts.places import check_name
 from disklab.privilege.columns import Columns, replay_of
@@ -131,6 +132,7 @@ def request_of(message: dict[str, Any]) -> tuple[str, Request]:
         raise MachineError(f"refused: {len(turns)} turns are more than {MOST_TURNS}")
     for turn in turns:
         _check_names(turn)
+        _check_settings(turn)
     if isinstance(request, TakeTurn):
         request = replace(request, turn=_with_trace(request.turn, request.trace), trace=None)
     return name, request
@@ -155,6 +157,14 @@ def _check_names(turn: Turn) -> None:
     cluster = turn.trial.spec.cluster
     for volume in () if cluster is None else cluster.volumes:
         check_name(volume, "cluster.volumes")
+
+
+def _check_settings(turn: Turn) -> None:
+    """Raise UserError for settings of a database that no experiment may have."""
+    database = turn.spec.database
+    problems = [] if database is None else setting_problems(database.engine, database.settings)
+    if problems:
+        raise UserError(*problems)
 
 
 def without_wishes(turn: Turn) -> Turn:

@@ -21,7 +21,8 @@ from disklab.catalog import (
 from disklab.catalog.provisioning import find_disk
 from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
-from disklab.database_facts import facts_of
+from disklab.database_facts import facts_of, names
+from disklab.database_settings import setting_problem
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
@@ -97,6 +98,7 @@ def unknown_names(site: Site) -> Iterator[Problem]:
         rule = "the catalogue has no network of this name"
         way_out = did_you_mean(network, known, f"choose one of {', '.join(known)}")
         yield Problem(site.place(("cluster", "network")), network, rule, way_out)
+    yield from unknown_settings(site)
     volumes = site.mapping(("cluster", "volumes"))
     keys: list[Key] = [("cluster", "volumes", name) for name in volumes]
     for volume in (*keys, ("device", "volume")):
@@ -104,6 +106,20 @@ def unknown_names(site: Site) -> Iterator[Problem]:
         if disks is not None:
             size = site.word((*volume, "size"))
             yield from _problems_of(partial(_look_up, disks, size, site.place((*volume, "disks"))))
+
+
+def unknown_settings(site: Site) -> Iterator[Problem]:
+    """Yield settings that the database does not take of an experiment, and wrong values of them."""
+    engine = site.word(("database", "engine"))
+    if engine is None or engine not in names():
+        return
+    release = site.word(("database", "version")) if engine == "cassandra" else None
+    for name, given in site.mapping(("database", "settings")).items():
+        if given.value is not None and not isinstance(given.value, dict | list):
+            place = site.place(("database", "settings", name))
+            problem = setting_problem(engine, name, given.value, place, release)
+            if problem is not None:
+                yield problem
 
 
 def _problems_of(look_up: Callable[[], object]) -> tuple[Problem, ...]:

@@ -179,7 +179,7 @@ class Database(Part):
     consistency: Consistency = Field(default="LOCAL_QUORUM", examples=["QUORUM"])
     """How many copies answer before an operation is done (Cassandra)."""
     settings: dict[str, Setting] = Field(default={}, examples=[{"concurrent_reads": 64}])
-    """Settings of the database, by its own names."""
+    """Settings of the database, by its own names; those of docs/databases.md."""
     table: Table = Field(default=Table())
     """How the table is stored."""
     tls: bool = Field(default=False, examples=[True])

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from disklab.database_settings import Setting
 from disklab.databases.cassandra.configuration import CQL_PORT
 from disklab.databases.cassandra.sampling import Sample, sampled
 from disklab.databases.cassandra.table import COMPACTION, COMPRESSION
@@ -30,7 +31,6 @@ from disklab.databases.observing import (
     TableSeen,
     Target,
 )
-from disklab.databases.protocol import Setting
 from disklab.engine import CqlLogin, CqlQuery, CqlTls, QueryError
 from disklab.errors import MachineError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.databases.protocol import Setting
+from disklab.database_settings import Setting, setting_problem, settings_of
 from disklab.errors import Problem
 
 CONFIG = "org/apache/cassandra/config/Config.class"
@@ -42,21 +42,26 @@ def known_settings(classes: Path) -> dict[str, str]:
 def check_settings(
     settings: Mapping[str, Setting], known: Mapping[str, str], version: str
 ) -> list[Problem]:
-    """Return what is wrong with the names of a user's settings."""
-    problems = []
+    """Return what is wrong with a user's settings, of a version that knows these names."""
+    problems: list[Problem] = []
     first: dict[str, str] = {}
+    listed = settings_of("cassandra")
     for name, value in settings.items():
         place = f"database.settings.{name}"
-        if name not in known:
+        problem = setting_problem("cassandra", name, value, place)
+        if problem is None and name not in known:
             rule = f"Cassandra {version} has no such setting"
-            way_out = did_you_mean(name, known, "see the cassandra.yaml of this version")
-            problems.append(Problem(place, repr(value), rule, way_out))
-        elif known[name] in OURS:
-            rule = f"disklab sets this itself: {OURS[known[name]]}"
-            problems.append(Problem(place, repr(value), rule, "leave it out"))
-        elif known[name] in first:
+            names = known.keys() & listed.settings.keys()
+            way_out = did_you_mean(name, names, "see the cassandra.yaml of this version")
+            problem = Problem(place, repr(value), rule, way_out)
+        elif problem is None and name in listed.reasons:
+            rule = f"disklab sets this itself: {listed.reasons[name]}"
+            problem = Problem(place, repr(value), rule, "leave it out")
+        elif problem is None and known[name] in first:
             rule = f"it is the same setting as {first[known[name]]}"
-            problems.append(Problem(place, repr(value), rule, "leave one of them out"))
+            problem = Problem(place, repr(value), rule, "leave one of them out")
+        if problem is not None:
+            problems.append(problem)
         else:
             first[known[name]] = name
     return problems
@@ -74,53 +79,6 @@ def merged(
         given |= {known[name] for name in defaults if name.startswith("commitlog_sync_period")}
     kept = {name: value for name, value in defaults.items() if known[name] not in given}
     return {**kept, **user}
-
-
-# What a user cannot set, and why not. In the newest version's names.
-OURS = {
-    **dict.fromkeys(
-        (
-            "data_file_directories",
-            "local_system_data_file_directory",
-            "commitlog_directory",
-            "saved_caches_directory",
-            "hints_directory",
-            "cdc_raw_directory",
-        ),
-        "data and commit log lie on the volumes `data` and `commitlog` of the experiment",
-    ),
-    **dict.fromkeys(
-        (
-            "cluster_name",
-            "seed_provider",
-            "listen_address",
-            "listen_interface",
-            "rpc_address",
-            "rpc_interface",
-            "broadcast_address",
-            "broadcast_rpc_address",
-            "native_transport_port",
-            "storage_port",
-            "endpoint_snitch",
-            "auto_bootstrap",
-        ),
-        "each node has an address of this machine",
-    ),
-    **dict.fromkeys(
-        (
-            "authenticator",
-            "authorizer",
-            "role_manager",
-            "roles_validity",
-            "credentials_validity",
-        ),
-        "what serves an address of this machine asks for a password",
-    ),
-    **dict.fromkeys(
-        ("num_tokens", "initial_token", "partitioner"),
-        "the nodes of a rehearsal share the data evenly",
-    ),
-}
 
 
 class _ClassFile:

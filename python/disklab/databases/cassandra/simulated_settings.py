@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from disklab.databases.protocol import Setting
+from disklab.database_settings import Setting
 from disklab.errors import Problem
 from disklab.spec.model import Table
 
@@ -127,27 +127,6 @@ def problems(settings: Mapping[str, Setting], place: str) -> Iterator[Problem]:
         if value not in known:
             rule = f"the simulator knows {', '.join(known)}"
             yield Problem(f"{place}: database.settings.{name}", value, rule, "rehearse it")
-    for name in COUNTS:
-        value = str(settings.get(name, "0"))
-        if not value.isdigit():
-            rule = "is a whole number, as in cassandra.yaml"
-            yield Problem(f"{place}: database.settings.{name}", value, rule, "write a number")
-    badness = str(settings.get(BADNESS, "0"))
-    if not re.fullmatch(r"\d+(\.\d+)?", badness, re.ASCII):
-        rule = "is a number from 0 on, as in cassandra.yaml"
-        yield Problem(f"{place}: database.settings.{BADNESS}", badness, rule, "write a number")
-    yield from (problem for amount in AMOUNTS for problem in _unreadable(amount, settings, place))
-
-
-def _unreadable(amount: Amount, settings: Mapping[str, Setting], place: str) -> Iterator[Problem]:
-    try:
-        amount.read(settings)
-    except ValueError:
-        name = amount.old if amount.old in settings else amount.name
-        units = ", ".join(amount.units)
-        rule = f"`{amount.old}` is a whole number, `{amount.name}` one with {units}"
-        at = f"{place}: database.settings.{name}"
-        yield Problem(at, str(settings[name]), rule, "write it as in cassandra.yaml")
 
 
 def storage_settings(settings: Mapping[str, Setting], version: str | None) -> dict[str, object]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from disklab.database_settings import Setting
 from disklab.databases.etcd.sizing import QUOTA_BYTES, MemoryPlan
 from disklab.databases.installed import WAL_VOLUMES, Installed
-from disklab.databases.protocol import NodePlace, Setting
+from disklab.databases.protocol import NodePlace
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
 PORTS = (CLIENT_PORT, PEER_PORT)
@@ -19,42 +20,8 @@ MOST_ELECTION_MS = 50_000
 """The longest that etcd takes."""
 BATCH_MS = 100
 """Source: mvcc/backend/backend.go of 3.4, defaultBatchInterval."""
-OURS = {
-    **dict.fromkeys(
-        ("name", "data-dir", "wal-dir", "config-file"), "a member is where its volumes are"
-    ),
-    **dict.fromkeys(
-        (
-            "listen-peer-urls",
-            "listen-client-urls",
-            "listen-metrics-urls",
-            "advertise-client-urls",
-            "initial-advertise-peer-urls",
-            "initial-cluster",
-            "initial-cluster-state",
-            "initial-cluster-token",
-        ),
-        "addresses are given when the nodes are made",
-    ),
-    **dict.fromkeys(
-        (
-            "cert-file",
-            "key-file",
-            "client-cert-auth",
-            "trusted-ca-file",
-            "peer-cert-file",
-            "peer-key-file",
-            "peer-client-cert-auth",
-            "peer-trusted-ca-file",
-            "auto-tls",
-            "peer-auto-tls",
-        ),
-        "each cluster has certificates of its own",
-    ),
-    **dict.fromkeys(("logger", "log-outputs", "log-output"), "the log is kept with the run"),
-}
-"""Settings of disklab's own, and why."""
 ETCD = Installed(
+    engine="etcd",
     title="etcd",
     node="each member of etcd holds all keys",
     data="database",
@@ -62,7 +29,6 @@ ETCD = Installed(
     option="option",
     setting="flag",
     listing="etcd --help",
-    ours=OURS,
 )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from disklab.database_settings import Setting
 from disklab.databases.installed import WAL_VOLUMES, Installed
-from disklab.databases.protocol import NodePlace, Setting
+from disklab.databases.protocol import NodePlace
 from disklab.machines import Machine
 
 PORT = 5432
@@ -17,31 +18,8 @@ USER = DATABASE = "disklab"
 # The largest value of toast_tuple_target: a row that fills a page of 8 KiB.
 LARGEST_ROW = 8160
 
-# What a user cannot set, and why not.
-OURS = {
-    **dict.fromkeys(
-        ("data_directory", "config_file", "hba_file", "ident_file"),
-        "data and WAL lie on the volumes `data` and `wal` of the experiment",
-    ),
-    **dict.fromkeys(
-        ("listen_addresses", "port", "unix_socket_directories"),
-        "the server has an address of this machine",
-    ),
-    "password_encryption": "whoever asks tells a password, by SCRAM",
-    **dict.fromkeys(("ssl", "ssl_cert_file", "ssl_key_file"), "`database.tls` turns it on or off"),
-    **dict.fromkeys(
-        ("synchronous_standby_names", "primary_conninfo", "primary_slot_name"),
-        "`database.replication_factor` says how many servers confirm a commit",
-    ),
-    **dict.fromkeys(
-        ("logging_collector", "log_destination"), "the log is kept in the folder of the run"
-    ),
-    **dict.fromkeys(
-        ("shared_memory_type", "dynamic_shared_memory_type"),
-        "its shared memory is of the kind that goes with its processes, however they end",
-    ),
-}
 POSTGRESQL = Installed(
+    engine="postgresql",
     title="PostgreSQL",
     node="each PostgreSQL server holds all rows",
     data="tables",
@@ -49,7 +27,6 @@ POSTGRESQL = Installed(
     option="option of a table",
     setting="setting",
     listing="postgres --describe-config",
-    ours=OURS,
 )
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from disklab.database_settings import Setting
 from disklab.databases.observing import (
     CacheSeen,
     Count,
@@ -22,7 +23,6 @@ from disklab.databases.observing import (
     Target,
 )
 from disklab.databases.postgresql.configuration import PORT
-from disklab.databases.protocol import Setting
 from disklab.databases.sql import Login, Sql
 from disklab.hosts import requirements
 

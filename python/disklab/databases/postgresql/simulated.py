@@ -13,6 +13,7 @@ from typing import Any
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.database_facts import facts_of
+from disklab.database_settings import Setting
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration
 from disklab.databases.installed import WAL_VOLUMES
@@ -24,7 +25,7 @@ from disklab.databases.postgresql.simulated_faults import (
     faults_job,
 )
 from disklab.databases.postgresql.sizing import plan_memory
-from disklab.databases.protocol import Setting, Sizes
+from disklab.databases.protocol import Sizes
 from disklab.databases.simulating import (
     AS_LEFT,
     HOST_CACHE,

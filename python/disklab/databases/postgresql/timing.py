@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from disklab.databases.protocol import Setting
+from disklab.database_settings import Setting
 
 # What the server does without a setting, in ms of the described system. Source: PostgreSQL 15,
 # documentation chapter 20 (defaults).

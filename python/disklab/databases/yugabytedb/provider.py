@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from disklab.database_settings import setting_problems
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.databases.yugabytedb.nodes import Program, Yugabyted
 from disklab.databases.yugabytedb.running import RunningCluster
@@ -75,6 +76,7 @@ def _check(request: Request, nodes: list[NodePlace]) -> Iterator[Problem]:
         rule = "disklab does not make the certificates that `yugabyted start --secure` wants"
         way_out = "write tls: false, or give the address of a running cluster"
         yield Problem("database.tls", "true", rule, way_out)
+    yield from setting_problems("yugabytedb", request.settings)
     for name, option in request.table.items():
         # What the experiment file has when nothing is said.
         if (name, option) not in (("compression", "none"), ("compaction", "size-tiered")):
