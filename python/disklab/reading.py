@@ -76,6 +76,7 @@ PRICES = Kind(
 )
 REGISTER = Kind("a register of predictions", 64 * MIB, "name a file of `predict --register`")
 IMPORTED = Kind("a file of results", 16 * MIB, "give its path")
+COMMAND_RUN = Kind("a run of a command", MIB, "write one by `disklab run --json ... > base.json`")
 RECORD = Kind("a record of disklab", MIB, "remove it by `disklab clean`")
 RELEASE = Kind("a Java release file", MIB, "name another Java")
 MANIFEST = Kind("a list of check sums", 16 * MIB, "remove the folder; it is fetched again")

@@ -1,5 +1,6 @@
 //! What the control thread asks of the driver, and how.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::backing::Backing;
 use crate::error::EmulatorError;
 use crate::issue_times::{DeviceNumber, IssueTimes};
+use crate::lateness::Lateness;
 use crate::transport::VolumeIndex;
 
 /// How a volume's I/Os get their time.
@@ -115,6 +117,8 @@ pub struct EmulatorCounters {
     pub late_replies: u64,
     /// By how much replies with a wait were late, since the attach.
     pub lateness_ns: LatenessSummary,
+    /// From issue to reply, by kind of I/O, since the attach; kinds that did not occur are left out.
+    pub latency_ns: BTreeMap<&'static str, LatenessSummary>,
     /// What is subtracted from every wait.
     pub overhead_ns: u64,
     /// Reads of the backing.
@@ -125,7 +129,7 @@ pub struct EmulatorCounters {
     pub unkept_sectors: u64,
 }
 
-/// Lateness in nanoseconds.
+/// Lateness, or latency, in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct LatenessSummary {
     /// Median.
@@ -137,6 +141,18 @@ pub struct LatenessSummary {
     /// The histogram: (largest value of a bucket, replies in it), empty buckets left out. Counts only grow, so
     /// the difference of two views is the histogram of the time between them.
     pub buckets: Vec<(u64, u64)>,
+}
+
+impl LatenessSummary {
+    /// Sums a histogram up.
+    pub fn of(counted: &Lateness) -> LatenessSummary {
+        LatenessSummary {
+            p50: counted.quantile(500_000).as_nanos(),
+            p99: counted.quantile(990_000).as_nanos(),
+            max: counted.max().as_nanos(),
+            buckets: counted.buckets().collect(),
+        }
+    }
 }
 
 /// Commands that may wait; the control socket has fewer clients.

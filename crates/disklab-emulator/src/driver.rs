@@ -387,6 +387,8 @@ impl Driver {
         if let Some(volume) = self.volumes[request.volume.0 as usize].as_mut() {
             let (issued, due) = (in_flight.issued, in_flight.due);
             let overhead = self.tuning.overhead.after(due.saturating_since(issued));
+            let took = (now + overhead).max(due).saturating_since(issued);
+            volume.latencies[request.op as usize].record(self.host.lateness(took));
             volume.replies += 1;
             if broken && !in_flight.failed {
                 volume.failed_here(request.op);

@@ -33,6 +33,7 @@ ROOMS = {
     "doctor": "doctor",
     "clean": "clean",
     "disk": "disk",
+    "run": "run",
     "experiment": "experiment",
 }
 """The module of each command, in the order of the help.
@@ -41,7 +42,7 @@ It has a function of its own name, or an `app` with commands below it.
 """
 
 
-NEED_LINUX = ("observe", "probe", "rehearse", "measure", "doctor", "clean", "disk")
+NEED_LINUX = ("observe", "probe", "rehearse", "measure", "doctor", "clean", "disk", "run")
 """Commands that emulate disks, or reach databases and hosts."""
 REHEARSE = ("--here", "--rehearse")
 """Options of calibrate and reproduce that do it too."""
@@ -92,6 +93,11 @@ NOT_DONE = {
 
 def exit_codes(name: str) -> str:
     """Return what the exit codes of a command say."""
+    if name == "run":
+        return (
+            "Exit codes: the command's own; 3 it did more than its budget or base; 1 disklab "
+            "failed; 2 a mistake in what was given."
+        )
     failed = f"it failed, or {NOT_DONE[name]}" if name in NOT_DONE else "it failed"
     return f"Exit codes: 0 done; 1 {failed}; 2 a mistake in what was given; 130 interrupted."
 

@@ -20,7 +20,7 @@ UNPRIVILEGED = frozenset(
     {"advise", "catalog", "experiment", "import", "observe", "predict", "prices", "report", "serve"}
 )
 """Commands that need no root at all."""
-DIVIDED = frozenset({"calibrate", "disk", "probe", "rehearse", "reproduce"})
+DIVIDED = frozenset({"calibrate", "disk", "probe", "rehearse", "reproduce", "run"})
 """Commands whose root's part is a process of its own."""
 DIVIDED_WITH = {"observe": "--block-trace"}
 """Commands that need no root but for an option, which root's part then does."""
@@ -61,7 +61,7 @@ def divide(words: Sequence[str]) -> None:
     if child == 0:
         ours.close()
         # Results of other commands may lie on a volume.
-        open_way(caller, lets_go=command == "disk")
+        open_way(caller, lets_go=command in {"disk", "run"})
         caller.become()
         _link[:] = [Link(theirs)]
         return
@@ -76,7 +76,7 @@ def _has(words: Sequence[str], option: str | None) -> bool:
 
 def _part_of(command: str, link: Link) -> Serving:
     # Loaded here, after the fork: the caller's part has no use for it before.
-    if command == "disk":
+    if command in {"disk", "run"}:
         from disklab.privilege.volumes import VolumesPart  # noqa: PLC0415
 
         return VolumesPart(link)

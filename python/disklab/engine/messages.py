@@ -156,6 +156,11 @@ class Lateness(Message):
         new = [(value, count - earlier.get(value, 0)) for value, count in self.buckets]
         return Lateness.of([bucket for bucket in new if bucket[1] > 0])
 
+    def quantile(self, ppm: int) -> int:
+        """Return what `ppm` of a million do not exceed, in nanoseconds; 0: there is none."""
+        total = sum(count for _, count in self.buckets)
+        return _quantile(self.buckets, -(-total * ppm // 1_000_000))
+
     @classmethod
     def of(cls, buckets: list[tuple[int, int]]) -> Lateness:
         """Return the summary of a histogram."""
@@ -187,6 +192,8 @@ class EmulatorCounters(Message):
     """I/Os whose time began when the block layer issued them, not when they arrived."""
     late_replies: int
     lateness_ns: Lateness
+    latency_ns: dict[str, Lateness] = {}
+    """From issue to reply by kind of I/O, since the attach; kinds that did not occur are absent."""
     overhead_ns: int
     backing_read_ios: int
     backing_write_ios: int

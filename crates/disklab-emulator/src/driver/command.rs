@@ -185,12 +185,8 @@ impl Driver {
                 replies: volume.replies,
                 timed_from_issue: volume.timed_from_issue,
                 late_replies: volume.late_replies,
-                lateness_ns: LatenessSummary {
-                    p50: volume.lateness.quantile(500_000).as_nanos(),
-                    p99: volume.lateness.quantile(990_000).as_nanos(),
-                    max: volume.lateness.max().as_nanos(),
-                    buckets: volume.lateness.buckets().collect(),
-                },
+                lateness_ns: LatenessSummary::of(&volume.lateness),
+                latency_ns: volume.latency_summaries(),
                 overhead_ns: self
                     .tuning
                     .overhead

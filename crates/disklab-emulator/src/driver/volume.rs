@@ -1,9 +1,12 @@
 //! What the driver keeps about each volume.
 
+use std::collections::BTreeMap;
+
 use disklab_disk::{Op, Operations, VolumeId};
 use disklab_units::Duration;
 
 use crate::backing::Backing;
+use crate::command::LatenessSummary;
 use crate::issue_times::DeviceNumber;
 use crate::lateness::Lateness;
 
@@ -31,6 +34,8 @@ pub struct Volume {
     pub replies: u64,
     pub late_replies: u64,
     pub lateness: Lateness,
+    /// From issue to reply, by kind of I/O.
+    pub latencies: [Lateness; 4],
     pub backing_reads: u64,
     pub backing_writes: u64,
     /// I/Os that ended well for the model and failed here.
@@ -50,6 +55,7 @@ impl Volume {
             replies: 0,
             late_replies: 0,
             lateness: Lateness::default(),
+            latencies: Default::default(),
             backing_reads: 0,
             backing_writes: 0,
             failed: [0; 4],
@@ -68,6 +74,22 @@ impl Volume {
         operations.write.failed += self.failed[Op::Write as usize];
         operations.flush.failed += self.failed[Op::Flush as usize];
         operations.discard.failed += self.failed[Op::Discard as usize];
+    }
+
+    /// What I/Os took, by their kind; a kind that did not occur is left out.
+    pub fn latency_summaries(&self) -> BTreeMap<&'static str, LatenessSummary> {
+        let kinds = [
+            (Op::Read, "read"),
+            (Op::Write, "write"),
+            (Op::Flush, "flush"),
+            (Op::Discard, "discard"),
+        ];
+        kinds
+            .into_iter()
+            .map(|(op, name)| (name, &self.latencies[op as usize]))
+            .filter(|(_, counted)| counted.buckets().next().is_some())
+            .map(|(name, counted)| (name, LatenessSummary::of(counted)))
+            .collect()
     }
 
     /// Counts by how much a reply was late that had to wait, in the described system's time.

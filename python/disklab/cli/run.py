@@ -1,0 +1,270 @@
+"""`disklab run`: a command on an emulated disk, and what the disk did for it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from disklab.catalog import VolumeRequest
+from disklab.cli.amounts import bytes_of, progress, read_ahead_kib
+from disklab.cli.attach import (
+    CachingOption,
+    LatencyOption,
+    NoCalibrate,
+    ReadAhead,
+    Size,
+    Stripe,
+    Vm,
+)
+from disklab.cli.catalog import CatalogFiles, loaded
+from disklab.cli.completion import disk_names
+from disklab.cli.live import limit_name
+from disklab.cli.output import Json, notes, print_json, warn
+from disklab.cli.root_part import root_part
+from disklab.command.budget import Judged, parse_budget
+from disklab.command.compare import Change, changes, check_alike, read_base
+from disklab.command.counts import (
+    CommandRun,
+    hits_between,
+    late_between,
+    limits_between,
+    operations_between,
+)
+from disklab.command.written import headline, junit, limit_sentences, markdown, operation_rows
+from disklab.engine import View
+from disklab.errors import Problem, UserError
+from disklab.hosts.attach import Attached, AttachRequest
+from disklab.machines.foreground import PASSED_ON, Ended, check_command
+from disklab.privilege.volumes import (
+    AttachForCommand,
+    RunCommand,
+    Show,
+    folder_of,
+    made_for_command,
+    perform,
+)
+from disklab.terminal import interruptible
+
+Say = Callable[[str], None]
+VOLUME = "data"
+MISSED = 3
+"""The exit code where a budget is missed, or a run does more than its base."""
+LATE_RATIO = 0.01
+"""From here on the times of a run are this machine's rather than the disk's."""
+
+Command = Annotated[
+    list[str],
+    typer.Argument(metavar="-- COMMAND", help="What to run, after two dashes.", show_default=False),
+]
+Disks = Annotated[
+    str,
+    typer.Option(
+        "--disk",
+        help="azure/P10, 4 x azure/P30, aws/gp3(100GiB), local.",
+        autocompletion=disk_names,
+    ),
+]
+Filesystem = Annotated[Literal["xfs", "ext4"], typer.Option(help="The file system on it.")]
+CreditsOption = Annotated[
+    str, typer.Option("--credits", help="Burst credits that it begins with: full, empty, 50%.")
+]
+BudgetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        help="What it may do: 'fsyncs <= 120, p99 write <= 8ms, wall <= 30s'. "
+        "Exit code 3 if missed.",
+    ),
+]
+Compare = Annotated[
+    Path | None,
+    typer.Option(
+        help="Tell what changed beyond noise since this file of `--json`. Exit code 3 if it grew."
+    ),
+]
+Markdown = Annotated[
+    Path | None,
+    typer.Option("--markdown", help="Append the result to this file as Markdown: a job's summary."),
+]
+JUnit = Annotated[Path | None, typer.Option("--junit", help="Write JUnit's XML to this file.")]
+Keep = Annotated[
+    Path | None, typer.Option(help="Copy what the command wrote into this new folder.")
+]
+
+
+def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
+    command: Command,
+    disk: Disks,
+    vm: Vm = None,
+    caching: CachingOption = "None",
+    filesystem: Filesystem = "xfs",
+    size: Size = None,
+    stripe: Stripe = None,
+    latency: LatencyOption = None,
+    credits_: CreditsOption = "full",
+    read_ahead: ReadAhead = None,
+    budget: BudgetOption = None,
+    compare: Compare = None,
+    markdown_: Markdown = None,
+    junit_: JUnit = None,
+    keep: Keep = None,
+    no_calibrate: NoCalibrate = False,
+    files: CatalogFiles = None,
+    json: Json = False,
+) -> None:
+    """Run a command in a folder on an emulated disk; tell what the disk did for it.
+
+    The disk is made, mounted, and gone with the command, which runs as you (under sudo: as who
+    called it) and whose exit code is this one's. A flush is what an fsync becomes on the disk.
+
+    Examples: [bold]disklab run --disk azure/P10 -- make bench[/bold],
+    [bold]disklab run --disk azure/P10 --budget 'fsyncs <= 120, wall <= 30s' -- ./test.sh[/bold],
+    [bold]disklab run --disk 'aws/gp3(100GiB)' --json -- ./load > base.json[/bold],
+    [bold]disklab run --disk 'aws/gp3(100GiB)' --compare base.json -- ./load[/bold]
+    """
+    lines = [line for text in budget or [] for line in parse_budget(text, "--budget")]
+    base = None if compare is None else read_base(compare, "--compare")
+    _check_keep(keep)
+    check_command(command)
+    volume = VolumeRequest(
+        disks=disk,
+        name=VOLUME,
+        caching=caching,
+        chunk_bytes=bytes_of(stripe, "--stripe"),
+        size_bytes=bytes_of(size, "--size"),
+        latency=latency,
+    )
+    name = f"run-{secrets.token_hex(4)}"
+    request = AttachRequest(
+        volume=volume,
+        host=name,
+        vm=vm,
+        filesystem=filesystem,
+        mount_point=folder_of(name),
+        read_ahead_kib=read_ahead_kib(read_ahead),
+        calibrate=not no_calibrate,
+    )
+    with interruptible():
+        result = _measured(AttachForCommand(request, loaded(files), credits_), command, keep)
+    if base is not None:
+        check_alike(base, result, "--compare")
+    changed = [] if base is None else changes(base, result)
+    judged = [line.judge(result) for line in lines]
+    Outputs(markdown_, junit_, json).write(result, judged, changed)
+    missed = any(not one.met for one in judged) or any(change.grew for change in changed)
+    raise typer.Exit(result.exit_code or (MISSED if missed else 0))
+
+
+def _check_keep(keep: Path | None) -> None:
+    if keep is not None and os.path.lexists(keep):
+        rule = "something is there already"
+        raise UserError(Problem("--keep", str(keep), rule, "name a folder that does not exist"))
+
+
+def _measured(request: AttachForCommand, command: list[str], keep: Path | None) -> CommandRun:
+    with progress() as say, made_for_command(root_part(), request, say, warn) as made:
+        before = _view(made)
+        say(f"running {command[0]}")
+        ended = _run(made, command)
+        after = _view(made)
+        if keep is not None:
+            _run(made, ["cp", "-a", ".", str(keep.absolute())])
+    late = late_between(before, after)
+    warnings = list(made.warnings)
+    if late > LATE_RATIO:
+        warnings.append(
+            f"{late:.1%} of the replies were late: the times are this machine's; the counts hold"
+        )
+    if after.failure is not None:
+        warnings.append(f"the disk failed on this machine: {after.failure}")
+    return CommandRun(
+        command=command,
+        exit_code=ended.exit_code,
+        wall_s=ended.wall_s,
+        disks=made.disks,
+        vm=made.vm,
+        caching=made.caching,
+        filesystem=str(made.filesystem),
+        operations=operations_between(before, after),
+        limits=limits_between(before, after, limit_name),
+        cache_hit_ratio=hits_between(before, after),
+        late_ratio=late,
+        warnings=warnings,
+    )
+
+
+def _run(made: Attached, words: list[str]) -> Ended:
+    """Run a command on the disk, in root's part where there is one.
+
+    Then the terminal's signals are for the command and for root's part, and not for this one.
+    """
+    if root_part() is None:
+        ended: Ended = perform(None, RunCommand(made.name, made.host, words))
+        return ended
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in PASSED_ON}
+    try:
+        ended = perform(root_part(), RunCommand(made.name, made.host, words))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return ended
+
+
+def _view(made: Attached) -> View:
+    view: View | None = perform(root_part(), Show(made.name, made.host)).view
+    assert view is not None, "it is what was asked for"
+    return view
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the result goes besides standard error."""
+
+    markdown: Path | None
+    junit: Path | None
+    json: bool
+
+    def write(self, result: CommandRun, judged: list[Judged], changed: list[Change]) -> None:
+        """Write what was asked for."""
+        if self.markdown is not None:
+            with self.markdown.open("a", encoding="utf-8") as file:
+                file.write(markdown(result, judged, changed))
+        if self.junit is not None:
+            self.junit.write_text(junit(result, judged, changed), encoding="utf-8")
+        if self.json:
+            budget = [
+                {"line": one.line.text, "amount": one.amount, "met": one.met} for one in judged
+            ]
+            changes_ = [vars(change) for change in changed]
+            print_json({**result.model_dump(), "budget": budget, "changes": changes_})
+        else:
+            _print(result, judged, changed)
+
+
+def _print(result: CommandRun, judged: list[Judged], changed: list[Change]) -> None:
+    """Print to standard error: standard output is the command's."""
+    out = notes()
+    out.print(Text(headline(result), "bold"))
+    table = Table("operation", box=None, pad_edge=False)
+    for heading in ("I/Os", "data", "mean", "p99"):
+        table.add_column(heading, justify="right")
+    for row in operation_rows(result):
+        table.add_row(*row)
+    out.print(table)
+    for sentence in limit_sentences(result):
+        out.print(sentence)
+    for one in judged:
+        out.print(Text(one.sentence(), "green" if one.met else "bold red"))
+    for change in changed:
+        out.print(Text(change.sentence(), "bold red" if change.grew else "green"))
+    for warning in result.warnings:
+        warn(warning)

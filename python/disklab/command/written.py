@@ -1,0 +1,96 @@
+"""A run of a command as text for other programs: Markdown for a job's summary, JUnit's XML."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from disklab.catalog.quantity import about_bytes
+from disklab.command.budget import Judged
+from disklab.command.compare import Change
+from disklab.command.counts import KINDS, CommandRun
+from disklab.reading import UNSAFE
+
+NEARLY_FULL = 0.995
+"""Credits above it round to 100 %, which nobody needs to be told."""
+
+
+def operation_rows(run: CommandRun) -> list[tuple[str, ...]]:
+    """Return what the disk did by kind of I/O: name, I/Os, data, mean, p99; kinds that occurred."""
+    rows = []
+    for kind in KINDS:
+        operations = run.operations[kind]
+        if operations.ios == 0:
+            continue
+        latency = operations.latency
+        times = ("", "") if latency is None else (latency.mean_ms, latency.p99_ms)
+        shown = tuple(time if isinstance(time, str) else f"{time:.2f} ms" for time in times)
+        data = about_bytes(operations.bytes) if operations.bytes else ""
+        name = kind if operations.failed == 0 else f"{kind} ({operations.failed} failed)"
+        rows.append((name, f"{operations.ios:,}", data, *shown))
+    return rows
+
+
+def limit_sentences(run: CommandRun) -> list[str]:
+    """Return which limits held I/Os up, the longest wait first, and which credits are low."""
+    sentences = [
+        f"{use.name} ({use.per_s:,} a second): {use.delayed_ios:,} I/Os waited "
+        f"{use.delayed_s:.1f} s altogether"
+        for use in run.limits
+        if use.delayed_ios
+    ]
+    return sentences + [
+        f"{use.name}: {use.credits_left_ratio:.0%} of the burst credits are left"
+        for use in run.limits
+        if use.credits_left_ratio is not None and use.credits_left_ratio < NEARLY_FULL
+    ]
+
+
+def headline(run: CommandRun) -> str:
+    """Return the answer in one line."""
+    flushes = run.operations["flush"].ios
+    vm = f" on {run.vm}" if run.vm else ""
+    return (
+        f"{run.wall_s:.1f} s on {run.disks}{vm}, caching {run.caching}, {run.filesystem}: "
+        f"{run.ios:,} I/Os, {flushes:,} of them flushes; exit code {run.exit_code}"
+    )
+
+
+def markdown(run: CommandRun, judged: Sequence[Judged], changes: Sequence[Change]) -> str:
+    """Return a section of Markdown."""
+    lines = [f"### `{_code(shlex.join(run.command))}`", "", headline(run), ""]
+    lines += ["| operation | I/Os | data | mean | p99 |", "|---|--:|--:|--:|--:|"]
+    lines += [f"| {' | '.join(row)} |" for row in operation_rows(run)]
+    lines += ["", *(f"- {sentence}" for sentence in limit_sentences(run))]
+    lines += [f"- {'✅' if one.met else '❌'} {_code(one.sentence())}" for one in judged]
+    lines += [f"- changed: {change.sentence()}" for change in changes]
+    return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    """Return a text that ends no code span and no table."""
+    return UNSAFE.sub("?", text).replace("`", "'").replace("\n", " ").replace("|", "\\|")
+
+
+def junit(run: CommandRun, judged: Sequence[Judged], changes: Sequence[Change]) -> str:
+    """Return JUnit's XML: a case for the command, one for each line of the budget and change."""
+    cases: list[tuple[str, str | None]] = [
+        ("command", f"exit code {run.exit_code}" if run.exit_code else None)
+    ]
+    cases += [(one.line.text, None if one.met else one.sentence()) for one in judged]
+    cases += [(change.name, change.sentence() if change.grew else None) for change in changes]
+    failures = sum(1 for _, failure in cases if failure is not None)
+    suite = ET.Element(
+        "testsuite",
+        name="disklab run",
+        tests=str(len(cases)),
+        failures=str(failures),
+        time=f"{run.wall_s:.3f}",
+    )
+    for name, failure in cases:
+        case = ET.SubElement(suite, "testcase", classname="disklab.run", name=UNSAFE.sub("?", name))
+        if failure is not None:
+            ET.SubElement(case, "failure", message=UNSAFE.sub("?", failure))
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

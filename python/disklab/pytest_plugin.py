@@ -1,0 +1,123 @@
+"""The fixture `cloud_disk` of `pip install disklab[pytest]`: emulated disks for tests.
+
+Imports what makes disks in the fixture alone: pytest loads this module in every session.
+"""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from disklab.engine import View
+    from disklab.hosts.attach import Attached
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What reached a disk; of two looks, `-` gives what happened between them."""
+
+    reads: int
+    writes: int
+    flushes: int
+    bytes_read: int
+    bytes_written: int
+
+    def __sub__(self, before: Counts) -> Counts:
+        """Return what happened since an earlier look."""
+        return Counts(**{name: value - vars(before)[name] for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class CloudDisk:
+    """An emulated disk with a file system."""
+
+    path: Path
+    """The folder that it is mounted on."""
+    _made: Attached
+
+    def view(self) -> View:
+        """Return all that the engine tells of it: limits, credits, latencies, faults."""
+        from disklab.privilege.volumes import Show, perform  # noqa: PLC0415
+
+        view: View | None = perform(None, Show(self._made.name, self._made.host)).view
+        assert view is not None, "it is what was asked for"
+        return view
+
+    def counts(self) -> Counts:
+        """Return what has reached the disk since it was made."""
+        operations = self.view().counters.operations
+        return Counts(
+            reads=operations["read"].ios,
+            writes=operations["write"].ios,
+            flushes=operations["flush"].ios,
+            bytes_read=operations["read"].bytes,
+            bytes_written=operations["write"].bytes,
+        )
+
+    def fail(self, fault: str) -> None:
+        """Break it, or mend it, as `disklab disk fail` does: `slow 10x`, `stall 5s`, `recover`.
+
+        Raises UserError for a fault that there is not.
+        """
+        from disklab.privilege.volumes import Fail, perform  # noqa: PLC0415
+
+        kind, _, value = fault.partition(" ")
+        perform(None, Fail(self._made.name, self._made.host, kind, value or None, None))
+
+
+MakeDisk = Callable[..., CloudDisk]
+
+
+@pytest.fixture
+def cloud_disk() -> Iterator[MakeDisk]:
+    """Make emulated disks: `cloud_disk("azure/P10", caching="ReadOnly", size_bytes=1 << 30)`.
+
+    They are gone at the end of the test, with all that was written. Skips the test where no disk
+    can be made, with the reason.
+    """
+    from disklab.hosts import requirements  # noqa: PLC0415
+
+    if problems := list(requirements.problems()):
+        pytest.skip("; ".join(f"{problem.place}: {problem.rule}" for problem in problems))
+    with ExitStack() as stack:
+        yield lambda disks, **options: _made(stack, disks, **options)
+
+
+def _made(  # noqa: PLR0913 - each is an option of the disk
+    stack: ExitStack,
+    disks: str,
+    *,
+    caching: Literal["None", "ReadOnly", "ReadWrite"] = "None",
+    vm: str | None = None,
+    filesystem: Literal["xfs", "ext4"] = "ext4",
+    size_bytes: int | None = 1 << 30,
+    calibrate: bool = True,
+) -> CloudDisk:
+    from disklab.catalog import VolumeRequest, load_catalog  # noqa: PLC0415
+    from disklab.hosts.attach import AttachRequest  # noqa: PLC0415
+    from disklab.privilege.volumes import (  # noqa: PLC0415
+        AttachForCommand,
+        folder_of,
+        made_for_command,
+    )
+
+    name = f"pytest-{secrets.token_hex(4)}"
+    request = AttachRequest(
+        volume=VolumeRequest(disks=disks, name="data", caching=caching, size_bytes=size_bytes),
+        host=name,
+        vm=vm,
+        filesystem=filesystem,
+        mount_point=folder_of(name),
+        calibrate=calibrate,
+    )
+    wish = AttachForCommand(request, load_catalog(), "full")
+    made = stack.enter_context(made_for_command(None, wish, lambda _: None, warnings.warn))
+    return CloudDisk(folder_of(name), made)

@@ -1,0 +1,70 @@
+"""`action.yml`: its steps, run as a runner of GitHub's would run them, but for the installation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.hosts.conftest import Lab
+from tests.privilege.test_caller import DISKLAB
+
+ACTION = Path(__file__).resolve().parents[2] / "action.yml"
+
+
+def action() -> Any:
+    return yaml.safe_load(ACTION.read_text(encoding="utf-8"))
+
+
+def test_every_input_is_used_through_the_environment() -> None:
+    content = action()
+    given = {value for step in content["runs"]["steps"] for value in step["env"].values()}
+    inputs = {f"${{{{ inputs.{name} }}}}" for name in content["inputs"]}
+    assert inputs <= given
+    for step in content["runs"]["steps"]:
+        # A value that is pasted into a script is a command of whoever wrote it.
+        assert "${{" not in step["run"]
+        assert step["shell"] == "bash"
+
+
+@pytest.mark.machine
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_its_last_step_runs_a_command_and_judges_it(lab: Lab, tmp_path: Path) -> None:
+    installed = tmp_path / "disklab" / "bin"
+    installed.mkdir(parents=True)
+    (installed / "disklab").symlink_to(DISKLAB)
+    # sudo is not everywhere that these tests run; as root it changes nothing.
+    (tmp_path / "sudo").write_text('#!/bin/sh\nshift\nexec "$@"\n', encoding="ascii")
+    (tmp_path / "sudo").chmod(0o755)
+    summary = tmp_path / "summary.md"
+    step = action()["runs"]["steps"][-1]
+    given = {
+        "run": "dd if=/dev/zero of=x bs=4k count=1 conv=fsync status=none",
+        "disk": "azure/P10(32GiB)",
+        "budget": "fsyncs <= 0",
+        "junit": str(tmp_path / "junit.xml"),
+    }
+    names = {value: name for name, value in step["env"].items()}
+    environment = dict.fromkeys(step["env"], "")
+    environment |= {names[f"${{{{ inputs.{name} }}}}"]: value for name, value in given.items()}
+    ran = subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        env={
+            **lab.environment(),
+            **environment,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "RUNNER_TEMP": str(tmp_path),
+            "GITHUB_STEP_SUMMARY": str(summary),
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert ran.returncode == 3, ran.stderr
+    assert "fsyncs <= 0" in summary.read_text(encoding="utf-8")
+    assert 'failures="1"' in (tmp_path / "junit.xml").read_text(encoding="utf-8")

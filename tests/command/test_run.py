@@ -1,0 +1,107 @@
+"""`disklab run` on real emulated disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.conftest import Lab
+from tests.privilege.test_caller import DISKLAB, SUDO
+
+pytestmark = pytest.mark.machine
+DISK = ("--disk", "azure/P10", "--size", "512MiB", "--filesystem", "ext4", "--no-calibrate")
+SYNCS = "for i in 1 2 3 4 5; do dd if=/dev/zero of=f$i bs=4k count=4 conv=fsync status=none; done"
+
+
+def run(lab: Lab, *words: str, sudo: bool = False) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(DISKLAB), "run", *DISK, *words],
+        env={**lab.environment(), **(SUDO if sudo else {})},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd="/",
+    )
+
+
+def told(ran: subprocess.CompletedProcess[str]) -> Any:
+    assert "Traceback" not in ran.stderr
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def test_counts_are_the_same_and_one_more_fsync_is_told(lab: Lab, tmp_path: Path) -> None:
+    first = run(lab, "--json", "--", "sh", "-c", SYNCS)
+    assert first.returncode == 0, first.stderr
+    base = tmp_path / "base.json"
+    base.write_text(first.stdout)
+    kept = tmp_path / "kept"
+    again = run(lab, "--compare", str(base), "--keep", str(kept), "--", "sh", "-c", SYNCS)
+    assert again.returncode == 0, again.stderr
+    assert sorted(path.name for path in kept.iterdir()) == ["f1", "f2", "f3", "f4", "f5"]
+    more = run(
+        lab, "--json", "--compare", str(base), "--", "sh", "-c", f"{SYNCS}; sync f1; {SYNCS}"
+    )
+    assert more.returncode == 3, more.stderr
+    assert told(more)["changes"][0]["name"] == "flushes"
+    operations = told(more)["operations"]
+    assert operations["write"]["latency"]["p99_ms"] > 1, "a P10 takes milliseconds"
+    assert lab.devices() == {}
+
+
+def test_it_ends_with_the_commands_code_and_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
+    marker = f"sleep {600 + os.getpid() / 1e6}"
+    words = ("sh", "-c", f"{marker} & (setsid {marker} &); cd .. ; exit 7")
+    ran = run(lab, "--budget", "fsyncs <= 0", "--", *words)
+    assert ran.returncode == 7, ran.stderr
+    running = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True)
+    assert marker not in running.stdout
+    assert run(lab, "--", "sh", "-c", "kill -9 $$").returncode == 128 + 9
+    missing = run(lab, "--", str(tmp_path / "nothing"))
+    assert missing.returncode == 2
+    assert "there is no such program" in missing.stderr
+    taken = run(lab, "--keep", str(tmp_path), "--", "true")
+    assert (taken.returncode, "something is there already" in taken.stderr) == (2, True)
+    assert lab.devices() == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="sudo runs it as root")
+def test_under_sudo_the_command_runs_as_the_caller(lab: Lab) -> None:
+    ran = run(lab, "--json", "--", "sh", "-c", "id -u; echo mine > file; ls -ln file", sudo=True)
+    assert ran.returncode == 0, ran.stderr
+    user, listed, _ = ran.stdout.splitlines()
+    assert user == SUDO["SUDO_UID"]
+    assert listed.split()[2] == user
+    assert lab.devices() == {}
+
+
+def test_what_a_kill_leaves_goes_with_the_next_run(lab: Lab) -> None:
+    words = [str(DISKLAB), "run", *DISK, "--", "sh", "-c", "echo ready; exec sleep 600"]
+    killed = subprocess.Popen(words, env=lab.environment(), stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "ready\n"
+    killed.kill()
+    killed.wait()
+    killed.stdout.close()
+    assert run(lab, "--", "true").returncode == 0
+    assert lab.devices() == {}
+
+
+def test_an_interrupt_goes_to_the_command(lab: Lab) -> None:
+    script = "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done"
+    words = [str(DISKLAB), "run", *DISK, "--", "sh", "-c", script]
+    started = subprocess.Popen(words, env=lab.environment(), stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    time.sleep(0.2)  # until the shell waits in its loop
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(timeout=60) == 5
+    started.stdout.close()
+    assert lab.devices() == {}
