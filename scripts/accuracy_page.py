@@ -170,6 +170,8 @@ RANGES: Any = {
     "residuals": True,
     # No study names a version.
     "newer": True,
+    # Nor a collector.
+    "concurrent": True,
     "parameters": {"__all__": OF_VALUES},
     "physical": {"__all__": OF_VALUES},
 }

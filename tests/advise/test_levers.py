@@ -8,7 +8,7 @@ import pytest
 from disklab import spec
 from disklab.advice.advise import room_of, turned_in_words
 from disklab.advice.candidates import Candidate, field_of
-from disklab.advice.levers import COMPACTION, compactions, singly, tuned
+from disklab.advice.levers import COMPACTION, collectors, compactions, singly, tuned
 from disklab.advice.question import FACTOR, Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
@@ -88,7 +88,7 @@ def test_each_variant_is_simulated_and_its_compaction_reaches_the_simulator() ->
     both = [found["E8s_v3 with P30"], found["E8s_v3 with 2 x P30"]]
     variants = [variant for one in both for variant in (one, *tuned(one, asked.spec))]
     names = [one.name for one in variants]
-    assert len(set(names)) == len(names) == 5
+    assert len(set(names)) == len(names) == 8
     simulated = Simulator(asked, load_catalog(), CALIBRATION, workers=1).quick(variants)
     assert sorted(simulated) == sorted(names)
     experiment = asked.experiment({one.name: one.patch() for one in variants})
@@ -97,7 +97,8 @@ def test_each_variant_is_simulated_and_its_compaction_reaches_the_simulator() ->
         for trial in experiment.trials("predict")
     }
     told = [job["database"]["database"]["compaction"] for one in names if (job := jobs[one])]
-    assert told == ["leveled", "leveled", "size-tiered", "size-tiered", "leveled"]
+    strategies = ["size-tiered", "leveled"]
+    assert told == ["leveled"] * 3 + ["size-tiered", *strategies, *strategies]
 
 
 def test_levers_are_turned_one_by_one_beside_what_must_stay() -> None:
@@ -105,6 +106,23 @@ def test_levers_are_turned_one_by_one_beside_what_must_stay() -> None:
     small = candidates(asked)["E8s_v3 with P30"]
     bare, *turned = singly(tuned(small, asked.spec)[0], asked.spec)
     assert bare.settings == {COMPACTION: "leveled"}
-    assert [turned_in_words(one) for one in turned] == ["concurrent_reads 128", "read_ahead 8KiB"]
+    told = [turned_in_words(one) for one in turned]
+    assert told == ["concurrent_reads 128", "read_ahead 8KiB", "collector zgc"]
     large = candidates(asked)["E8s_v3 with 2 x P30"]
-    assert turned_in_words(singly(large, asked.spec)[-1]) == "compaction leveled"
+    assert turned_in_words(singly(large, asked.spec)[-2]) == "compaction leveled"
+
+
+@pytest.mark.parametrize(
+    ("database", "tried"),
+    [
+        ("'5.0'", ("zgc",)),
+        ("'3.11'", ()),
+        ("'5.0'\n  jvm: {collector: g1}", ()),
+    ],
+)
+def test_a_collector_that_never_stops_for_long_is_tried_where_java_has_it(
+    database: str, tried: tuple[str, ...]
+) -> None:
+    text = FILE.format(compaction="leveled", read=80, write=20)
+    text = text.replace("engine: cassandra", f"engine: cassandra\n  version: {database}", 1)
+    assert collectors(question_of(spec.parse(text, Path("t.yaml"))).spec) == tried

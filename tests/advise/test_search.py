@@ -88,7 +88,7 @@ def test_what_costs_more_than_something_that_does_it_is_not_searched() -> None:
 
 def test_an_option_that_fails_as_it_is_may_do_with_its_levers_turned() -> None:
     one = candidates()[-1]
-    (levers,) = tuned(one, question().spec)
+    levers = tuned(one, question().spec)[0]
     result: Any = None
     met, missed = Kept(Outcome.MET, ()), Kept(Outcome.MISSED, ())
     ladder = Ladder("P", [one])

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.cassandra.collectors import collector_of, new_keys_permille, threads_on
+from disklab.databases.cassandra.configuration import collector_options
+from disklab.databases.cassandra.provider import check
+from disklab.databases.cassandra.sizing import plan_memory
+from disklab.databases.protocol import Request, Sizes
+from disklab.errors import UserError
 from disklab.prediction.cells import prepare
 from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.prediction.uncertain import Uncertain
@@ -69,6 +77,90 @@ def test_a_smaller_vm_has_a_smaller_heap_and_fewer_threads() -> None:
 @pytest.mark.parametrize(("cores", "threads"), [(2, 2), (8, 8), (16, 13), (20, 15)])
 def test_threads_are_those_that_hotspot_takes(cores: int, threads: int) -> None:
     assert threads_on(cores) == threads
+
+
+def jvm(text: str, vm: str = "azure/Standard_DS14_v2") -> Trial:
+    """Return the trial with a JVM of the file's own."""
+    said = TEXT.format(vm=vm, version=f', version: "5.0", jvm: {text}', row="5 x 818B")
+    return spec.parse(said, "x.yaml").trials("predict")[0]
+
+
+def test_zgc_stops_shortly_whatever_the_cores_and_takes_processor_time() -> None:
+    usual = part(trial(version="5.0"))
+    for vm in ("azure/Standard_DS14_v2", "azure/Standard_DS3_v2"):
+        told = part(jvm("{collector: zgc}", vm))
+        costs = told["parameters"]
+        assert costs["read_pause_ns"] == costs["write_pause_ns"] < 1_000_000
+        assert costs["read_moved_permille"] == 0
+        assert told["collector"]["threads"] == costs["at_collector_threads"]
+        for name in ("read_cpu_ns", "write_byte_ps"):
+            assert costs[name] == usual["parameters"][name] * 1150 // 1000
+        assert costs["client_read_cpu_ns"] == usual["parameters"]["client_read_cpu_ns"]
+
+
+def test_bands_move_the_stops_of_zgc_and_not_those_of_g1() -> None:
+    one = jvm("{collector: zgc}")
+    calibration = package().newest().with_collector("zgc")
+    job = prepare(one, load_catalog(), package(), "x.yaml").job
+    assert job is not None
+    moved = Uncertain(one, calibration, job, "x.yaml").moved({("parameter", "read_pause_ns"): 0.5})
+    stop = calibration.parameters["read_pause_ns"].value
+    assert moved["database"]["parameters"]["read_pause_ns"] == round(stop * math.exp(0.5))
+
+
+def test_a_heap_of_the_file_s_own_moves_young_generation_and_page_cache() -> None:
+    small, large = (
+        prepare(jvm(text), load_catalog(), package(), "x.yaml").job
+        for text in ("{heap: 8GiB}", "{heap: 24GiB}")
+    )
+    assert small is not None
+    assert large is not None
+    at, then = small["database"]["cluster"], large["database"]["cluster"]
+    usual = part(trial(version="5.0"))["collector"]
+    assert at["collector"]["young_bytes"] == usual["young_bytes"]
+    assert then["collector"]["young_bytes"] == 3 * at["collector"]["young_bytes"]
+    assert at["page_cache_bytes"] - then["page_cache_bytes"] == 16 * GIB
+    assert large["database"]["database"]["memtable_bytes"] == 2 * GIB
+
+
+@pytest.mark.parametrize("name", ["parnew", "cms"])
+def test_parnew_may_be_had_with_later_versions_too(name: str) -> None:
+    assert part(jvm(f"{{collector: {name}}}"))["collector"]["young_bytes"] == 1280 * MIB
+
+
+def test_what_is_not_calibrated_is_refused() -> None:
+    reasons = prepare(jvm("{collector: shenandoah}"), load_catalog(), package(), "x.yaml").reasons
+    assert any("not calibrated" in one.rule for one in reasons)
+
+
+@pytest.mark.parametrize(
+    ("database", "words"),
+    [
+        ("engine: postgresql, jvm: {collector: zgc}", "runs in no Java virtual machine"),
+        ('engine: cassandra, version: "3.11", jvm: {collector: zgc}', "Java 8"),
+        ("engine: cassandra, jvm: {heap: 80GiB}", "half at most"),
+        ("engine: cassandra, jvm: {collector: zgcc}", "jvm.collector"),
+    ],
+)
+def test_a_jvm_that_cannot_be_is_refused_with_its_place(database: str, words: str) -> None:
+    text = TEXT.format(vm="azure/Standard_DS14_v2", version="", row="5 x 818B")
+    with pytest.raises(UserError, match=words):
+        spec.parse(text.replace("engine: cassandra", database, 1), "x.yaml")
+
+
+def test_a_rehearsal_starts_the_collector_that_is_asked_for() -> None:
+    assert "-XX:+UseG1GC" in collector_options(None)
+    assert collector_options("zgc") == ("-XX:+UseZGC",)
+    assert collector_options("shenandoah") == ("-XX:+UseShenandoahGC",)
+    request = Request("cassandra", Sizes(8 * GIB), collector="cms")
+    with pytest.raises(UserError, match="no CMS"):
+        check(request, [])
+
+
+def test_a_rehearsal_scales_the_heap_that_is_asked_for() -> None:
+    plan = plan_memory(Sizes(64 * GIB, Fraction(1, 8), heap_bytes=16 * GIB), 64 * GIB)
+    assert plan.heap == 2 * GIB
+    assert plan.memtable == GIB // 2
 
 
 def test_version_3_has_the_young_generation_of_parnew() -> None:

@@ -63,7 +63,7 @@ def cache_bytes(spec: TrialSpec, memory_gib: float | None, calibration: Calibrat
     """
     assert spec.database is not None
     if facts_of(spec.database.engine).simulator == "cassandra":
-        return page_cache_bytes(memory_gib, calibration)
+        return page_cache_bytes(memory_gib, calibration, spec.database.jvm.heap_bytes)
     return int((memory_gib or 0) * GIB)
 
 

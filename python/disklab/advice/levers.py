@@ -33,6 +33,21 @@ it writes them again, depend on it.
 Unified is not tried separately: without parameters it is tiered (and simulated so)."""
 
 
+COLLECTOR = "database.jvm.collector"
+"""Of Cassandra, whose default is G1: ZGC stops a node for less than a millisecond, and takes
+processor time all the while. **Source:** JEP 333 and 376; Java 17, which Cassandra 5.0 runs on, has
+it for production (JEP 377)."""
+
+
+def collectors(spec: TrialSpec) -> tuple[str, ...]:
+    """Return the other collectors that are worth a try."""
+    database = spec.database
+    if database is None or facts_of(database.engine).simulator != "cassandra":
+        return ()
+    old = (database.version or "").partition(".")[0] == "3"
+    return () if old or database.jvm.collector is not None else ("zgc",)
+
+
 def compactions(spec: TrialSpec) -> tuple[str, ...]:
     """Return the other strategies that are worth a try; the file's own is none of them.
 
@@ -72,6 +87,8 @@ def levers(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
     yield from _rates(spec)
     for strategy in compactions(spec):
         yield COMPACTION, strategy
+    for name in collectors(spec):
+        yield COLLECTOR, name
 
 
 def _rates(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
@@ -98,6 +115,9 @@ def tuned(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
     """
     settings = candidate.settings | dict(_rates(spec))
     ways = [settings, *(settings | one for one in _compactions_of(candidate, spec))]
+    # A collector that never stops a node for long costs it processor time, so each way is tried
+    # with it and without.
+    ways = [{COLLECTOR: name} | way for name in collectors(spec) for way in ways] + ways
     return [replace(candidate, settings=way) for way in ways if way != candidate.settings]
 
 
@@ -109,6 +129,7 @@ def singly(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
     bare = replace(candidate, settings=dict(candidate.fixed))
     alone = [{path: value} for path, value in _rates(spec)]
     alone += _compactions_of(candidate, spec)
+    alone += [{COLLECTOR: name} for name in collectors(spec)]
     return [bare, *(replace(bare, settings=candidate.fixed | one) for one in alone)]
 
 

@@ -128,6 +128,15 @@ class Newer(Part):
     physical: dict[str, Fact]
 
 
+class Concurrent(Part):
+    """A collector that works beside the program: short stops, and processor time all the while."""
+
+    stop_ns: Parameter
+    """Mean length of a stop."""
+    cpu_permille: Fact
+    """CPU of a node with it, of every thousandth without."""
+
+
 class Calibration(Part):
     """One calibration file."""
 
@@ -142,6 +151,8 @@ class Calibration(Part):
     """By figure, as results name it: `ops_per_s`, `p99_ms`."""
     calibration_rows: list[CalibrationRow] = []
     newer: Newer | None = None
+    concurrent: dict[str, Concurrent] = {}
+    """By collector."""
     range: Range
 
     def of_version(self, version: str | None) -> Calibration:
@@ -150,6 +161,20 @@ class Calibration(Part):
         if self.newer is None or not major.isdecimal() or int(major) < self.newer.version:
             return self
         return self.newest()
+
+    def with_collector(self, name: str | None) -> Calibration:
+        """Return what holds with a collector: how long it stops the program; None: the usual."""
+        found = self.concurrent.get(name or "")
+        if found is None or self.parameters["read_pause_ns"].meaning == found.stop_ns.meaning:
+            # None such, or these are its values, moved by now.
+            return self
+        stops = {"read_pause_ns": found.stop_ns, "write_pause_ns": found.stop_ns}
+        # Nothing is moved while the program stands.
+        moved = self.physical["read_moved_permille"].model_copy(update={"value": 0, "within": None})
+        physical = {**self.physical, "read_moved_permille": moved}
+        return self.model_copy(
+            update={"parameters": {**self.parameters, **stops}, "physical": physical}
+        )
 
     def newest(self) -> Calibration:
         """Return what holds for the newest versions, which rehearsals run."""
@@ -230,8 +255,16 @@ def calibration_for(engine: str) -> Calibration | None:
     return read_calibration(path) if path.is_file() else None
 
 
-def page_cache_bytes(memory_gib: float | None, calibration: Calibration) -> int:
-    """Return what a node's memory leaves for the page cache."""
+USUAL_HEAP_BYTES = 8 * GIB
+"""Of what a calibration has beside the page cache."""
+
+
+def page_cache_bytes(
+    memory_gib: float | None, calibration: Calibration, heap_bytes: int | None = None
+) -> int:
+    """Return what a node's memory leaves for the page cache; `heap_bytes`: where it is set."""
     beside = calibration.fact("memory_beside_page_cache_bytes")
+    if heap_bytes is not None:
+        beside += heap_bytes - USUAL_HEAP_BYTES
     least = calibration.ratio("least_page_cache_ratio")
     return left_for_page_cache(int((memory_gib or 0) * GIB), beside, least)

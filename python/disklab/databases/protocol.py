@@ -64,6 +64,8 @@ class Sizes:
     time_dilation: int = 1
     """Seconds of this machine for each second of the node: the database's own periods and time-outs
     are longer by so much, and its rates lower."""
+    heap_bytes: int | None = None
+    """Heap of the node, unscaled; None: what the database's own scripts give such a VM."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Request:
     """Passed through to the database's own configuration, checked against what it knows."""
     table: Mapping[str, Setting] = field(default_factory=dict)
     """Options of the table, such as `compression: none`."""
+    collector: str | None = None
+    """What collects garbage in its JVM, such as `zgc`; None: the usual."""
     tls: bool = False
     """Whether clients talk through TLS."""
     columns: int = 5

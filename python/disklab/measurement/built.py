@@ -182,10 +182,11 @@ def request_of(turn: Turn, memory_bytes: int) -> Request:
     return Request(
         engine=spec.database.engine,
         version=spec.database.version,
-        sizes=Sizes(memory_bytes=memory_bytes),
+        sizes=Sizes(memory_bytes=memory_bytes, heap_bytes=spec.database.jvm.heap_bytes),
         replication_factor=spec.database.replication_factor,
         settings=spec.database.settings,
         table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
+        collector=spec.database.jvm.collector,
         tls=spec.database.tls,
         columns=rows.columns if rows else 0,
         row_bytes=rows.columns * rows.column_bytes if rows else 0,

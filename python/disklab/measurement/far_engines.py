@@ -210,7 +210,7 @@ def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
             raise MachineError(f"{node.machine.name}: Java is there no more")
         account = far_server.account(node.machine, far_cassandra.USERS)
         sent = far_cassandra.send(local, node.machine, Path(node.folder))
-        installation = Installation(sent, java, known, account)
+        installation = Installation(sent, java, known, account, request.collector)
         return Installed(node.place(asked.log_folder), node.machine, installation)
 
     say(f"sending Cassandra {local.version} to {', '.join(node.machine.name for node in nodes)}")

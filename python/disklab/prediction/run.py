@@ -144,9 +144,11 @@ def calibration_of(trial: Trial, options: Options) -> Calibration | None:
 
 
 def _of_version(trial: Trial, options: Options) -> Calibration | None:
-    """Return what of the calibration holds for the trial's version."""
+    """Return what of the calibration holds for the trial's version and collector."""
     found, database = calibration_of(trial, options), trial.spec.database
-    return found.of_version(database.version) if found is not None and database else None
+    if found is None or database is None:
+        return None
+    return found.of_version(database.version).with_collector(database.jvm.collector)
 
 
 def _prepared(

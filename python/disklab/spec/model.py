@@ -166,6 +166,19 @@ class Table(Part):
     """Compaction strategy; it decides how much of the disk must stay free."""
 
 
+class Jvm(Part):
+    """The virtual machine that Cassandra runs in."""
+
+    collector: Literal["g1", "zgc", "shenandoah", "parnew", "cms"] | None = Field(
+        default=None, examples=["zgc"]
+    )
+    """What collects garbage; parnew and cms: ParNew before CMS, as Cassandra 3.11 has them. Without
+    it: what the version's own options choose (3.11: parnew; later and in rehearsals: g1)."""
+    heap_bytes: Bytes | None = Field(default=None, alias="heap", examples=["16GiB"])
+    """Bytes of the heap of each node, in the described system. Without it: a quarter of memory, at
+    most 8 GiB, as cassandra-env.sh has it."""
+
+
 class Database(Part):
     """The database and its settings."""
 
@@ -182,6 +195,8 @@ class Database(Part):
     """Settings of the database, by its own names; those of docs/databases.md."""
     table: Table = Field(default=Table())
     """How the table is stored."""
+    jvm: Jvm = Field(default=Jvm())
+    """Collector and heap of Cassandra."""
     tls: bool = Field(default=False, examples=[True])
     """Whether client and nodes talk through TLS."""
 

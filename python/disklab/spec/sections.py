@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from disklab.catalog.facts import GIB
+from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of
 from disklab.errors import Problem
 from disklab.spec import feasible
@@ -41,6 +43,7 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         )
     if spec.database is None:
         needs(("database",), "a cluster has a database", "add database: {engine: cassandra}")
+    found += jvm_problems(spec, site)
     if kind == "rows":
         if spec.dataset is None:
             way_out = "add dataset: {rows: 10M, row: 5 x 818B}"
@@ -53,6 +56,39 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
     found += timetable_problems(spec, site)
     found += failure_problems(spec, site)
     return found
+
+
+HEAP_SHARE = 2
+"""At least half of a VM's memory is for page cache and what a JVM has beside its heap."""
+
+MODERN = ("zgc", "shenandoah")
+
+
+def jvm_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+    """Yield what is wrong with the JVM of a database."""
+    database, cluster = spec.database, spec.cluster
+    if database is None or cluster is None:
+        return
+    jvm, key = database.jvm, ("database", "jvm")
+    if jvm.collector is None and jvm.heap_bytes is None:
+        return
+    if facts_of(database.engine).simulator != "cassandra":
+        rule = f"{facts_of(database.engine).title} runs in no Java virtual machine"
+        yield Problem(site.place(key), "(given)", rule, "leave it out")
+        return
+    major = (database.version or "").partition(".")[0]
+    if jvm.collector in MODERN and major == "3":
+        rule = "Cassandra 3 runs on Java 8, which does not have it"
+        place = site.place((*key, "collector"))
+        yield Problem(
+            place, str(jvm.collector), rule, "choose g1 or parnew, or version 4.0 or later"
+        )
+    vm = feasible.catalogue().vms.get(cluster.vm)
+    memory = int((vm.facts.mem_gib or 0) * GIB) if vm is not None else 0
+    if jvm.heap_bytes is not None and memory and jvm.heap_bytes * HEAP_SHARE > memory:
+        rule = f"{cluster.vm} has {about_bytes(memory)}, of which a heap takes half at most"
+        place = site.place((*key, "heap"))
+        yield Problem(place, about_bytes(jvm.heap_bytes), rule, "choose a smaller heap")
 
 
 def device_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:

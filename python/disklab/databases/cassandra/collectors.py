@@ -73,9 +73,21 @@ def new_keys_permille(cached_keys: int, asked_rows: float) -> int:
     return round(ALL_PERMILLE * max(0.0, 1 - cached_keys / max(asked_rows, 1)))
 
 
-def collector_of(heap_bytes: int, cores: int, version: str | None) -> Collector:
+PARNEW = ("parnew", "cms")
+"""Two names of one: ParNew collects the young generation of CMS."""
+
+
+def collector_name(version: str | None, asked: str | None) -> str:
+    """Return which collector a version has, unless another is asked for."""
+    parnew = (version or "").partition(".")[0] == PARNEW_VERSION
+    return asked or ("parnew" if parnew else "g1")
+
+
+def collector_of(
+    heap_bytes: int, cores: int, version: str | None, asked: str | None = None
+) -> Collector:
     """Return the collector of a JVM with such a heap on so many cores."""
-    if (version or "").partition(".")[0] == PARNEW_VERSION:
+    if collector_name(version, asked) in PARNEW:
         young = min(PARNEW_BYTES_PER_CORE * cores, heap_bytes // PARNEW_SHARE)
         return Collector(int(young * PARNEW_EDEN), threads_on(cores))
     return Collector(int(heap_bytes * G1_YOUNG_SHARE), threads_on(cores))

@@ -89,6 +89,8 @@ class Installation:
     """The names of all settings of this version: see `known_settings`."""
     account: Account | None = None
     """Who runs it; None: the user who runs disklab, who is not root."""
+    collector: str | None = None
+    """What collects garbage; None: G1, as Cassandra's own options for Java 17 have it."""
 
 
 @dataclass(frozen=True)
@@ -360,6 +362,25 @@ def name_of(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
+COLLECTORS = {
+    "g1": (
+        "-XX:+UseG1GC",
+        "-XX:+ParallelRefProcEnabled",
+        "-XX:MaxGCPauseMillis=300",
+        "-XX:InitiatingHeapOccupancyPercent=70",
+    ),
+    "zgc": ("-XX:+UseZGC",),
+    "shenandoah": ("-XX:+UseShenandoahGC",),
+}
+"""Those of Java 17 that Cassandra runs with. **Source:** jvm17-server.options of Cassandra 5.0 for
+G1; the others choose their own sizes (JEP 333, JEP 379)."""
+
+
+def collector_options(name: str | None) -> tuple[str, ...]:
+    """Return the Java options of a collector; None: Cassandra's own."""
+    return COLLECTORS[name or "g1"]
+
+
 def command_line(
     files: NodeFiles, installation: Installation, start: Start, gc_output: str
 ) -> list[str]:
@@ -377,10 +398,7 @@ def command_line(
         str(java.program),
         "-ea",
         "-da:net.openhft...",
-        "-XX:+UseG1GC",
-        "-XX:+ParallelRefProcEnabled",
-        "-XX:MaxGCPauseMillis=300",
-        "-XX:InitiatingHeapOccupancyPercent=70",
+        *collector_options(installation.collector),
         "-XX:+PerfDisableSharedMem",
         # All of the heap is taken at once: otherwise the page cache would have its place at first.
         "-XX:+AlwaysPreTouch",

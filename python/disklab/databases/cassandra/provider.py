@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from disklab.databases.cassandra.cluster import Cassandra
-from disklab.databases.cassandra.configuration import Installation
+from disklab.databases.cassandra.configuration import COLLECTORS, Installation
 from disklab.databases.cassandra.distribution import Distribution, fetched, unpacked
 from disklab.databases.cassandra.java import find_java
 from disklab.databases.cassandra.running import RunningCluster
@@ -37,7 +37,8 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
         way_out = f"open it (chmod o+rx {closed}), or set XDG_CACHE_HOME, CASSANDRA_HOME, JAVA_HOME"
         raise UserError(Problem("this machine", str(closed), rule, way_out))
     known = settings_of(request, distribution)
-    return Cassandra(request, nodes, Installation(distribution, java, known, account), plan)
+    installation = Installation(distribution, java, known, account, request.collector)
+    return Cassandra(request, nodes, installation, plan)
 
 
 def check(request: Request, nodes: Sequence[NodePlace]) -> None:
@@ -75,6 +76,10 @@ def _check_nodes(request: Request, nodes: Sequence[NodePlace]) -> Iterator[Probl
     if request.tls:
         rule = "disklab rehearses Cassandra without TLS"
         yield Problem("database.tls", "true", rule, "write tls: false, or leave it out")
+    if request.collector is not None and request.collector not in COLLECTORS:
+        rule = "disklab runs Cassandra on Java 17, which has no CMS (JEP 363)"
+        way_out = f"choose {', '.join(COLLECTORS)}, or predict it"
+        yield Problem("database.jvm.collector", request.collector, rule, way_out)
     factor = request.replication_factor
     first = sum(not node.comes_later for node in nodes)
     if factor > first:

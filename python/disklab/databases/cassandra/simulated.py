@@ -25,6 +25,7 @@ from disklab.databases.cassandra.simulated_faults import (
     load_kept_s,
 )
 from disklab.databases.cassandra.sizing import (
+    MEMTABLE_SHARE,
     PROGRAM_PAGES,
     MemoryPlan,
     full_heap_bytes,
@@ -53,7 +54,7 @@ from disklab.databases.simulating import (
 from disklab.errors import Problem
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.feasible import stored_row_bytes
-from disklab.spec.model import Database, Workload
+from disklab.spec.model import Database, Jvm, Workload
 from disklab.spec.share import Share
 from disklab.spec.timetable import cluster_on
 
@@ -167,6 +168,10 @@ def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
     if database.consistency == "ANY":
         rule = "a write at ANY may be a hint alone, and hints are not modelled"
         yield Problem(f"{place}: database.consistency", "ANY", rule, "use ONE")
+    if database.jvm.collector == "shenandoah":
+        rule = "what Shenandoah's stops and its work beside requests cost is not calibrated"
+        way_out = f"choose g1 or zgc, or {REHEARSE}"
+        yield Problem(f"{place}: database.jvm.collector", "shenandoah", rule, way_out)
     yield from simulated_settings.problems(database.settings, place)
 
 
@@ -182,6 +187,11 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
         yield (
             "a compressed table is read by whole chunks; its rows are random bytes, which do not "
             "shrink"
+        )
+    if spec.database and spec.database.jvm.collector in calibration.concurrent:
+        yield (
+            f"{spec.database.jvm.collector}: that requests wait for memory, where they allocate "
+            "faster than it frees, is not modelled; give it a heap with room"
         )
     yield from _kept_longer(spec)
 
@@ -200,6 +210,7 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
     assert spec.cluster is not None
     assert spec.database is not None
     calibration = calibration.of_version(spec.database.version)
+    calibration = calibration.with_collector(spec.database.jvm.collector)
     client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
     job: Job = {
         "cluster": _cluster(spec, catalog, calibration),
@@ -213,8 +224,11 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
         "dataset": _dataset(spec),
         "workload": _workload(spec, calibration),
         "before": _before(spec),
-        "parameters": calibration.values(),
+        "parameters": _parameters(spec, calibration),
     }
+    if spec.database.jvm.heap_bytes is not None:
+        flushed = spec.database.jvm.heap_bytes // MEMTABLE_SHARE // FLUSHED_SHARE
+        job["database"]["memtable_bytes"] = flushed
     work, data = spec.workload, spec.dataset
     if work.keys == "sequential" and spec.before.dataset != "empty" and data is not None:
         # Other keys meet rows of all tables alike, so one table answers for them.
@@ -230,23 +244,60 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
     data = cluster.device_of("data")
     log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
     read_ahead = cluster.volumes["data"].read_ahead_bytes
-    heap = full_heap_bytes(int((vm.mem_gib or 0) * GIB))
+    heap = _heap(spec, vm.mem_gib)
     shares = calibration.physical["ownership_ppm"].value
     same_size = isinstance(shares, list) and len(shares) == cluster.nodes
     return {
         "nodes": cluster.nodes,
         "host": host_profile(spec),
         "cores": vm.vcpu,
-        "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration),
-        "collector": collector_of(heap, vm.vcpu, _version(spec)).job(
-            _new_keys(spec, calibration, usual_key_cache(heap))
-        ),
+        "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration, _jvm(spec).heap_bytes),
+        "collector": _collector(spec, calibration, heap, vm.vcpu),
         "network_bytes_per_s": network(vm.net_mbit_per_s),
         **({"zones": cluster.zones} if cluster.zones > 1 else {}),
         "data_volume": data,
         "commitlog_volume": None if log == data else log,
         "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
         **({"ownership_ppm": shares} if same_size else {}),
+    }
+
+
+def _jvm(spec: TrialSpec) -> Jvm:
+    return spec.database.jvm if spec.database is not None else Jvm()
+
+
+def _heap(spec: TrialSpec, memory_gib: float | None) -> int:
+    """Return the bytes of a node's heap: what the file says, or what Cassandra's script would."""
+    return _jvm(spec).heap_bytes or full_heap_bytes(int((memory_gib or 0) * GIB))
+
+
+def _collector(spec: TrialSpec, calibration: Calibration, heap: int, cores: int) -> Job:
+    asked = _jvm(spec).collector
+    job = collector_of(heap, cores, _version(spec), asked).job(
+        _new_keys(spec, calibration, usual_key_cache(heap))
+    )
+    if asked in calibration.concurrent:
+        # It does not stop the program for longer with fewer threads.
+        job["threads"] = calibration.fact("at_collector_threads")
+    return job
+
+
+SERVER_CPU = ("coordinator_", "message_", "read_", "write_")
+"""Beginnings of the names of what costs a node processor time."""
+
+
+def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
+    """Return the costs, those of a node's processor with what a concurrent collector takes."""
+    costs = calibration.values()
+    concurrent = calibration.concurrent.get(_jvm(spec).collector or "")
+    if concurrent is None:
+        return costs
+    permille = int(str(concurrent.cpu_permille.value))
+    return {
+        name: value * permille // WHOLE_PERMILLE
+        if name.startswith(SERVER_CPU) and name.endswith(("_cpu_ns", "_byte_ps"))
+        else value
+        for name, value in costs.items()
     }
 
 
@@ -413,18 +464,22 @@ def _memory(spec: TrialSpec, catalog: Catalog, share: Share) -> MemoryPlan:
     assert spec.cluster is not None
     memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
     scale = Fraction(share.scale)
-    sizes = Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
+    sizes = Sizes(memory, scale, spec.cluster.nodes, heap_bytes=_jvm(spec).heap_bytes)
     return plan_memory(sizes, ANY_MEMORY)
 
 
 def _here(spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed) -> Job:
     """Return what of a cluster's hosts is that of the rehearsal."""
     plan = _memory(spec, catalog, there.share)
-    # A rehearsal has G1, whatever the version, and the cores that its machine has.
-    collector = collector_of(plan.heap, os.cpu_count() or 1, None)
+    # A rehearsal has G1, whatever the version, unless the file says another, and the cores that its
+    # machine has.
+    asked = _jvm(spec).collector
+    collector = collector_of(plan.heap, os.cpu_count() or 1, None, asked)
     new_keys = _new_keys(spec, calibration, plan.key_cache)
     # In slow motion a pause is as much shorter in the time of the described system.
     threads = collector.threads * there.share.time_dilation
+    if asked in calibration.concurrent:
+        threads = calibration.fact("at_collector_threads") * there.share.time_dilation
     return {
         "host": host_profile(with_sizes(spec, there.share), Fraction(there.share.scale)),
         "page_cache_bytes": plan.page_cache + PROGRAM_PAGES - KERNEL_OF_GROUP_BYTES,

@@ -76,7 +76,7 @@ def plan_memory(sizes: Sizes, machine_bytes: int | None = None) -> MemoryPlan:
     often for each part of the data set as on the full system, down to the least that works.
     """
     machine = machine_memory() if machine_bytes is None else machine_bytes
-    full_heap = full_heap_bytes(sizes.memory_bytes)
+    full_heap = sizes.heap_bytes or full_heap_bytes(sizes.memory_bytes)
     scaled = int(full_heap * sizes.scale)
     most = machine // 4 // sizes.nodes
     if most < LEAST_HEAP:
