@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -91,7 +91,7 @@ def made_for_probe(
         mount_point = None
         if filesystem is not None:
             mount_point = Path(tempfile.mkdtemp(prefix="disklab-probe-"))
-            undo.callback(mount_point.rmdir)
+            undo.callback(_forget, mount_point)
         request = AttachRequest(
             volume=VolumeRequest(
                 disks=disk.disks,
@@ -114,6 +114,12 @@ def made_for_probe(
             known = apart(known, places, host, undo)
         with open_region(path, plan, ours=True, destroy_data=False) as region:
             yield Subject(name, region, known)
+
+
+def _forget(mount_point: Path) -> None:
+    """Remove a mount point; while it is in use, why it is so has been said."""
+    with suppress(OSError):
+        mount_point.rmdir()
 
 
 @contextmanager

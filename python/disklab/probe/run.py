@@ -14,6 +14,7 @@ from disklab.probe.fio import Job, Measurement
 from disklab.probe.promise import Placement, Promise, State, promise
 from disklab.probe.target import Region
 from disklab.probe.verdict import Telemetry, Verdict
+from disklab.telemetry.gaps import Pulse
 
 Show = Callable[[], View]
 """Returns the volume of an emulated disk as it is now."""
@@ -128,10 +129,11 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
     known, region = subject.known, subject.region
     before = known.show() if known and known.show else None
     flushed = known.flush_ms() if known and known.flush_ms else 0.0
-    with slow_motion(known, job.plan.time_dilation):
+    with slow_motion(known, job.plan.time_dilation), Pulse() as pulse:
         measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
+    stood_still = pulse.reasons(measured.runtime_s * job.plan.time_dilation)
     if known is None:
-        return CellResult(subject.name, region.condition, measured)
+        return CellResult(subject.name, region.condition, measured, invalid=(*stood_still,))
     seen = None
     if before and known.show:
         flushing_s = (known.flush_ms() - flushed) / 1e3 if known.flush_ms else 0.0
@@ -155,7 +157,7 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
         promise=owed,
         verdict=verdict.judge(measured, owed, seen, envelope),
         telemetry=seen,
-        invalid=verdict.invalid_reasons(measured, seen),
+        invalid=(*verdict.invalid_reasons(measured, seen), *stood_still),
     )
 
 

@@ -10,6 +10,7 @@ from disklab.probe import wording
 from disklab.probe.cells import Cell
 from disklab.probe.fio import Measurement
 from disklab.probe.promise import Promise
+from disklab.telemetry.gaps import Gaps, latest_s
 
 # Healthy hosts of the Azure Samples Cassandra study (2019) wrote 19200 to 20100 IOPS against a
 # limit of 20000, and its bad ones 2979 to 14500; five per cent separates the two.
@@ -71,6 +72,8 @@ class Telemetry:
     lateness_p99_ns: int
     flush_ratio: float = 0.0
     """Share of the time in which a FLUSH was under way."""
+    latest_s: float = 0.0
+    """By how much the latest reply was late."""
     faults: tuple[str, ...] = ()
     """Kinds of the faults that were injected and not mended."""
 
@@ -104,6 +107,7 @@ def telemetry(before: View, after: View, cell: Cell, flush_ratio: float = 0.0) -
         late_replies=after.emulator.late_replies - before.emulator.late_replies,
         lateness_p99_ns=after.emulator.lateness_ns.since(before.emulator.lateness_ns).p99,
         flush_ratio=flush_ratio,
+        latest_s=latest_s(before, after),
         faults=tuple(str(fault.get("kind", fault)) for fault in after.faults),
     )
 
@@ -299,10 +303,17 @@ def envelope_wall(cell: Cell, owed: Promise, envelope: Envelope | None) -> str |
 def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str, ...]:
     """Return why a cell says nothing about the disk (METHODOLOGY rule 17); empty when it does.
 
+    An emulator that stood still is late by that time, however few its late replies are.
+
     Lateness that is small against the tail that was measured spoils nothing: a reply that leaves
     100 us late does not change a cell whose I/Os wait for 100 ms.
     """
-    if seen is None or not seen.late:
+    if seen is None:
+        return ()
+    stop = Gaps.of([seen.latest_s]).reason("the emulator", measured.runtime_s)
+    if stop is not None:
+        return (stop,)
+    if not seen.late:
         return ()
     tail_ns = min(side.latency.percentiles_ns[99.0] for side in measured.sides.values())
     if seen.lateness_p99_ns <= tail_ns * LATENCY_TOLERANCE_RATIO:

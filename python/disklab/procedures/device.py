@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from disklab.events import Emit, PhaseStarted
 from disklab.probe import fio
@@ -13,7 +13,6 @@ from disklab.probe.record import latency_record, record
 from disklab.probe.run import (
     CellResult,
     Event,
-    Listener,
     StepProgress,
     StepStarted,
     Subject,
@@ -61,31 +60,42 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     name = ", ".join(asked.levels.values()) or frame.title
     emit(PhaseStarted("build", f"{asked.disk.disks} on {asked.disk.vm}, {asked.filesystem}"))
     with made_for_probe(asked.disk, name, plan, asked.filesystem) as subject:
-        tell = _teller(emit, subject, plan.time_dilation)
+        tell = _Teller(emit, subject, plan.time_dilation)
         (cell,) = probe(fio.find_fio(plan.engine), subject, plan, tell)
+    stood_still = tell.stood_still(cell.measurement.runtime_s)
+    cell = replace(cell, invalid=(*cell.invalid, *stood_still))
     return result_of(turn, frame, started, cell)
 
 
-def _teller(emit: Emit, subject: Subject, slow: int) -> Listener:
-    """Return what takes the probe's events and tells of phases and of each second in them."""
-    known, watch = subject.known, None
-    assert known is not None, "the disk was made here"
-    assert known.show is not None, "the disk was made here"
-    path, show = subject.region.path, known.show
+class _Teller:
+    """Takes the probe's events and tells of phases and of each second in them."""
 
-    def tell(event: Event) -> None:
-        nonlocal watch
+    def __init__(self, emit: Emit, subject: Subject, slow: int) -> None:
+        known = subject.known
+        assert known is not None, "the disk was made here"
+        assert known.show is not None, "the disk was made here"
+        self._emit = emit
+        self._path, self._show = subject.region.path, known.show
+        self._slow = slow
+        self._watch: DeviceWatch | None = None
+
+    def __call__(self, event: Event) -> None:
         match event:
             case StepStarted(what=what):
                 fills = what.startswith("writing")
                 phase = "fill" if fills else "measure"
-                emit(PhaseStarted(phase, what))
+                self._emit(PhaseStarted(phase, what))
                 # The disk's time is slow only while it is measured.
-                watch = DeviceWatch.of(emit, phase, path, show, 1 if fills else slow)
-            case StepProgress(elapsed_s=elapsed_s) if watch is not None:
-                watch.tick(elapsed_s)
+                slow = 1 if fills else self._slow
+                self._watch = DeviceWatch.of(self._emit, phase, self._path, self._show, slow)
+            case StepProgress(elapsed_s=elapsed_s) if self._watch is not None:
+                self._watch.tick(elapsed_s)
 
-    return tell
+    def stood_still(self, measured_s: float) -> list[str]:
+        """Return why the last step says nothing of the disk: fio asked for nothing."""
+        watch = self._watch
+        reason = None if watch is None else watch.client.reason("fio", measured_s)
+        return [] if reason is None else [reason]
 
 
 def expected_s(turn: Turn) -> float:

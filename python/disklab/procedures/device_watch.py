@@ -11,6 +11,7 @@ from disklab.engine.messages import View
 from disklab.events import Emit, Progress
 from disklab.procedures.record import followed
 from disklab.telemetry import Disk, Emulator, Source
+from disklab.telemetry.gaps import Gaps
 
 # As the experiment file calls the disk.
 NAME = "device"
@@ -39,8 +40,13 @@ class DeviceWatch:
     sources: tuple[Source, ...]
     slow: int = 1
     """Seconds of this machine for each second of the disk."""
+    client: Gaps = field(default_factory=Gaps)
+    """When fio asked for nothing between two seconds in which it did."""
+    _idle_s: float = 0.0
     _last_s: float = 0.0
     _done: float = 0.0
+    _queue: float = 0.0
+    """I/Os under way in the last second, on average."""
     _seen: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -63,12 +69,24 @@ class DeviceWatch:
         self._ask(interval_s)
         rate = sum(self._seen.get(f"disk {NAME}: {kind}_iops", 0.0) for kind in ("read", "write"))
         self._done += rate * interval_s / self.slow
+        self._note_idle(rate, interval_s / self.slow)
         t_s = elapsed_s / self.slow
         told = Progress(self.phase, t_s, round(self._done), None, rate, seen=dict(self._seen))
         self.emit(told)
 
+    def _note_idle(self, rate: float, interval_s: float) -> None:
+        """Count a second in which nothing was done and nothing was under way."""
+        if not rate and not self._queue:
+            # Before its first I/O fio starts.
+            self._idle_s += interval_s if self._done else 0.0
+            return
+        self.client.add(self._idle_s)
+        self._idle_s = 0.0
+
     def _ask(self, interval_s: float) -> None:
         for source in self.sources:
             for metric, value in source.sample(interval_s / self.slow, self.slow):
+                if metric == "queue":
+                    self._queue = value
                 if followed(source.name, metric):
                     self._seen[f"{source.name}: {metric}"] = value

@@ -66,7 +66,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     generators = turn.workload().generators
     judged = Judgement()
     if notes.sampler is not None:
-        judged = judge(notes.sampler, MEASURED, views, generators=generators)
+        judged = judge(notes.sampler, MEASURED, views, generators=generators, client=notes.client)
     waits = account.waits(series.elapsed_s)
     spent = burst.gone(notes.credits, turn.trial, frame.catalog)
     told = [*map(burst.in_words, spent), *benchmark.remarks(series)]

@@ -15,6 +15,7 @@ from disklab.procedures.account import Account
 from disklab.procedures.burst import CreditsCourse
 from disklab.results import Phase, Recovery, Second, Whole
 from disklab.telemetry import Sampler
+from disklab.telemetry.gaps import Gaps, client_gap_s
 
 MEASURED = "measure"
 BETWEEN = "between"
@@ -61,6 +62,8 @@ class Notes:
     """What the faults of the trial's timetable did."""
     ends_s: list[float] = field(default_factory=list)
     """Of each measured interval, in order."""
+    client: Gaps = field(default_factory=Gaps)
+    """When the load stood still while it was measured."""
     _seen: dict[str, float] = field(default_factory=dict)
     """The last values of what disks and limits do; see `Progress.seen`."""
     _load_s: float = 0.0
@@ -139,8 +142,12 @@ class Notes:
         Each interval's rate is added to `rates`.
         """
         before_s, before = self._load_s, self._operations
+        last_s = 0.0
 
         def take(line: LoadProgress) -> None:
+            nonlocal last_s
+            self.client.add(client_gap_s(last_s, line.t_s))
+            last_s = line.t_s
             t_s, operations = before_s + line.t_s, before + line.operations
             self._load_s, self._operations = t_s, operations
             rates.append(line.ops_per_s)

@@ -31,6 +31,7 @@ from disklab.procedures.turn import Turn
 from disklab.results import Bottleneck, LimitWait, Operation, TraceRecord, TrialResult
 from disklab.results import Telemetry as TelemetryRecord
 from disklab.spec.replay import Replay, loop_of, record_of
+from disklab.telemetry.gaps import Gaps
 
 ENGINE = "psync"
 NS_PER_MS = 1_000_000
@@ -216,6 +217,9 @@ def _ms(measured: Replayed, side: str) -> dict[str, float]:
 
 def _late(measured: Replayed, seen: Telemetry) -> list[str]:
     """Return why a replay says nothing about the disk: this machine was late."""
+    stop = Gaps.of([seen.latest_s]).reason("the emulator", measured.runtime_s)
+    if stop is not None:
+        return [stop]
     tail_ns = measured.latency["mixed"].percentiles_ns[99.0]
     if not seen.late or seen.lateness_p99_ns <= tail_ns * LATENCY_TOLERANCE_RATIO:
         return []

@@ -6,13 +6,15 @@ which one of them was is marked invalid, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from disklab.catalog.profile import DiskProfile
 from disklab.engine.messages import Lateness, View
 from disklab.results.timetable import FULL_MACHINE_RATIO
-from disklab.telemetry.sampler import Sampler
+from disklab.telemetry import gaps
+from disklab.telemetry.gaps import Gaps
+from disklab.telemetry.sampler import OWN, Sampler
 from disklab.telemetry.sources import CPUS
 
 # A generator has one thread. At 90 % of a core an operation waits, on average, 4.5 of its own
@@ -58,17 +60,19 @@ class Judgement:
     """Whether no CPU was left: then everything took longer than its disks made it."""
 
 
-def judge(
+def judge(  # noqa: PLR0913 - what was seen by each
     seen: Sampler,
     phase: str,
     volumes: Mapping[str, tuple[View, View]],
     *,
     generators: int = 1,
     cpus: int = CPUS,
+    client: Gaps | None = None,
 ) -> Judgement:
     """Judge a phase by what was seen in it and by each volume's view before and after.
 
-    `generators`: how many load processes ran, each with one thread.
+    `generators`: how many load processes ran, each with one thread; `client`: when they stood
+    still.
     """
     made = Judgement()
     for role in ("client", "server", "emulator"):
@@ -77,12 +81,33 @@ def judge(
             made.cpu_ratio[role] = cores / cpus
     _judge_client(made, generators, cpus)
     _judge_machine(made, seen, phase, cpus)
+    made.invalid += _stood_still(seen, phase, volumes, client or Gaps())
     for volume, (before, after) in volumes.items():
         _judge_emulator(made, volume, before, after, _took_ns(seen, phase, volume))
         _judge_flushes(made, seen, phase, volume)
         if after.failure is not None:
             made.invalid.append(f"volume {volume} failed: {after.failure}")
     return made
+
+
+def _stood_still(seen: Sampler, phase: str, volumes: Iterable[str], client: Gaps) -> Iterator[str]:
+    """Yield who stood still in a phase for too long."""
+    stops = {gaps.MACHINE: _gaps(seen, phase, OWN), "the client": client}
+    stops |= {
+        f"the emulator of volume {volume}": _gaps(seen, phase, f"emulator {volume}")
+        for volume in volumes
+    }
+    for who, stop in stops.items():
+        if (reason := stop.reason(who, seen.length_s(phase))) is not None:
+            yield reason
+    asleep = seen.course(phase, OWN, gaps.SUSPENDED)
+    if asleep is not None and (reason := gaps.suspended(asleep.sum)) is not None:
+        yield reason
+
+
+def _gaps(seen: Sampler, phase: str, source: str) -> Gaps:
+    course = seen.course(phase, source, gaps.METRIC)
+    return Gaps() if course is None else Gaps(course.most, course.sum)
 
 
 def _judge_client(made: Judgement, generators: int, cpus: int) -> None:

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 
 from disklab.errors import DisklabError
+from disklab.telemetry.gaps import METRIC, SUSPENDED, Pulse
 from disklab.telemetry.sources import Source
 
 INTERVAL_S = 1.0
@@ -80,6 +82,8 @@ class Sampler:
         self._on_failure = on_failure
         self._changed = threading.Condition()
         self._phase = Phase("build", time.monotonic())
+        self._lengths: dict[str, float] = {}
+        self._pulse = Pulse(partial(self._saw_gap, METRIC), partial(self._saw_gap, SUSPENDED))
         self._ended = False
         self._courses: dict[tuple[str, str, str], Course] = {}
         self._threads = [
@@ -89,6 +93,7 @@ class Sampler:
 
     def __enter__(self) -> Sampler:
         """Begin to watch."""
+        self._pulse.__enter__()
         for thread in self._threads:
             thread.start()
         return self
@@ -102,7 +107,9 @@ class Sampler:
         """Take a last sample of each source and end."""
         with self._changed:
             self._ended = True
+            self._count_length()
             self._changed.notify_all()
+        self._pulse.__exit__(kind, error, traceback)
         deadline = time.monotonic() + END_SECONDS
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
@@ -110,6 +117,7 @@ class Sampler:
     def enter(self, phase: str, slow: int = 1) -> None:
         """Begin a phase. What happened until now is still counted for the one before."""
         with self._changed:
+            self._count_length()
             self._phase = Phase(phase, time.monotonic(), slow)
             self._changed.notify_all()
 
@@ -123,6 +131,22 @@ class Sampler:
         """Return the mean of a metric over a phase; None: it was not seen."""
         course = self.course(phase, source, metric)
         return None if course is None else course.mean
+
+    def length_s(self, phase: str) -> float:
+        """Return how long a phase that is over took, in the time of what is watched."""
+        with self._changed:
+            return self._lengths.get(phase, 0.0)
+
+    def _count_length(self) -> None:
+        phase = self._phase
+        took_s = (time.monotonic() - phase.began) / phase.slow
+        self._lengths[phase.name] = self._lengths.get(phase.name, 0.0) + took_s
+
+    def _saw_gap(self, metric: str, gap_s: float) -> None:
+        """Take a time in which nothing of this process ran, or this machine was suspended."""
+        phase = self._phase
+        t_s = (time.monotonic() - phase.began) / phase.slow
+        self._take(phase.name, t_s, OWN, metric, gap_s / phase.slow, elapsed_s=gap_s)
 
     def _watch(self, source: Source) -> None:
         phase = self._phase

@@ -12,6 +12,7 @@ from disklab.databases.protocol import Database
 from disklab.engine.messages import LimitCounters, View
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup
+from disklab.telemetry.gaps import LEAST_GAP_S, METRIC
 
 Metric = tuple[str, float]
 """A name with its unit, and its value over the interval that has just ended."""
@@ -214,6 +215,8 @@ class Emulator:
             yield "late_ratio", late / replies
             yield "lateness_p50_ns", lateness.p50
             yield "lateness_p99_ns", lateness.p99
+            if lateness.max >= LEAST_GAP_S * 1e9:
+                yield METRIC, lateness.max / 1e9
 
     def _limit(self, limit: LimitCounters, elapsed_s: float) -> Iterator[Metric]:
         name = limit_name(limit)
