@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from disklab import reading
 from disklab.databases.cassandra.java import _major
+from disklab.engine.locks import Life
 from disklab.engine.process import EngineProcess
-from disklab.hosts.left_networks import OWNER, owner_lives
+from disklab.hosts.left_networks import OWNER, owner_life
 from disklab.hosts.places import HostPlace, Places
 from disklab.results import durable
 from disklab.results.event_log import EVENTS, read_events
@@ -46,7 +47,7 @@ def test_a_record_that_is_none_says_nothing_and_holds_up_nobody(
     for name in ("pid", OWNER, EVENTS, WISH, "release", "host.json"):
         make(tmp_path / name)
     assert EngineProcess.recorded(tmp_path / "pid") is None
-    assert not owner_lives(tmp_path)
+    assert owner_life(tmp_path) is Life.GONE
     assert read_events(tmp_path).events == ()
     assert wish_of(tmp_path) is Wish.GO_ON
     assert _major(tmp_path) is None

@@ -15,7 +15,7 @@ from disklab.hosts import page_cache
 from disklab.hosts.cleaning import Scope, clean, clean_orphans
 from disklab.hosts.control_group import ControlGroup, GroupRoot
 from disklab.hosts.left_databases import OWNER, make_run_dir, record_group, remove_database
-from disklab.hosts.places import Places
+from disklab.hosts.places import OWNER_LOCK, Places
 from disklab.hosts.processes import MARK, marked_processes
 
 MIB = 1 << 20
@@ -113,6 +113,8 @@ def test_a_database_without_a_host_ends_with_the_process_that_made_it(tmp_path: 
     with subprocess.Popen(["sleep", "60"]) as gone:
         start_time = start_time_of(gone.pid)
         gone.kill()
+    # As an older release left it, which had no locks of owners.
+    (dead / OWNER_LOCK).unlink()
     (dead / OWNER).write_text(f'{{"pid": {gone.pid}, "start_time": {start_time}}}')
     assert [one.what for one in clean_orphans(places)] == [str(dead)]
     removed, kept = clean(places, Scope())

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from disklab.engine.own_folder import MADE, MARKER
 from disklab.hosts.left_databases import OWNER, make_run_dir
-from disklab.hosts.places import Places
+from disklab.hosts.places import OWNER_LOCK, Places
 
 from tests.foreign import loop_device, run
 
@@ -75,6 +75,7 @@ class Decoys:
         """Make a database's run directory that is ours, of a process that is gone."""
         folder = Places(self.lab.run_dir, self.lab.data_dir).database(name)
         make_run_dir(folder)
+        (folder / OWNER_LOCK).unlink()
         (folder / OWNER).write_text('{"pid": 2, "start_time": 0}')
         (folder / "conf").mkdir()
         (folder / "conf/cassandra.yaml").write_text("x")

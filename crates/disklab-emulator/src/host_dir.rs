@@ -114,11 +114,17 @@ impl HostDir {
         self.data.path().join(format!("{volume}.img"))
     }
 
-    /// Writes `pid`: this process and its start time.
+    /// Writes `pid`: this process, its start time, its PID namespace and the boot.
     pub fn write_pid(&self) -> Result<(), EmulatorError> {
         let start =
             start_time().map_err(|error| failed(self.host.path(), "/proc/self/stat", &error))?;
-        let text = format!("{} {start}\n", std::process::id());
+        // A number holds within one PID namespace of one boot only.
+        let namespace = fs::metadata("/proc/self/ns/pid").map(|found| found.ino());
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let place = namespace
+            .and_then(|namespace| boot.map(|boot| format!("{namespace} {}", boot.trim())))
+            .map_err(|error| failed(self.host.path(), "/proc/self/ns/pid", &error))?;
+        let text = format!("{} {start} {place}\n", std::process::id());
         self.host.replace("pid", &text)
     }
 

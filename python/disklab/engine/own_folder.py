@@ -238,7 +238,7 @@ def _prove(root: Path, kind: Kind, names: Names, at: int, inode: int) -> Marker:
         raise ForeignError(f"disklab has not marked it as its own ({name})")
     if marker.kind != kind:
         raise ForeignError(f"its marker is that of another kind: {marker.kind}")
-    moved = marker.boot == _boot() and marker.device != os.fstat(at).st_dev
+    moved = marker.boot == boot_id() and marker.device != os.fstat(at).st_dev
     # Only a disk image is marked before it is made.
     unmade = kind == "disk image" and marker.inode is None
     if moved or not (unmade or marker.inode == inode):
@@ -486,11 +486,12 @@ def _forget(root: Path, key: str) -> None:
 
 
 def _marker(kind: Kind, key: str, device: int, inode: int | None) -> str:
-    made = Marker(kind=kind, key=key, boot=_boot(), device=device, inode=inode)
+    made = Marker(kind=kind, key=key, boot=boot_id(), device=device, inode=inode)
     return made.model_dump_json() + "\n"
 
 
-def _boot() -> str:
+def boot_id() -> str:
+    """Return what tells this boot of the machine from every other one."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 

@@ -21,6 +21,7 @@ from disklab import reading
 from disklab.catalog.profile import HostProfile
 from disklab.engine.binary import NAME, find_engine
 from disklab.engine.control import refusal
+from disklab.engine.locks import comes_free, is_held, is_here
 from disklab.engine.messages import Ready
 from disklab.engine.own_folder import new_file
 from disklab.errors import EngineError
@@ -29,6 +30,7 @@ from disklab.errors import EngineError
 READY_SECONDS = 60.0
 END_SECONDS = 10.0
 POLL_SECONDS = 0.05
+ELSEWHERE = "its process lives in another PID namespace, such as a container's: clean it there"
 
 
 @dataclass(frozen=True)
@@ -40,25 +42,32 @@ class EngineProcess:
     """Field 22 of /proc/PID/stat: a number that is used again has another one."""
     folder: Path
     """The run directory of its host, `<run>/hosts/<host>`."""
+    namespace: int | None = None
+    """Inode of the PID namespace in which it has this number; None: noted by an older release."""
+    boot: str | None = None
 
     @classmethod
     def recorded(cls, file: Path) -> EngineProcess | None:
         """Return the process that a `pid` file names; None: there is none, or it says nothing."""
         words = (reading.record_text(file, reading.RECORD) or "").split()
         try:
-            pid, start_time = map(int, words)
+            pid, start_time = map(int, words[:2])
+            namespace = int(words[2]) if len(words) > 2 else None
         except ValueError:
             return None
-        return cls(pid, start_time, file.parent)
+        return cls(pid, start_time, file.parent, namespace, words[3] if len(words) > 3 else None)
 
     @classmethod
     def of(cls, folder: Path) -> EngineProcess | None:
-        """Return the living process of a host: the one recorded, or else the one with its lock."""
+        """Return the living process of a host: the one recorded, or else the one with its lock.
+
+        Of this PID namespace; whether there may be another one says `unseen`.
+        """
         recorded = cls.recorded(folder / "pid")
         if recorded is not None and recorded.is_ours():
             return recorded
         for process in Path("/proc").iterdir():
-            if process.name.isdigit() and _program(int(process.name)) == NAME:
+            if process.name.isdigit() and _is_engine_of_here(int(process.name)):
                 start_time = start_time_of(int(process.name))
                 one = None if start_time is None else cls(int(process.name), start_time, folder)
                 if one is not None and one.holds_lock():
@@ -71,7 +80,9 @@ class EngineProcess:
         The folder is compared as the process sees it: the same path in another mount namespace, or
         a record that was copied from another run directory, is not ours.
         """
-        if start_time_of(self.pid) != self.start_time or _program(self.pid) != NAME:
+        if not is_here(self.namespace, self.boot) or not _is_engine_of_here(self.pid):
+            return False
+        if start_time_of(self.pid) != self.start_time:
             return False
         return self._names_folder() or self.holds_lock()
 
@@ -116,6 +127,24 @@ class EngineProcess:
         return end_process(self.pid, self.is_ours, sign, END_SECONDS)
 
 
+def unseen(folder: Path) -> str | None:
+    """Return why a host of which no process is seen may live all the same; None: it is gone.
+
+    Waits for a process that was killed, whose lock goes last.
+    """
+    lock, recorded = folder / "lock", EngineProcess.recorded(folder / "pid")
+    here = recorded is not None and is_here(recorded.namespace, recorded.boot)
+    if here and comes_free(lock):
+        return None
+    held = is_held(lock)
+    if held:
+        return ELSEWHERE
+    same_boot = recorded is not None and is_here(None, recorded.boot)
+    if held is None and same_boot and not here:
+        return "it was made in another PID namespace, and has no lock that tells whether it lives"
+    return None
+
+
 def start_time_of(pid: int) -> int | None:
     """Return when a process started, in the kernel's ticks; None: it is gone, or a zombie."""
     try:
@@ -124,6 +153,15 @@ def start_time_of(pid: int) -> int | None:
         return None
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else int(fields[19])
+
+
+def _is_engine_of_here(pid: int) -> bool:
+    """Return whether a process runs the engine, in our own PID namespace and not in one below."""
+    try:
+        there, here = os.stat(f"/proc/{pid}/ns/pid"), os.stat("/proc/self/ns/pid")
+    except OSError:
+        return False
+    return os.path.samestat(there, here) and _program(pid) == NAME
 
 
 def _program(pid: int) -> str | None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from disklab.catalog import AttachedDisks, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.quantity import about_bytes, format_bytes
 from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
-from disklab.engine.own_folder import UNFINISHED
+from disklab.engine.own_folder import UNFINISHED, boot_id
+from disklab.engine.process import unseen
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.hosts.envelope import shortfalls
 from disklab.hosts.filesystem import (
@@ -147,7 +148,7 @@ def _start(
         vm=host_request.vm,
         host_cache_bytes=host_request.host_cache_bytes,
         scale=str(host_request.scale),
-        owner=request.owner,
+        owner=None if request.owner is None else Owner.keeping(host.root, "hosts", host.name),
     )
     try:
         # Before the start: a host that runs without it could not be told from one without a VM.
@@ -163,7 +164,9 @@ def _start(
     except BaseException:
         host.remove()
         raise
-    host.record_host(record.model_copy(update={"fuse_device": _fuse_device(host)}))
+    host.record_host(
+        record.model_copy(update={"fuse_device": _fuse_device(host), "boot": boot_id()})
+    )
     return warnings
 
 
@@ -190,6 +193,9 @@ def _check_transport(host: HostPlace, asked: str) -> None:
 
 def _check_leftovers(host: HostPlace) -> None:
     """Refuse the name of a dead host: its devices would be mistaken for new ones."""
+    if (why := unseen(host.run)) is not None:
+        way_out = "name another host with --host"
+        raise UserError(Problem("--host", repr(host.name), why, way_out))
     if host.pid.exists() or host.volume_records():
         rule = "a host of this name died and left something behind"
         raise UserError(Problem("--host", repr(host.name), rule, "run `disklab clean` first"))

@@ -19,8 +19,9 @@ from functools import partial
 from pathlib import Path
 
 from disklab.engine import Control, remove_ublk
+from disklab.engine.locks import Life
 from disklab.engine.own_folder import UNFINISHED, remove_unfinished
-from disklab.engine.process import EngineProcess
+from disklab.engine.process import EngineProcess, unseen
 from disklab.errors import DisklabError
 from disklab.hosts import left_networks
 from disklab.hosts.filesystem import force_unmount, unmount
@@ -80,6 +81,8 @@ class Plan:
     """The steps of each host or database: a failure in one holds up none of the others."""
     healthy: list[str] = field(default_factory=list)
     foreign: list[Left] = field(default_factory=list)
+    undecided: set[str] = field(default_factory=set)
+    """Hosts among the foreign ones that may live, whose data are theirs."""
 
 
 def clean(places: Places, scope: Scope) -> tuple[list[Removed], Kept]:
@@ -106,11 +109,11 @@ def clean_orphans(places: Places) -> list[Removed]:
         if host.is_orphan():
             removed += clean(places, Scope(host=host.name))[0]
     for network in places.networks():
-        if not left_networks.owner_lives(network):
+        if left_networks.owner_life(network) is Life.GONE:
             removed += clean(places, Scope(host=network.name))[0]
     for node in _without_host(places):
         owner = owner_of(node)
-        if owner is not None and not owner.lives():
+        if owner is not None and owner.life(node) is Life.GONE:
             removed += clean(places, Scope(host=node.name))[0]
     return removed
 
@@ -144,7 +147,8 @@ def make_plan(places: Places, scope: Scope) -> Plan:
     if scope.data:
         orphans = {step.host for part in plan.parts for step in part if step.kind == "data"}
         for name in sorted({path.parent.name for path in places.data_files()} - orphans):
-            if scope.host in (None, name) and name not in plan.healthy:
+            keeps = name in plan.healthy or name in plan.undecided
+            if scope.host in (None, name) and not keeps:
                 _plan_data(places.host(name), plan)
     if scope.host is None:
         plan.foreign += [Left(str(path), "it is not a folder of ours") for path in _strange(places)]
@@ -159,8 +163,10 @@ def _plan_networks(places: Places, scope: Scope, plan: Plan) -> None:
             continue
         if (why := left_networks.why_left(network)) is not None:
             plan.foreign.append(Left(str(network), why))
-        elif left_networks.owner_lives(network) and not scope.everything:
+        elif left_networks.owner_life(network) is Life.LIVES and not scope.everything:
             plan.healthy.append(network.name)
+        elif (why := left_networks.unseen(network)) is not None:
+            plan.foreign.append(Left(str(network), why))
         else:
             plan.parts.append(list(left_networks.steps_of(network)))
 
@@ -168,6 +174,10 @@ def _plan_networks(places: Places, scope: Scope, plan: Plan) -> None:
 def _plan_host(host: HostPlace, places: Places, scope: Scope, plan: Plan) -> None:
     orphan = host.is_orphan()
     process = EngineProcess.of(host.run)
+    if (why := _why_undecided(host, process)) is not None:
+        plan.undecided.add(host.name)
+        plan.foreign.append(Left(str(host.run), why))
+        return
     if process is not None and not orphan and not scope.everything:
         half_made = list(_half_made(host))
         if not _will_be_empty(host):
@@ -187,6 +197,14 @@ def _plan_host(host: HostPlace, places: Places, scope: Scope, plan: Plan) -> Non
         _plan_data(host, plan)
 
 
+def _why_undecided(host: HostPlace, process: EngineProcess | None) -> str | None:
+    """Return why a host is left alone whatever is asked for; None: its life can be told."""
+    if process is None and (why := unseen(host.run)) is not None:
+        return why
+    owner = host.owner()
+    return None if owner is None else owner.why_elsewhere(host.run)
+
+
 def _plan_database(run_dir: Path, plan: Plan) -> None:
     """Plan to remove what is left of the database node on a host, before its disks go."""
     plan.parts.append(list(steps_of(run_dir)))
@@ -197,8 +215,11 @@ def _plan_database(run_dir: Path, plan: Plan) -> None:
 def _plan_waiting(run_dir: Path, scope: Scope, plan: Plan) -> None:
     """Plan to remove a node whose VM is lost, unless it comes back: its rehearsal lives."""
     owner = owner_of(run_dir) if why_left(run_dir) is None else None
-    if owner is not None and owner.lives() and not scope.everything:
+    state = Life.GONE if owner is None else owner.life(run_dir)
+    if state is Life.LIVES and not scope.everything:
         plan.healthy.append(run_dir.name)
+    elif owner is not None and (why := owner.why_elsewhere(run_dir)) is not None:
+        plan.foreign.append(Left(str(run_dir), why))
     else:
         _plan_database(run_dir, plan)
 
@@ -307,7 +328,7 @@ def _host_steps(
     for device in devices:
         remove = partial(_detach, device, host, places)
         yield Step("device", str(device.path), host.name, remove, holds=True)
-    yield from _unproved(host)
+    yield from _unproved(host, {str(device.path) for device in devices})
     if any(is_our_fuse_mount(mount, host) for mount in mounts()):
         remove = partial(_unmount_fuse, host)
         yield Step("fuse mount", str(host.mount), host.name, remove, holds=True)
@@ -414,10 +435,12 @@ def _remove_ublk(device: OurDevice, host: HostPlace, places: Places) -> Outcome:
     return gone, "" if gone else note
 
 
-def _unproved(host: HostPlace) -> Iterator[Step]:
+def _unproved(host: HostPlace, proved: Collection[str]) -> Iterator[Step]:
     """Yield devices of our notes whose proof is gone, such as after a lazy unmount by hand."""
     for volume, record in host.volume_records().items():
-        if record.device is not None and backing_file(Path(record.device)) == f"/{volume}":
+        if record.device is None or record.device in proved:
+            continue
+        if backing_file(Path(record.device)) == f"/{volume}":
             note = f"its mount is gone, and the proof with it; if idle: losetup -d {record.device}"
             remove = partial(lambda note: (False, note), note)
             yield Step("device", record.device, host.name, remove, note, holds=True, possible=False)

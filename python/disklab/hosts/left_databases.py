@@ -47,8 +47,9 @@ def make_run_dir(run_dir: Path) -> None:
         raise MachineError(
             f"{run_dir}: it holds something, and disklab did not make it; move it away or remove it"
         )
+    owner = Owner.keeping(root, *names)
     with folder(root, *names) as at:
-        replace_file(at, OWNER, Owner.this().model_dump_json() + "\n")
+        replace_file(at, OWNER, owner.model_dump_json() + "\n")
 
 
 def record_group(run_dir: Path, group: ControlGroup) -> None:
@@ -84,7 +85,12 @@ def steps_of(run_dir: Path) -> Iterator[Step]:
     group = recorded_group(run_dir)
     known = {process.pid for process in marked}
     for pid in group.processes() if group is not None else ():
-        if group is not None and pid not in known:
+        if pid == 0:
+            # The kernel's number for one that has none here.
+            note = "of another PID namespace: end it there"
+            stay = partial(lambda note: (False, note), note)
+            yield Step("database process", "", name, stay, note, holds=True, possible=False)
+        elif group is not None and pid not in known:
             end = partial(_end_member, group, pid)
             yield Step("database process", str(pid), name, end, holds=True)
     if group is not None and group.folder.exists():

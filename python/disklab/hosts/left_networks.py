@@ -6,7 +6,6 @@ in it, and the kernel shows that: nothing else makes a process one of ours.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from disklab import reading
-from disklab.engine.own_folder import folder, new_file, remove_tree, why_foreign, why_not_removable
+from disklab.engine.locks import ENDING_SECONDS, Life, comes_free
+from disklab.engine.own_folder import folder, remove_tree, why_foreign, why_not_removable
 from disklab.engine.process import end_process, start_time_of
 from disklab.hosts.control_group import ControlGroup, GroupRoot
 from disklab.hosts.places import NAME, Owner
@@ -46,17 +46,26 @@ class FirstProcess:
         return start_time_of(self.pid) == self.start_time and _holds_lock(self.pid, self.run_dir)
 
 
-def locked_file(root: Path, *names: str) -> int:
-    """Return a descriptor of a new file that holds its lock; who inherits it holds it as well."""
-    lock = new_file(root, *names)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return lock
-
-
-def owner_lives(run_dir: Path) -> bool:
-    """Return whether the process that made a set still runs."""
+def owner_life(run_dir: Path) -> Life:
+    """Return whether the process that made a set still runs. Without a record it is gone."""
     owner = Owner.recorded(run_dir / OWNER)
-    return owner is not None and owner.lives()
+    return Life.GONE if owner is None else owner.life(run_dir)
+
+
+def unseen(run_dir: Path) -> str | None:
+    """Return why hosts of a set may live of which no process is seen; None: there are none.
+
+    Waits for processes that were killed, whose locks go last.
+    """
+    owner = Owner.recorded(run_dir / OWNER)
+    if owner is not None and (why := owner.why_elsewhere(run_dir)) is not None:
+        return why
+    if first_processes(run_dir):
+        return None
+    # Only those of here can be about to end.
+    seconds = 0.0 if owner is None else ENDING_SECONDS
+    free = all(comes_free(lock, seconds) for lock in sorted(run_dir.glob(f"{LOCK}*")))
+    return None if free else "a process of another PID namespace holds its locks: clean it there"
 
 
 def remove_network(run_dir: Path) -> list[Removed]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from disklab.engine import find_engine
+from disklab.engine.locks import locked_file
 from disklab.engine.own_folder import ForeignError, folder, make_folder, new_file, replace_file
 from disklab.errors import MachineError
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
@@ -35,7 +36,7 @@ from disklab.hosts.delays import (
     measured_own_ns,
     names_of,
 )
-from disklab.hosts.left_networks import GROUP, LOCK, OWNER, locked_file, remove_network
+from disklab.hosts.left_networks import GROUP, LOCK, OWNER, remove_network
 from disklab.hosts.places import Owner, Places, check_name
 from disklab.hosts.requirements import find_program
 from disklab.machines import host_init
@@ -406,8 +407,9 @@ def _make_folder(places: Places, name: str) -> None:
         raise MachineError(
             f"{run_dir}: there are hosts of this name; `disklab clean` removes those that were left"
         )
+    owner = Owner.keeping(places.run, run_dir.parent.name, name)
     with _folder(run_dir) as at:
-        replace_file(at, OWNER, Owner.this().model_dump_json() + "\n")
+        replace_file(at, OWNER, owner.model_dump_json() + "\n")
         os.mkdir("root", 0o700, dir_fd=at)
 
 

@@ -3,7 +3,8 @@
 A loop device is ours only when its backing file lies in the FUSE mount of one of our hosts as this
 mount namespace has it (the same path in another namespace is another file), a ublk device only when
 it carries the mark of one of them inside the kernel; a mount is ours only when its source is such a
-device, or when it is that FUSE mount itself.
+device, or when it is that FUSE mount itself. What a dead host left elsewhere is known by `diskseq`
+and the number of its mount, as recorded in this boot.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.engine import ublk_devices
+from disklab.engine.locks import is_held
+from disklab.engine.own_folder import boot_id
 from disklab.errors import MachineError, Problem, UserError
-from disklab.hosts.places import HostPlace, Places, VolumeRecord
+from disklab.hosts.places import NAME, HostPlace, Places, VolumeRecord
 
 FUSE_TYPE = "fuse.disklab"
 # Disks are /dev/ublkbN; the class lists every device, dead ones too.
@@ -195,7 +198,33 @@ def _owned(device: Path, places: Places) -> OurDevice | None:
     if device.name.startswith(UBLK):
         return next((one for one in _ublk_devices(places) if one.path == device), None)
     named = _named(device, places)
-    return named if named is not None and why_foreign(device, places) is None else None
+    if named is not None and why_foreign(device, places) is None:
+        return named
+    return _recorded(device, places)
+
+
+def _recorded(device: Path, places: Places) -> OurDevice | None:
+    """Return the volume of a dead host whose mount is out of sight, by what the kernel tells.
+
+    It was lazily unmounted, or is of another mount namespace, which may be gone. Within one boot
+    no other use of the device has its `diskseq`, and no other mount the number of one that is in
+    use. As long as the host lives the device is for those alone who see its mount.
+    """
+    shown, now = backing_file(device), diskseq(device)
+    name = "" if shown is None else Path(shown).name
+    if now is None or NAME.fullmatch(name) is None:
+        return None
+    for host in places.hosts():
+        volume, made = host.volume_record(name), host.host_record()
+        if volume is None or (volume.device, volume.diskseq) != (str(device), now):
+            continue
+        if made is None or made.fuse_device is None or made.boot != boot_id():
+            continue
+        if is_held(host.run / "lock") or host.why_foreign() is not None:
+            continue
+        if _differs(device, volume, {made.fuse_device}, host.mount / name) is None:
+            return OurDevice(device, host.name, name)
+    return None
 
 
 def _named(device: Path, places: Places) -> OurDevice | None:
@@ -216,7 +245,7 @@ def look_alikes(places: Places) -> list[tuple[Path, str]]:
     found = []
     for block in sorted(Path("/sys/block").glob("loop*")):
         device = Path("/dev") / block.name
-        if _named(device, places) is not None:
+        if _named(device, places) is not None and _recorded(device, places) is None:
             reason = why_foreign(device, places)
             if reason is not None:
                 found.append((device, reason))

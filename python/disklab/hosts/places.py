@@ -16,9 +16,11 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from disklab import reading
+from disklab.engine.locks import Life, is_here, keep_locked, life, pid_namespace
 from disklab.engine.own_folder import (
     MARKER,
     ForeignError,
+    boot_id,
     check_root,
     folder,
     make_folder,
@@ -43,7 +45,8 @@ NAME_RULE = (
 
 # What a host's run directory holds beside its folders; `.new` while it is being written.
 KNOWN = re.compile(
-    r"(pid|control\.sock|profile\.json|lock|log|host\.json)(\.new)?|(pid|profile\.json)\.\d+\.new",
+    r"(pid|control\.sock|profile\.json|lock|log|host\.json)(\.new)?|(pid|profile\.json)\.\d+\.new"
+    r"|owner\.lock",
     re.ASCII,
 )
 
@@ -52,6 +55,8 @@ HALF_WRITTEN = re.compile(r"envelope\.json\.([0-9]{1,10})\.new", re.ASCII)
 
 # Another disklab attaches for as long as mkfs takes on a slow disk.
 LOCK_SECONDS = 120.0
+OWNER_LOCK = "owner.lock"
+"""A file of what is to end with a process, which holds its lock as long as it lives."""
 LOCK_POLL_SECONDS = 0.1
 
 
@@ -101,13 +106,24 @@ class Owner(BaseModel):
     pid: int
     start_time: int
     """Field 22 of /proc/PID/stat: a number that is used again has another one."""
+    namespace: int | None = None
+    """Inode of the PID namespace in which it has this number; None: noted by an older release."""
+    boot: str | None = None
 
     @classmethod
     def this(cls) -> Owner:
         """Return the calling process."""
         start_time = start_time_of(os.getpid())
         assert start_time is not None  # whoever asks is there
-        return cls(pid=os.getpid(), start_time=start_time)
+        return cls(
+            pid=os.getpid(), start_time=start_time, namespace=pid_namespace(), boot=boot_id()
+        )
+
+    @classmethod
+    def keeping(cls, root: Path, *names: str) -> Owner:
+        """Return the calling process, which from now on keeps the lock of what is its own."""
+        keep_locked(root, *names, OWNER_LOCK)
+        return cls.this()
 
     @classmethod
     def recorded(cls, file: Path) -> Owner | None:
@@ -117,10 +133,20 @@ class Owner(BaseModel):
             return None if told is None else reading.parse(cls, told.encode())
         return None
 
-    def lives(self) -> bool:
-        """Return whether the process still runs.
+    def life(self, place: Path) -> Life:
+        """Return whether the process whose this folder is still runs."""
+        return life(place / OWNER_LOCK, self.namespace, self.boot, self._runs)
 
-        One that is ending does not: it has let go of its memory and of its locks, in this order.
+    def why_elsewhere(self, place: Path) -> str | None:
+        """Return why only its own namespace may end what is its own; None: it need not be asked."""
+        if is_here(self.namespace, self.boot) or self.life(place) is Life.GONE:
+            return None
+        return f"it belongs to process {self.pid} of another PID namespace: clean it there"
+
+    def _runs(self) -> bool:
+        """Return whether the process has its number still.
+
+        One that is ending has not: it has let go of its memory and of its locks, in this order.
         """
         if start_time_of(self.pid) != self.start_time:
             return False
@@ -142,6 +168,8 @@ class HostRecord(BaseModel):
     scale: str = "1"
     fuse_device: str | None = None
     """`major:minor` of its FUSE mount; None: not started yet, or it has none."""
+    boot: str | None = None
+    """The boot in which `fuse_device` is the number of its mount; None: an older release's."""
     owner: Owner | None = None
     """Whose host it is; None: the user's own, who ends it himself."""
 
@@ -158,8 +186,13 @@ class HostPlace:
 
     def is_orphan(self) -> bool:
         """Return whether the host was to end with a process that is gone."""
+        owner = self.owner()
+        return owner is not None and owner.life(self.run) is Life.GONE
+
+    def owner(self) -> Owner | None:
+        """Return the process that the host is to end with; None: it is the user's own."""
         record = self.host_record()
-        return record is not None and record.owner is not None and not record.owner.lives()
+        return None if record is None else record.owner
 
     @property
     def pid(self) -> Path:

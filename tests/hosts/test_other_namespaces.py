@@ -1,0 +1,235 @@
+"""Two PID namespaces with one run directory, as of two containers: none touches the other's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab.catalog import VolumeRequest, load_catalog
+from disklab.engine.locks import Life, comes_free, is_held, pid_namespace
+from disklab.engine.own_folder import boot_id
+from disklab.hosts.attach import AttachRequest, attach
+from disklab.hosts.cleaning import Scope, clean, clean_orphans
+from disklab.hosts.left_databases import OWNER, make_run_dir
+from disklab.hosts.places import OWNER_LOCK, Owner, Places
+
+from .conftest import DISKLAB, Lab
+from .test_clean import kinds
+
+pytestmark = pytest.mark.machine
+
+INSIDE = """
+mount --make-rprivate /
+grep -E 'fuse.disklab|/dev/loop' /proc/self/mountinfo | cut -d' ' -f5 | xargs -r -n1 umount -l
+echo ready
+while read -r line; do eval "$line"; echo "ended $?"; done
+"""
+
+
+class Container:
+    """A shell in PID and mount namespaces of its own, which shares the run directory."""
+
+    def __init__(self, lab: Lab) -> None:
+        spaces = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        self.shell = subprocess.Popen(
+            [*spaces, "sh", "-c", INSIDE],
+            env=lab.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._line() == "ready"
+
+    def _line(self) -> str:
+        assert self.shell.stdout is not None
+        return self.shell.stdout.readline().strip()
+
+    def do(self, line: str, code: int = 0) -> str:
+        """Do a line of shell inside; returns what it says, on any number of lines."""
+        assert self.shell.stdin is not None
+        self.shell.stdin.write(line + "\n")
+        self.shell.stdin.flush()
+        said = []
+        while not (word := self._line()).startswith("ended "):
+            said.append(word)
+        assert word == f"ended {code}", f"{line}: {word}\n{said}"
+        return "\n".join(said)
+
+    def disklab(self, *words: str, code: int = 0) -> str:
+        return self.do(" ".join([str(DISKLAB), *words]), code)
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.disklab(*words, "--json"))
+
+    def end(self) -> None:
+        """End the shell; the kernel ends what else is inside."""
+        assert self.shell.stdin is not None
+        self.shell.stdin.close()
+        self.shell.wait(timeout=60)
+
+
+@contextmanager
+def container(lab: Lab) -> Iterator[Container]:
+    inside = Container(lab)
+    try:
+        yield inside
+    finally:
+        # Nothing may have a file system mounted when the namespace goes: see docs/emulator.md.
+        if inside.shell.poll() is None:
+            inside.do("umount -a -t ext4,xfs 2>/dev/null; true")
+            inside.do(f"{DISKLAB} clean --all --data >/dev/null 2>&1; true")
+            inside.end()
+        inside.shell.wait(timeout=60)
+
+
+ATTACH = ("disk", "attach", "azure/P30", "--size", "64MiB", "--no-calibrate")
+FUSE = ("--transport", "fuse")
+
+
+def places_of(lab: Lab) -> Places:
+    return Places(lab.run_dir, lab.data_dir)
+
+
+def test_a_living_host_of_another_namespace_is_left_alone(lab: Lab) -> None:
+    with container(lab) as inside:
+        point = lab.root / "mnt"
+        inside.json(*ATTACH, *FUSE, "--filesystem", "ext4", "--mount", str(point))
+        inside.do(f"echo kept > {point}/file && sync {point}/file")
+        before = lab.state()
+        outcome = lab.json("clean")
+        assert outcome["removed"] == []
+        whole = {one["what"]: one["why"] for one in outcome["foreign"]}
+        assert "another PID namespace" in whole[str(lab.host())]
+        places = places_of(lab)
+        for scope in (Scope(everything=True, data=True), Scope(host="default", everything=True)):
+            removed, kept = clean(places, scope)
+            assert (removed, kept.healthy) == ([], [])
+            assert str(lab.host()) in {one.what for one in kept.foreign}
+        assert clean_orphans(places) == []
+        assert lab.state() == before
+        # Caches dropped, so that the disk is asked.
+        inside.do(f"cat {point}/file && dd if=/dev/zero of={point}/more bs=1M count=4 oflag=direct")
+        said = lab.refused("disk", "attach", "azure/P30", "--name", "other")
+        assert "another PID namespace" in said
+        inside.disklab("disk", "detach", "data", "--delete-data")
+    assert not lab.host().exists()
+    assert (lab.devices(), lab.processes()) == ({}, [])
+
+
+def test_a_living_host_is_left_alone_by_another_namespace(lab: Lab) -> None:
+    lab.attach("azure/P30", "--size", "64MiB", *FUSE)
+    with container(lab) as inside:
+        outcome = inside.json("clean", "--all", "--data")
+        assert outcome["removed"] == []
+        assert "another PID namespace" in outcome["foreign"][0]["why"]
+        before = lab.state()
+        inside.end()
+    assert lab.state() == before
+    assert lab.json("disk", "list")["volumes"][0]["state"] == "attached"
+    lab.run("disk", "detach", "data")
+
+
+@pytest.mark.parametrize("namespace", ["is gone", "is there"])
+def test_a_dead_host_of_another_namespace_is_removed(lab: Lab, namespace: str) -> None:
+    """Its lock is free. No file system is on its disk, whose last write nobody would answer."""
+    inside = Container(lab)
+    try:
+        inside.json(*ATTACH, *FUSE)
+        assert is_held(lab.host() / "lock")
+        if namespace == "is there":
+            inside.do(f"kill -KILL $(cut -d' ' -f1 {lab.host()}/pid)")
+        else:
+            inside.end()
+        outcome = lab.json("clean", "--data")
+        assert {"device", "run directory", "data"} <= set(kinds(outcome)), outcome
+        assert all(one["done"] for one in outcome["removed"]), outcome
+        assert (lab.devices(), lab.processes(), outcome["foreign"]) == ({}, [], [])
+        assert not lab.host().exists()
+    finally:
+        if inside.shell.poll() is None:
+            inside.end()
+
+
+def test_an_owner_lives_as_long_as_its_lock_is_held(tmp_path: Path) -> None:
+    """Whatever its number means here."""
+    root = tmp_path / "run"
+    run_dir = Places(root, tmp_path / "data").database("n1")
+    make_run_dir(run_dir)
+    owner = Owner.recorded(run_dir / OWNER)
+    assert owner is not None
+    assert (owner.pid, owner.namespace, owner.boot) == (os.getpid(), pid_namespace(), boot_id())
+    gone = owner.model_copy(update={"pid": 1 << 21})
+    assert gone.life(run_dir) is Life.LIVES
+    # No program that outlives it may hold it.
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        shown = [os.readlink(one) for one in Path(f"/proc/{sleeper.pid}/fd").iterdir()]
+        sleeper.kill()
+    assert not any(OWNER_LOCK in one for one in shown)
+    elsewhere = owner.model_copy(update={"namespace": 7})
+    assert elsewhere.why_elsewhere(run_dir) is not None
+    (run_dir / OWNER_LOCK).unlink()
+    assert owner.life(run_dir) is Life.LIVES
+    assert gone.life(run_dir) is Life.GONE
+    assert elsewhere.life(run_dir) is Life.UNKNOWN
+    assert elsewhere.model_copy(update={"boot": "another"}).life(run_dir) is Life.GONE
+    # An older release noted a number alone.
+    assert Owner(pid=owner.pid, start_time=owner.start_time).life(run_dir) is Life.LIVES
+    (run_dir / OWNER_LOCK).touch()
+    assert owner.life(run_dir) is Life.GONE
+
+
+FORKED = """
+import os, sys, time
+from pathlib import Path
+from disklab.hosts.left_databases import make_run_dir
+make_run_dir(Path(sys.argv[1]))
+if os.fork() == 0:
+    time.sleep(60)
+print(os.getpid(), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_fork_of_an_owner_does_not_keep_its_lock(tmp_path: Path) -> None:
+    run_dir = Places(tmp_path / "run", tmp_path / "data").database("n1")
+    command = [sys.executable, "-c", FORKED, str(run_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as ended:
+        assert ended.stdout is not None
+        ended.stdout.readline()
+        ended.wait(timeout=60)
+        try:
+            # The fork lets go a moment after it began.
+            assert comes_free(run_dir / OWNER_LOCK)
+        finally:
+            os.killpg(ended.pid, signal.SIGKILL)
+
+
+def test_a_rehearsal_of_another_namespace_keeps_its_hosts(lab: Lab) -> None:
+    """Its hosts here, its owner there: as when a rehearsal in a container is seen from outside."""
+    places = places_of(lab)
+    volume = VolumeRequest("azure/P30", size_bytes=64 << 20)
+    request = AttachRequest(volume, host="r1", owner=Owner.this(), calibrate=False)
+    attach(load_catalog([]), request, places)
+    place = places.host("r1")
+    record = place.host_record()
+    assert record is not None
+    assert record.owner is not None
+    foreign = record.owner.model_copy(update={"namespace": 7, "pid": 1 << 21})
+    place.record_host(record.model_copy(update={"owner": foreign}))
+    assert clean_orphans(places) == []
+    removed, kept = clean(places, Scope(everything=True, data=True))
+    assert (removed, [one.what for one in kept.foreign]) == ([], [str(place.run)])
+    # Without its lock it cannot be told; with a free one it is gone.
+    (place.run / OWNER_LOCK).unlink()
+    assert clean_orphans(places) == []
+    (place.run / OWNER_LOCK).touch()
+    assert {one.kind for one in clean_orphans(places)} > {"process", "run directory", "data"}
+    assert not place.run.exists()
