@@ -11,6 +11,7 @@ from disklab import reading
 from disklab.databases.cassandra.java import _major
 from disklab.engine.locks import Life
 from disklab.engine.process import EngineProcess
+from disklab.folders import Inside
 from disklab.hosts.left_networks import OWNER, owner_life
 from disklab.hosts.places import HostPlace, Places
 from disklab.results import durable
@@ -70,7 +71,7 @@ def test_a_torn_end_is_found_in_files_of_any_size(
 ) -> None:
     path = tmp_path / "trials.jsonl"
     path.write_bytes(whole + torn)
-    assert durable.set_torn_end_aside(path) == (torn.decode() or None)
+    assert durable.set_torn_end_aside(Inside(tmp_path, path.name)) == (torn.decode() or None)
     assert path.read_bytes() == whole
     aside = path.with_name("trials.jsonl.torn")
     assert (aside.read_bytes() if torn else b"\n") == torn + b"\n"

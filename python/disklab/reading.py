@@ -7,6 +7,7 @@ that each is refused with place, value, rule and way out before it costs memory 
 
 from __future__ import annotations
 
+import errno
 import gc
 import math
 import os
@@ -23,6 +24,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from disklab.errors import Problem, UserError
+from disklab.folders import Inside
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -46,6 +48,8 @@ UNSAFE = re.compile(
 
 Model = TypeVar("Model", bound=BaseModel)
 Parsed = TypeVar("Parsed")
+Name = Path | str | Inside
+"""A file that the user named, or one inside of a folder whose author may be anybody."""
 
 
 @dataclass(frozen=True)
@@ -132,14 +136,17 @@ class NotAsExpectedError(ValueError):
         return bounded(told, place, self.found)
 
 
-def opened(path: Path | str, kind: Kind, place: str = "") -> BinaryIO:
+def opened(path: Name, kind: Kind, place: str = "") -> BinaryIO:
     """Open a regular file for reading. Raises UserError; `place` is where the file was named.
 
     A device, pipe or folder is refused before it is opened: opening can block or have effects.
     """
     try:
-        _check_file(os.stat(path), path, kind, place)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        if isinstance(path, Inside):
+            descriptor = _opened_inside(path, kind, place)
+        else:
+            _check_file(os.stat(path), path, kind, place)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(error, path, kind, place) from None
     except ValueError:  # a null byte, half of a surrogate pair
@@ -154,7 +161,17 @@ def opened(path: Path | str, kind: Kind, place: str = "") -> BinaryIO:
     return file
 
 
-def contents(path: Path | str, kind: Kind, place: str = "") -> bytes:
+def _opened_inside(path: Inside, kind: Kind, place: str) -> int:
+    there = path.stat()
+    if there is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    # A link is told of by what opens it.
+    if not stat.S_ISLNK(there.st_mode):
+        _check_file(there, path, kind, place)
+    return path.opened()
+
+
+def contents(path: Name, kind: Kind, place: str = "") -> bytes:
     """Return the bytes of a file. Raises UserError."""
     with opened(path, kind, place) as file:
         try:
@@ -166,7 +183,7 @@ def contents(path: Path | str, kind: Kind, place: str = "") -> bytes:
     return data
 
 
-def text(path: Path | str, kind: Kind, place: str = "") -> str:
+def text(path: Name, kind: Kind, place: str = "") -> str:
     """Return the text of a file in UTF-8. Raises UserError."""
     try:
         return contents(path, kind, place).decode("utf-8")
@@ -183,7 +200,7 @@ def record_text(path: Path, kind: Kind) -> str | None:
     return None
 
 
-def lines(path: Path | str, kind: Kind, place: str = "") -> Iterator[bytes | None]:
+def lines(path: Name, kind: Kind, place: str = "") -> Iterator[bytes | None]:
     """Yield the lines of a file, one at a time; None for one that is too long. Raises UserError."""
     with opened(path, kind, place) as file:
         while line := file.readline(kind.most_line_bytes + 1):
@@ -220,7 +237,7 @@ def parse_list(model: type[Model], data: bytes) -> list[Model]:
     return found
 
 
-def record(path: Path, model: type[Model], kind: Kind) -> Model:
+def record(path: Path | Inside, model: type[Model], kind: Kind) -> Model:
     """Return what a file with one JSON record says. Raises UserError."""
     try:
         return parse(model, contents(path, kind, str(path)))
@@ -228,7 +245,7 @@ def record(path: Path, model: type[Model], kind: Kind) -> Model:
         raise UserError(*error.problems(str(path), kind.way_out)) from None
 
 
-def records(path: Path, model: type[Model], kind: Kind) -> list[Model]:
+def records(path: Path | Inside, model: type[Model], kind: Kind) -> list[Model]:
     """Return what a file with one JSON list of records says. Raises UserError."""
     try:
         return parse_list(model, contents(path, kind, str(path)))
@@ -356,7 +373,7 @@ def _misshapen(event: Any, kind: Kind, place: str, value: str, rule: str) -> Use
     return UserError(Problem(at, value, rule, f"leave aliases out, or {kind.way_out}"))
 
 
-def _check_file(found: os.stat_result, path: Path | str, kind: Kind, place: str) -> None:
+def _check_file(found: os.stat_result, path: Name, kind: Kind, place: str) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise _refused(path, kind, place, "cannot be read: Is a directory")
     if not stat.S_ISREG(found.st_mode):
@@ -366,7 +383,7 @@ def _check_file(found: os.stat_result, path: Path | str, kind: Kind, place: str)
         raise _refused(path, kind, place, f"{_size_rule(kind)}; this one has {found.st_size}")
 
 
-def _unreadable(error: OSError, path: Path | str, kind: Kind, place: str) -> UserError:
+def _unreadable(error: OSError, path: Name, kind: Kind, place: str) -> UserError:
     return _refused(path, kind, place, f"cannot be read: {error.strerror or error}")
 
 
@@ -374,5 +391,5 @@ def _size_rule(kind: Kind) -> str:
     return f"{kind.name} has at most {kind.most_bytes} bytes"
 
 
-def _refused(path: Path | str, kind: Kind, place: str, rule: str) -> UserError:
+def _refused(path: Name, kind: Kind, place: str, rule: str) -> UserError:
     return UserError(Problem(place or str(path), str(path), rule, kind.way_out))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.engine.binary import find_engine
+from disklab.folders import Inside
 from disklab.results.event_log import EVENTS, read_events
 from disklab.results.histogram import HistogramError, decode
 from disklab.results.run import Run
@@ -260,7 +261,7 @@ def run_lines() -> Iterator[Try]:
         def attempt(line: bytes) -> None:
             for name in ("trials.jsonl", "seconds.jsonl", EVENTS):
                 (place / name).write_bytes(line + b"\n")
-            read_course(place / "seconds.jsonl")
+            read_course(Inside(place, "seconds.jsonl"))
             read_events(place)
             Run.open(place).results()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from disklab.folders import Inside
 from disklab.results import Histogram, HistogramError, Sum, decode, encode, merged
 from disklab.results.histogram import DIGITS, HIGHEST_NS, LOWEST_NS, MOST_PAYLOAD_BYTES
 from disklab.results.seconds import SecondsWriter, read_course
@@ -113,7 +114,7 @@ def test_a_sum_of_many_is_exact_and_leaves_broken_ones_out() -> None:
 
 def test_the_engines_lines_are_kept_and_merged(tmp_path: Path) -> None:
     """Two generators, each with its own lines, give one course and one whole."""
-    path = tmp_path / "0-0.jsonl"
+    path = Inside(tmp_path, "0-0.jsonl")
     with SecondsWriter(path) as writer:
         for generator in (0, 1):
             told = encode(Histogram.of([1_000_000 * (generator + 1)] * 50))
@@ -124,7 +125,7 @@ def test_the_engines_lines_are_kept_and_merged(tmp_path: Path) -> None:
                 )  # fmt: skip
             writer.whole({"event": "done", "elapsed_s": 2.0, "generator": generator,
                           "response": {"read": told}, "unsent": 0})  # fmt: skip
-    with path.open("a") as file:
+    with path.path.open("a") as file:
         file.write('{"kind":"second","t_s":3')
     course = read_course(path)
     assert [(one.t_s, one.generator) for one in course.seconds] == [(1, 0), (1, 1), (2, 0), (2, 1)]

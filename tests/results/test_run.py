@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from disklab import spec
 from disklab.errors import UserError
+from disklab.folders import Inside
 from disklab.results import Run, Share, TelemetryWriter, find_run
 from disklab.results.telemetry import PART_ROWS, parts_of
 
@@ -158,17 +159,17 @@ def test_an_interrupted_repeat_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_telemetry_is_written_in_parts_and_survives_a_crash(tmp_path: Path) -> None:
-    path = tmp_path / "0-0.parquet"
+    path = Inside(tmp_path, "0-0.parquet")
     writer = TelemetryWriter(path)
     rows = 2 * PART_ROWS + 10
     for number in range(rows):
         writer.add("measure", number / 10, "machine", "cpu_ratio", number)
     # Not closed: what a crash leaves. Only the part that was still in memory is missing.
-    crashed = pl.scan_parquet(sorted(parts_of(path).glob("*.parquet"))).collect()
+    crashed = pl.scan_parquet(sorted(parts_of(path).path.glob("*.parquet"))).collect()
     assert crashed.height == 2 * PART_ROWS
 
     writer.close()
-    assert pl.read_parquet(path)["value"].to_list() == [float(n) for n in range(rows)]
+    assert pl.read_parquet(path.path)["value"].to_list() == [float(n) for n in range(rows)]
     assert not parts_of(path).exists()
 
 

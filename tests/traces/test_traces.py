@@ -199,24 +199,40 @@ def test_a_part_is_the_first_ios_or_the_first_time(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("", "has no read and no write"),
-        ("hello\n", "t:1: 'hello': is the first line of no trace that disklab reads"),
-        ("fio version 2 iolog\n", "t:1: 'fio version 2 iolog': only version 3 has the time"),
-        ("fio version 3 iolog\n5 f read 0\n", "t:2: '5 f read 0': is not a line of a fio iolog"),
-        ("fio version 3 iolog\n5 f erase 0 1\n", "'erase' is not an action with an offset"),
-        ("fio version 3 iolog\n-5 f read 0 1\n", "time '-5' is not a whole number"),
+        ("hello\n", "t:1: this line: is the first line of no trace that disklab reads"),
+        ("fio version 2 iolog\n", "t:1: this line: only version 3 has the time"),
+        ("fio version 3 iolog\n5 f read 0\n", "t:2: this line: is not a line of a fio iolog"),
+        ("fio version 3 iolog\n5 f erase 0 1\n", "its action is none that has an offset"),
+        ("fio version 3 iolog\n-5 f read 0 1\n", "its time is not a whole number"),
         (f"fio version 3 iolog\n5 f read {1 << 61} 1\n", "begins beyond 2^60 bytes"),
         (f"fio version 3 iolog\n5 f read 0 {1 << 31}\n", "is longer than 1 GiB"),
         (
             "1,h,0,Read,0,4096,1\n2,h,0,Erase,0,4096,1\n",
-            "t:2: '2,h,0,Erase,0,4096,1': type 'Erase'",
+            "t:2: this line: its type is neither",
         ),
-        ("1,h,0,Read,0,4096,1\n2,h,0,Read,0\n", "t:2: '2,h,0,Read,0': has 5 fields"),
+        ("1,h,0,Read,0,4096,1\n2,h,0,Read,0\n", "t:2: this line: has 5 fields"),
         ("1,h,0,Read,0,4096,1\n" + "9" * 5000, "t:2: this line: a line has at most 4096 bytes"),
         (blkparse_text(IOS[:1])[:40] + "\n", "t:1: "),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text: str, told: str, tmp_path: Path) -> None:
     assert told in refusal(tmp_path, text)
+
+
+SHADOW = "root:$y$j9T$salt$hash:19000:0:99999:7:::"
+
+
+@pytest.mark.parametrize("form", [None, *TEXTS])
+@pytest.mark.parametrize(
+    "text", [SHADOW, f"{SHADOW}\n{SHADOW}", SHADOW.replace(":", " "), SHADOW.replace(":", ",")]
+)
+def test_a_file_that_is_no_trace_is_never_quoted(
+    tmp_path: Path, text: str, form: str | None
+) -> None:
+    told = refusal(tmp_path, text, Chosen(form=form))
+    assert told.startswith("t:1: this line: ")
+    for part in ("root", "$y$", "hash", "19000", "99999"):
+        assert part not in told
 
 
 def test_more_ios_than_a_replay_takes_are_refused_with_the_way_out(

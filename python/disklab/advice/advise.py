@@ -25,6 +25,7 @@ from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.simulation import Workers
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
+from disklab.folders import Inside
 from disklab.prediction import Options, predict
 from disklab.prediction.cells import prepare
 from disklab.prediction.outages import Rebuilt, rebuild_times
@@ -371,8 +372,8 @@ def store(advice: Advice, how: How) -> None:
         advice.written = how.beside
     if advice.run is not None:
         told = json.dumps(advice.as_json(), ensure_ascii=False, indent=1)
-        (advice.run / ADVICE).write_text(told + "\n", encoding="utf-8")
-        page.write(advice, advice.run / PAGE, how.seed)
+        Inside(advice.run, ADVICE).replace(f"{told}\n".encode())
+        page.write(advice, Inside(advice.run, PAGE), how.seed)
 
 
 def rehearsable(advice: Advice) -> str:

@@ -14,11 +14,11 @@ from disklab.advice.purchase import snippet
 from disklab.advice.search import Tried
 from disklab.catalog import load_catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
-from disklab.errors import Problem, UserError
+from disklab.folders import Inside
 from disklab.report import theme
 from disklab.report.html import data, items, tag, text
 from disklab.report.page import styles
-from disklab.results import TrialResult
+from disklab.results import TrialResult, durable
 from disklab.results.records import STRETCHES
 from disklab.results.required import Required, required_of
 
@@ -26,13 +26,9 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 """Nothing is loaded from anywhere."""
 
 
-def write(advice: Advice, file: Path, seed: int) -> None:
+def write(advice: Advice, file: Path | Inside, seed: int) -> None:
     """Write the page. Raises UserError."""
-    try:
-        file.write_text(page(advice, seed), encoding="utf-8")
-    except OSError as error:
-        rule = f"cannot be written: {error.strerror}"
-        raise UserError(Problem("--html", str(file), rule, "name another file")) from None
+    durable.write_file(file, page(advice, seed).encode("utf-8"), "--html")
 
 
 def page(advice: Advice, seed: int) -> str:

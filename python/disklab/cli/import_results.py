@@ -51,7 +51,7 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
         raise UserError(Problem("--only", levels, rule, "name a cell whose workload is TPC-C"))
     # All are read before anything is made.
     found = [tpcc.read(reading.text(path, reading.IMPORTED), str(path)) for path in results]
-    run = Run.open(into, out) if into else _made(asked, experiment, out)
+    run = Run.open_own(into, out, "--into") if into else _made(asked, experiment, out)
     if run.info.experiment.title != asked.title or run.info.mode != "measure":
         rule = f"it is a run of mode {run.info.mode} of {run.info.experiment.title!r}"
         raise UserError(Problem("--into", str(into), rule, "name a run that was imported for FILE"))

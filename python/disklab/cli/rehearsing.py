@@ -84,7 +84,7 @@ def answer(run: Run, notes: Console, *, as_json: bool) -> None:
     report = Report.of([run, *published])
     # With JSON, standard output belongs to the results.
     show(report, notes if as_json else console())
-    page = files.write_page(report, run.folder / "report.html")
+    page = files.write_page(report, run.inside("report.html"))
     notes.print(Text(f"report: {page}"))
 
 

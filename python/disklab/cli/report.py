@@ -58,7 +58,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     opened = [Run.open(name, out) for name in runs]
     made = Report.of([*opened, *files.references(opened, checked(against))])
-    page = html or opened[0].folder / "report.html"
+    page = html or opened[0].inside("report.html")
     written = [
         files.write_page(made, page),
         *files.write_tables(made, page),
@@ -71,7 +71,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     for path in written:
         notes().print(Text(f"report: {path}"))
     for run in opened:
-        if (run.folder / PAGE).is_file():
+        if run.inside(PAGE).is_file():
             notes().print(Text(f"advice: {run.folder / PAGE}"))
 
 

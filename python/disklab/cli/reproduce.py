@@ -160,7 +160,7 @@ def together(runs: Sequence[Run]) -> tuple[Report, str]:
     from disklab.report.report import Report  # noqa: PLC0415
 
     report = Report.of([*runs, *published(runs)])
-    return report, str(files.write_page(report, runs[0].folder / "report.html"))
+    return report, str(files.write_page(report, runs[0].inside("report.html")))
 
 
 def published(runs: Sequence[Run]) -> Iterator[Any]:

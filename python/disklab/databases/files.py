@@ -77,11 +77,11 @@ def open_log(file: Path, account: Account | None) -> int:
     Programs that take names only get `/proc/self/fd/N`. Raises MachineError when something else
     stands in its place.
     """
-    with _opened(file.parent) as at:
-        try:
+    try:
+        with _opened(file.parent) as at:
             opened = os.open(file.name, _LOG, 0o644, dir_fd=at)
-        except OSError as error:
-            raise MachineError(f"{file} cannot be written: {error.strerror}") from error
+    except OSError as error:
+        raise MachineError(f"{file} cannot be written: {error.strerror}") from error
     found = os.fstat(opened)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         os.close(opened)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from disklab.databases.protocol import NodePlace
+from disklab.folders import Inside
 
 # Enough for the lines of one failure; the whole logs are in the run folder.
 MOST_BYTES = 256 << 10
@@ -99,7 +100,8 @@ def _size(file: Path) -> int:
 def tail(file: Path, start: int = 0, most_bytes: int = MOST_BYTES) -> list[str]:
     """Return the lines from a place on, the last ones when there are many; none: it has gone."""
     try:
-        with file.open("rb") as opened:
+        # A link or a pipe in the place of a log says nothing.
+        with os.fdopen(Inside(file.parent, file.name).opened(), "rb") as opened:
             size = opened.seek(0, os.SEEK_END)
             opened.seek(max(size - most_bytes, start))
             text = opened.read().decode("utf-8", "replace")

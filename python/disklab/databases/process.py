@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from disklab.databases.files import open_log
 from disklab.databases.log import LogForm, NodeLog
 from disklab.databases.protocol import NodePlace
 from disklab.errors import MachineError
@@ -57,7 +58,7 @@ class DatabaseProcess:
         inside = command if place.machine is None else place.machine.entering(command)
         # First into the group: its files are those of this machine.
         inside = inside if place.group is None else place.group.inside(inside)
-        with self._log.output.open("ab") as output:
+        with os.fdopen(open_log(self._log.output, None), "ab") as output:
             self._process = subprocess.Popen(
                 inside,
                 stdin=subprocess.DEVNULL,

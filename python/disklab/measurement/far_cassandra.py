@@ -7,6 +7,7 @@ nodes log comes back line by line and stays in the run.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ from disklab.databases.cassandra.internode import StorageKey
 from disklab.databases.cassandra.java import FIRST_WITHOUT_SECURITY_MANAGER, WANTED, Java
 from disklab.databases.cassandra.node import LOG, Node
 from disklab.databases.cassandra.sizing import MemoryPlan
+from disklab.databases.files import open_log
 from disklab.engine import Account, CqlLogin
 from disklab.errors import MachineError
 from disklab.machines.protocol import Child, Machine
@@ -124,8 +126,8 @@ class FollowedProcess(FarProcess):
         """Copy what the JVM says of its stops to the one log, and all else to the other."""
         with (
             suppress(MachineError),
-            self._files.log.open("ab", buffering=0) as log,
-            self._files.gc_log.open("ab", buffering=0) as gc_log,
+            os.fdopen(open_log(self._files.log, None), "ab", buffering=0) as log,
+            os.fdopen(open_log(self._files.gc_log, None), "ab", buffering=0) as gc_log,
         ):
             for line in child.lines():
                 # The JVM's own lines begin with their time; those of the log with their level.

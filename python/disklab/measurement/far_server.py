@@ -5,6 +5,7 @@ Nothing is installed and no user is made there: what is missing is a problem of 
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from disklab.databases import NodePlace
+from disklab.databases.files import open_log
 from disklab.databases.log import LogForm
 from disklab.databases.process import KILL_SECONDS, DatabaseProcess
 from disklab.engine import Account
@@ -213,7 +215,8 @@ class FarProcess(DatabaseProcess):
         """Add the end of what it wrote, at most 64 KiB, to its log in the run's folder."""
         folder = self._where.log_dir
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{self._where.name}-output.log").open("ab") as log:
+        output = open_log(folder / f"{self._where.name}-output.log", None)
+        with os.fdopen(output, "ab") as log:
             log.write(said)
 
     def failure(self, what: str) -> MachineError:

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from disklab import reading
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
+from disklab.folders import Inside
 from disklab.hosts.places import NAME, NAME_RULE
 from disklab.reading import bounded
 from disklab.spec.amounts import Bytes, Unreadable
@@ -270,8 +271,10 @@ class Hosts:
         return self.document.place(key)
 
 
-def load(path: Path) -> Hosts:
+def load(path: Path | Inside) -> Hosts:
     """Return what a hosts file says. Raises UserError with all problems, each with its line."""
+    if isinstance(path, Inside):
+        return parse(reading.text(path, reading.HOSTS), path.path)
     return hosts_of(read_document(path, FORM))
 
 

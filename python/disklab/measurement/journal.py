@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from disklab import reading
 from disklab.errors import DisklabError, MachineError
+from disklab.folders import Inside
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import folders, qdiscs, routes, striping
 from disklab.measurement.striping import Stripe
@@ -84,7 +85,7 @@ class Journal:
     def of(cls, folder: Path) -> Journal:
         """Return the journal of a run with what is still to be undone."""
         journal = cls(folder)
-        path = folder / CHANGES
+        path = Inside(folder, CHANGES)
         if path.exists():
             durable.set_torn_end_aside(path)
             for text in reading.lines(path, KIND):
@@ -134,7 +135,7 @@ class Journal:
             forget(self.folder)
 
     def _append(self, line: dict[str, object]) -> None:
-        durable.append_line(self.folder / CHANGES, json.dumps(line, ensure_ascii=False))
+        durable.append_line(Inside(self.folder, CHANGES), json.dumps(line, ensure_ascii=False))
 
 
 def _line(text: bytes | None) -> Line | None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from disklab.errors import DisklabError, UserError
+from disklab.folders import Inside
 from disklab.machines.protocol import Machine
 from disklab.measurement import hosts_file
 from disklab.measurement.cluster import drop
@@ -52,7 +53,7 @@ def _clean_run(folder: Path, *, dry_run: bool) -> Iterator[Done]:
     if not left:
         journal.done()
         return
-    hosts = hosts_file.load(folder / HOSTS)
+    hosts = hosts_file.load(Inside(folder, HOSTS))
     with ExitStack() as undo:
         machines: dict[str, Machine] = {}
         for name in dict.fromkeys(one.host for one in left if one.kind != "drop"):

@@ -117,14 +117,14 @@ def wanted(experiment: Experiment, hosts: Hosts, options: Options) -> Wanted:
 
 def resumed(name: str, out: Path, again: list[Status]) -> Wanted:
     """Return what is left of a run that was stopped. Raises UserError."""
-    run = Run.open(name, out)
+    run = Run.open_own(name, out, "--resume")
     stored = (run.info.model_extra or {}).get("measure")
     if run.info.mode != "measure" or stored is None:
         rule = f"is a run of mode {run.info.mode}: only measurements can be resumed here"
         raise UserError(Problem("--resume", str(run.folder), rule, "name a measurement"))
     options = Options.of(stored, str(run.folder / "run.json"))
     experiment = parse(run.experiment_text(), run.info.experiment.file)
-    hosts = hosts_file.load(run.folder / HOSTS)
+    hosts = hosts_file.load(run.inside(HOSTS))
     stays = frozenset(result.key for result in run.results() if result.status not in again)
     return _wanted(experiment, hosts, options, stays, run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -133,7 +134,8 @@ class _Notes:
     def _log(self, part: LogPart) -> None:
         if NAME.fullmatch(part.name) is None:
             raise MachineError(f"root's part told of a log called {part.name!r}")
-        with (self.run.folder / "logs" / part.name).open("ab") as file:
+        descriptor = self.run.inside(f"logs/{part.name}").appended()
+        with os.fdopen(descriptor, "ab") as file:
             file.write(base64.b64decode(part.data))
 
     def __enter__(self) -> _Notes:

@@ -147,7 +147,8 @@ def resume(  # noqa: PLR0913, PLR0917 - what the options of the command say
     Trials whose status is one of `again` are left too: what they measure next counts instead, and
     what they measured before stays in the run's files. Raises UserError.
     """
-    run = Run.open(name, out)
+    account = server_account()
+    run = Run.open_own(name, out, "--resume", None if account is None else account.uid)
     stored = (run.info.model_extra or {}).get("rehearse")
     if run.info.mode != "rehearse" or stored is None:
         rule = f"is a run of mode {run.info.mode}: only rehearsals can be resumed"

@@ -10,6 +10,7 @@ from pathlib import Path
 import vl_convert
 
 from disklab.errors import Problem, UserError
+from disklab.folders import Inside
 from disklab.report import theme
 from disklab.report.page import page
 from disklab.report.panel import Panel, slug
@@ -18,6 +19,7 @@ from disklab.report.report import Report, caption_of
 from disklab.report.script import vega_lite_version
 from disklab.report.subject import RunLike
 from disklab.results import reference_runs
+from disklab.results.durable import write_file
 
 WIDTH = 560
 CAPTION_LETTERS = 90
@@ -47,21 +49,27 @@ def references(runs: Sequence[RunLike], wanted: bool) -> list[RunLike]:
     return list(found)
 
 
-def write_page(report: Report, path: Path) -> Path:
+def write_page(report: Report, path: Path | Inside) -> Path:
     """Write the HTML file, all at once."""
-    write(path, page(report).encode("utf-8"), "--html")
-    return path
+    write_file(path, page(report).encode("utf-8"), "--html")
+    return named(path)
 
 
-def write_tables(report: Report, page: Path) -> list[Path]:
+def write_tables(report: Report, page: Path | Inside) -> list[Path]:
     """Write the results of runs that are too large for the page as CSV files beside it."""
     written = []
     for subject in report.subjects:
         if isinstance(subject.run, Part):
-            path = page.with_name(f"{subject.info.id}.csv")
-            write(path, table(subject.run.whole).encode("utf-8"), "--html")
-            written.append(path)
+            name = f"{subject.info.id}.csv"
+            path = page.beside(name) if isinstance(page, Inside) else page.with_name(name)
+            write_file(path, table(subject.run.whole).encode("utf-8"), "--html")
+            written.append(named(path))
     return written
+
+
+def named(path: Path | Inside) -> Path:
+    """Return where a file is, for who is to open it."""
+    return path.path if isinstance(path, Inside) else path
 
 
 def write_pictures(
@@ -72,17 +80,17 @@ def write_pictures(
     for name, spec, panel in pictures(report) if png or svg or csv else ():
         if csv and panel.columns:
             written.append(csv / f"{name}.csv")
-            write(written[-1], panel.csv().encode("utf-8"), "--csv")
+            write_file(written[-1], panel.csv().encode("utf-8"), "--csv")
         if svg:
             drawing = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
             written.append(svg / f"{name}.svg")
-            write(written[-1], drawing.encode("utf-8"), "--svg")
+            write_file(written[-1], drawing.encode("utf-8"), "--svg")
         if png:
             picture = vl_convert.vegalite_to_png(
                 spec, vl_version=vega_lite_version(), scale=PNG_SCALE
             )
             written.append(png / f"{name}.png")
-            write(written[-1], picture, "--png")
+            write_file(written[-1], picture, "--png")
     return written
 
 
@@ -121,16 +129,3 @@ def with_keys(spec: dict[str, object], channels: Sequence[str]) -> None:
         for channel in channels:
             if "field" in encoding.get(channel, {}):
                 encoding[channel]["legend"] = {"title": None, **SYMBOLS[channel]}
-
-
-def write(path: Path, content: bytes, place: str) -> None:
-    """Write a file so that a reader sees the old one or the whole new one."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        rule = f"cannot be written: {error.strerror}"
-        raise UserError(Problem(place, str(path), rule, "name a file that you may write")) from None

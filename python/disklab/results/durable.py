@@ -6,26 +6,33 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from disklab import reading
 from disklab.errors import Problem, UserError
+from disklab.folders import Inside, placed
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path | Inside, text: str) -> None:
     """Write a file all at once: a reader, also after a crash, sees the old one or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    placed(path).replace(text.encode("utf-8"))
+
+
+def write_file(path: Path | Inside, content: bytes, place: str) -> None:
+    """Write a file so that a reader sees the old one or the whole new one. Raises UserError."""
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+        if isinstance(path, Path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():
+                # Such as /dev/stdout, which nothing may take the place of.
+                with path.open("wb") as device:
+                    device.write(content)
+                return
+        placed(path).replace(content, sync=False)
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise UserError(Problem(place, str(path), rule, "name a file that you may write")) from None
 
 
 def sync_folder(folder: Path) -> None:
@@ -37,13 +44,13 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def append_line(path: Path, line: str) -> None:
+def append_line(path: Inside, line: str) -> None:
     """Append one line and wait until it is on the disk.
 
     What a full disk cut off is taken back, so that the lines before it stay readable.
     """
     new = not path.exists()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = path.appended()
     try:
         before = os.fstat(descriptor).st_size
         data = (line + "\n").encode("utf-8")
@@ -57,22 +64,23 @@ def append_line(path: Path, line: str) -> None:
     finally:
         os.close(descriptor)
     if new:
-        sync_folder(path.parent)
+        path.sync_above()
 
 
-def set_torn_end_aside(path: Path) -> str | None:
+def set_torn_end_aside(path: Inside) -> str | None:
     """Cut off a last line without end, keep it in `<name>.torn`, and return it; None when whole."""
-    if not path.exists():
+    if path.stat() is None:
         return None
-    with reading.opened(path, reading.TRIALS) as file:
+    with os.fdopen(path.appended(), "r+b", buffering=0) as file:
         whole, torn = _end(file)
-    if not torn:
-        return None
-    with path.with_name(path.name + ".torn").open("ab") as kept:
-        kept.write(torn + b"\n")
-        kept.flush()
-        os.fsync(kept.fileno())
-    os.truncate(path, whole)
+        if not torn:
+            return None
+        aside = path.beside(f"{PurePosixPath(path.name).name}.torn")
+        with os.fdopen(aside.appended(), "ab") as kept:
+            kept.write(torn + b"\n")
+            kept.flush()
+            os.fsync(kept.fileno())
+        file.truncate(whole)
     return torn.decode("utf-8", errors="replace")
 
 
@@ -89,14 +97,15 @@ def _end(file: BinaryIO) -> tuple[int, bytes]:
     return begins + cut, torn[cut:]
 
 
-def set_aside(path: Path) -> None:
+def set_aside(path: Inside) -> None:
     """Rename what an interrupted repeat left behind, so that its second go overwrites nothing."""
     if not path.exists():
         return
+    name = PurePosixPath(path.name)
     # A repeat that is interrupted a thousand times has another trouble than its names.
     for number in range(1, 1000):
-        aside = path.with_name(f"{path.stem}.interrupted-{number}{path.suffix}")
-        if not aside.exists():
+        aside = f"{name.stem}.interrupted-{number}{name.suffix}"
+        if not path.beside(aside).exists():
             path.rename(aside)
             return
     raise UserError(
@@ -107,7 +116,7 @@ def set_aside(path: Path) -> None:
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
     """Hold the run folder's lock; a user error when another process writes to the run."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = Inside(folder, "lock").appended()
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

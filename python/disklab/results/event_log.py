@@ -9,6 +9,7 @@ it lies in `trials.jsonl`. The file is appended to and never waited for: what co
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ from typing import Any, TextIO
 from disklab import reading
 from disklab.errors import UserError
 from disklab.events import Event, RunStarted, TrialFinished, TrialStarted
+from disklab.folders import Inside
 
 EVENTS = "events.jsonl"
 # A run of ten hours writes about 10 MB; one read takes this much at most, the rest follows.
@@ -33,8 +35,10 @@ class EventLog:
 
     def __init__(self, folder: Path) -> None:
         """Append to the run's file, which is made when there is none. Raises OSError."""
-        self._file: TextIO = (folder / EVENTS).open("a", encoding="utf-8", buffering=1)
-        if self._file.tell() and not _ends_whole(folder / EVENTS):
+        descriptor = Inside(folder, EVENTS).appended()
+        torn = not _ends_whole(descriptor)
+        self._file: TextIO = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
+        if torn:
             # A killed run's last line stays for who looks, and is no part of the next one.
             self._file.write("\n")
         self._lock = threading.Lock()
@@ -126,7 +130,7 @@ def read_events(folder: Path, offset: int = 0) -> Read:
     A run without events, or a file that became shorter, gives none from its beginning.
     """
     try:
-        with reading.opened(folder / EVENTS, reading.EVENTS) as file:
+        with reading.opened(Inside(folder, EVENTS), reading.EVENTS) as file:
             size = file.seek(0, 2)
             file.seek(offset if 0 <= offset <= size else 0)
             data = file.read(MOST_BYTES_AT_ONCE)
@@ -149,7 +153,6 @@ def _parsed(data: bytes) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def _ends_whole(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        return file.read(1) == b"\n"
+def _ends_whole(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"

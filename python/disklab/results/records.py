@@ -19,6 +19,8 @@ Status = Literal["ok", "failed", "refused", "invalid"]
 # A folder may be damaged or of somebody else's making: figures that nothing can have are refused
 # once, here, so that no reader divides by them or takes their logarithm.
 LARGEST, SMALLEST = 1e15, 1e-12
+# Of a file system 255 bytes; names that are made from it are longer.
+LONGEST_NAME = 240
 
 
 def _not_tiny(value: float) -> float:
@@ -34,6 +36,27 @@ Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False), AfterVal
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
 Level = str | Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | Number
+
+
+def _is_a_name(value: str) -> str:
+    if "/" in value or "\0" in value or value in ("", ".", "..") or len(value) > LONGEST_NAME:
+        raise ValueError("is the name of a folder: without /, and not too long")
+    return value
+
+
+def _is_a_loop(loop: dict[str, Any]) -> dict[str, Any]:
+    """Return it when what readers count with is a number, and what they compare a text."""
+    rate = loop.get("rate_per_s")
+    if rate is not None:
+        if isinstance(rate, bool) or not isinstance(rate, int | float):
+            raise ValueError("rate_per_s is a number")
+        _not_tiny(rate)
+        if not 0 <= rate <= LARGEST:
+            raise ValueError(f"rate_per_s lies between 0 and {LARGEST:g}")
+    for name in ("kind", "arrivals"):
+        if not isinstance(loop.get(name, ""), str):
+            raise ValueError(f"{name} is a text")
+    return loop
 
 
 class Record(BaseModel):
@@ -481,7 +504,7 @@ class TrialResult(Record):
     ops_per_s: Amount | None = None
     nodes: Count | None = None
     """Database nodes that ran."""
-    loop: dict[str, Any] = Field(default_factory=dict)
+    loop: Annotated[dict[str, Any], AfterValidator(_is_a_loop)] = Field(default_factory=dict)
     """`{"kind": "closed", "threads": 128}` or `{"kind": "open", "rate_per_s": 20000}`."""
     latency_ms: dict[str, Amount] = Field(default_factory=dict)
     """Of all operations together; keys as in `Operation`."""
@@ -573,7 +596,8 @@ class RunInfo(Record):
     """What is known of a run as a whole: `run.json`."""
 
     format: int = FORMAT
-    id: str
+    id: Annotated[str, AfterValidator(_is_a_name)]
+    """Also the name of its folder, and the beginning of names that are made from it."""
     mode: Mode
     experiment: ExperimentNote
     seed: Whole | None = None

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from disklab.catalog.expression import parse_disks
+from disklab.errors import UserError
 from disklab.results import rates
 from disklab.results.carried import carried_ratio, is_overloaded, least_ratio
-from disklab.results.records import PlannedTrial, Record, TrialResult
+from disklab.results.records import LARGEST, Amount, Count, PlannedTrial, Record, TrialResult
 from disklab.results.timetable import in_time, recovery_time_s
 
 SURVIVES_DEALLOCATION = "survives deallocation"
@@ -31,11 +32,11 @@ class Outcome(str, Enum):
 class Bounds(Record):
     """`require.read` as a run stores it: milliseconds."""
 
-    mean_ms: float | None = None
-    p50_ms: float | None = None
-    p95_ms: float | None = None
-    p99_ms: float | None = None
-    p999_ms: float | None = None
+    mean_ms: Amount | None = None
+    p50_ms: Amount | None = None
+    p95_ms: Amount | None = None
+    p99_ms: Amount | None = None
+    p999_ms: Amount | None = None
 
     def told(self) -> Iterator[tuple[str, float]]:
         """Yield each bound by the name that results have."""
@@ -45,18 +46,33 @@ class Bounds(Record):
                 yield ("p99.9" if name == "p999" else name), bound
 
 
+def _disks(text: str) -> str:
+    try:
+        parse_disks(text)
+    except UserError as error:
+        raise ValueError(error.problems[0].rule) from None
+    return text
+
+
+class Volume(Record):
+    """What of a volume decides whether its data survive their VM."""
+
+    disks: Annotated[str, AfterValidator(_disks)]
+    caching: str | None = None
+
+
 class Required(Record):
     """`require` as a run stores it, and what of the described system it is judged by."""
 
     all: Bounds | None = None
     read: Bounds | None = None
     write: Bounds | None = None
-    rate_per_s: float | None = None
-    head_room_ratio: float = 0.0
+    rate_per_s: Amount | None = None
+    head_room_ratio: Amount = 0.0
     durability: str = MAY_BE_LOST
-    recovery_s: float | None = None
-    budget_usd_per_month: float | None = None
-    volumes: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    recovery_s: Amount | None = None
+    budget_usd_per_month: Amount | None = None
+    volumes: dict[str, Volume] = Field(default_factory=dict)
     """The cluster's volumes, for durability."""
     copies: int = 1
     """How many nodes have each row, for durability."""
@@ -67,6 +83,40 @@ class Required(Record):
             bounds: Bounds | None = getattr(self, operation)
             for name, bound in bounds.told() if bounds else ():
                 yield operation, name, bound
+
+
+class Cluster(Record):
+    """What of a cluster a requirement is judged by."""
+
+    volumes: dict[str, Volume] | None = None
+
+
+class Database(Record):
+    """What of a database a requirement is judged by."""
+
+    replication_factor: Count | None = 1
+
+
+class Specified(Record):
+    """What of a trial's specification a requirement is judged by."""
+
+    require: Required | None = None
+    cluster: Cluster | None = None
+    database: Database | None = None
+
+
+class StoredTrial(PlannedTrial):
+    """A planned trial of a folder whose author may be anybody: what reports read of it is typed."""
+
+    @field_validator("spec")
+    @classmethod
+    def _specified(cls, spec: dict[str, Any]) -> dict[str, Any]:
+        try:
+            Specified.model_validate(spec)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_input=False)[0]
+            raise ValueError(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+        return spec
 
 
 @dataclass(frozen=True)
@@ -106,12 +156,15 @@ class Kept:
 
 def required_of(spec: dict[str, Any]) -> Required | None:
     """Return what a trial requires, from its resolved specification; None: nothing."""
-    asked = spec.get("require")
-    if not asked:
+    judged_by = Specified.model_validate(spec)
+    if judged_by.require is None or not spec.get("require"):
         return None
-    volumes = (spec.get("cluster") or {}).get("volumes") or {}
-    copies = (spec.get("database") or {}).get("replication_factor", 1)
-    return Required.model_validate({**asked, "volumes": volumes, "copies": copies})
+    cluster, database = judged_by.cluster, judged_by.database
+    volumes = cluster.volumes if cluster is not None else None
+    copies = database.replication_factor if database is not None else None
+    return judged_by.require.model_copy(
+        update={"volumes": volumes or {}, "copies": 1 if copies is None else copies}
+    )
 
 
 def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
@@ -231,7 +284,7 @@ def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point
             yield Point(what, Outcome.CANNOT_TELL, asked, "not measured")
             continue
         span = min(found), max(found)
-        yield Point(what, _below(bound, span), asked, _span(span, " ms"), span[1] / bound)
+        yield Point(what, _below(bound, span), asked, _span(span, " ms"), _over(span[1], bound))
 
 
 def _banded(result: TrialResult, figure: str, value: float) -> list[float]:
@@ -269,7 +322,7 @@ def _recovered(required: Required, results: Sequence[TrialResult]) -> Iterator[P
     if most <= bound:
         outcome = Outcome.MET
     shown = in_time(most) if least == most else f"{in_time(least)} to {in_time(most)}"
-    yield Point("recovery", outcome, asked, shown, most / bound)
+    yield Point("recovery", outcome, asked, shown, _over(most, bound))
 
 
 def _durable(required: Required) -> Iterator[Point]:
@@ -293,17 +346,21 @@ def only_durability(told: Kept) -> bool:
     return bool(missed) and all(point.what.startswith("volume ") for point in missed)
 
 
-def lost(volume: dict[str, Any]) -> str:
+def lost(volume: Volume) -> str:
     """Return why a volume's data do not survive their VM; empty: they do.
 
     **Source:** Azure documentation, "Temporary disk" and "Virtual machine and disk performance":
     a stopped and deallocated VM loses its local disks, a failed host what a ReadWrite cache holds.
     """
-    if parse_disks(str(volume["disks"])).is_local:
+    if parse_disks(volume.disks).is_local:
         return "is on disks of the VM, which go with it"
-    if volume.get("caching") == "ReadWrite":
+    if volume.caching == "ReadWrite":
         return "has writes in the host's ReadWrite cache, which go with it"
     return ""
+
+
+def _over(value: float, bound: float) -> float:
+    return value / bound if bound else LARGEST
 
 
 def _below(bound: float, span: tuple[float, float]) -> Outcome:

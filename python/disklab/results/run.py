@@ -16,10 +16,12 @@ import polars as pl
 from disklab import reading
 from disklab.catalog.suggest import suggestions
 from disklab.errors import Problem, UserError
+from disklab.folders import Inside, check_own
 from disklab.results import durable
 from disklab.results.frame import results_frame
 from disklab.results.histogram import Histogram
 from disklab.results.records import FORMAT, PlannedTrial, RunInfo, TrialResult
+from disklab.results.required import StoredTrial
 from disklab.results.seconds import (
     Course,
     Second,
@@ -76,11 +78,13 @@ class Run:
             out.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
             for name in FOLDERS:
-                (folder / name).mkdir()
+                Inside(folder, name).make_folder()
             for name, text in {EXPERIMENT: experiment_text, **(beside or {})}.items():
-                durable.write_whole(folder / name, text)
+                durable.write_whole(Inside(folder, name), text)
             plan = [trial.model_dump(mode="json") for trial in planned]
-            durable.write_whole(folder / PLAN, json.dumps(plan, ensure_ascii=False, indent=1))
+            durable.write_whole(
+                Inside(folder, PLAN), json.dumps(plan, ensure_ascii=False, indent=1)
+            )
             run = cls(folder, info)
             # Written last: a folder with run.json is a run.
             run._write_info()
@@ -94,7 +98,7 @@ class Run:
     def open(cls, name: str | Path, out: Path = DEFAULT_OUT) -> Run:
         """Return a run by its folder, its id, or an unambiguous beginning of the id in `out`."""
         folder = find_run(name, out)
-        info = reading.record(folder / INFO, RunInfo, reading.RUN_INFO)
+        info = reading.record(Inside(folder, INFO), RunInfo, reading.RUN_INFO)
         if info.format > FORMAT:
             rule = f"has format {info.format}, this disklab reads up to {FORMAT}"
             raise UserError(Problem("RUN", str(folder), rule, "use a newer disklab"))
@@ -102,10 +106,26 @@ class Run:
         run.reload()
         return run
 
+    @classmethod
+    def open_own(cls, name: str | Path, out: Path, place: str, also: int | None = None) -> Run:
+        """Return a run that is to be gone on with, as `open` does.
+
+        A user error for one that may be another's trap: a folder of another user, or one that
+        holds links, pipes or devices. `also`: a user of the system whose logs may lie in it.
+        Nothing is written.
+        """
+        folder = find_run(name, out)
+        check_own(folder, place, also)
+        return cls.open(folder)
+
+    def inside(self, name: str) -> Inside:
+        """Return a file or folder of the run, by its name below the run's folder."""
+        return Inside(self.folder, name)
+
     def reload(self) -> None:
         """Read `trials.jsonl` again: another process may have appended."""
         with reading.many():
-            self._results, self.torn = _read_trials(self.folder / TRIALS)
+            self._results, self.torn = _read_trials(self.inside(TRIALS))
 
     @contextmanager
     def writing(self) -> Iterator[Run]:
@@ -114,7 +134,7 @@ class Run:
         Raises a user error when another process writes to it.
         """
         with durable.sole_writer(self.folder):
-            durable.set_torn_end_aside(self.folder / TRIALS)
+            durable.set_torn_end_aside(self.inside(TRIALS))
             self.reload()
             yield self
 
@@ -125,7 +145,7 @@ class Run:
         in the file.
         """
         told = result if result.run else result.model_copy(update={"run": self.info.id})
-        durable.append_line(self.folder / TRIALS, to_line(told))
+        durable.append_line(self.inside(TRIALS), to_line(told))
         self._results[told.key] = told
 
     def plan_again(self, update: Mapping[str, Any]) -> None:
@@ -150,15 +170,16 @@ class Run:
     def planned(self) -> list[PlannedTrial]:
         """Return the trials as they were resolved before the run. Raises UserError."""
         if self._planned is None:
-            path = self.folder / PLAN
+            path = self.inside(PLAN)
             there = path.exists()
             with reading.many():
-                self._planned = reading.records(path, PlannedTrial, reading.PLAN) if there else []
+                stored = reading.records(path, StoredTrial, reading.PLAN) if there else []
+            self._planned = [*stored]
         return self._planned
 
     def experiment_text(self) -> str:
         """Return the experiment's text as it was when the run began. Raises UserError."""
-        return reading.text(self.folder / EXPERIMENT, reading.EXPERIMENT)
+        return reading.text(self.inside(EXPERIMENT), reading.EXPERIMENT)
 
     def frame(self) -> pl.DataFrame:
         """Return one row for each finished repeat; see `disklab.results.frame`."""
@@ -198,15 +219,16 @@ class Run:
 
     def log_folder(self, trial: int, repeat: int) -> Path:
         """Return where a repeat's logs go; makes it."""
-        folder = self.folder / "logs" / f"{trial}-{repeat}"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        self.inside("logs").make_folder(exist_ok=True)
+        folder = self.inside(f"logs/{trial}-{repeat}")
+        folder.make_folder(exist_ok=True)
+        return folder.path
 
-    def _of_repeat(self, kind: str, trial: int, repeat: int, suffix: str) -> Path:
-        return self.folder / kind / f"{trial}-{repeat}.{suffix}"
+    def _of_repeat(self, kind: str, trial: int, repeat: int, suffix: str) -> Inside:
+        return self.inside(f"{kind}/{trial}-{repeat}.{suffix}")
 
     def _write_info(self) -> None:
-        durable.write_whole(self.folder / INFO, self.info.model_dump_json(indent=1) + "\n")
+        durable.write_whole(self.inside(INFO), self.info.model_dump_json(indent=1) + "\n")
 
 
 def to_line(result: TrialResult) -> str:
@@ -220,8 +242,10 @@ def find_run(name: str | Path, out: Path = DEFAULT_OUT) -> Path:
     for folder in (given, out / given):
         # A name can be too long for any file.
         with suppress(OSError):
-            if (folder / INFO).is_file():
-                return folder
+            # A link to a run is followed here, and nowhere below.
+            real = folder.resolve() if folder.is_symlink() else folder
+            if Inside(real, INFO).exists():
+                return real
             if str(name) and all((folder / part).is_dir() for part in FOLDERS):
                 rule = f"was killed before it began: it has no {INFO}, and nothing has run"
                 raise UserError(Problem("RUN", str(folder), rule, "remove it, and start the run"))
@@ -246,7 +270,7 @@ def _age(run_id: str) -> str:
     return "-".join(run_id.split("-")[-2:])
 
 
-def _read_trials(path: Path) -> tuple[dict[tuple[int, int], TrialResult], tuple[str, ...]]:
+def _read_trials(path: Inside) -> tuple[dict[tuple[int, int], TrialResult], tuple[str, ...]]:
     """Return the results by trial and repeat, and the lines that are none of this run's."""
     results: dict[tuple[int, int], TrialResult] = {}
     torn: list[str] = []

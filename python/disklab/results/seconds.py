@@ -11,12 +11,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from io import BufferedWriter, TextIOWrapper
 from typing import Annotated, Any, TextIO
 
 from pydantic import Field
 
 from disklab import reading
+from disklab.folders import Inside
 from disklab.results.histogram import Histogram, HistogramError, Layout, decode, merged
 from disklab.results.records import Amount, Count, Number, Record
 
@@ -61,9 +62,9 @@ class Whole(Line):
 class SecondsWriter:
     """Writes the file of one repeat as the lines arrive; holds nothing back in memory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Inside) -> None:
         """Make the file; it must not be there."""
-        self._file: TextIO = path.open("x", encoding="utf-8")
+        self._file: TextIO = TextIOWrapper(BufferedWriter(path.made()), encoding="utf-8")
         self._lines = 0
 
     def second(self, told: Second | dict[str, Any]) -> None:
@@ -124,7 +125,7 @@ class Course:
         return tuple(second for second in self.seconds if second.phase == "measure")
 
 
-def read_course(path: Path) -> Course:
+def read_course(path: Inside) -> Course:
     """Return a repeat's course; lines that cannot be read are counted and left out."""
     seconds: list[Second] = []
     wholes: list[Whole] = []
@@ -139,7 +140,7 @@ def read_course(path: Path) -> Course:
     return Course(tuple(sorted(seconds, key=lambda one: one.t_s)), kept, unreadable)
 
 
-def stream(path: Path) -> Iterator[Second | Whole | None]:
+def stream(path: Inside) -> Iterator[Second | Whole | None]:
     """Yield what each line tells, one at a time; None for a line that cannot be read."""
     if path.exists():
         yield from map(_told, reading.lines(path, reading.COURSE))
@@ -155,7 +156,7 @@ def _told(line: bytes | None) -> Second | Whole | None:
         return None
 
 
-def read_wholes(path: Path) -> tuple[Whole, ...]:
+def read_wholes(path: Inside) -> tuple[Whole, ...]:
     """Return the whole phase's histograms alone, without reading the seconds."""
     if not path.exists():
         return ()

@@ -7,15 +7,17 @@ parts that were finished stay readable.
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import polars as pl
 
 from disklab import reading
 from disklab.errors import Problem, UserError
+from disklab.folders import Inside
+from disklab.results.parquet import ParquetError, Unpacked
 from disklab.results.records import LARGEST
 
 SCHEMA: dict[str, type[pl.DataType]] = {
@@ -30,15 +32,17 @@ MOST_REASON = 200
 PART_ROWS = 50_000
 """Rows held in memory: a few MB, and some minutes of telemetry."""
 
+_PART = re.compile(r"[0-9]{5,}\.parquet")
+
 
 class TelemetryWriter:
     """Collects rows and writes them in parts; its memory does not grow with the run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Inside) -> None:
         """Take the file to make; its parts lie in `<file>.parts/` until `close`."""
         self._path = path
         self._parts = parts_of(path)
-        self._parts.mkdir(parents=True)
+        self._parts.make_folder()
         self._rows: list[tuple[str, float, str, str, float]] = []
         self._written = 0
 
@@ -54,19 +58,23 @@ class TelemetryWriter:
             return
         frame = pl.DataFrame(self._rows, schema=SCHEMA, orient="row")
         # A dot-file until it is whole: readers look for `*.parquet` only.
-        unfinished = self._parts / f".{self._written:05}"
-        frame.write_parquet(unfinished)
-        unfinished.rename(self._parts / f"{self._written:05}.parquet")
+        unfinished = inner(self._parts, f".{self._written:05}")
+        with unfinished.made() as file:
+            frame.write_parquet(file)
+        unfinished.rename(f"{self._written:05}.parquet")
         self._written += 1
         self._rows.clear()
 
     def close(self) -> None:
         """Join the parts into the one file; they are removed when it is there."""
         self.flush()
-        beside = self._path.with_name(f".{self._path.name}")
-        scan_parts(self._parts).sink_parquet(beside)
-        beside.replace(self._path)
-        shutil.rmtree(self._parts)
+        name = PurePosixPath(self._path.name).name
+        beside = self._path.beside(f".{name}")
+        beside.remove()  # of a try that was killed
+        with beside.made() as file:
+            scan_parts(self._parts).sink_parquet(file)
+        beside.rename(name)
+        self._parts.remove_tree()
 
     def __enter__(self) -> TelemetryWriter:
         return self
@@ -75,45 +83,68 @@ class TelemetryWriter:
         self.close()
 
 
-def parts_of(path: Path) -> Path:
+def parts_of(path: Inside) -> Inside:
     """Return the folder of a telemetry file's parts."""
-    return path.with_name(path.name + ".parts")
+    return Inside(path.folder, f"{path.name}.parts")
+
+
+def inner(folder: Inside, name: str) -> Inside:
+    """Return a file of a folder."""
+    return Inside(folder.folder, f"{folder.name}/{name}")
 
 
 @contextmanager
-def readable(path: Path | str) -> Iterator[None]:
+def readable(path: Inside | Path | str) -> Iterator[None]:
     """Raise UserError where polars cannot read a damaged file."""
     try:
         yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        OSError,
+        ParquetError,
+    ) as error:
         rule = f"cannot be read: {str(error).partition(chr(10))[0][:MOST_REASON]}"
         place, way_out = str(path), reading.TELEMETRY.way_out
-        raise UserError(Problem(place, Path(path).name, rule, way_out)) from None
+        raise UserError(Problem(place, Path(str(path)).name, rule, way_out)) from None
 
 
-def scan_parts(folder: Path) -> pl.LazyFrame:
+def scan_parts(folder: Inside) -> pl.LazyFrame:
     """Return the finished parts of a telemetry file, in order."""
-    parts = sorted(folder.glob("*.parquet"))
-    return pl.scan_parquet(parts) if parts else pl.LazyFrame(schema=SCHEMA)
+    parts = [inner(folder, name) for name in folder.names() if _PART.fullmatch(name)]
+    size = Unpacked()
+    scans = [_scan(part, size) for part in parts]
+    return pl.concat(scans) if scans else pl.LazyFrame(schema=SCHEMA)
 
 
-def scan_telemetry(path: Path) -> pl.LazyFrame:
+def scan_telemetry(path: Inside) -> pl.LazyFrame:
     """Return a repeat's telemetry, also of one that was interrupted; empty when there is none."""
     if not path.exists():
-        return _checked(scan_parts(parts_of(path)), path)
-    reading.opened(path, reading.TELEMETRY).close()
+        with readable(path):
+            return _checked(scan_parts(parts_of(path)), path)
     with readable(path):
-        return _checked(pl.scan_parquet(path), path)
+        return _checked(_scan(path, Unpacked()), path)
 
 
-def _checked(lazy: pl.LazyFrame, path: Path) -> pl.LazyFrame:
+def _scan(path: Inside, size: Unpacked) -> pl.LazyFrame:
+    """Return the rows of a file, which polars reads by the descriptor that was checked.
+
+    Raises ParquetError for one that is too large, together with those that `size` has.
+    """
+    with reading.opened(path, reading.TELEMETRY) as file:
+        size.add(file)
+        file.seek(0)
+        return pl.scan_parquet(file)
+
+
+def _checked(lazy: pl.LazyFrame, path: Inside) -> pl.LazyFrame:
     """Return the rows that are figures; a user error when it is another table."""
     with readable(path):
         columns = lazy.collect_schema()
     if dict(columns) != SCHEMA:
         rule = f"its columns are {', '.join(SCHEMA)}"
         way_out = reading.TELEMETRY.way_out
-        raise UserError(Problem(str(path), path.name, rule, way_out))
+        raise UserError(Problem(str(path), PurePosixPath(path.name).name, rule, way_out))
     return lazy.filter(
         pl.all_horizontal(pl.col("t_s", "value").abs() <= LARGEST),
         pl.all_horizontal(pl.col("phase", "source", "metric").is_not_null()),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from disklab import reading
 from disklab.errors import UserError
+from disklab.folders import Inside
 from disklab.results import durable
 
 WISH = "after-trial"
@@ -28,7 +29,7 @@ class Wish(enum.Enum):
 def wish_of(folder: Path) -> Wish:
     """Return what is wanted of a run; what cannot be read wants nothing."""
     try:
-        return Wish(reading.contents(folder / WISH, reading.WISH).decode("ascii").strip())
+        return Wish(reading.contents(Inside(folder, WISH), reading.WISH).decode("ascii").strip())
     except (UserError, ValueError):
         return Wish.GO_ON
 
@@ -36,6 +37,6 @@ def wish_of(folder: Path) -> Wish:
 def wish(folder: Path, wanted: Wish) -> None:
     """Leave word for a run. Raises OSError when its folder cannot be written."""
     if wanted is Wish.GO_ON:
-        (folder / WISH).unlink(missing_ok=True)
+        Inside(folder, WISH).remove()
     else:
-        durable.write_whole(folder / WISH, wanted.value + "\n")
+        durable.write_whole(Inside(folder, WISH), wanted.value + "\n")

@@ -1,7 +1,8 @@
 """Readers of traces: blkparse's text, fio's iolog of version 3, the CSV of MSR Cambridge.
 
 A reader makes of each line an I/O, something that is left out, or a complaint. Files may be damaged
-or meant to harm: lines, numbers and I/Os are bounded, and a wrong line is named.
+or meant to harm: lines, numbers and I/Os are bounded, and a wrong line is named. It is never
+quoted: an experiment file from elsewhere may name any file here, and messages are shared.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ BLKPARSE_SECTOR_BYTES = 512
 NS_PER_US = 1_000
 NS_PER_TICK = 100
 """Windows' file time."""
+
+THIS_LINE = "this line"
+"""What is shown of a line that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def blkparse_line(line: bytes) -> Parsed:
     if found[6] is None or not int(found[7] or b"0"):
         return LeftOut(device, "flushes") if asked else None
     if not {"R", "W"} & set(flags):
-        rule = f"RWBS {shown(flags)} has neither R nor W"
+        rule = "RWBS has neither R nor W"
         raise WrongLineError(rule, "leave the line out")
     offset = int(found[6]) * BLKPARSE_SECTOR_BYTES
     length = int(found[7]) * BLKPARSE_SECTOR_BYTES
@@ -136,7 +140,7 @@ def fio_line(line: bytes) -> Parsed:
     if action in FIO_LEFT_OUT:
         return LeftOut(device, FIO_LEFT_OUT[action])
     if action not in ("read", "write") or len(parts) == 3:
-        rule = f"{shown(action)} is not an action with an offset and a length"
+        rule = "its action is none that has an offset and a length"
         raise WrongLineError(rule, "use read, write, sync, datasync or trim")
     offset, length = _whole(parts[3], "offset"), _whole(parts[4], "length")
     if not length:
@@ -157,7 +161,7 @@ def msr_line(line: bytes) -> Parsed:
     device = f"{parts[1].decode('utf-8', 'replace')}.{_whole(parts[2], 'disk number')}"
     kind = parts[3].strip().lower()
     if kind not in (b"read", b"write"):
-        rule = f"type {shown(parts[3].decode('utf-8', 'replace'))} is neither Read nor Write"
+        rule = "its type is neither Read nor Write"
         raise WrongLineError(rule, "mend the line or leave it out")
     at = _whole(parts[0], "time")
     offset, length = _whole(parts[4], "offset"), _whole(parts[5], "size")
@@ -172,7 +176,7 @@ FORMATS: dict[str, Parse] = {"blkparse": blkparse_line, "fio": fio_line, "msr": 
 def _whole(text: bytes, what: str) -> int:
     digits = text.strip()
     if not digits.isdigit() or len(digits) > 20:
-        rule = f"{what} {shown(text.decode('utf-8', 'replace'))} is not a whole number of 64 bits"
+        rule = f"its {what} is not a whole number of 64 bits"
         raise WrongLineError(rule, "mend the line or leave it out")
     return int(digits)
 
@@ -256,7 +260,7 @@ class _Reader:
         for number, line in enumerate(lines(self.path, TRACE, self.place), 1):
             if line is None:
                 rule = f"a line has at most {TRACE.most_line_bytes} bytes"
-                self._complain(number, "this line", rule, TRACE.way_out)
+                self._complain(number, THIS_LINE, rule, TRACE.way_out)
                 return
             if not line.strip():
                 continue
@@ -264,13 +268,13 @@ class _Reader:
                 self.form = _form_of(line)
             if self.form is None:
                 rule = "is the first line of no trace that disklab reads"
-                self._complain(number, _shown(line), rule, TRACE.way_out)
+                self._complain(number, THIS_LINE, rule, TRACE.way_out)
                 return
             if self.form == "fio" and line.startswith(b"fio version"):
                 if line.split() != b"fio version 3 iolog".split():
                     rule = "only version 3 has the time of each I/O"
                     way_out = "record it by fio 3.31 or newer"
-                    self._complain(number, _shown(line), rule, way_out)
+                    self._complain(number, THIS_LINE, rule, way_out)
                     return
                 continue
             if self.form == "msr" and number == 1 and line.lower().startswith(b"timestamp"):
@@ -284,7 +288,7 @@ class _Reader:
         try:
             found = FORMATS[self.form](line.rstrip(b"\r\n"))
         except WrongLineError as error:
-            self._complain(number, _shown(line), error.rule, error.way_out)
+            self._complain(number, THIS_LINE, error.rule, error.way_out)
             return
         if found is None or self.chosen.device not in (None, found.device):
             if found is not None:
@@ -375,7 +379,3 @@ def _form_of(line: bytes) -> str | None:
     if line.count(b",") == 6:
         return "msr"
     return None
-
-
-def _shown(line: bytes) -> str:
-    return shown(line.strip().decode("utf-8", "replace"))

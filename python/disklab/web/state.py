@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from disklab.events import PlannedTrial
+from disklab.folders import Inside
 from disklab.results.event_log import EVENTS, read_events
 from disklab.results.time_left import TimeLeft
 from disklab.results.wishes import wish_of
@@ -187,7 +188,7 @@ class Followed:
             "seen": self._seen,
             "trials": list(self._trials),
             "warnings": list(self._warnings),
-            "report": (self.folder / "report.html").is_file(),
+            "report": Inside(self.folder, "report.html").is_file(),
         }
 
 
@@ -230,7 +231,9 @@ def seconds_of(text: Any) -> float | None:
 def is_written_to(folder: Path, last_s: float) -> bool:
     """Return whether a process holds the run's lock; where the system does not say, by silence."""
     try:
-        held = os.stat(folder / "lock")
+        held = Inside(folder, "lock").stat()
+        if held is None:
+            raise FileNotFoundError
         with open("/proc/locks", encoding="ascii") as locks:
             name = f"{os.major(held.st_dev):02x}:{os.minor(held.st_dev):02x}:{held.st_ino}"
             return any(name in line.split() for line in locks)
@@ -240,10 +243,10 @@ def is_written_to(folder: Path, last_s: float) -> bool:
 
 def runs_in(folder: Path) -> list[Path]:
     """Return the run folders in a folder, or the folder itself when it is a run; newest first."""
-    if (folder / EVENTS).is_file() or (folder / "run.json").is_file():
+    if Inside(folder, EVENTS).is_file() or Inside(folder, "run.json").is_file():
         return [folder]
     try:
-        found = [one for one in folder.iterdir() if (one / "run.json").is_file()]
+        found = [one for one in folder.iterdir() if Inside(one, "run.json").is_file()]
     except OSError:
         return []
     return sorted(found, key=lambda one: one.name.split("-")[-2:], reverse=True)
