@@ -100,7 +100,7 @@ class Database(Record):
 class Specified(Record):
     """What of a trial's specification a requirement is judged by."""
 
-    require: Required | None = None
+    require: Required
     cluster: Cluster | None = None
     database: Database | None = None
 
@@ -112,7 +112,7 @@ class StoredTrial(PlannedTrial):
     @classmethod
     def _specified(cls, spec: dict[str, Any]) -> dict[str, Any]:
         try:
-            Specified.model_validate(spec)
+            required_of(spec)
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_input=False)[0]
             raise ValueError(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
@@ -156,9 +156,9 @@ class Kept:
 
 def required_of(spec: dict[str, Any]) -> Required | None:
     """Return what a trial requires, from its resolved specification; None: nothing."""
-    judged_by = Specified.model_validate(spec)
-    if judged_by.require is None or not spec.get("require"):
+    if not spec.get("require"):
         return None
+    judged_by = Specified.model_validate(spec)
     cluster, database = judged_by.cluster, judged_by.database
     volumes = cluster.volumes if cluster is not None else None
     copies = database.replication_factor if database is not None else None
