@@ -360,19 +360,22 @@ def test_a_lost_standby_is_replaced_by_a_copy_of_its_primary(three: PostgreSQL) 
     ender.join()
 
 
+class PrimarysLogin(Login):
+    """One that looks for the primary along the list of hosts."""
+
+    def variables(self) -> dict[str, str]:
+        return {**super().variables(), "PGTARGETSESSIONATTRS": "read-write"}
+
+
 def changed(database: PostgreSQL, first: int, last: int, *, confirmed: bool) -> None:
     """Update rows by a client that looks for the primary along the list of hosts."""
     points = database.target["contact_points"]
     assert isinstance(points, list)
     hosts = ",".join(point.rpartition(":")[0] for point in points)
-    login = Login(hosts, PORT, USER, DATABASE, tls=True, password=database._password)
-    os.environ["PGTARGETSESSIONATTRS"] = "read-write"
-    try:
-        with Sql(find_postgresql().program("psql"), login, find_postgresql().account) as sql:
-            sql.ask(f"SET synchronous_commit = {'on' if confirmed else 'local'}")
-            sql.ask(f"UPDATE rows SET c0 = 'new' WHERE key BETWEEN {first} AND {last}")
-    finally:
-        del os.environ["PGTARGETSESSIONATTRS"]
+    login = PrimarysLogin(hosts, PORT, USER, DATABASE, tls=True, password=database._password)
+    with Sql(find_postgresql().program("psql"), login, find_postgresql().account) as sql:
+        sql.ask(f"SET synchronous_commit = {'on' if confirmed else 'local'}")
+        sql.ask(f"UPDATE rows SET c0 = 'new' WHERE key BETWEEN {first} AND {last}")
 
 
 NEW = "SELECT count(*) FROM rows WHERE c0 = 'new'"

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from disklab.errors import MachineError
 from disklab.machines import ssh
+from disklab.machines.environment import KEPT
 from disklab.machines.protocol import Command, Machine
 from disklab.machines.ssh import SshChild, SshMachine
 
@@ -68,6 +69,14 @@ class TestRun:
         )  # fmt: skip
         assert ended.stdout.split() == [b"300000", b"b", b"c", str(tmp_path).encode()]
         assert (ended.code, ended.stderr) == (3, b"wrong\n")
+
+    def test_a_program_has_few_variables_of_its_session(self, box: SshMachine) -> None:
+        """`SetEnv` of the server gives every session a folder for caches, as a shell's profile may
+        give it keys."""
+        ended = box.run(Command(["env", "-0"], variables={"OWN": "1"}))
+        names = {line.partition(b"=")[0].decode() for line in ended.stdout.split(b"\0") if line}
+        assert {"PATH", "OWN"} <= names
+        assert all(n in (*KEPT, "OWN") or n.startswith("DISKLAB_") for n in names)
 
     def test_much_output_comes_whole(self, box: SshMachine) -> None:
         ended = box.run(sh("yes out | head -c 3000000; yes err | head -c 300000 >&2; echo e >&2"))

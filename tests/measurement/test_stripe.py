@@ -27,8 +27,8 @@ from .test_format import SIZE, Bed, prepared
 pytestmark = pytest.mark.machine
 
 MDADM = """#!{python}
-import json, os, sys
-file = os.environ["FAKE_MD"]
+import json, os, pathlib, sys
+file = str(pathlib.Path(__file__).parents[1] / "md.json")
 words = sys.argv[1:]
 state = {{"asked": [], "array": None, "on": {{}}}}
 if os.path.exists(file):
@@ -41,7 +41,7 @@ if words[0] == "--create":
     assert len(members) == int(option["--raid-devices"])
     for member in members:
         os.close(os.open(member, os.O_RDWR | os.O_EXCL))
-    if os.environ.get("FAKE_MD_FAILS"):
+    if (pathlib.Path(__file__).parents[1] / "fails").exists():
         members = members[:1]
         code = 1
     else:
@@ -113,7 +113,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     for file in programs.iterdir():
         file.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_MD", str(tmp_path / "md.json"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with ExitStack() as undo:
         yield Lab(tmp_path, [undo.enter_context(prepared(tmp_path, one)) for one in ("a", "b")])
@@ -168,10 +167,8 @@ def test_a_member_that_is_in_use_or_another_disk_stops_it_before_mdadm(lab: Lab)
     assert [bed.content for bed in lab.beds] == before
 
 
-def test_what_a_failing_mdadm_has_begun_is_taken_apart(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_MD_FAILS", "1")
+def test_what_a_failing_mdadm_has_begun_is_taken_apart(lab: Lab) -> None:
+    (lab.folder / "fails").touch()
     with pytest.raises(MachineError, match="mdadm --create"):
         format_and_mount(lab.machine, lab.both, "xfs", lab.journal, "h:1")
     assert len(lab.state["on"]) == 1  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 //! The agent ends with its connection; the keeper does not. It spools what the job says into files, writes its exit code
 //! so that it is there whole or not at all, and looks each second whether the conductor's lease still holds.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -353,11 +354,24 @@ fn input(data: &[u8]) -> io::Result<File> {
     ))
 }
 
+/// What a job has of its keeper's environment. What a session of a user has beside it (keys, tokens,
+/// what changes a program from outside) is nothing of a server's: see `machines/environment.py`.
+const KEPT: [&str; 9] = [
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+];
+
+fn kept(name: &OsStr) -> bool {
+    let text = name.to_string_lossy();
+    KEPT.contains(&text.as_ref()) || text.starts_with("DISKLAB_")
+}
+
 fn start(program: &Program, mark: &str, made: &File) -> Outcome<i32> {
     let spool_failed = |error: io::Error| Failure::system("spool", &error);
     let mut command = Command::new(&program.words[0]);
     command
         .args(&program.words[1..])
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| kept(name)))
         .envs(&program.variables)
         .env(MARK, mark)
         .current_dir(program.folder.as_deref().unwrap_or("/"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -15,6 +14,7 @@ from disklab.databases.protocol import NodePlace
 from disklab.errors import MachineError
 from disklab.hosts.addresses import taken_ports
 from disklab.hosts.processes import MARK
+from disklab.machines.environment import minimal
 
 KILL_SECONDS = 30.0
 # The kernel closes sockets first and then takes a gigabyte of memory back.
@@ -68,8 +68,7 @@ class DatabaseProcess:
                 # Ctrl-C in a terminal is for disklab, which ends its databases in order.
                 start_new_session=True,
                 cwd="/",
-                env={**os.environ, MARK: str(place.run_dir), "LC_ALL": "C.UTF-8"}
-                | dict(variables or {}),
+                env=minimal({MARK: str(place.run_dir), "LC_ALL": "C.UTF-8", **(variables or {})}),
             )
 
     def check(self) -> None:

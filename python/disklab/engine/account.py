@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.errors import Problem, UserError
+from disklab.machines.environment import minimal
 
 NAME = "disklab"
 SHELL = "/usr/sbin/nologin"
@@ -101,6 +102,7 @@ def unreachable(account: Account | None, paths: Iterable[Path]) -> Path | None:
         text=True,
         check=True,
         cwd="/",
+        env=minimal(),
     )
     return Path(ran.stdout) if ran.stdout else None
 

@@ -48,7 +48,7 @@ def simulate(jobs: Iterable[dict[str, Any]], *, workers: Workers = None) -> Iter
     command = [str(find_engine()), "simulate"]
     if workers is not None:
         command += ["--jobs", str(workers)]
-    variables = {name: value for name, value in HUGE_PAGES.items() if name not in os.environ}
+    variables = {name: os.environ.get(name, value) for name, value in HUGE_PAGES.items()}
     engine = LocalChild.start(command, stdin=None, variables=variables)
     feeder = threading.Thread(target=_feed, args=(engine, jobs), daemon=True)
     try:

@@ -40,6 +40,7 @@ from disklab.hosts.left_networks import GROUP, LOCK, OWNER, remove_network
 from disklab.hosts.places import Owner, Places, check_name
 from disklab.hosts.requirements import find_program
 from disklab.machines import host_init
+from disklab.machines.environment import minimal
 from disklab.machines.netns import HeldHost, NamespaceMachine
 
 SWITCH = "switch"
@@ -302,6 +303,8 @@ class _Making:
                 stderr=log,
                 start_new_session=True,
                 cwd="/",
+                # What it starts has no more than that.
+                env=minimal(),
             )
         except BaseException:
             ours.close()

@@ -24,6 +24,7 @@ from typing import IO
 
 from disklab.errors import MachineError
 from disklab.machines.ending import ending_of
+from disklab.machines.environment import minimal
 from disklab.machines.protocol import Finished
 
 END_SECONDS = 5.0
@@ -68,7 +69,7 @@ class LocalChild:
         `stdin` None: it is told by `say`, until `hush`. Raises MachineError when there is no such
         program, or the kernel refuses.
         """
-        environment = {**os.environ, **(variables or {})}
+        environment = minimal(variables)
         program = shutil.which(words[0], path=environment.get("PATH"))
         if program is None:
             raise MachineError(

@@ -33,7 +33,7 @@ class Command:
     """The program and its arguments. No shell reads them."""
     stdin: bytes = b""
     variables: Mapping[str, str] | None = None
-    """Added to the environment of the machine."""
+    """Added to the few that every program has: `machines/environment.py`."""
     folder: PurePosixPath | None = None
     """Its working directory; None: `/`."""
 

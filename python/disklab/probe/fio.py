@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
+from disklab.machines.environment import minimal
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
 from disklab.probe.starts import StartWatch
 
@@ -239,7 +239,7 @@ def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ra
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, **HUGE_PAGES},
+                env=minimal(HUGE_PAGES),
             )
         watch = StartWatch(process.pid, jobs)
         while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from disklab.engine import Account, server_account
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.doctor import Check
 from disklab.hosts.requirements import how_to_get
+from disklab.machines.environment import minimal
 
 # Debian and Ubuntu, then Fedora and the PostgreSQL project's own RPMs.
 WHERE = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/bin")
@@ -83,7 +83,7 @@ def _run(name: str, command: list[str], variables: Mapping[str, str] | None = No
         timeout=SECONDS * 10,
         check=False,
         cwd="/",
-        env={**os.environ, "LC_ALL": "C", **(variables or {})},
+        env=minimal({"LC_ALL": "C", **(variables or {})}),
     )
     if ran.returncode != 0:
         said = (ran.stderr or ran.stdout).strip()
@@ -123,6 +123,7 @@ def _servers(where: tuple[str, ...]) -> Iterator[tuple[int, Path]]:
                     text=True,
                     timeout=SECONDS,
                     check=False,
+                    env=minimal(),
                 )
                 version = _MAJOR.search(ran.stdout)
                 if version is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from disklab.engine.load import KnownVersions, LoadDone
 from disklab.hosts import requirements
+from disklab.machines.environment import minimal
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
 from disklab.workloads.sysbench.run import Filling, Measuring
@@ -125,11 +126,11 @@ class Sysbench:
 
 def environment(target: Target) -> dict[str, str]:
     """Return the variables for libpq, which sysbench talks through."""
-    return {
-        **os.environ,
+    own = {
         # libpq would choose by itself otherwise, and TLS halves the rate.
         "PGSSLMODE": "require" if target.get("tls") else "disable",
         # No limit of libpq's: before version 17 a jump of the clock of day ends it at once.
         **({"PGPASSWORD": str(target["password"])} if target.get("password") else {}),
         "LC_ALL": "C",
     }
+    return minimal(own)
