@@ -9,11 +9,11 @@ from disklab.errors import MachineError
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement.fio_on import FioOn
 from disklab.measurement.journal import OURS, Journal
-from disklab.probe.cells import MIB, Plan
+from disklab.probe.cells import MIB, Engine, Plan
 from disklab.probe.fio import Job, Tick
 from disklab.probe.target import SPARE_BYTES, Region
 
-ENGINE = "libaio"
+ENGINE: Engine = "libaio"
 FIO = Path("fio")
 """Found on the host's own PATH."""
 

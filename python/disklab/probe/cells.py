@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 from disklab.errors import Problem, UserError
 
@@ -17,6 +17,18 @@ PERCENTILES: tuple[float, ...] = (
     1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99,
 )  # fmt: skip
 """Which latency percentiles are kept: those that fio prints by default, and so those published."""
+
+
+MOST_JOBS, MOST_DEPTH = 4096, 1 << 16
+MOST_SECONDS = 366 * 86_400
+MOST_SIZE_BYTES = 1 << 60
+MOST_DILATION = 1_000_000
+"""Beyond anything that is measured: bounds of what a request may ask of root."""
+
+
+def _check_range(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{name} {value}: it is from {least} to {most}")
 
 
 class Profile(str, Enum):
@@ -32,6 +44,11 @@ class Load:
 
     jobs: int
     depth: int
+
+    def __post_init__(self) -> None:
+        """Refuse a load that is none: root's part takes loads from a request."""
+        _check_range("jobs", self.jobs, 1, MOST_JOBS)
+        _check_range("depth", self.depth, 1, MOST_DEPTH)
 
     @property
     def outstanding(self) -> int:
@@ -107,6 +124,10 @@ class Cell:
     asked: Load | None = None
     """Another load than that of the profile."""
 
+    def __post_init__(self) -> None:
+        """Refuse a block that is none, as `Load` does."""
+        _check_range("block_bytes", self.block_bytes, 1, GIB)
+
     @property
     def load(self) -> Load:
         """The closed loop: what was asked for, or the profile's."""
@@ -132,6 +153,12 @@ def cell_of(load: Load, direction: Direction, block_bytes: int) -> Cell:
     return Cell(Profile.ASYNC, direction, block_bytes, load)
 
 
+Engine = Literal["libaio", "io_uring"]
+"""fio's asynchronous engines; libaio is the one of the published measurements. Others of fio's
+delete files, or talk to other machines."""
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to measure and for how long."""
@@ -141,14 +168,19 @@ class Plan:
     """Measured time of each cell."""
     size_bytes: int
     """The region: written before reads are measured, and then the range of the random offsets."""
-    engine: str = "libaio"
+    engine: Engine = "libaio"
     time_dilation: int = 1
     """Seconds of this machine for each second of an emulated disk while a cell is measured: what is
     too fast to be emulated here is not, in slow motion. `duration_s` is in the disk's time."""
 
+    def __post_init__(self) -> None:
+        """Refuse a plan that is none, as `Load` does."""
+        if self.engine not in ENGINES:
+            raise ValueError(f"{self.engine!r} is none of {', '.join(ENGINES)}")
+        _check_range("duration_s", self.duration_s, 0, MOST_SECONDS)
+        _check_range("size_bytes", self.size_bytes, 0, MOST_SIZE_BYTES)
+        _check_range("time_dilation", self.time_dilation, 1, MOST_DILATION)
 
-ENGINES = ("libaio", "io_uring")
-"""fio's asynchronous engines; libaio is the one of the published measurements."""
 
 DEFAULT_BLOCKS = (4 * KIB, 8 * KIB, MIB)
 QUICK_BLOCKS = (4 * KIB, MIB)  # the smallest tells IOPS, the largest MB/s

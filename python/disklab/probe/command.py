@@ -73,7 +73,7 @@ class Override:
 
     duration_s: float | None = None
     size_bytes: int | None = None
-    engine: str = "libaio"
+    engine: cells.Engine = "libaio"
 
 
 def probe_experiment(

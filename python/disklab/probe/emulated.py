@@ -29,7 +29,7 @@ from disklab.probe.cells import GIB, MIB, Plan
 from disklab.probe.known import Disk, resolved
 from disklab.probe.promise import Placement
 from disklab.probe.run import Known, Subject
-from disklab.probe.target import SPARE_BYTES, open_region
+from disklab.probe.target import SPARE_BYTES, Opened, open_region
 
 VOLUME = "probe"
 # Only the progress bar uses it: the engine measures the machine at start.
@@ -39,13 +39,9 @@ ATTACH_S = 5.0
 FILESYSTEM_SPARE_BYTES = GIB
 
 
-def owner(path: Path) -> Target | None:
-    """Return our volume that a path is or lies on, proved by the loop device's backing file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None  # whoever opens the path tells why
-    number = status.st_rdev if path.is_block_device() else status.st_dev
+def owner(at: Opened) -> Target | None:
+    """Return our volume that it is or lies on, proved by the loop device's backing file."""
+    number = at.status.st_rdev if at.is_device else at.status.st_dev
     places = Places.usual()
     for device in our_devices(places):
         if device.path.stat().st_rdev == number:

@@ -14,7 +14,7 @@ from disklab.probe.cells import Plan
 from disklab.probe.emulated import known_of, made_for_probe, owner
 from disklab.probe.known import Disk, placed
 from disklab.probe.run import CellResult, Known, Listener, Subject, probe, runnable
-from disklab.probe.target import open_region
+from disklab.probe.target import opened, region_of
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,16 @@ def look_here(wanted: Wanted, tell: Listener) -> Probed:
         with made_for_probe(wanted.disk, wanted.name, plan, wanted.filesystem) as subject:
             results = probe(program, subject, plan, tell)
             return Probed(results, subject.known.envelope if subject.known else None)
-    target, promised = owner(wanted.path), wanted.promised
-    known = Known(placed(promised)) if promised else None
-    if target is not None:
-        known = known_of(target)  # what the emulator does says more than what it should be
-    ours = target is not None
-    with open_region(wanted.path, plan, ours=ours, destroy_data=wanted.destroy_data) as region:
-        subject = Subject(region.shown, region, known)
-        check_cells_remain(plan, subject)
-        return Probed(probe(program, subject, plan, tell))
+    with opened(wanted.path) as at:
+        target, promised = owner(at), wanted.promised
+        known = Known(placed(promised)) if promised else None
+        if target is not None:
+            known = known_of(target)  # what the emulator does says more than what it should be
+        ours = target is not None
+        with region_of(at, plan, ours=ours, destroy_data=wanted.destroy_data) as region:
+            subject = Subject(region.shown, region, known)
+            check_cells_remain(plan, subject)
+            return Probed(probe(program, subject, plan, tell))
 
 
 def check_cells_remain(plan: Plan, subject: Subject) -> None:

@@ -72,7 +72,7 @@ def plan_of(request: Request) -> Plan:
         ),
         duration_s=checked(lambda: cells.parse_duration(duration), 0.0) if duration else default_s,
         size_bytes=checked(lambda: size_of(size), 0) if size else default_bytes,
-        engine=checked(lambda: engine_of(request.engine), ""),
+        engine=checked(lambda: engine_of(request.engine), cells.ENGINES[0]),
     )
     if problems:
         raise UserError(*problems)
@@ -142,12 +142,13 @@ def size_of(text: str) -> int:
     return size // cells.MIB * cells.MIB
 
 
-def engine_of(text: str) -> str:
+def engine_of(text: str) -> cells.Engine:
     """Return the fio engine of that name."""
-    if text not in cells.ENGINES:
-        way_out = f"choose {' or '.join(cells.ENGINES)}"
-        raise UserError(Problem("--engine", text, "the probe does not use it", way_out))
-    return text
+    for engine in cells.ENGINES:
+        if text == engine:
+            return engine
+    way_out = f"choose {' or '.join(cells.ENGINES)}"
+    raise UserError(Problem("--engine", text, "the probe does not use it", way_out))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from disklab.events import Emit, PhaseStarted
 from disklab.probe import fio
-from disklab.probe.cells import MIB, Plan
+from disklab.probe.cells import MIB, Engine, Plan
 from disklab.probe.emulated import ATTACH_S, made_for_probe
 from disklab.probe.experiment import trial_of
 from disklab.probe.record import latency_record, record
@@ -30,7 +30,7 @@ from disklab.results import Telemetry as TelemetryRecord
 # Large enough that neither a host cache block nor the file system's journal matters, small enough
 # to be written in seconds at the 25 MB/s of the slowest disk (METHODOLOGY: fill before reading).
 REGION_BYTES = 256 * MIB
-ENGINE = "libaio"
+ENGINE: Engine = "libaio"
 
 
 @dataclass(frozen=True)
