@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 from disklab.advice.options import Option
 from disklab.catalog.expression import parse_disks
 from disklab.catalog.facts import GIB
@@ -35,19 +38,24 @@ def _volume(option: Option) -> tuple[int, int, int | None, int | None]:
     return asked.count, size, asked.iops, rate
 
 
+def _quoted(text: str) -> str:
+    """Return a text as Terraform writes it: JSON's quotes, and nothing in it is an expression."""
+    return json.dumps(text).replace("${", "$${").replace("%{", "%%{")
+
+
 def _azurerm(option: Option, vm: str, region: str) -> str:
     count, size, iops, mb_per_s = _volume(option)
     sku = AZURE_SKUS.get(option.candidate.disks.kind, "")
     zone = '\n  zone                = "1"' if sku in ("PremiumV2_LRS", "UltraSSD_LRS") else ""
-    made = f'''resource "azurerm_linux_virtual_machine" "node" {{
+    made = f"""resource "azurerm_linux_virtual_machine" "node" {{
   count               = {option.nodes}
   name                = "node-${{count.index}}"
-  size                = "{vm}"
-  location            = "{region}"{zone}
+  size                = {_quoted(vm)}
+  location            = {_quoted(region)}{zone}
   # resource_group_name, network_interface_ids, admin_ssh_key, source_image_reference,
   # os_disk: yours
 }}
-'''
+"""
     if not count:
         return made
     chosen = "" if iops is None else f"\n  disk_iops_read_write = {iops}"
@@ -55,13 +63,13 @@ def _azurerm(option: Option, vm: str, region: str) -> str:
     caching = option.candidate.disks.caching
     return (
         made
-        + f'''
+        + f"""
 resource "azurerm_managed_disk" "data" {{
   count                = {option.nodes * count}
   name                 = "data-${{count.index}}"
-  location             = "{region}"{zone}
+  location             = {_quoted(region)}{zone}
   create_option        = "Empty"
-  storage_account_type = "{sku}"
+  storage_account_type = {_quoted(sku)}
   disk_size_gb         = {size}{chosen}
   # resource_group_name: yours
 }}
@@ -71,29 +79,31 @@ resource "azurerm_virtual_machine_data_disk_attachment" "data" {{
   managed_disk_id    = azurerm_managed_disk.data[count.index].id
   virtual_machine_id = azurerm_linux_virtual_machine.node[floor(count.index / {count})].id
   lun                = count.index % {count}
-  caching            = "{caching}"
+  caching            = {_quoted(caching)}
 }}
-'''
+"""
     )
 
 
 def _az(option: Option, vm: str, region: str) -> str:
     count, size, iops, mb_per_s = _volume(option)
     sku = AZURE_SKUS.get(option.candidate.disks.kind, "")
+    place = f'--resource-group "$GROUP" --location {shlex.quote(region)}'
+    caching = shlex.quote(option.candidate.disks.caching)
     lines = [
         f"for node in $(seq 1 {option.nodes}); do",
-        f'  az vm create --resource-group "$GROUP" --location {region} --name node-$node \\',
-        f"    --size {vm} --image Debian:debian-12:12:latest --generate-ssh-keys",
+        f"  az vm create {place} --name node-$node \\",
+        f"    --size {shlex.quote(vm)} --image Debian:debian-12:12:latest --generate-ssh-keys",
     ]
     if count:
         chosen = "" if iops is None else f" --disk-iops-read-write {iops}"
         chosen += "" if mb_per_s is None else f" --disk-mbps-read-write {mb_per_s}"
         lines += [
             f"  for disk in $(seq 1 {count}); do",
-            f'    az disk create --resource-group "$GROUP" --location {region} \\',
-            f"      --name node-$node-data-$disk --size-gb {size} --sku {sku}{chosen}",
+            f"    az disk create {place} \\",
+            f"      --name node-$node-data-$disk --size-gb {size} --sku {shlex.quote(sku)}{chosen}",
             '    az vm disk attach --resource-group "$GROUP" --vm-name node-$node \\',
-            f"      --name node-$node-data-$disk --caching {option.candidate.disks.caching}",
+            f"      --name node-$node-data-$disk --caching {caching}",
             "  done",
         ]
     return "\n".join([*lines, "done", ""])
@@ -101,14 +111,14 @@ def _az(option: Option, vm: str, region: str) -> str:
 
 def _aws(option: Option, vm: str, region: str) -> str:
     count, size, iops, mb_per_s = _volume(option)
-    made = f'''provider "aws" {{ region = "{region}" }}
+    made = f"""provider "aws" {{ region = {_quoted(region)} }}
 
 resource "aws_instance" "node" {{
   count         = {option.nodes}
-  instance_type = "{vm}"
+  instance_type = {_quoted(vm)}
   # ami, subnet_id, key_name: yours
 }}
-'''
+"""
     if not count:
         return made
     kind = parse_disks(option.candidate.disks.expression).name.partition("/")[2]
@@ -120,11 +130,11 @@ resource "aws_instance" "node" {{
     )
     return (
         made
-        + f'''
+        + f"""
 resource "aws_ebs_volume" "data" {{
   count             = {option.nodes * count}
   availability_zone = aws_instance.node[floor(count.index / {count})].availability_zone
-  type              = "{kind}"
+  type              = {_quoted(kind)}
   size              = {size}{chosen}
 }}
 
@@ -134,5 +144,5 @@ resource "aws_volume_attachment" "data" {{
   volume_id   = aws_ebs_volume.data[count.index].id
   instance_id = aws_instance.node[floor(count.index / {count})].id
 }}
-'''
+"""
     )

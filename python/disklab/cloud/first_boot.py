@@ -92,7 +92,7 @@ empty() {
 volume() {
   local name=$1 filesystem=$2 ahead=$3 chunk=$4 device point=/mnt/disklab/$1
   shift 4
-  if mountpoint -q "$point"; then return 0; fi
+  if mountpoint -q -- "$point"; then return 0; fi
   device=$1
   if [ $# -gt 1 ]; then
     device=/dev/md/$name
@@ -103,7 +103,8 @@ volume() {
   if [ "$filesystem" = xfs ]; then mkfs.xfs -q "$device"
   else mkfs.ext4 -q -T largefile -E lazy_itable_init=0,lazy_journal_init=0 "$device"; fi \
     || fail "$name: mkfs.$filesystem $device"
-  mkdir -p "$point" && mount -o noatime "$device" "$point" || fail "$name: it cannot be mounted"
+  mkdir -p -- "$point" && mount -o noatime -- "$device" "$point" \
+    || fail "$name: it cannot be mounted"
   if [ "$ahead" -ge 0 ]; then blockdev --setra "$ahead" "$device" || fail "$name: read-ahead"; fi
 }
 """
@@ -155,7 +156,7 @@ def _volume_lines(volume: CloudVolume, *, in_aws: bool) -> list[str]:
     name = shlex.quote(volume.name)
     numbers = range(volume.first, volume.first + volume.count)
     if volume.kind == "ephemeral-os":
-        return [f"mkdir -p {volume.directory} || fail {name}: no folder"]
+        return [f"mkdir -p -- {shlex.quote(volume.directory)} || fail {name}: no folder"]
     lines = ["devices=()"]
     if volume.kind == "disk":
         assert volume.bought is not None, "a managed disk is bought"
@@ -188,7 +189,9 @@ def _volume_lines(volume: CloudVolume, *, in_aws: bool) -> list[str]:
         ]
     ahead = -1 if volume.read_ahead_bytes is None else volume.read_ahead_bytes // SECTOR_BYTES
     chunk = (volume.chunk_bytes or 0) >> 10
-    lines.append(f'volume {name} {volume.filesystem} {ahead} {chunk} "${{devices[@]}}"')
+    lines.append(
+        f'volume {name} {shlex.quote(volume.filesystem)} {ahead} {chunk} "${{devices[@]}}"'
+    )
     return lines
 
 

@@ -25,9 +25,10 @@ from disklab.engine.own_folder import (
 from disklab.engine.process import end_process
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup, GroupRoot
-from disklab.hosts.places import NAME, Owner
+from disklab.hosts.places import Owner
 from disklab.hosts.processes import MarkedProcess, marked_processes
 from disklab.hosts.steps import Outcome, Removed, Step, applied
+from disklab.names import NAME
 
 # A database with a healthy disk ends in seconds; one whose disk is dead does not listen at all.
 TERM_SECONDS = 15.0

@@ -21,8 +21,9 @@ from disklab.engine.locks import ENDING_SECONDS, Life, comes_free
 from disklab.engine.own_folder import folder, remove_tree, why_foreign, why_not_removable
 from disklab.engine.process import end_process, start_time_of
 from disklab.hosts.control_group import ControlGroup, GroupRoot
-from disklab.hosts.places import NAME, Owner
+from disklab.hosts.places import Owner
 from disklab.hosts.steps import Outcome, Removed, Step, applied
+from disklab.names import NAME
 
 GROUP, LOCK, OWNER = "group.", "lock.", "owner"
 """Files in the folder: each host's memory group by name, each host's lock, and whose set it is."""

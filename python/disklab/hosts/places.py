@@ -33,15 +33,10 @@ from disklab.engine.own_folder import (
 )
 from disklab.engine.process import start_time_of
 from disklab.errors import MachineError, Problem, UserError
+from disklab.names import NAME, NAME_RULE, is_name
 
 DEFAULT_RUN_DIR = Path("/run/disklab")
 DEFAULT_DATA_DIR = Path("/var/lib/disklab")
-
-# The engine has the same rule: names become names of files.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-NAME_RULE = (
-    "a name has 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first"
-)
 
 # What a host's run directory holds beside its folders; `.new` while it is being written.
 KNOWN = re.compile(
@@ -65,7 +60,7 @@ Record = TypeVar("Record", bound=BaseModel)
 
 def check_name(name: str, place: str) -> None:
     """Raise UserError for a name that cannot be that of a host or volume."""
-    if NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise UserError(Problem(place, repr(name), NAME_RULE, "choose another name"))
 
 

@@ -17,7 +17,7 @@ from disklab import reading
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
-from disklab.hosts.places import NAME, NAME_RULE
+from disklab.names import NAME, NAME_RULE
 from disklab.reading import bounded
 from disklab.spec.amounts import Bytes, Unreadable
 from disklab.spec.complaints import complaints

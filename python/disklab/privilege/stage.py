@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from disklab.catalog import Catalog
 from disklab.errors import MachineError
 from disklab.events import Emit
-from disklab.hosts.places import NAME
+from disklab.names import NAME
 from disklab.privilege.columns import columns_of
 from disklab.privilege.requests import (
     FORMS,

@@ -13,6 +13,8 @@ from disklab.reading import MOST_TOLD
 from disklab.spec.amounts import Unreadable
 from disklab.spec.located import Document, Key, Located
 
+KEY = "[key]"
+"""The end of pydantic's place of a key, not its value."""
 # A value is shown to be recognised, on one line.
 MOST_SHOWN = 80
 
@@ -49,9 +51,11 @@ def _problem(  # noqa: PLR0911, PLR0913, PLR0917 - a return for each kind of fin
     tree: Located,
     general: str,
 ) -> Problem:
+    names_key = key[-1:] == (KEY,)
+    key = key[:-1] if names_key else key
     place = document.place(key, tree)
     kind, context = detail["type"], detail.get("ctx", {})
-    shown = shortened(str(tree.at(key)))
+    shown = shortened(repr(key[-1]) if names_key else str(tree.at(key)))
     if kind == "extra_forbidden":
         known = keys_of(model, key[:-1])
         way_out = did_you_mean(str(key[-1]), known, f"known here are {', '.join(known)}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     PlainValidator,
@@ -24,6 +25,7 @@ from pydantic import (
 from disklab.catalog import Caching, parse_disks
 from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
 from disklab.database_facts import names
+from disklab.names import NAME_RULE, is_name
 from disklab.spec.amounts import (
     RESOLVED,
     Bytes,
@@ -70,6 +72,12 @@ Setting = Annotated[
     PlainValidator(_setting),
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
+
+
+def _named(name: str) -> str:
+    if not is_name(name):
+        raise Unreadable(NAME_RULE, "choose another name")
+    return name
 
 
 class Volume(Part):
@@ -120,7 +128,7 @@ class Cluster(Part):
     """The network between the nodes, and to the client: a key of the catalogue's `networks`. A
     rehearsal then gives each node a host of its own, with the VM's bandwidth and these round trips.
     Without it: the nodes share this machine's loopback, and a prediction has the calibration's."""
-    volumes: dict[str, Volume] = Field(min_length=1)
+    volumes: dict[Annotated[str, AfterValidator(_named)], Volume] = Field(min_length=1)
     """Volumes of each node by name. `data` holds the tables; `commitlog`, where there is one, the
     log. Volumes with `disks: local` lie on the VM's one temp disk together."""
 

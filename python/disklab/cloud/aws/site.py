@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -343,10 +343,21 @@ def _user_data(name: str, text: str) -> str:
     return plain
 
 
+TAGS = "TagSpecifications"
+
+
 def _filled(parameters: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
-    """Return parameters with what is known now in place of `${...}`."""
-    text = json.dumps(parameters)
-    for name, value in known.items():
-        text = text.replace(json.dumps(name)[1:-1], json.dumps(value)[1:-1])
-    filled: dict[str, Any] = json.loads(text)
-    return filled
+    """Return parameters with what is known now in place of `${...}`; tags are as they are."""
+    names = re.compile("|".join(map(re.escape, known)))
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, str):
+            # Once: what is put in its place may look like such a name as well.
+            return names.sub(lambda found: known[found[0]], value)
+        if isinstance(value, list):
+            return [filled(part) for part in value]
+        if isinstance(value, dict):
+            return {k: part if k == TAGS else filled(part) for k, part in value.items()}
+        return value
+
+    return {name: part if name == TAGS else filled(part) for name, part in parameters.items()}

@@ -44,7 +44,7 @@ def template(layout: Layout, tags: dict[str, str], zones: Sequence[str] = ()) ->
         parts += _disks(host, zone)
         parts += [_machine(host, zone, zonal), _schedule(host)]
     for part in parts:
-        part["tags"] = {**tags, **part.get("tags", {})}
+        part["tags"] = {name: _plain(value) for name, value in tags.items()}
         part["location"] = "[parameters('location')]"
     secrets = {_user_data(host): {"type": "secureString"} for host in layout.hosts}
     return {
@@ -100,7 +100,17 @@ def _zones(layout: Layout, zones: Sequence[str]) -> dict[int, str]:
 
 
 def _id(kind: str, name: str) -> str:
-    return f"resourceId('{kind}', '{name}')"
+    return f"resourceId({_quoted(kind)}, {_quoted(name)})"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as an expression has it: a quote stands twice."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _plain(text: str) -> str:
+    """Return a text as a value that is no expression, whatever it begins with."""
+    return f"[{text}" if text.startswith("[") else text
 
 
 def _reference(kind: str, name: str) -> dict[str, str]:
@@ -167,7 +177,7 @@ def _address(host: CloudHost, zone: str | None) -> dict[str, Any]:
     return {
         "type": "Microsoft.Network/publicIPAddresses",
         "apiVersion": NETWORK,
-        "name": host.name,
+        "name": _plain(host.name),
         "sku": {"name": "Standard"},
         **({"zones": [zone]} if zone else {}),
         "properties": {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"},
@@ -185,7 +195,7 @@ def _interface(host: CloudHost) -> dict[str, Any]:
     return {
         "type": "Microsoft.Network/networkInterfaces",
         "apiVersion": NETWORK,
-        "name": host.name,
+        "name": _plain(host.name),
         "dependsOn": [
             f"[{_id('Microsoft.Network/virtualNetworks', 'disklab')}]",
             f"[{_id('Microsoft.Network/publicIPAddresses', host.name)}]",
@@ -202,7 +212,7 @@ def _disks(host: CloudHost, zone: str | None) -> list[dict[str, Any]]:
         {
             "type": "Microsoft.Compute/disks",
             "apiVersion": DISKS,
-            "name": name,
+            "name": _plain(name),
             "sku": {"name": sku_of(volume)},
             **({"zones": [zone]} if zone else {}),
             "properties": _disk_properties(volume),
@@ -250,9 +260,9 @@ def _machine(host: CloudHost, zone: str | None, zonal: dict[int, str]) -> dict[s
             ],
         },
         "osProfile": {
-            "computerName": host.name,
+            "computerName": _plain(host.name),
             "adminUsername": USER,
-            "customData": f"[parameters('{_user_data(host)}')]",
+            "customData": f"[parameters({_quoted(_user_data(host))})]",
             "linuxConfiguration": {
                 "disablePasswordAuthentication": True,
                 "ssh": {"publicKeys": [key]},
@@ -275,7 +285,7 @@ def _machine(host: CloudHost, zone: str | None, zonal: dict[int, str]) -> dict[s
     return {
         "type": "Microsoft.Compute/virtualMachines",
         "apiVersion": COMPUTE,
-        "name": host.name,
+        "name": _plain(host.name),
         **({"zones": [zone]} if zone else {}),
         "dependsOn": [f"[{_id(kind, name)}]" for kind, name in needed],
         "properties": properties,
@@ -288,7 +298,7 @@ def _image_sku(host: CloudHost) -> str:
 
 def _os_disk(host: CloudHost) -> dict[str, Any]:
     disk: dict[str, Any] = {
-        "name": f"{host.name}-os",
+        "name": _plain(f"{host.name}-os"),
         "createOption": "FromImage",
         "deleteOption": "Delete",
         "diskSizeGB": OS_DISK_GIB,
