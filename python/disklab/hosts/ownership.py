@@ -23,7 +23,8 @@ from disklab.engine import ublk_devices
 from disklab.engine.locks import is_held
 from disklab.engine.own_folder import boot_id
 from disklab.errors import MachineError, Problem, UserError
-from disklab.hosts.places import NAME, HostPlace, Places, VolumeRecord
+from disklab.hosts.places import HostPlace, Places, VolumeRecord
+from disklab.names import NAME
 
 FUSE_TYPE = "fuse.disklab"
 # Disks are /dev/ublkbN; the class lists every device, dead ones too.
