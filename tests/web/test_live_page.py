@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import pytest
 from disklab.events import (
@@ -47,6 +47,7 @@ class Served:
     folder: Path
     port: int
     pid: int
+    stderr: IO[str] | None = None
 
     def ask(
         self, path: str, method: str = "GET", body: str | None = None, **headers: str
@@ -74,7 +75,7 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
             line = server.stderr.readline()
             found = re.fullmatch(rf"http://127\.0\.0\.1:(\d+)/\?token={TOKEN}\n", line)
             assert found, line + server.stderr.read()
-            made = Served(folder, int(found[1]), server.pid)
+            made = Served(folder, int(found[1]), server.pid, server.stderr)
             deadline = time.monotonic() + 30
             while True:
                 try:
@@ -100,34 +101,45 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Page]:
-    # With cookies of its own.
+    # With a storage of its own.
     made = browser.new_context()
     yield made.new_page()
     made.close()
 
 
-def test_nothing_is_answered_without_the_token(page_of: Served) -> None:
-    paths = (
-        "/",
-        "/api/runs",
-        "/runs/threads",
-        "/runs/threads/report",
-        "/metrics",
-        "/assets/live.js",
-    )
-    for path in paths:
+def test_nothing_of_a_run_is_answered_without_the_token(page_of: Served) -> None:
+    api = ("/api/runs", "/api/runs/threads", "/api/runs/threads/events", "/metrics")
+    for path in (*api, "/runs/threads/report", "/runs/threads/report?key=wrong", "/nothing"):
         assert page_of.ask(path)[0] == 403, path
         assert page_of.ask(path, Authorization="Bearer wrong")[0] == 403, path
-        assert page_of.ask(path, Cookie="disklab=wrong")[0] == 403, path
+        # A browser sends a cookie to every port of this machine: there is none.
+        assert page_of.ask(path, Cookie=f"disklab={TOKEN}")[0] == 403, path
     assert page_of.ask("/?token=wrong")[0] == 403
+    # The page without figures is the same for all.
+    for path in ("/", "/runs/threads", "/assets/live.js"):
+        status, text = page_of.ask(path)
+        assert status == 200
+        assert TOKEN not in text
+        assert page_of.ask(path, "POST", "stop")[0] == 403
+
+
+def test_the_key_of_a_report_opens_that_report_alone(page_of: Served) -> None:
+    for name in ("threads", "again"):
+        (page_of.folder / name / "report.html").write_text(f"the report of {name}")
+    address = page_of.told("/api/runs/threads")["report"]
+    assert page_of.ask(address) == (200, "the report of threads")
+    assert page_of.ask(address.replace("threads", "again"))[0] == 403
+    assert page_of.ask(address.replace("/runs/threads/report", "/api/runs/threads"))[0] == 403
+    assert page_of.ask(address, "POST", "stop")[0] == 403
+    for name in ("threads", "again"):
+        (page_of.folder / name / "report.html").unlink()
 
 
 def test_a_foreign_page_in_the_same_browser_gets_nothing(page_of: Served) -> None:
-    ours = {"Cookie": f"disklab={TOKEN}"}
+    ours = {"Authorization": f"Bearer {TOKEN}"}
     # A name of the attacker's that now points to 127.0.0.1.
     rebound = page_of.ask("/api/runs", Host=f"evil.example:{page_of.port}", **ours)
     assert rebound[0] == 421
-    # A form can send the cookie of a page without SameSite, but not the header.
     asked = page_of.ask("/api/runs/threads/after-trial", "POST", "stop", **ours)
     assert asked[0] == 403
     assert wish_of(page_of.folder / "threads") is Wish.GO_ON
@@ -216,8 +228,9 @@ def test_a_browser_follows_a_run_to_its_report(tmp_path: Path, tab: Page) -> Non
             log(RunFinished("threads", going.folder, 1, 2, interrupted=True))
         tab.get_by_text("stopped; go on with").wait_for()
         tab.get_by_role("link", name="Open the report").click()
-        tab.wait_for_url("**/report")
+        tab.wait_for_url("**/report?key=*")
         assert tab.title() == "the report"
+        assert tab.context.cookies() == []
     assert noted == [], "no script error, nothing refused by the policy"
 
 

@@ -117,7 +117,7 @@ def test_a_browser_pauses_and_stops_a_rehearsal_that_really_runs(lab: Lab, tab: 
         for trial, rate in shown(run).items():
             assert rate == pytest.approx(measured[trial], rel=0.25)
         tab.get_by_role("link", name="Open the report").click()
-        tab.wait_for_url("**/report")
+        tab.wait_for_url("**/report?key=*")
         assert "Depths of a small disk, watched" in tab.inner_text("body")
     assert lab.devices() == {}
     assert noted == [], "no script error, nothing refused by the policy"

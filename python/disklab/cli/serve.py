@@ -36,6 +36,7 @@ def serve(
     """
     import uvicorn  # noqa: PLC0415 - other commands should not wait for it
 
+    from disklab.web import connections  # noqa: PLC0415
     from disklab.web.access import Address, check_address  # noqa: PLC0415
     from disklab.web.server import application  # noqa: PLC0415
 
@@ -54,7 +55,11 @@ def serve(
         ssl_keyfile=tls_key,
         timeout_graceful_shutdown=1,
         server_header=False,
+        http=connections.Connection,
+        ws="none",
+        h11_max_incomplete_event_size=connections.MOST_HEAD_BYTES,
     )
+    connections.quiet_logs()
     try:
         listener = config.bind_socket()
     except SystemExit:

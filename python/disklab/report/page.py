@@ -12,15 +12,10 @@ from disklab.report import tables, theme, traces, wording
 from disklab.report.comparison import Comparison
 from disklab.report.html import data, items, table, tag, text
 from disklab.report.panel import Panel, Section
+from disklab.report.policy import POLICY
 from disklab.report.report import Report, caption_of
 from disklab.report.script import vega_script
 from disklab.report.subject import Subject
-
-# Nothing is loaded from anywhere; vega compiles its expressions, hence 'unsafe-eval'.
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
-    "style-src 'unsafe-inline'; img-src data: blob:"
-)
 
 
 def page(report: Report) -> str:

@@ -122,6 +122,8 @@ class Read:
     """Where the next read goes on, in bytes."""
     more: bool
     """Whether whole lines are left that were not read this time."""
+    problem: str = ""
+    """Why there are none, where a file stands there that cannot be read."""
 
 
 def read_events(folder: Path, offset: int = 0) -> Read:
@@ -135,8 +137,9 @@ def read_events(folder: Path, offset: int = 0) -> Read:
             file.seek(offset if 0 <= offset <= size else 0)
             data = file.read(MOST_BYTES_AT_ONCE)
             begun = file.tell() - len(data)
-    except (OSError, UserError):
-        return Read((), 0, more=False)
+    except (OSError, UserError) as error:
+        rule = error.problems[0].rule if isinstance(error, UserError) else str(error)
+        return Read((), 0, more=False, problem=rule if Inside(folder, EVENTS).exists() else "")
     whole = data.rfind(b"\n") + 1
     if not whole and len(data) == MOST_BYTES_AT_ONCE:
         whole = len(data)  # no event is that long: damage, which is passed over

@@ -1,31 +1,37 @@
 """Who may see the live page: everybody who has its token, at the address it was started on.
 
-Against other users of this machine: every answer needs the token. Against a page of the internet in
-the same browser: the cookie is SameSite=Strict, a Host that is not ours is refused (a name that
-was rebound to 127.0.0.1), and what changes something needs a header that a foreign page cannot set.
+The page itself (one HTML file, script and style, the same for all) has no secret. It takes the
+token from the address that was printed, keeps it in its own tab, and gives it with each request
+for data: no cookie, which a browser would send to every other port of this machine as well.
+Against a page of the internet in the same browser: no such page can set that header, and a Host
+that is not ours (a name that was rebound to 127.0.0.1) is refused. A run's report has a key of its
+own in its address: it may come from anywhere, and is shown where it can do nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import ipaddress
+import re
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote
 
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from disklab.errors import Problem, UserError
 
-COOKIE = "disklab"
 CHANGES = "x-disklab"
 """The header that a request which changes something must have. Its value does not matter."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+PUBLIC = re.compile(r"/|/runs/[^/]*|/assets/[^/]*")
+"""What has no secret in it: the page without any figures."""
+REPORT = re.compile(r"/runs/([^/]*)/report")
 
 
 @dataclass(frozen=True)
@@ -91,38 +97,46 @@ class Guard:
         if self._hosts and headers.get("host", "") not in self._hosts:
             return PlainTextResponse("this is not the address of the page\n", 421)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if "token" in query and scope["method"] == "GET":
-            if self._is_ours(query.pop("token")):
-                return self._welcome(scope["path"], query)
+        if "token" in query and not is_same(query["token"], self._token):
             return PlainTextResponse("wrong token\n", 403)
-        if not self._is_ours(given_token(headers)):
+        changes = scope["method"] not in ("GET", "HEAD")
+        if not changes and self._is_open(scope["path"], query.get("key", "")):
+            return None
+        if not is_same(given_token(headers), self._token):
             way_out = "open the address that `disklab serve` printed: it has the token\n"
             return PlainTextResponse(way_out, 403)
-        if scope["method"] not in ("GET", "HEAD") and CHANGES not in headers:
+        if changes and CHANGES not in headers:
             return PlainTextResponse(f"the header {CHANGES} is missing\n", 403)
         return None
 
-    def _welcome(self, path: str, query: dict[str, str]) -> Response:
-        """Put the token into a cookie, so that it leaves the address line and the history."""
-        target = "/" + path.lstrip("/") + (f"?{urlencode(query)}" if query else "")
-        answer = RedirectResponse(target, 303)
-        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict", secure=self._tls)
-        return answer
+    def _is_open(self, path: str, key: str) -> bool:
+        """Return whether a page needs no token: it has no secret, or the key of this report."""
+        report = REPORT.fullmatch(path)
+        if report is None:
+            return PUBLIC.fullmatch(path) is not None
+        return is_same(key, key_of(self._token, report[1]))
 
-    def _is_ours(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode(), self._token.encode())
+
+def key_of(token: str, run: str) -> str:
+    """Return what opens the report of one run, and nothing else."""
+    name = run.encode("utf-8", "surrogatepass")
+    return hmac.new(token.encode(), b"report " + name, hashlib.sha256).hexdigest()
+
+
+def report_address(token: str, run: str) -> str:
+    """Return the address of a run's report."""
+    return f"/runs/{quote(run, safe='', errors='surrogatepass')}/report?key={key_of(token, run)}"
+
+
+def is_same(given: str, wanted: str) -> bool:
+    """Return whether two secrets are the same; how long it takes tells nothing of them."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
 
 
 def given_token(headers: Headers) -> str:
-    """Return the token of a request, from `Authorization: Bearer` or the cookie; empty: none."""
+    """Return the token of a request, from `Authorization: Bearer`; empty: none."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
-    try:
-        cookie = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    return cookie[COOKIE].value if COOKIE in cookie else ""
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def with_policy(send: Send) -> Send:

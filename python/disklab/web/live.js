@@ -3,6 +3,22 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
+// The token came with the address. It stays in this tab, at this port, and goes along with every
+// request of this page; a cookie would go to every port of this machine.
+function kept() {
+  const address = new URL(location.href), given = address.searchParams.get("token");
+  if (given !== null) {
+    sessionStorage.setItem("token", given);
+    address.searchParams.delete("token");
+    history.replaceState(null, "", address);
+  }
+  return sessionStorage.getItem("token") || "";
+}
+const TOKEN = kept();
+const ask = (address, options = {}) =>
+  fetch(address, { ...options, headers: { ...options.headers, authorization: `Bearer ${TOKEN}` } });
+const seconds = (count) => new Promise((done) => setTimeout(done, count * 1000));
+
 const main = document.getElementById("main");
 const link = document.getElementById("link");
 
@@ -124,15 +140,15 @@ function put(...parts) {
   for (const one of main.querySelectorAll("a, button")) if (named(one) === place) { one.focus(); return; }
 }
 
-async function ask(run, wanted) {
-  const answer = await fetch(`/api/runs/${encodeURIComponent(run)}/after-trial`,
+async function leave(run, wanted) {
+  const answer = await ask(`/api/runs/${encodeURIComponent(run)}/after-trial`,
     { method: "POST", headers: { "x-disklab": "1" }, body: wanted });
   if (!answer.ok) link.textContent = await answer.text();
 }
 
 function buttons(state) {
   if (!["running", "paused"].includes(state.status) || state.mode !== "rehearse") return null;
-  const made = (text, wanted) => element("button", { type: "button", onclick: () => ask(state.id, wanted) }, text);
+  const made = (text, wanted) => element("button", { type: "button", onclick: () => leave(state.id, wanted) }, text);
   const wish = { pause: "Pauses after this trial. ", stop: "Stops after this trial. " }[state.wish] || "";
   const shown = state.wish === "go-on"
     ? [made("Pause after this trial", "pause"), made("Stop after this trial", "stop")]
@@ -152,6 +168,7 @@ function show(state) {
     element("h1", {}, state.title || state.id),
     element("p", { class: "quiet" }, `${state.mode} · ${STATUS[state.status] || state.status} · ${state.id}`),
   ];
+  if (state.problem) parts.push(element("p", {}, `Its events: ${state.problem}`));
   document.title = `${running && state.left_s !== null ? time(state.left_s) + " left · " : ""}${state.title || state.id}`;
   if (running) {
     parts.push(element("p", {}, now.position ? `Trial ${now.position} of ${now.of}: ${now.name}. ` : "",
@@ -161,7 +178,7 @@ function show(state) {
       card("operations", rate(load.ops_per_s)), card("99th percentile", latency(load.p99_ms)),
       card("errors", String(load.errors || 0)), card("done", counts || "none yet")));
   } else parts.push(element("p", {}, counts ? `Trials: ${counts}.` : ""));
-  if (state.report) parts.push(element("p", {}, element("a", { href: `/runs/${encodeURIComponent(state.id)}/report` }, "Open the report")));
+  if (state.report) parts.push(element("p", {}, element("a", { href: state.report }, "Open the report")));
   parts.push(buttons(state));
   if (state.warnings.length) parts.push(element("h2", {}, "Warnings"),
     element("ul", {}, ...state.warnings.map((one) => element("li", {}, one))));
@@ -177,27 +194,65 @@ function show(state) {
   put(...parts);
 }
 
-function follow(run) {
-  const source = new EventSource(`/api/runs/${run}/events`);
-  source.onopen = () => { link.textContent = "live"; };
-  source.onmessage = (message) => { link.textContent = "live"; show(JSON.parse(message.data)); };
-  source.onerror = () => { link.textContent = "connection lost; trying again"; };
+class Locked extends Error {}
+
+// What an answer tells; without the token there is none, and asking again changes nothing.
+async function content(answer) {
+  if (answer.status === 403) throw new Locked(await answer.text());
+  return answer.json();
+}
+
+function lock(error) {
+  link.textContent = "";
+  put(element("p", {}, error.message));
+}
+
+// Server-sent events, which a browser's own reader asks for without headers.
+async function* events(answer) {
+  if (answer.status === 403) throw new Locked(await answer.text());
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const whole = (rest + value).split("\n\n");
+    rest = whole.pop();
+    for (const one of whole)
+      for (const line of one.split("\n")) if (line.startsWith("data: ")) yield JSON.parse(line.slice(6));
+  }
+}
+
+async function follow(run) {
+  for (;;) {
+    try {
+      for await (const state of events(await ask(`/api/runs/${run}/events`))) {
+        link.textContent = "live";
+        show(state);
+      }
+    } catch (error) {
+      if (error instanceof Locked) return lock(error);
+    }
+    link.textContent = "connection lost; trying again";
+    await seconds(1);
+  }
 }
 
 async function list() {
   try {
-    const runs = await (await fetch("/api/runs")).json();
+    const runs = await content(await ask("/api/runs"));
     link.textContent = "";
     if (runs.length === 1) { location.replace(`/runs/${encodeURIComponent(runs[0].id)}`); return; }
     const rows = runs.map((one) => [
       element("a", { href: `/runs/${encodeURIComponent(one.id)}` }, one.title || one.id), one.mode,
-      { text: STATUS[one.status] || one.status, class: one.status === "ended" ? "ok" : "" },
+      { text: one.problem || STATUS[one.status] || one.status, class: one.status === "ended" ? "ok" : "" },
       n(one.left_s === null ? "–" : time(one.left_s)),
       Object.entries(one.counts).map(([name, count]) => `${count} ${name}`).join(", ")]);
     put(element("h1", {}, "Runs"),
       runs.length ? table(["run", "mode", "", n("left"), "trials"], rows)
         : element("p", {}, "No runs here yet: disklab predict FILE makes one in seconds."));
-  } catch { link.textContent = "connection lost; trying again"; }
+  } catch (error) {
+    if (error instanceof Locked) return lock(error);
+    link.textContent = "connection lost; trying again";
+  }
   setTimeout(list, 3000);
 }
 

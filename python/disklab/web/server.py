@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from importlib import resources
 from pathlib import Path
+from typing import BinaryIO
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -20,7 +21,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import (
-    FileResponse,
     HTMLResponse,
     JSONResponse,
     PlainTextResponse,
@@ -29,9 +29,14 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from disklab import reading
+from disklab.errors import UserError
+from disklab.folders import Inside
+from disklab.reading import Kind
+from disklab.report.policy import POLICY
 from disklab.results.wishes import Wish, wish
 from disklab.web import metrics
-from disklab.web.access import Address, Guard
+from disklab.web.access import Address, Guard, report_address
 from disklab.web.state import Followed, runs_in
 
 LOOK_S = 1.0
@@ -41,8 +46,13 @@ QUIET_LOOKS = 15
 MOST_FOLLOWED = 32
 MOST_LISTED = 500
 ASSETS = {"live.js": "text/javascript", "live.css": "text/css"}
-# A report may come from anywhere. It runs in an origin of its own, where it has no cookie.
-SANDBOX = "sandbox allow-scripts allow-downloads"
+MOST_WISH_BYTES = 100
+WISH_S = 10.0
+"""For the few letters of a wish."""
+REPORT = Kind("a report", 1 << 30, "make it again by `disklab report`")
+# A report may come from anywhere. It runs in an origin of its own, and whatever policy it has
+# itself, it reaches nothing: no port of this machine, and no other one.
+SANDBOX = f"sandbox allow-scripts allow-downloads; {POLICY}; base-uri 'none'; form-action 'none'"
 
 
 class Runs:
@@ -75,7 +85,7 @@ class Runs:
 
 def application(folder: Path, token: str, address: Address) -> Starlette:
     """Return the pages of a folder of runs, or of one run."""
-    pages = Pages(Runs(folder.resolve()))
+    pages = Pages(Runs(folder.resolve()), token)
     return Starlette(
         routes=[
             Route("/", pages.page),
@@ -95,8 +105,9 @@ def application(folder: Path, token: str, address: Address) -> Starlette:
 class Pages:
     """What is answered at each address."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, token: str) -> None:
         self._runs = runs
+        self._token = token
         # Followers are read by one request at a time.
         self._turn = asyncio.Lock()
 
@@ -115,7 +126,7 @@ class Pages:
         """Answer every run in a few figures."""
         async with self._turn:
             runs = await run_in_threadpool(self._runs.listed)
-            return JSONResponse([one.summary() for one in runs])
+            return JSONResponse([run.summary() for run in runs])
 
     async def state(self, request: Request) -> Response:
         """Answer one run, whole."""
@@ -131,7 +142,7 @@ class Pages:
         """Pause, stop or go on after the trial under way."""
         async with self._turn:
             run = await run_in_threadpool(self._runs.named, request.path_params["run"])
-        wanted = (await request.body())[:100].decode("utf-8", "replace").strip()
+        wanted = (await wish_in(request)).decode("utf-8", "replace").strip()
         try:
             wish(run.folder, Wish(wanted))
         except ValueError:
@@ -145,22 +156,27 @@ class Pages:
         """Answer the run's own report."""
         async with self._turn:
             run = await run_in_threadpool(self._runs.named, request.path_params["run"])
-        page = run.folder / "report.html"
-        if not page.is_file() or page.is_symlink():
-            raise HTTPException(404, "this run has no report yet")
-        return FileResponse(page, headers={"content-security-policy": SANDBOX})
+        try:
+            file = reading.opened(Inside(run.folder, "report.html"), REPORT)
+        except UserError:
+            raise HTTPException(404, "this run has no report yet") from None
+        headers = {"content-security-policy": SANDBOX}
+        return StreamingResponse(parts_of(file), media_type="text/html", headers=headers)
 
     async def scrape(self, _request: Request) -> Response:
         """Answer all runs for Prometheus."""
         async with self._turn:
             runs = await run_in_threadpool(self._runs.listed)
-            shown = metrics.metrics(one.state() for one in runs)
+            shown = metrics.metrics(run.state() for run in runs)
         return PlainTextResponse(shown, headers={"content-type": metrics.CONTENT_TYPE})
 
     async def _text(self, name: str) -> str:
         async with self._turn:
             run = await run_in_threadpool(self._runs.named, name)
-            return json.dumps(run.state(), ensure_ascii=False, allow_nan=False)
+            state = run.state()
+            if state["report"]:
+                state["report"] = report_address(self._token, run.folder.name)
+            return json.dumps(state, allow_nan=False)
 
     async def _follow(self, name: str, text: str) -> AsyncIterator[str]:
         quiet = 0
@@ -173,6 +189,31 @@ class Pages:
                 yield f"data: {text}\n\n"
             elif quiet % QUIET_LOOKS == 0:
                 yield ": still here\n\n"
+
+
+async def wish_in(request: Request) -> bytes:
+    """Return the few letters of a request, whose sender may say more, or say it slowly."""
+    wanted = b""
+
+    async def read() -> None:
+        nonlocal wanted
+        async for part in request.stream():
+            wanted += part
+            if len(wanted) > MOST_WISH_BYTES:
+                raise HTTPException(413, f"a wish has at most {MOST_WISH_BYTES} bytes")
+
+    try:
+        await asyncio.wait_for(read(), WISH_S)
+    except asyncio.TimeoutError:
+        raise HTTPException(408, "the wish did not come") from None
+    return wanted
+
+
+def parts_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield a file in parts; it is closed at its end."""
+    with file:
+        while part := file.read(1 << 16):
+            yield part
 
 
 def asset(name: str) -> str:

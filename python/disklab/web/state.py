@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from disklab.events import PlannedTrial
 from disklab.folders import Inside
 from disklab.results.event_log import EVENTS, read_events
+from disklab.results.records import LARGEST, Status
 from disklab.results.time_left import TimeLeft
 from disklab.results.wishes import wish_of
+from disklab.terminal import plain
 
 MOST_POINTS = 360
 """Of a run's course. When there are twice as many, neighbours become one."""
 MOST_TRIALS = 300
 MOST_WARNINGS = 50
+MOST_LETTERS = 500
+MOST_FACTORS = 20
+SHORTEST_S = 0.001
+MOST_SEEN = 2_000
+"""Figures of a second: a cluster of three has some hundred."""
+MOST_READS = 32
+"""Reads of a file at one look; a longer one is read on at the next."""
+STATUSES = frozenset(get_args(Status))
 # Where the system does not tell who holds a lock: a running trial has an event a second, and
 # nothing between two phases takes longer than a fill's silence.
 SILENCE_S = 120.0
@@ -62,6 +72,7 @@ class Followed:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._offset = 0
+        self._problem = ""
         self._forget()
 
     def _forget(self) -> None:
@@ -77,11 +88,18 @@ class Followed:
         self._counts: Counter[str] = Counter()
         self._warnings: deque[str] = deque(maxlen=MOST_WARNINGS)
 
+    @property
+    def problem(self) -> str:
+        """Why its events cannot be read; empty: they can, or there are none."""
+        return self._problem
+
     def look(self) -> bool:
         """Read what is new; return whether there was something."""
         changed = False
-        while True:
+        for _ in range(MOST_READS):
             found = read_events(self.folder, self._offset)
+            changed = changed or found.problem != self._problem
+            self._problem = found.problem
             if found.offset < self._offset:
                 # Another file under the same name.
                 self._forget()
@@ -91,7 +109,8 @@ class Followed:
                 self._take(event)
             changed = changed or bool(found.events)
             if not found.more:
-                return changed
+                break
+        return changed
 
     def _take(self, event: Event) -> None:
         self._last_s = seconds_of(event.get("t")) or self._last_s
@@ -103,23 +122,23 @@ class Followed:
             case "TrialStarted":
                 self._trial_began_s = self._last_s
                 self._now = {
-                    "position": event.get("position"),
-                    "of": event.get("of"),
+                    "position": whole(event.get("position")),
+                    "of": whole(event.get("of")),
                     "name": name_of(event),
                 }
             case "PhaseStarted":
                 self._now = {
                     **self._now,
-                    "phase": event.get("phase"),
-                    "detail": event.get("detail"),
+                    "phase": text(event.get("phase")),
+                    "detail": text(event.get("detail")),
                     "load": None,
                 }
             case "Progress":
                 self._progress(event)
             case "Warned":
-                text = str(event.get("text", ""))[:500]
-                if text not in self._warnings:
-                    self._warnings.append(text)
+                warning = text(event.get("text")) or ""
+                if warning not in self._warnings:
+                    self._warnings.append(warning)
             case "TrialFinished":
                 self._finish(event)
             case "RunFinished":
@@ -127,25 +146,29 @@ class Followed:
 
     def _progress(self, event: Event) -> None:
         rate, p99 = number(event.get("ops_per_s")), number(event.get("p99_ms"))
-        load = {"phase": event.get("phase"), "ops_per_s": rate, "p99_ms": p99}
-        load |= {name: event.get(name) for name in ("done", "of", "errors")}
+        load: Event = {"phase": text(event.get("phase")), "ops_per_s": rate, "p99_ms": p99}
+        load |= {name: whole(event.get(name)) for name in ("done", "of", "errors")}
         self._now = {**self._now, "load": load}
         seen = event.get("seen")
         if isinstance(seen, dict):
-            self._seen = {str(k): v for k, v in seen.items() if number(v) is not None}
+            figures = ((text(name) or "", number(value)) for name, value in seen.items())
+            named = ((name, value) for name, value in figures if value is not None)
+            self._seen = dict(islice(named, MOST_SEEN))
         if event.get("phase") == "measure" and rate is not None:
             self._course.add(self._last_s, rate, p99)
 
     def _finish(self, event: Event) -> None:
-        self._counts[str(event.get("status"))] += 1
-        if isinstance(event.get("trial"), int) and isinstance(event.get("repeat"), int):
+        status = text(event.get("status")) or ""
+        self._counts[status if status in STATUSES else "of another kind"] += 1
+        trial, repeat = whole(event.get("trial")), whole(event.get("repeat"))
+        if trial is not None and repeat is not None:
             took = self._last_s - self._trial_began_s if self._trial_began_s else 0.0
-            self._time.finished((event["trial"], event["repeat"]), took)
+            self._time.finished((trial, repeat), max(took, 0.0))
         self._trials.append(
             {
                 "name": name_of(event),
-                "status": event.get("status"),
-                "why": [str(one)[:300] for one in event.get("why") or []][:5],
+                "status": status,
+                "why": [text(reason) or "" for reason in listed(event.get("why"))[:5]],
                 **{key: number(event.get(key)) for key in ("ops_per_s", "p50_ms", "p99_ms")},
             }
         )
@@ -166,16 +189,18 @@ class Followed:
         left = None
         if status == "running":
             in_trial = max(datetime.now(timezone.utc).timestamp() - self._trial_began_s, 0.0)
-            left = max(self._time.left_s() - (in_trial if self._now else 0.0), 0.0)
+            left = number(self._time.left_s() - (in_trial if self._now else 0.0))
+            left = None if left is None else max(left, 0.0)
         return {
-            "id": self.folder.name,
-            "title": str(self._started.get("title", "")),
-            "mode": str(self._started.get("mode", "")),
+            "id": text(self.folder.name),
+            "title": text(self._started.get("title")) or "",
+            "problem": self._problem,
+            "mode": text(self._started.get("mode")) or "",
             "status": status,
-            "began": self._started.get("t"),
+            "began": text(self._started.get("t")),
             "left_s": left,
             "counts": dict(self._counts),
-            "planned": len(self._started.get("planned") or ()),
+            "planned": len(listed(self._started.get("planned"))),
         }
 
     def state(self) -> dict[str, Any]:
@@ -194,37 +219,56 @@ class Followed:
 
 def planned_of(event: Event) -> list[PlannedTrial]:
     """Return the planned trials of a stored RunStarted; those that cannot be read are left out."""
-    found = []
-    for one in event.get("planned") or ():
-        given = one if isinstance(one, dict) else {}
-        trial, repeat = given.get("trial"), given.get("repeat")
+    planned = []
+    for entry in listed(event.get("planned")):
+        given = entry if isinstance(entry, dict) else {}
+        trial, repeat = whole(given.get("trial")), whole(given.get("repeat"))
         expected = number(given.get("expected_s"))
-        if isinstance(trial, int) and isinstance(repeat, int) and expected is not None:
-            found.append(PlannedTrial(trial, repeat, {}, expected))
-    return found
+        if trial is not None and repeat is not None and expected is not None:
+            planned.append(PlannedTrial(trial, repeat, {}, max(expected, SHORTEST_S)))
+    return planned
 
 
 def name_of(event: Event) -> str:
     """Return a trial's levels in a few words."""
     factors = event.get("factors")
     levels = factors.items() if isinstance(factors, dict) else ()
-    shown = ", ".join(f"{str(name).rpartition('.')[2]} {level}" for name, level in levels)
-    repeat = event.get("repeat")
-    return f"{shown or 'the only cell'}; repeat {repeat + 1 if isinstance(repeat, int) else 1}"
+    named = islice(levels, MOST_FACTORS)
+    shown = ", ".join(f"{str(name).rpartition('.')[2]} {text(level)}" for name, level in named)
+    repeat = whole(event.get("repeat")) or 0
+    return text(f"{shown or 'the only cell'}; repeat {repeat + 1}") or ""
 
 
+# An event may hold anything. Each value is taken as what it is to be, or as nothing.
 def number(value: Any) -> float | None:
-    """Return a finite number, None for anything else."""
+    """Return a number that something can have, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) else None
+    return float(value) if -LARGEST <= value <= LARGEST else None
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number that something can have, None for anything else."""
+    return value if isinstance(value, int) and number(value) is not None else None
+
+
+def text(value: Any) -> str | None:
+    """Return a text, of bounded length and without what no page can show; None: it is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return plain(str(value)[:MOST_LETTERS])
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list, an empty one for anything else."""
+    return value if isinstance(value, list) else []
 
 
 def seconds_of(text: Any) -> float | None:
     """Return a time in ISO 8601 as seconds since 1970; None when it is none."""
     try:
         return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
