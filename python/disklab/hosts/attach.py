@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from disklab.catalog import AttachedDisks, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.quantity import about_bytes, format_bytes
 from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
-from disklab.engine.own_folder import UNFINISHED, boot_id
+from disklab.engine.own_folder import boot_id
 from disklab.engine.process import unseen
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.hosts.envelope import shortfalls
@@ -24,13 +23,13 @@ from disklab.hosts.filesystem import (
     check_mount_point,
     content,
     make_filesystem,
-    mount_device,
     mount_of,
     read_ahead_kib,
     resolved_mount_point,
     set_read_ahead,
     unmount,
 )
+from disklab.hosts.mount_point import MountPoint, held
 from disklab.hosts.ownership import diskseq, mounts, prove
 from disklab.hosts.places import (
     HostPlace,
@@ -107,24 +106,26 @@ def attach(
     # What can be checked without the lock is: a wrong name need not wait.
     _resolved(catalog, request, host)
     require_machine()
-    with places.locked():
+    with places.locked(), ExitStack() as undo:
         running = is_running(host)
         resolution, host_request = _resolved(catalog, request, host)
         _check_taken(host, request.volume.name, running)
         found = _check_data(host, request, resolution)
         kind = _filesystem(request, found, resolution)
         space = _check_space(places, request, resolution)
+        held_point: MountPoint | None = None
         if request.mount_point is not None:
             point = resolved_mount_point(request.mount_point, "--mount")
             check_mount_point(point, "--mount")
             request = replace(request, mount_point=point)
+            held_point = undo.enter_context(held(point))
         warnings = [*resolution.warnings, *space]
         if not running:
             progress("starting the emulated host, measuring this machine")
             warnings += _start(host, places, resolution, host_request, request)
         elif request.transport != "auto":
             _check_transport(host, request.transport)
-        step = _Step(host, request, resolution, kind, blank=found is None, progress=progress)
+        step = _Step(host, request, resolution, kind, found is None, progress, held_point)
         try:
             return step.run(warnings)
         except BaseException:
@@ -326,6 +327,8 @@ class _Step:
     kind: str | None
     blank: bool
     progress: Progress
+    point: MountPoint | None
+    """Where it is mounted, held open since it was looked at; None: nowhere."""
 
     def run(self, warnings: list[str]) -> Attached:
         name, host = self.request.volume.name, self.host
@@ -401,26 +404,26 @@ class _Step:
                 raise MachineError(f"{path}: it should be blank and holds {found}; nothing is made")
             kind: Filesystem = "ext4" if self.kind == "ext4" else "xfs"
             make_filesystem(device, kind, reformat=self.request.reformat)
-        point = self.request.mount_point
-        if point is not None:
-            if not point.exists():
-                record = self._make_mount_point(point, record)
-            mount_device(prove(path, self.host, name), point, self.kind)
+        if self.point is not None:
+            if not self.point.exists:
+                record = self._make_mount_point(self.point, record)
+            self.point.mount(prove(path, self.host, name), self.kind)
         return record
 
-    def _make_mount_point(self, point: Path, record: VolumeRecord) -> VolumeRecord:
+    def _make_mount_point(self, point: MountPoint, record: VolumeRecord) -> VolumeRecord:
         """Make the directory; at each moment the record proves what is there of it."""
-        name, key = self.request.volume.name, secrets.token_hex(16)
-        unfinished = point.with_name(UNFINISHED + key)
-        record = record.model_copy(update={"unfinished_mount_point": str(unfinished)})
-        self.host.record_volume(name, record)
-        unfinished.mkdir()
-        made = os.lstat(unfinished)
-        update = {"made_device": made.st_dev, "made_inode": made.st_ino}
-        record = record.model_copy(update={"made_mount_point": True, **update})
-        self.host.record_volume(name, record)
-        unfinished.rename(point)
-        return record
+        name = self.request.volume.name
+        unfinished = record.model_copy(update={"unfinished_mount_point": str(point.unfinished)})
+        self.host.record_volume(name, unfinished)
+
+        def finished(made: os.stat_result) -> None:
+            nonlocal unfinished
+            update = {"made_device": made.st_dev, "made_inode": made.st_ino}
+            unfinished = unfinished.model_copy(update={"made_mount_point": True, **update})
+            self.host.record_volume(name, unfinished)
+
+        point.make(finished)
+        return unfinished
 
     def _undo(
         self, made: AttachedVolume | None, record: VolumeRecord, *, delete_data: bool

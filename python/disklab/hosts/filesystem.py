@@ -53,10 +53,13 @@ def make_filesystem(device: OurDevice, kind: Filesystem, *, reformat: bool) -> N
     _run([f"mkfs.{kind}", *options, str(device.path)], MKFS_SECONDS)
 
 
-def mount_device(device: OurDevice, point: Path, kind: str) -> None:
-    """Mount a device of ours."""
+def mount_device(device: OurDevice, folder: int, kind: str) -> None:
+    """Mount a device of ours on an open folder: see `mount_point`."""
     options = MOUNT_OPTIONS.get(kind, "noatime")
-    _run(["mount", "-t", kind, "-o", options, str(device.path), str(point)], MOUNT_SECONDS)
+    # Left as it is, the name is the kernel's own for the open folder; mount(8) would look for a
+    # path of it, and mount on what lies there a moment later.
+    words = ["mount", "--no-canonicalize", "-t", kind, "-o", options, str(device.path)]
+    _run([*words, f"/proc/self/fd/{folder}"], MOUNT_SECONDS, handles=(folder,))
 
 
 def unmount(point: Path) -> None:
@@ -161,7 +164,10 @@ def mount_of(device: OurDevice, point: str | None) -> Mount | None:
 
 
 def _run(
-    command: list[str], seconds: float, allowed: tuple[int, ...] = (0,)
+    command: list[str],
+    seconds: float,
+    allowed: tuple[int, ...] = (0,),
+    handles: tuple[int, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run a program of the system; its failure becomes a MachineError with its own words."""
     program = find_program(command[0])
@@ -175,6 +181,7 @@ def _run(
             text=True,
             timeout=seconds,
             check=False,
+            pass_fds=handles,
             env={**os.environ, "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired as error:

@@ -19,12 +19,12 @@ from disklab.hosts.filesystem import (
     Filesystem,
     force_unmount,
     make_filesystem,
-    mount_device,
     mount_of,
     set_read_ahead,
     unmount,
     users_of,
 )
+from disklab.hosts.mount_point import held
 from disklab.hosts.ownership import (
     OurDevice,
     device_of,
@@ -216,11 +216,12 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
         record = target.host.volume_record(target.volume)
         if record is None or record.mount_point is None or record.filesystem is None:
             continue
-        _await_free(our_device(target).path)
-        if record.local_disk is not None:
-            kind: Filesystem = "ext4" if record.filesystem == "ext4" else "xfs"
-            make_filesystem(our_device(target), kind, reformat=True)
-        mount_device(our_device(target), Path(record.mount_point), record.filesystem)
+        with held(Path(record.mount_point)) as point:
+            _await_free(our_device(target).path)
+            if record.local_disk is not None:
+                kind: Filesystem = "ext4" if record.filesystem == "ext4" else "xfs"
+                make_filesystem(our_device(target), kind, reformat=True)
+            point.mount(our_device(target), record.filesystem)
 
 
 def _await_free(device: Path) -> None:
@@ -290,7 +291,8 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
                 # Refused: somebody has the device open. Everything is to be as it was.
                 holder = elsewhere(device) if "is mounted" in str(error) else None
                 if mounted is not None:
-                    mount_device(prove(device.path, host, name), mounted.point, mounted.kind)
+                    with held(mounted.point) as point:
+                        point.mount(prove(device.path, host, name), mounted.kind)
                 if holder is None:
                     raise
                 rule = f"{device.path} is still mounted {holder}"
