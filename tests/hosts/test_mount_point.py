@@ -12,7 +12,7 @@ import pytest
 from disklab.catalog import VolumeRequest, load_catalog
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts import attach as attaching
-from disklab.hosts import running
+from disklab.hosts import filesystem, running
 from disklab.hosts.attach import AttachRequest
 from disklab.hosts.mount_point import held
 from disklab.hosts.ownership import mounts
@@ -43,7 +43,7 @@ def attach_with(
 ) -> Iterator[Callable[[Path, Callable[[], object]], Any]]:
     """Yield what attaches at a mount point and does something while mkfs runs."""
     places = Places(lab.run_dir, lab.data_dir)
-    usual = attaching.make_filesystem
+    usual = filesystem.make_filesystem
 
     def attach(point: Path, meanwhile: Callable[[], object]) -> Any:
         def make(*words: Any, **options: Any) -> None:
