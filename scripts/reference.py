@@ -15,6 +15,7 @@ from pathlib import Path
 import typer
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.description import rows
+from disklab.catalog.service_time import latency_profile, quantile_ns
 from disklab.cli import app
 from disklab.cli.rooms import AnyCommand
 from disklab.measurement.hosts_file import HostsFile
@@ -132,6 +133,75 @@ def sources(known: Catalog) -> str:
     )
 
 
+EVIDENCE = """# What service times rest on
+
+Generated from the catalogue's files by {command}; do not edit. A service time of a disk is a
+function of the measurements below: the median over their sources, of one period for all disks of a
+vendor (`disklab/catalog/evidence.py` states it). A measurement of yours is a line of data: a file
+with `evidence:` given with `--catalog` joins those of the package.
+
+## Profiles
+
+Milliseconds at 4 KiB. Eight disks of ten are within the factor of the last column.
+
+{profiles}
+
+## Measurements
+
+One that counts was taken at depth 1 of the disk itself, without a cache, below every limit, with
+blocks of at most 16 KiB, and its year is known. The others are bounds, or tell of limits.
+
+{measurements}
+
+Sources are listed in [the catalogue](catalog.md#sources).
+"""
+
+
+def evidence_page() -> str:
+    """Return docs/disk-evidence.md."""
+    known = load_catalog([])
+    head = ["profile", "operation", "p50", "p99", "p99.9", "status", "rests on", "within"]
+    body = []
+    for name in known.profiles:
+        for operation in ("read", "write"):
+            facts = getattr(known.latencies[name], operation)
+            times = getattr(latency_profile(known, name), operation)
+            figures = [
+                f"{quantile_ns(times, ppm) / 1e6:.3g}" for ppm in (500_000, 990_000, 999_000)
+            ]
+            body.append(
+                [f"`{name}`", operation, *figures, facts.status, facts.note, f"{facts.within}"]
+            )
+    rows_head = [
+        "disk",
+        "year",
+        "tool",
+        "operation",
+        "KiB",
+        "mean",
+        "percentiles",
+        "counts",
+        "source",
+    ]
+    rows = []
+    for kind, found in known.evidence.items():
+        for row in found:
+            points = " ".join(f"p{percent}: {time}" for percent, time in row.percentiles_ms.items())
+            counts = row.year is not None and any(
+                row.counts(operation, (row.year, row.year)) for operation in ("read", "write")
+            )
+            what = ", ".join(part for part in (kind, row.disk, row.vm) if part)
+            operation = row.op + (f", depth {row.depth}" if row.depth > 1 else "")
+            block = "" if row.kib is None else str(row.kib)
+            mean = "" if row.mean_ms is None else str(row.mean_ms)
+            counted = "yes" if counts else row.cap or row.basis
+            named = [what, str(row.year or ""), row.tool or "", operation, block]
+            rows.append([*named, mean, points, counted, f"`{row.source}`"])
+    return EVIDENCE.format(
+        command=COMMAND, profiles=table(head, body), measurements=table(rows_head, rows)
+    )
+
+
 def experiment_page() -> str:
     """Return docs/experiment-file.md: its text as it is, its list of keys from the program."""
     text = (DOCS / "experiment-file.md").read_text(encoding="utf-8")
@@ -222,6 +292,7 @@ PAGES = {
     f"{SHARE}/fish/vendor_completions.d/disklab.fish": lambda: completion("fish"),
     "cli.md": cli_page,
     "catalog.md": catalog_page,
+    "disk-evidence.md": evidence_page,
     "experiment-file.md": experiment_page,
     "experiment.schema.json": schema_text,
     "hosts.schema.json": lambda: schema_text(schema_of(HostsFile, "disklab hosts")),

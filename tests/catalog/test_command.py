@@ -26,8 +26,9 @@ def test_a_disk_with_sources_dates_and_prices() -> None:
         assert part in shown
     facts = {fact["fact"]: fact for fact in parsed("azure/P30")["facts"]}
     assert facts["IOPS"]["value"] == "5000"
-    assert facts["write latency"]["status"] == "measured"
-    assert facts["write latency"]["date"] == "2020-09-07"
+    assert facts["write latency"]["status"] == "inferred"
+    assert facts["write latency"]["source"] == ["tk_storage_tests", "tk_zrs_2022"]
+    assert facts["premium-ssd-2020: write latency"]["date"] == "2020-09-07"
 
 
 def test_a_vm_size() -> None:
@@ -84,5 +85,5 @@ def test_the_check_names_what_is_assumed_old_or_unpriced() -> None:
     assert ("azure/Lasv3", "uncached") not in kinds
     assert kinds["azure/Dasv5", "cached"] == "inferred"
     # Nothing of Google's disks has a price.
-    assert kinds["gcp/pd", "price"] == "missing"
+    assert kinds["gcp/pd-ssd", "price"] == "missing"
     assert len(found) < 800

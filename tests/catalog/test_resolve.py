@@ -208,14 +208,16 @@ def test_non_premium_sizes_have_no_limit_on_attached_disks() -> None:
 
 
 def test_a_dated_latency_profile_can_be_chosen() -> None:
-    usual, newer = resolved("azure/P30"), resolved("azure/P30", latency="2022")
-    assert usual.volume.disks[0].latency != newer.volume.disks[0].latency
+    usual, older = resolved("azure/P30"), resolved("azure/P30", latency="2020")
+    assert usual.volume.disks[0].latency != older.volume.disks[0].latency
     assert "2020, 2022" in refused("azure/P30", latency="1999")[0]
 
 
 def test_assumptions_are_told() -> None:
     assert "premium-v2-2022" in resolved("azure/PremiumV2(8GiB)").warnings[0]
-    assert resolved("azure/P30").warnings == ()
+    assert resolved("azure/P30", latency="2020").warnings == ()
+    (warning,) = resolved("azure/P30").warnings
+    assert "premium-ssd-2022 rest on little evidence: reads: 2 measurements of 2 sour" in warning
     d8s_v5 = HostRequest(vm="azure/Standard_D8s_v5", host_cache_bytes=GIB)
     told = resolve(CATALOG, d8s_v5, VolumeRequest("azure/P30", caching="ReadOnly")).warnings
     assert any("as you said" in warning for warning in told)

@@ -74,7 +74,7 @@ def test_the_file_in_the_home_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
             "mine.yaml:9: families.mine/arrays.title: 'title': this key is required; add it",
         ),
         ("most: 50", "most: many", "mine.yaml:16: families.mine/arrays.disks.free.size_gib.most:"),
-        ("source: bench}}", "source: bnech}}", "did you mean bench?"),
+        ("source: bench}}", "source: bnech}}", "did you mean bench or"),
         ("default: array", "default: arrya", "did you mean array?"),
         ("mine/arrays", "arrays", "the name of a family or series reads vendor/name"),
         ("mine/arrays", "azure/arrays", "azure/fast"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -15,9 +15,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from disklab import reading
+from disklab.catalog.evidence import Measurement, ProfileFacts, profiled
 from disklab.catalog.expression import LOCAL_DISKS
 from disklab.catalog.facts import (
-    CatalogueFile,
     DiskFacts,
     DistributionFacts,
     FamilyFacts,
@@ -28,6 +28,7 @@ from disklab.catalog.facts import (
     Source,
     VmFacts,
 )
+from disklab.catalog.file import CatalogueFile
 from disklab.catalog.profile import Latency
 from disklab.catalog.service_time import circular
 from disklab.catalog.suggest import did_you_mean
@@ -80,6 +81,8 @@ class Catalog:
     vms: dict[str, VmEntry] = field(default_factory=dict)
     prices: list[PriceList] = field(default_factory=list)
     networks: dict[str, NetworkFacts] = field(default_factory=dict)
+    evidence: dict[str, list[Measurement]] = field(default_factory=dict)
+    profiles: dict[str, ProfileFacts] = field(default_factory=dict)
     service_times: dict[str, Latency] = field(default_factory=dict)
     """Latency profiles that were worked out already: exact fractions take their time."""
 
@@ -127,12 +130,16 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
         dict(base.vms),
         list(base.prices),
         dict(base.networks),
+        {kind: list(rows) for kind, rows in base.evidence.items()},
+        dict(base.profiles),
     )
     problems: list[Problem] = []
     for path in user_files() if files is None else files:
         problems += _add_file(catalog, path)
     if problems:
         raise UserError(*problems)
+    if catalog.evidence != base.evidence or catalog.profiles != base.profiles:
+        _profile(catalog)
     return catalog
 
 
@@ -155,7 +162,15 @@ def _builtin() -> Catalog:
             problems.append(Problem(place, value, rule, did_you_mean(value, known, "define it")))
     if problems:
         raise UserError(*problems)
+    _profile(catalog)
     return catalog
+
+
+def _profile(catalog: Catalog) -> None:
+    """Work out the latency profiles that follow from measurements."""
+    for name, facts in catalog.profiles.items():
+        catalog.latencies[name] = profiled(catalog, facts)
+        catalog.service_times.pop(name, None)
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
@@ -330,6 +345,7 @@ def _add(catalog: Catalog, document: CatalogueFile, *, builtin: bool, place: str
     for latency_name, latency in document.latencies.items():
         taken("latency profile", latency_name, catalog.latencies)
         catalog.latencies[latency_name] = latency
+    _add_evidence(catalog, document, taken)
     for family_name, family in document.families.items():
         problems += _vendor_problems(family_name, place)
         taken("family", family_name, catalog.families)
@@ -352,6 +368,16 @@ def _add(catalog: Catalog, document: CatalogueFile, *, builtin: bool, place: str
     at = len(catalog.prices) if builtin else 0
     catalog.prices[at:at] = document.prices
     return problems
+
+
+def _add_evidence(
+    catalog: Catalog, document: CatalogueFile, taken: Callable[[str, str, Iterable[str]], None]
+) -> None:
+    for name, profile in document.profiles.items():
+        taken("latency profile", name, {**catalog.latencies, **catalog.profiles})
+        catalog.profiles[name] = profile
+    for kind, rows in document.evidence.items():
+        catalog.evidence.setdefault(kind, []).extend(rows)
 
 
 def _vendor_problems(name: str, place: str) -> list[Problem]:
@@ -378,8 +404,27 @@ def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
         for operation in ("read", "write", "flush"):
             at = ("latencies", name, operation)
             yield from _unknown_shape(catalog, at, getattr(profiles, operation))
+    yield from _dangling_evidence(catalog, document)
     yield from _dangling_networks(catalog, document)
     yield from _dangling_prices(catalog, document)
+
+
+def _dangling_evidence(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
+    at: Location
+    for kind, rows in document.evidence.items():
+        for index, row in enumerate(rows):
+            yield from _unknown_sources(catalog, ("evidence", kind, index), [row.source])
+    for name, profile in document.profiles.items():
+        for operation in ("read", "write"):
+            facts, at = getattr(profile, operation), ("profiles", name, operation)
+            yield from _unknown_sources(catalog, at, facts.source)
+            shape, _, of = facts.shape.partition("/")
+            if shape not in catalog.latencies or of not in ("read", "write"):
+                rule = "a shape reads NAME/read or NAME/write of `latencies`"
+                yield (*at, "shape"), facts.shape, rule, catalog.latencies
+            if facts.of not in catalog.evidence and facts.mean_ms is None:
+                rule = "a profile is of a key of `evidence`, or has a mean_ms that is assumed"
+                yield (*at, "of"), facts.of, rule, catalog.evidence
 
 
 def _dangling_prices(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
@@ -410,7 +455,7 @@ def _unknown_sources(
 
 
 def _unknown_latency(catalog: Catalog, location: Location, name: str) -> Iterator[Dangling]:
-    if name not in catalog.latencies:
+    if name not in {**catalog.latencies, **catalog.profiles}:
         yield location, name, "a latency must be a key of `latencies`", catalog.latencies
 
 

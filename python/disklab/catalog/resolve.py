@@ -425,13 +425,7 @@ def _volume_bytes(asked: _Asked) -> int:
 def _warnings(asked: _Asked) -> Iterator[str]:
     """Yield what is assumed and not published or measured."""
     disks, vm, volume, host = asked.disks, asked.vm, asked.volume, asked.host
-    facts = asked.catalog.latencies[disks.latency_name]
-    assumed = [op for op in ("read", "write") if getattr(facts, op).status == "assumed"]
-    if assumed:
-        yield (
-            f"the {' and '.join(assumed)} latency ({disks.latency_name}) is partly assumed: "
-            f"{getattr(facts, assumed[0]).note}"
-        )
+    yield from _thin(asked.catalog, disks.latency_name)
     if vm is None:
         return
     if vm.facts.uncached is None and disks.profile.medium == "remote":
@@ -446,3 +440,17 @@ def _warnings(asked: _Asked) -> Iterator[str]:
         yield f"the host cache of {vm.name} is taken to hold {size}, as you said"
     if volume.caching != "None" and vm.facts.cached is None:
         yield f"no cached limit is published for {vm.name}: hits are limited by latency alone"
+
+
+def _thin(catalog: Catalog, name: str) -> Iterator[str]:
+    """Yield what service times rest on where nobody, or one source alone, measured them."""
+    facts = catalog.latencies[name]
+    words = {"assumed": "are partly assumed", "inferred": "rest on little evidence"}
+    for status, text in words.items():
+        notes = [
+            f"{operation}s: {getattr(facts, operation).note}"
+            for operation in ("read", "write")
+            if getattr(facts, operation).status == status
+        ]
+        if notes:
+            yield f"the service times of {name} {text}: {'; '.join(notes)}"

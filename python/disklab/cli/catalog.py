@@ -17,7 +17,7 @@ from disklab.catalog.check import doubts
 from disklab.catalog.description import describe_disk, describe_local, describe_vm, rows
 from disklab.catalog.description.volume import describe_volume
 from disklab.catalog.expression import LOCAL_DISKS, is_expression, parse_disks
-from disklab.catalog.facts import CatalogueFile
+from disklab.catalog.file import CatalogueFile
 from disklab.catalog.load import user_files
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.completion import all_names

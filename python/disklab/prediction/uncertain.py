@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from disklab import reading
 from disklab.catalog import load_catalog
+from disklab.catalog.facts import DistributionFacts
 from disklab.catalog.service_time import latency_profile
 from disklab.databases.calibration import (
     AT_COLLECTOR_THREADS,
@@ -236,8 +237,8 @@ def _of_host(host: Mapping[str, Any]) -> Iterator[Unknown]:
         for operation in ("read", "write"):
             known = _service_time(latency, operation)
             if known is not None:
-                name, status = known
-                yield _unknown(("service time", name), ranges().service_times[status])
+                name, facts = known
+                yield _unknown(("service time", name), _service_band(facts))
     for name, limits in _limits(host):
         if limits:
             yield _unknown(("limit", name), ranges().limits[name])
@@ -284,8 +285,17 @@ def _limits(host: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]
     yield "disk", [limit for disk in _disks(host) for limit in disk["limits"]]
 
 
-def _service_time(latency: Mapping[str, Any], operation: str) -> tuple[str, str] | None:
-    """Return the catalogue's name and status of a distribution; None: it is not the catalogue's."""
+def _service_band(facts: DistributionFacts) -> Known:
+    """Return how well service times are known: as their measurements say, else by status."""
+    if facts.within is not None and facts.note is not None:
+        return Known(within=float(facts.within), because=facts.note)
+    return ranges().service_times[facts.status]
+
+
+def _service_time(
+    latency: Mapping[str, Any], operation: str
+) -> tuple[str, DistributionFacts] | None:
+    """Return the catalogue's name and facts of a distribution; None: it is not the catalogue's."""
     times = latency[operation]
     points = tuple((ppm, ns) for ppm, ns in times["quantiles_ppm_ns"])
     return _names().get((operation, points, times["per_kib_ns"]))
@@ -295,14 +305,14 @@ Times = tuple[str, tuple[tuple[int, int], ...], int]
 
 
 @cache
-def _names() -> dict[Times, tuple[str, str]]:
+def _names() -> dict[Times, tuple[str, DistributionFacts]]:
     catalog = load_catalog()
-    found: dict[Times, tuple[str, str]] = {}
+    found: dict[Times, tuple[str, DistributionFacts]] = {}
     for name, facts in catalog.latencies.items():
         profile = latency_profile(catalog, name)
         for operation in ("read", "write"):
             times = getattr(profile, operation)
             points = tuple((ppm, ns) for ppm, ns in times.quantiles_ppm_ns)
             key = (operation, points, times.per_kib_ns)
-            found.setdefault(key, (f"{name} {operation}s", getattr(facts, operation).status))
+            found.setdefault(key, (f"{name} {operation}s", getattr(facts, operation)))
     return found

@@ -1,0 +1,155 @@
+"""Laws that hold over every pair of the catalogue; each exception is a line with its reason."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import pytest
+from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
+from disklab.catalog.price import Price, volume_price
+from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
+from disklab.errors import UserError
+
+CATALOG = load_catalog([])
+
+TIERS = {
+    "azure": ["azure/S30", "azure/E30", "azure/P30", "azure/PremiumV2", "azure/Ultra"],
+    "aws": ["aws/gp3", "aws/gp2", "aws/io1", "aws/io2"],
+    "gcp": ["gcp/pd-standard", "gcp/pd-balanced", "gcp/pd-ssd"],
+}
+"""The disks of a vendor by what they cost, the cheapest first."""
+
+WITHIN = 1.02
+"""Closer than that, two medians over sources are one."""
+
+EXCEPTIONS = {
+    # gp2 reads were measured to p99.9 under reads and writes together (3.3 ms at p99,
+    # etcdbuildkite 2020); of gp3 a mean and a maximum of 1.2 ms are known (ioping2022).
+    ("aws/gp3", "aws/gp2", "read"),
+    # 4 % apart: of io2 the durable part of database writes is known (cqrs2026), which holds more
+    # than the disk's; of gp2 the disk's own writes (etcdbuildkite, besthub, mtulio).
+    ("aws/gp2", "aws/io2", "write"),
+}
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+@pytest.mark.parametrize("vendor", TIERS)
+def test_a_dearer_tier_is_not_slower(vendor: str, operation: str) -> None:
+    for cheap, dear in combinations(TIERS[vendor], 2):
+        if (cheap, dear, operation) in EXCEPTIONS:
+            continue
+        slow, fast = (
+            getattr(
+                latency_profile(CATALOG, CATALOG.disks[name].family.latency["default"]), operation
+            )
+            for name in (cheap, dear)
+        )
+        assert mean_ns(fast) <= mean_ns(slow) * WITHIN, (cheap, dear)
+        for ppm in (500_000, 950_000, 990_000):
+            assert quantile_ns(fast, ppm) <= quantile_ns(slow, ppm) * WITHIN, (cheap, dear, ppm)
+
+
+FAMILIES = [name for name in CATALOG.families if len(CATALOG.tiers(name)) > 1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_larger_size_is_not_slower(family: str) -> None:
+    for small, large in pairwise(CATALOG.tiers(family)):
+        for field in ("iops", "mb_per_s"):
+            less, more = (getattr(disk.facts, field) for disk in (small, large))
+            assert more.included.value >= less.included.value, (small.name, large.name, field)
+
+
+SIZES = (1000, 2000, 4000, 8000)
+
+
+@pytest.mark.parametrize(
+    "disk", sorted(disk.name for disk in CATALOG.disks.values() if not disk.facts.size_gib.fixed)
+)
+def test_a_chosen_size_that_is_larger_is_not_slower(disk: str) -> None:
+    rates = []
+    for size in SIZES:
+        try:
+            made = resolve(CATALOG, HostRequest(), VolumeRequest(f"{disk}({size}GiB)"))
+        except UserError:  # smaller than the disk can be
+            continue
+        rates.append([limit.per_s for limit in made.volume.disks[0].limits])
+    assert all(
+        b >= a for small, large in pairwise(rates) for a, b in zip(small, large, strict=True)
+    )
+
+
+def test_a_cached_hit_is_not_slower_than_the_disk_behind_it() -> None:
+    cached = {
+        series.latency["host_cache"]
+        for series in (vm.series for vm in CATALOG.vms.values())
+        if "host_cache" in series.latency
+    }
+    behind = {
+        family.latency["default"]
+        for family in CATALOG.families.values()
+        if family.host_cache_max_gib is not None
+    }
+    for hit in cached:
+        for disk in behind:
+            for operation in ("read", "write"):
+                fast = getattr(latency_profile(CATALOG, hit), operation)
+                slow = getattr(latency_profile(CATALOG, disk), operation)
+                for ppm in (500_000, 950_000, 990_000):
+                    assert quantile_ns(fast, ppm) <= quantile_ns(slow, ppm), (hit, disk, ppm)
+
+
+def test_a_burst_is_not_below_its_baseline() -> None:
+    for vm in CATALOG.vms.values():
+        base, burst = vm.facts.uncached, vm.facts.uncached_burst
+        if base is None or burst is None:
+            continue
+        for field in ("iops", "mb_per_s"):
+            less, more = getattr(base, field), getattr(burst, field)
+            assert less is None or more is None or more >= less, (vm.name, field)
+    for disk in CATALOG.disks.values():
+        burst_of_disk, base_of_disk = disk.facts.credit_burst, disk.facts.iops
+        if burst_of_disk is not None and base_of_disk is not None:
+            least = base_of_disk.included.value
+            assert least is None or burst_of_disk.iops >= least, disk.name
+
+
+@pytest.mark.parametrize("series", sorted({vm.series_name for vm in CATALOG.vms.values()}))
+def test_a_larger_vm_of_a_series_has_no_lower_limit(series: str) -> None:
+    sizes = [vm.facts for vm in CATALOG.vms.values() if vm.series_name == series]
+    for small, large in combinations(sorted(sizes, key=lambda facts: facts.vcpu), 2):
+        if small.vcpu == large.vcpu or small.uncached is None or large.uncached is None:
+            continue
+        for field in ("iops", "mb_per_s"):
+            less, more = getattr(small.uncached, field), getattr(large.uncached, field)
+            assert less is None or more is None or more >= less, (series, small.vcpu, large.vcpu)
+
+
+PRICED = ["azure/PremiumV2", "azure/Ultra", "aws/gp3", "aws/io2"]
+
+
+@pytest.mark.parametrize("disk", PRICED)
+def test_a_price_grows_with_what_is_sold(disk: str) -> None:
+    wishes = [(1000, 5000, 200), (2000, 5000, 200), (2000, 10_000, 200), (2000, 10_000, 400)]
+    unit = "MiB" if disk.startswith("aws") else "MB"
+    prices = []
+    for size, iops, rate in wishes:
+        arguments = f"{size}GiB, {iops} IOPS" + ("" if disk == "aws/io2" else f", {rate} {unit}/s")
+        prices.append(price_of(f"{disk}({arguments})"))
+    assert prices == sorted(prices)
+    assert prices[0] < prices[1] < prices[2]
+
+
+def price_of(text: str) -> float:
+    region = "us-east-1" if text.startswith("aws") else "eastus"
+    price = volume_price(CATALOG, text, region=region)
+    assert isinstance(price, Price), text
+    return price.usd_per_month
+
+
+def test_a_disk_is_not_sold_above_what_any_vm_lets_through() -> None:
+    """A limit of a disk behind a VM holds, and the VM's too: the smaller one is what it gives."""
+    made = resolve(CATALOG, HostRequest(vm="azure/Standard_D2s_v5"), VolumeRequest("azure/P60"))
+    disk = min(limit.per_s for limit in made.volume.disks[0].limits if limit.unit == "ios")
+    vm = min(limit.per_s for limit in made.host.uncached if limit.unit == "ios")
+    assert (disk, vm) == (16_000, 3750)
