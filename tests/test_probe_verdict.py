@@ -6,7 +6,7 @@ import pytest
 from disklab.engine.messages import Envelope, View
 from disklab.probe.cells import KIB, MIB, PERCENTILES, Cell, Direction, Profile
 from disklab.probe.fio import Latency, Measurement, Side
-from disklab.probe.promise import Promise
+from disklab.probe.promise import Promise, owed_now
 from disklab.probe.verdict import Outcome, invalid_reasons, judge, telemetry, throttling
 
 ASYNC_4K = Cell(Profile.ASYNC, Direction.RANDREAD, 4 * KIB)
@@ -242,3 +242,26 @@ def test_a_mix_is_short_in_one_of_its_directions() -> None:
         got, Promise(1000, 4_096_000, "latency at 1 outstanding", owed, None), None, None
     )
     assert (verdict.outcome, verdict.quantity) == (Outcome.SHORT, "p50 of writes")
+
+
+BURSTING = rate(ASYNC_4K, 3500, "disk 0 3500 IOPS")
+BASE = rate(ASYNC_4K, 500, "disk 0 500 IOPS")
+
+
+@pytest.mark.parametrize(
+    ("iops", "outcome", "words"),
+    [
+        (3480, Outcome.MET, None),
+        (501, Outcome.MET, "the burst credits are spent (disk 0 3500 IOPS while they last)"),
+        (1800, Outcome.MET, "credits ran out"),
+        (300, Outcome.SHORT, "below even its base rate, disk 0 500 IOPS"),
+        (42_000, Outcome.ABOVE, None),
+    ],
+)
+def test_a_real_disk_that_gives_its_base_rate_keeps_its_promise(
+    iops: float, outcome: Outcome, words: str | None
+) -> None:
+    verdict = judge(measured(ASYNC_4K, iops), owed_now(iops, BURSTING, BASE), None, None)
+    assert verdict.outcome is outcome
+    assert "no cap explains it" not in str(verdict)
+    assert words is None or words in str(verdict)

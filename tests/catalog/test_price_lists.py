@@ -14,7 +14,7 @@ import pytest
 import yaml
 from disklab.catalog import NoPrice, Price, load_catalog, vm_price, volume_price
 from disklab.catalog.facts import PriceTerms
-from disklab.catalog.price_lists import document, read
+from disklab.catalog.price_lists import document, read, whole
 from disklab.errors import UserError
 
 CATALOG = load_catalog([])
@@ -288,3 +288,62 @@ def test_the_command_writes_a_catalogue_file_and_never_over_one(tmp_path: Path) 
     )
     assert elsewhere.returncode == 2
     assert "northeurope" in elsewhere.stderr
+
+
+def io2(**changes: str) -> list[dict[str, str]]:
+    """Return io2 as AWS lists it: its storage by the GB-month."""
+    base = {"Volume API Name": "io2", "Instance Type": "", "Operating System": ""}
+    storage = {"Product Family": "Storage", "Unit": "GB-month", "PricePerUnit": "0.125"}
+    iops = {"Product Family": "System Operation", "Group": "EBS IOPS", "Unit": "IOPS-Mo"}
+    return [offer(**base, **storage), offer(**base, **iops, PricePerUnit="0.065", **changes)]
+
+
+def test_io2_is_read_by_the_month_and_never_without_its_iops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, others = tmp_path / "index.json", AWS
+    monkeypatch.setattr(sys.modules[__name__], "AWS", [*others, *io2()])
+    aws_json(path)
+    catalog = load_catalog([imported(path)])
+    price = volume_price(catalog, "aws/io2(100GiB, 1000 IOPS)", region="eu-west-1")
+    assert isinstance(price, Price)
+    assert price.usd_per_month == pytest.approx(100 * 0.125 + 1000 * 0.065)
+    # A list whose IOPS have another unit gives no free IOPS.
+    monkeypatch.setattr(sys.modules[__name__], "AWS", [*others, io2()[0]])
+    aws_json(path)
+    found = read(path, CATALOG)
+    assert found.incomplete == [
+        "aws/io2 in eu-west-1 has no price of IOPS",
+        "aws/io2BlockExpress in eu-west-1 has no price of IOPS",
+    ]
+    assert not any("aws/io2" in some.get("formulas", {}) for some in found.lists.values())
+
+
+LINK = "https://prices.azure.com/api/retail/prices?$skip="
+
+
+@pytest.mark.parametrize(
+    ("links", "whole_list"),
+    [
+        ([None], True),
+        ([f"{LINK}1000"], False),
+        ([f"{LINK}1000", f"{LINK}2000"], False),
+        ([f"{LINK}1000", None], True),
+        ([f"{LINK}2000", None], False),
+        ([f"{LINK}1000", f"{LINK}2000", None], True),
+    ],
+)
+def test_a_part_of_a_list_does_not_pass_for_it(
+    tmp_path: Path, links: list[str | None], whole_list: bool
+) -> None:
+    pages = []
+    for number, link in enumerate(links):
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps({"Items": AZURE, "NextPageLink": link}))
+        pages.append((path, read(path, CATALOG)))
+    if whole_list:
+        whole(pages)
+        return
+    with pytest.raises(UserError) as caught:
+        whole(pages)
+    assert "save every page" in str(caught.value)

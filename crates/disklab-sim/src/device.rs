@@ -50,7 +50,9 @@ pub struct Device {
     blocks: u64,
     depth: u32,
     submit_ns: u64,
-    runtime_ns: u64,
+    warm_up_ns: u64,
+    /// Of the whole load.
+    ends_ns: u64,
     /// Each job's own thread, which submits one I/O after the other.
     threads: Vec<Servers>,
     /// Of reads and of writes, which each follow their own order: by job and kind.
@@ -60,8 +62,10 @@ pub struct Device {
     /// When each slot's I/O was submitted, and what it is.
     starts: Vec<(u64, Kind)>,
     recorder: Recorder,
-    /// Of the volume, at the start.
+    /// Of the volume, where the measurement begins.
     before: VolumeCounters,
+    /// Busy time of the jobs' threads until then.
+    busy_before_ns: u64,
 }
 
 impl Device {
@@ -100,7 +104,8 @@ impl Device {
             blocks: (file / u64::from(fio.block_bytes)).max(1),
             depth: fio.depth,
             submit_ns: fio.submit_ns,
-            runtime_ns: fio.runtime_ns,
+            warm_up_ns: fio.warm_up_ns,
+            ends_ns: fio.warm_up_ns.saturating_add(fio.runtime_ns),
             threads: vec![Servers::new(1, false); jobs],
             cursors: vec![[0; 2]; jobs],
             places: Stream::new(seed, "fio places"),
@@ -108,6 +113,7 @@ impl Device {
             starts: vec![(0, Kind::Read); jobs * fio.depth as usize],
             recorder: Recorder::new(),
             before,
+            busy_before_ns: 0,
         })
     }
 
@@ -116,10 +122,15 @@ impl Device {
         for slot in 0..self.starts.len() as u32 {
             self.next(0, slot);
         }
+        let mut warm = self.warm_up_ns == 0;
         while let Some(event) = self.queue.pop() {
             let now = self.queue.now();
-            if now >= self.runtime_ns {
+            if now >= self.ends_ns {
                 break;
+            }
+            if !warm && now >= self.warm_up_ns {
+                warm = true;
+                self.measure(now);
             }
             match event {
                 Event::Submit(slot) => self.submit(now, slot),
@@ -140,6 +151,17 @@ impl Device {
             self.recorder.littles_law_holds(),
             "Little's law does not hold: some I/O was lost or counted twice"
         );
+    }
+
+    /// The warm-up is over: what was done before does not count.
+    fn measure(&mut self, now: u64) {
+        self.recorder.measure(now);
+        self.before = self.disks.host.counters(Instant::from_nanos(now), self.volume);
+        self.busy_before_ns = self.busy_ns();
+    }
+
+    fn busy_ns(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.usage().busy_ns).sum()
     }
 
     /// A slot gets its turn with the job's thread.
@@ -198,8 +220,10 @@ impl Device {
 
     /// Jobs' threads: how many, and their busy time.
     pub fn thread_usage(&self) -> (u64, u64) {
-        let busy = self.threads.iter().map(|thread| thread.usage().busy_ns);
-        (self.threads.len() as u64, busy.sum())
+        (
+            self.threads.len() as u64,
+            self.busy_ns() - self.busy_before_ns,
+        )
     }
 
     /// Events scheduled.

@@ -739,8 +739,11 @@ pub struct Fio {
     pub depth: u32,
     /// `size` of each job's file.
     pub size_bytes: u64,
-    /// `runtime`, in nanoseconds.
+    /// `runtime`, in nanoseconds: what is measured.
     pub runtime_ns: u64,
+    /// Load before it, which is not counted.
+    #[serde(default)]
+    pub warm_up_ns: u64,
     /// Time of a job's own thread for each I/O: it submits and reaps them one after the other.
     pub submit_ns: u64,
 }

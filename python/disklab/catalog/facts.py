@@ -10,7 +10,7 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -318,6 +318,18 @@ class VmFacts(Facts):
     eur_per_month_2020: dict[str, Decimal] = {}
 
 
+def _sized(name: str, columns: list[Any], row: Any) -> dict[str, Any]:
+    """Return a row of a series as the facts of a size."""
+    if not isinstance(row, list) or len(row) != len(columns):
+        raise ValueError(f"{name} has not one value for each of the {len(columns)} columns")
+    found: dict[str, Any] = {}
+    for column, value in zip(map(str, columns), row, strict=True):
+        part, _, field = column.rpartition(".")
+        if value is not None:
+            (found.setdefault(part, {}) if part else found)[field] = value
+    return found
+
+
 class SeriesFacts(Facts):
     """What the sizes of a VM series share."""
 
@@ -337,6 +349,20 @@ class SeriesFacts(Facts):
     nvme_write: NvmeWrite | None = None
     notes: list[str] = []
     sizes: dict[str, VmFacts] = Field(min_length=1)
+    """In a file also as `columns`, a list of `vcpu`, `uncached.iops` and so on, and `rows`: of each
+    size one list of values, null where none is published."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rows(cls, data: Any) -> Any:
+        """Turn rows into sizes."""
+        if not isinstance(data, dict) or not {"columns", "rows"} & data.keys():
+            return data
+        columns, rows = data.get("columns"), data.get("rows")
+        if not isinstance(columns, list) or not isinstance(rows, dict) or "sizes" in data:
+            raise ValueError("give sizes, or columns (a list) with rows (a list for each size)")
+        rest = {key: value for key, value in data.items() if key not in ("columns", "rows")}
+        return {**rest, "sizes": {name: _sized(name, columns, row) for name, row in rows.items()}}
 
     @model_validator(mode="after")
     def _has_default(self) -> SeriesFacts:

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from disklab.catalog import load_catalog
-from disklab.catalog.price_lists import Imported, document, read
+from disklab.catalog.price_lists import Imported, document, read, whole
 from disklab.cli.experiment_new import write_new
 from disklab.cli.output import Json, console, print_json, warn
 from disklab.errors import Problem, UserError
@@ -52,6 +52,7 @@ def prices(
         raise UserError(Problem("--out", str(out), rule, "choose another name"))
     catalog = load_catalog()
     found = [(path, read(path, catalog, region or ())) for path in files]
+    whole(found)
     head = "# Written by `disklab prices`. Use it by DISKLAB_CATALOG=FILE.\n"
     write_new(out, head + yaml.safe_dump(document(found), sort_keys=False, width=120))
     told = [summary(path, one) for path, one in found]
@@ -79,6 +80,7 @@ def summary(path: Path, one: Imported) -> dict[str, object]:
         "regions": sorted({region for region, *_ in one.lists}),
         "currencies": sorted({currency for _, currency, *_ in one.lists}),
         "clashes": one.clashes,
+        "incomplete": one.incomplete,
     }
 
 
@@ -87,6 +89,8 @@ def tell_doubts(one: Imported) -> None:
     others = sorted({currency for _, currency, *_ in one.lists} - {"USD"})
     if others:
         warn(f"prices in {', '.join(others)} are kept; disklab counts in USD and converts nothing")
+    for text in one.incomplete:
+        warn(f"{text}: it is left out, and the package's own price holds")
     if one.clashes:
         some = "; ".join(one.clashes[:MOST_CLASHES])
         warn(f"{len(one.clashes)} names have several prices, the highest counts: {some}")

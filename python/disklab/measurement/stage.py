@@ -122,7 +122,8 @@ def _measure(
     machine = site.machines[spot.host]
     asked = trial_of(turn.trial)
     duration_s = min(asked.duration_s, turn.effort.longest_run_s)
-    plan = Plan((asked.cell,), duration_s, site.region_bytes, ENGINE)
+    warm_up_s = turn.spec.workload.warm_up_s * duration_s / asked.duration_s
+    plan = Plan((asked.cell,), duration_s, site.region_bytes, ENGINE, warm_up_s=warm_up_s)
     phases: list[Phase] = []
 
     def tell(event: Event) -> None:

@@ -51,6 +51,7 @@ def device_job(spec: TrialSpec) -> Job:
             "depth": depth,
             "size_bytes": size,
             "runtime_ns": round((stop.duration_s or 0) * NS_PER_S),
+            "warm_up_ns": round(spec.workload.warm_up_s * NS_PER_S),
             "submit_ns": FIO_SUBMIT_NS,
         },
         "host_cache": HOST_CACHE[spec.before.host_cache],

@@ -26,6 +26,7 @@ from disklab.events import (
     Warned,
     fan_out,
 )
+from disklab.prediction import steady
 from disklab.prediction.bands import design_of, simulated_bands
 from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.counted import study_of, why_not_counted
@@ -121,7 +122,8 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
         try:
             banded = _bands(cells, options, str(experiment.path))
             yearly = _yearly(cells, options)
-            for result, answer in _simulated(experiment, options, cells):
+            outcomes = _simulated(experiment, options, cells)
+            for result, answer in _steadied(options, cells, outcomes):
                 bands = banded.get(result.trial) if result.status == "ok" else None
                 result = result.model_copy(update={"bands": bands})  # noqa: PLW2901
                 result = _with_costs(result, yearly)  # noqa: PLW2901
@@ -276,6 +278,39 @@ def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> 
             }
             result = result.model_copy(update=update)
         yield result, None if search.refused else answer
+
+
+def _steadied(
+    options: Options, cells: list[_Cell], outcomes: Iterator[Outcome]
+) -> Iterator[Outcome]:
+    """Yield outcomes; those that spend burst credits last, each with its steady state."""
+    jobs = {cell.trial.index: cell for cell in cells if cell.prepared.job is not None}
+    spent: list[tuple[TrialResult, dict[str, Any], steady.Spending]] = []
+    for result, answer in outcomes:
+        cell = jobs.get(result.trial)
+        bucket = None
+        if cell is not None and answer is not None and result.status == "ok":
+            bucket = None if _is_search(cell) else steady.spending(cell.trial, answer)
+        if bucket is None or answer is None:
+            yield result, answer
+        else:
+            spent.append((result, answer, bucket))
+    if not spent:
+        return
+    again: dict[int, Job] = {}
+    for number, (result, _, bucket) in enumerate(spent):
+        job = {**(jobs[result.trial].prepared.job or {}), "ablate": list(options.ablate)}
+        job |= {"seed": options.seed + result.repeat, "fidelity": "quick"}
+        again[2 * number] = steady.without_credits(job)
+        if bucket.ran_out:
+            again[2 * number + 1] = steady.with_endless_credits(job)
+    batch = [{**job, "cell": number} for number, job in again.items()]
+    answers = {int(answer["cell"]): answer for answer in simulate(batch, workers=options.workers)}
+    for number, (result, answer, bucket) in enumerate(spent):
+        after, endless = answers[2 * number], answers.get(2 * number + 1)
+        if after["event"] != "refused":
+            result = steady.with_steady(result, answer, bucket, after, endless)  # noqa: PLW2901
+        yield result, answer
 
 
 def requests_of(job: Job) -> float:

@@ -172,6 +172,10 @@ class Plan:
     time_dilation: int = 1
     """Seconds of this machine for each second of an emulated disk while a cell is measured: what is
     too fast to be emulated here is not, in slow motion. `duration_s` is in the disk's time."""
+    warm_up_s: float = 0.0
+    """Load of the same kind before each cell, which is not measured."""
+    credits_ratio: float | None = None
+    """The share of their burst credits that emulated disks begin each cell with; None: as left."""
 
     def __post_init__(self) -> None:
         """Refuse a plan that is none, as `Load` does."""

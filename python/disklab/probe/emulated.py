@@ -63,12 +63,17 @@ def known_of(target: Target) -> Known:
         with Control(target.host.socket) as control:
             control.dilate(factor)
 
+    def set_credits(share: float) -> None:
+        with Control(target.host.socket) as control:
+            control.set_credits(share)
+
     return Known(
         Placement(host, view.profile),
         lambda: running.show(target),
         envelope,
         dilate,
         lambda: running.flush_ms(target),
+        set_credits=set_credits,
     )
 
 

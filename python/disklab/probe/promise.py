@@ -67,7 +67,12 @@ class Promise:
     """Share of the I/Os that the host cache answers; None where there is no cache on the path."""
     split_pieces: float | None = None
     """Set when the latency decides and the kernel split the I/Os: then nothing is owed."""
+    burst: Promise | None = None
+    """Of a base rate: what the disk owes while burst credits last."""
 
+
+BURST_REACHED = 0.95
+"""From so much of the burst on, the disk bursts: rates that are met differ by 5 %."""
 
 # More pieces than this, and the disk saw other I/Os than those measured: their service times run
 # side by side, and no promise is known for the whole.
@@ -96,6 +101,30 @@ class State:
     """At the start of the cell, by (place, unit); where missing, the profile's start."""
     pieces: float = 1.0
     """Into how many I/Os the kernel split each one before it reached the disk."""
+
+
+SPENT = State(
+    credits_left={
+        (place, unit): 0.0
+        for place in ("disk 0", "vm cached", "vm uncached")
+        for unit in ("ios", "bytes")
+    }
+)
+"""Every bucket of burst credits is empty."""
+SAME_RATE = 0.98
+"""A base rate closer to the burst than that is no other promise."""
+
+
+def owed_now(measured_iops: float, bursting: Promise, base: Promise) -> Promise:
+    """Return which of two promises a disk whose credits nobody sees is held against.
+
+    It bursts while it has credits and then does its base rate, so what is below the burst is held
+    against the base.
+    """
+    reached = measured_iops >= bursting.iops * BURST_REACHED
+    if base.iops >= bursting.iops * SAME_RATE or reached:
+        return bursting
+    return replace(base, burst=bursting)
 
 
 def promise(placed: Placement, cell: Cell, plan: Plan, state: State) -> Promise:

@@ -11,7 +11,7 @@ from disklab.engine.messages import Envelope, View
 from disklab.probe import verdict
 from disklab.probe.cells import Cell, Plan, format_size
 from disklab.probe.fio import Job, Measurement
-from disklab.probe.promise import Placement, Promise, State, promise
+from disklab.probe.promise import SPENT, Placement, Promise, State, owed_now, promise
 from disklab.probe.target import Region
 from disklab.probe.verdict import Telemetry, Verdict
 from disklab.telemetry.gaps import Pulse
@@ -33,6 +33,8 @@ class Known:
     """How long FLUSHes took since the device was made, in this machine's time."""
     inside: Callable[[list[str]], list[str]] = list
     """Puts a command into the control group from which the disk is used."""
+    set_credits: Callable[[float], None] | None = None
+    """Sets the share of burst credits of an emulated disk."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,12 @@ def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[
 def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellResult:
     """Measure one cell and hold it against what is known of the disk."""
     known, region = subject.known, subject.region
+    if known and known.set_credits and job.plan.credits_ratio is not None:
+        known.set_credits(job.plan.credits_ratio)
+    if job.plan.warm_up_s:
+        with slow_motion(known, job.plan.time_dilation):
+            warming = replace(job.plan, duration_s=job.plan.warm_up_s)
+            replace(job, plan=warming).measure(cell, lambda _: None)
     before = known.show() if known and known.show else None
     flushed = known.flush_ms() if known and known.flush_ms else 0.0
     with slow_motion(known, job.plan.time_dilation), Pulse() as pulse:
@@ -149,6 +157,9 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
         pieces=seen.pieces if seen else 1.0,
     )
     owed = promise(placed, cell, job.plan, state)
+    if before is None:
+        # Nobody sees the credits of a real disk: what it does tells whether they are spent.
+        owed = owed_now(measured.iops, owed, promise(placed, cell, job.plan, SPENT))
     envelope = known.envelope.dilated(job.plan.time_dilation) if known.envelope else None
     return CellResult(
         subject=subject.name,

@@ -170,6 +170,8 @@ class Verdict:
         """The verdict in two or three words, without the reason."""
         if self.outcome in (Outcome.NOT_JUDGED, Outcome.BEYOND_MACHINE):
             return str(self.outcome.value)
+        if self.outcome is Outcome.MET and self.deviation_ratio > OVERSHOOT_RATIO:
+            return "met, above its base rate"
         if self.outcome is Outcome.MET:
             return f"met ({self.deviation_ratio:+.0%})"
         # Beyond twice the promise a factor reads better than a percentage.
@@ -210,9 +212,22 @@ def judge(
         elif seen is not None and (reason is None or seen.at_fault):
             # An emulated disk cannot be slower than its model unless this machine is.
             outcome, reason = Outcome.BEYOND_MACHINE, own_overhead(verdict, seen)
+        elif reason is None and owed.burst is not None:
+            reason = f"below even its base rate, {owed.bound_by}: the host itself is slow"
         elif reason is None:
             reason = "no cap explains it: the host itself is slow"
+    elif outcome is Outcome.MET and owed.burst is not None:
+        reason = credits_spent(verdict, owed)
     return Verdict(outcome, verdict.quantity, verdict.measured, verdict.promised, reason)
+
+
+def credits_spent(verdict: Verdict, owed: Promise) -> str:
+    """Return what is to be said of a disk that keeps its base rate, below its burst."""
+    assert owed.burst is not None
+    burst = f"{owed.burst.bound_by} while they last"
+    if verdict.deviation_ratio > OVERSHOOT_RATIO:
+        return f"between its base rate, {owed.bound_by}, and its burst: credits ran out ({burst})"
+    return f"its base rate, {owed.bound_by}: the burst credits are spent ({burst})"
 
 
 def rate_verdict(measured: Measurement, owed: Promise) -> Verdict:
@@ -228,7 +243,7 @@ def rate_verdict(measured: Measurement, owed: Promise) -> Verdict:
     outcome = Outcome.MET
     if got < due * (1 - tolerance):
         outcome = Outcome.SHORT
-    elif got > due * (1 + max(tolerance, OVERSHOOT_RATIO)):
+    elif owed.burst is None and got > due * (1 + max(tolerance, OVERSHOOT_RATIO)):
         outcome = Outcome.ABOVE
     return Verdict(outcome, quantity, got, due, None)
 

@@ -45,7 +45,17 @@ class DeviceTurn:
         asked = trial_of(self.turn.trial)
         duration_s = min(asked.duration_s, self.turn.effort.longest_run_s)
         slow = self.turn.trial.share.time_dilation
-        return Plan((asked.cell,), duration_s, REGION_BYTES, ENGINE, slow)
+        spec = self.turn.trial.spec
+        return Plan(
+            (asked.cell,),
+            duration_s,
+            REGION_BYTES,
+            ENGINE,
+            slow,
+            # A short rehearsal warms up as much shorter.
+            spec.workload.warm_up_s * duration_s / asked.duration_s,
+            spec.before.credits_ratio,
+        )
 
 
 def check(turn: Turn) -> None:

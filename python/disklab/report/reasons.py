@@ -138,8 +138,8 @@ def credits_gone(results: Sequence[TrialResult]) -> str:
     for result in results:
         for one in result.credits_gone[:1]:
             return (
-                f"burst credits ran out after {one.at_s:g} s: {rate(one.ops_per_s_before)} ops/s "
-                f"before, {rate(one.ops_per_s_after)} after"
+                f"burst credits last {one.at_s:g} s: {rate(one.ops_per_s_before)} ops/s before, "
+                f"{rate(one.ops_per_s_after)} after"
             )
     return ""
 

@@ -16,6 +16,7 @@ from disklab.report import (
     wording,
 )
 from disklab.report.answer import Answer, Finding, answer_of
+from disklab.report.bursts import bursts
 from disklab.report.comparison import Comparison, comparisons_of
 from disklab.report.history import findings_between
 from disklab.report.pair import Kind
@@ -61,8 +62,10 @@ class Report:
     def said(self) -> list[Said]:
         """Every sentence, the answer first.
 
-        What changed between runs of one mode comes before everything. How far runs of different
-        modes are from each other comes after the first one's answer and what makes it a sketch.
+        Where burst credits decide, that comes first: what is equal on credits may differ all day.
+        What changed between runs of one mode comes before everything else. How far runs of
+        different modes are from each other comes after the first one's answer and what makes it a
+        sketch.
         """
         several = len(self.subjects) > 1
         first, *others = [
@@ -76,9 +79,9 @@ class Report:
             into += [("", finding) for finding in findings_between(comparison)]
         own = [*changes, *first]
         sketch: list[Said] = [("", one) for one in sketches(self.subjects)]
-        return [
-            *own[:1], *sketch, *errors, *own[1:], *(said for told in others for said in told)
-        ]  # fmt: skip
+        deciding: list[Said] = [("", one) for one in bursts(self.subjects)]
+        head = [*deciding, *own[:1], *sketch]
+        return [*head, *errors, *own[1:], *(said for told in others for said in told)]
 
     @property
     def headline(self) -> list[Said]:

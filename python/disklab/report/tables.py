@@ -228,8 +228,8 @@ def credits_gone(subject: Subject) -> Figures:
                         matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying})
                         or "all",
                         str(result.repeat + 1),
-                        f"{one.volume} {one.limit}",
-                        f"{one.at_s:g} s",
+                        f"{one.volume} {one.limit}".strip(),
+                        wording.span(one.at_s),
                         wording.span(one.full_at_s),
                         wording.rate(one.ops_per_s_before),
                         wording.rate(one.ops_per_s_after),
@@ -238,8 +238,8 @@ def credits_gone(subject: Subject) -> Figures:
                     ]
                 )
     heads = (
-        "cell", "repeat", "limit", "credits gone at", "on the full system", "ops/s before", "after",
-        "next size", "USD a month more",
+        "cell", "repeat", "limit", "credits gone after", "on the full system", "ops/s before",
+        "after", "next size", "USD a month more",
     )  # fmt: skip
     return Figures(heads, rows(lines))
 

@@ -175,7 +175,8 @@ class CreditsGone(Record):
     limit: str
     """`disk 0 ios`."""
     at_s: Number
-    """After the load began; of several passes the median."""
+    """After the load began; of several passes the median. Of a prediction it may be later than
+    the run's end: the load goes on."""
     full_at_s: Number
     """The same on the full system, which has more credits and the same rates."""
     passes: Count = 1
@@ -183,6 +184,14 @@ class CreditsGone(Record):
     ops_per_s_before: Amount
     ops_per_s_after: Amount
     next_size: NextSize | None = None
+
+
+class SteadyState(Record):
+    """What a load does when its burst credits are gone: all day long, and not for half an hour."""
+
+    ops_per_s: Amount
+    latency_ms: dict[str, Amount] = Field(default_factory=dict)
+    bottleneck: Bottleneck | None = None
 
 
 STRETCHES = {
@@ -518,7 +527,10 @@ class TrialResult(Record):
     rules: list[RuleFinding] = Field(default_factory=list)
     """Published rules of the database, where it has any."""
     credits_gone: list[CreditsGone] = Field(default_factory=list)
-    """Limits whose burst credits ran out while the load went on, the earliest first."""
+    """Limits whose burst credits ran out while the load went on, the earliest first; of a
+    prediction also one that would run out at its load, after the run's end."""
+    steady: SteadyState | None = None
+    """Only of mode `predict`: what it does without credits, where that differs."""
     errors: dict[str, Count] = Field(default_factory=dict)
     """Failed operations by kind; `wrong_rows` are rows that were not what was written."""
     disk_iops: Number | None = None

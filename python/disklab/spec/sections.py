@@ -104,11 +104,6 @@ def device_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         rule = "a trace is counted from its first I/O"
         way_out = "leave it out; before: {host_cache: warm} fills the host cache"
         yield Problem(site.place(key), site.text(key), rule, way_out)
-    if spec.before.credits_ratio != 1:
-        key = ("before", "credits")
-        rule = "a device experiment begins with full buckets of burst credits"
-        way_out = "leave it out; `disklab disk set --credits` sets those of a disk to be probed"
-        yield Problem(site.place(key), site.text(key), rule, way_out)
 
 
 def _wrong_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:

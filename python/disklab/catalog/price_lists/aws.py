@@ -38,8 +38,8 @@ HEAD_LINES = 5
 """Lines before the CSV's table: format, disclaimer, publication date, version, offer."""
 
 
-def rows(path: Path) -> tuple[str, str, Iterable[Row]] | None:
-    """Return vendor, date and prices of a file; None: it is not of this kind.
+def rows(path: Path) -> tuple[str, str, Iterable[Row], str | None] | None:
+    """Return vendor, date, prices and no next page of a file; None: it is not of this kind.
 
     Raises UserError for a damaged one.
     """
@@ -51,7 +51,7 @@ def rows(path: Path) -> tuple[str, str, Iterable[Row]] | None:
         date, attributes = _of_json(path)
     else:
         return None
-    return "aws", date, (row for one in attributes for row in _rows(one))
+    return "aws", date, (row for one in attributes for row in _rows(one)), None
 
 
 def _of_csv(path: Path) -> tuple[str, Iterator[Attributes]]:
@@ -147,6 +147,8 @@ def _machine_terms(one: Attributes) -> PriceTerms | None:
 def _volume_part(one: Attributes) -> tuple[Part, int] | None:
     """Return what of a volume is paid, and by how much the list's unit is larger than ours."""
     family, unit = one.get("productfamily"), one.get("unit", "").casefold()
+    # AWS writes both: io2 is sold by the `GB-month`, the others by the `GB-Mo`.
+    unit = unit.replace("-month", "-mo")
     if family == "Storage" and unit == "gb-mo":
         return "per_gib", 1
     if family == "System Operation" and unit == "iops-mo" and one.get("group") == "EBS IOPS":

@@ -62,10 +62,11 @@ class Page(BaseModel):
     """One answer of the service."""
 
     items: list[Item] = Field(alias="Items")
+    next_page: str | None = Field(None, alias="NextPageLink")
 
 
-def rows(path: Path) -> tuple[str, str, Iterable[Row]] | None:
-    """Return vendor, date and prices of a file; None: it is not of this kind.
+def rows(path: Path) -> tuple[str, str, Iterable[Row], str | None] | None:
+    """Return vendor, date, prices and next page of a file; None: it is not of this kind.
 
     The list tells no date of its own: that of the file holds. Raises UserError for a damaged one.
     """
@@ -73,11 +74,13 @@ def rows(path: Path) -> tuple[str, str, Iterable[Row]] | None:
     start = data[:4096].lstrip()
     if not start.startswith((b"{", b"[")) or b"armRegionName" not in data:
         return None
+    following = None
     try:
         if start.startswith(b"["):
             items = reading.parse_list(Item, data)
         else:
-            items = reading.parse(Page, data).items
+            page = reading.parse(Page, data)
+            items, following = page.items, page.next_page or None
     except reading.NotAsExpectedError as error:
         raise UserError(
             *error.problems(str(path), "save the answer of the service again")
@@ -85,7 +88,7 @@ def rows(path: Path) -> tuple[str, str, Iterable[Row]] | None:
     if not items:
         raise UserError(Problem("FILE", str(path), "has no prices", "save the answer again"))
     date = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc).date().isoformat()
-    return "azure", date, _rows(items)
+    return "azure", date, _rows(items), following
 
 
 def _rows(items: Iterable[Item]) -> Iterator[Row]:
