@@ -156,12 +156,18 @@ impl Device {
     /// The warm-up is over: what was done before does not count.
     fn measure(&mut self, now: u64) {
         self.recorder.measure(now);
-        self.before = self.disks.host.counters(Instant::from_nanos(now), self.volume);
+        self.before = self
+            .disks
+            .host
+            .counters(Instant::from_nanos(now), self.volume);
         self.busy_before_ns = self.busy_ns();
     }
 
     fn busy_ns(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.usage().busy_ns).sum()
+        self.threads
+            .iter()
+            .map(|thread| thread.usage().busy_ns)
+            .sum()
     }
 
     /// A slot gets its turn with the job's thread.
