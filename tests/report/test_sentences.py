@@ -141,7 +141,7 @@ def test_cannot_tell_says_how_many_more_repeats_and_the_command(tmp_path: Path) 
     assert text.startswith("Cannot tell yet for reads: b is between ")
     assert text.endswith("faster than a after 3 repeats")
     assert "more repeats would tell (" in reason
-    assert ": disklab rehearse --resume synthetic-rehearse-" in reason
+    assert f": disklab rehearse --resume {tmp_path}/synthetic-rehearse-" in reason
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

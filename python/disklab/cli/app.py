@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -9,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from disklab.cli import streams
 from disklab.cli.output import report as tell
 from disklab.cli.rooms import NEED_LINUX, REHEARSE, Commands
 from disklab.cli.root_part import divide
@@ -54,14 +56,70 @@ def check_system(words: Sequence[str]) -> None:
     )
 
 
+SHORT = frozenset(
+    {
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+        errno.EAGAIN,
+        errno.ESTALE,
+    }
+)
+"""What a machine says that has no more of something; other errors of a system call are bugs."""
+WAYS_OUT = {
+    errno.EMFILE: "allow this process more open files (ulimit -n)",
+    errno.ENOMEM: "allow this process more memory (ulimit -v), or end others",
+    errno.EAGAIN: "allow this user more processes (ulimit -u), or end others",
+    errno.EROFS: "mount it writable again, or write elsewhere",
+}
+
+
 def main() -> None:
     """Run the command line. Exit code 0: done, 1: an operating fault, 2: the user's mistake."""
     try:
-        check_system(sys.argv[1:])
-        divide(sys.argv[1:])
-        app()
+        with streams.guarded():
+            _run()
+    except MachineError as error:
+        tell(error, as_json=False)
+        sys.exit(error.exit_code)
+
+
+def _run() -> None:
+    try:
+        try:
+            check_system(sys.argv[1:])
+            divide(sys.argv[1:])
+            app()
+        except (OSError, MemoryError, ImportError, RuntimeError) as error:
+            short = shortage(error)
+            if short is None:
+                raise
+            raise short from error
     except DisklabError as error:
         tell(error, as_json="--json" in sys.argv)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)  # 128 + SIGINT, as a shell reports it
+
+
+def shortage(error: BaseException) -> MachineError | None:
+    """Return what to tell of a machine that has no more of something; None: it is a bug."""
+    if isinstance(error, OSError) and error.errno in SHORT:
+        what = f"{error.filename}: " if error.filename else ""
+        name = errno.errorcode[error.errno]
+        way_out = WAYS_OUT.get(error.errno, "make room there, or write elsewhere")
+        return MachineError(f"{what}{error.strerror} ({name}); {way_out}")
+    words = str(error)
+    if (
+        isinstance(error, MemoryError)
+        or "can't start new thread" in words
+        or "map segment" in words
+    ):
+        way_out = WAYS_OUT[errno.ENOMEM]
+        return MachineError(f"this process may not have more memory or threads; {way_out}")
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from types import TracebackType
 
@@ -180,7 +181,7 @@ def ending_text(event: RunFinished) -> str:
         return (
             f"stopped; {wording.counted(event.finished, 'result')} stored, "
             f"{wording.counted(event.left, 'trial')} left\n"
-            f"go on with: disklab {event.mode} --resume {event.folder}"
+            f"go on with: disklab {event.mode} --resume {shlex.quote(str(event.folder))}"
         )
     return f"done: {wording.counted(event.finished, 'result')}, {where}"
 

@@ -6,8 +6,10 @@ Only of that folder and that mount: other people's cache is never dropped.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -57,21 +59,20 @@ def cached_bytes(folder: Path) -> tuple[int, int]:
 
     The kernel answers for the owner of a file only; others see everything as cached.
     """
-    return cached_bytes_of(_files(folder))
+    return _cached(_handles_below(folder))
 
 
 def cached_bytes_of(files: Iterable[Path]) -> tuple[int, int]:
     """Return the same for some files."""
+    return _cached(handle for file in files for handle in _handle(file))
+
+
+def _cached(handles: Iterable[int]) -> tuple[int, int]:
     size = cached = 0
-    for file in files:
-        with suppress(FileNotFoundError):
-            handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                length = os.fstat(handle).st_size
-                size += length
-                cached += min(_resident_pages(handle, length) * PAGE, length)
-            finally:
-                os.close(handle)
+    for handle in handles:
+        length = os.fstat(handle).st_size
+        size += length
+        cached += min(_resident_pages(handle, length) * PAGE, length)
     return size, cached
 
 
@@ -80,21 +81,39 @@ def drop(folder: Path) -> None:
 
     It keeps those that a process has mapped: for them see `ControlGroup.reclaim`.
     """
-    for file in _files(folder):
-        with suppress(FileNotFoundError):
-            handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(handle)
+    for handle in _handles_below(folder):
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for path, _, names in os.walk(folder):
-        for name in names:
-            file = Path(path, name)
-            if not file.is_symlink():
-                yield file
+def _handles_below(folder: Path) -> Iterator[int]:
+    with suppress(FileNotFoundError):
+        for _, _, names, at in os.fwalk(folder):
+            for name in names:
+                yield from _handle(name, at)
+
+
+def _handle(name: str | Path, at: int | None = None) -> Iterator[int]:
+    """Yield a descriptor of a regular file, open until the next is asked for; none of others.
+
+    The folder is a server's, which may be anybody's: a link is not followed, and a pipe or device
+    that it put there is not waited for.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            return
+        handle = os.open(name, flags, dir_fd=at)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # became a link, a pipe or a socket
+            return
+        raise
+    try:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            yield handle
+    finally:
+        os.close(handle)
 
 
 def _resident_pages(handle: int, length: int) -> int:

@@ -23,7 +23,7 @@ from disklab.events import (
 from disklab.procedures import outcome
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
-from disklab.results import Mode, Run, TrialResult
+from disklab.results import Mode, Run, TrialResult, durable
 from disklab.results.event_log import EventLog
 from disklab.results.wishes import Wish, wish, wish_of
 from disklab.spec import Experiment, Trial
@@ -77,7 +77,8 @@ def live(planned: Planned, stage: Stage, emit: Emit) -> Run:
         emit = fan_out(log, emit)
         undo.callback(_close, stage)
         # What was wanted of an earlier start is done.
-        wish(run.folder, Wish.GO_ON)
+        with durable.writing_to(run.folder):
+            wish(run.folder, Wish.GO_ON)
         done = 0
         interrupted = False
         try:

@@ -8,7 +8,9 @@ from datetime import datetime
 
 from disklab.report import wording
 from disklab.report.pair import Kind, Pair
+from disklab.report.part import Part
 from disklab.report.subject import Subject
+from disklab.results import DEFAULT_OUT, Run
 
 
 def of(subject: Subject, pairs: Sequence[Pair]) -> list[str]:
@@ -44,6 +46,14 @@ def in_words(name: str) -> str:
     return f"{words[kind]} ({what})" if kind in words else f"the calibrated {name}"
 
 
+def named(subject: Subject) -> str:
+    """Return a run as a command finds it: by its id, or by its folder where --out was given."""
+    run = subject.run.whole if isinstance(subject.run, Part) else subject.run
+    if isinstance(run, Run) and run.folder.name == run.info.id:
+        return run.info.id if run.folder.parent == DEFAULT_OUT else str(run.folder)
+    return run.info.id
+
+
 def more_repeats(subject: Subject, wanted: Sequence[int], of_all: int) -> str:
     """Return how many repeats would tell, how long they take, and the command."""
     if len(wanted) < of_all or not wanted:
@@ -54,7 +64,8 @@ def more_repeats(subject: Subject, wanted: Sequence[int], of_all: int) -> str:
     minutes = repeat_s(subject)
     time = f" ({wording.span(minutes * more)})" if minutes else ""
     count = wording.counted(more, "more repeat")
-    command = shlex.join(["disklab", "rehearse", "--resume", info.id, "--repeat", str(have + more)])
+    run = named(subject)
+    command = shlex.join(["disklab", "rehearse", "--resume", run, "--repeat", str(have + more)])
     return f"About {count} would tell{time}: {command}"
 
 

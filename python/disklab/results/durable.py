@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -10,8 +11,21 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from disklab import reading
-from disklab.errors import Problem, UserError
+from disklab.errors import MachineError, Problem, UserError
 from disklab.folders import Inside, placed
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Raise MachineError, with folder and cause, where a run's files cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        code = errno.errorcode.get(error.errno or 0, "no number")
+        raise MachineError(
+            f"{folder}: cannot be written: {error.strerror or error} ({code}); what is stored "
+            "stays. Make room there, or make it writable, and go on"
+        ) from error
 
 
 def write_whole(path: Path | Inside, text: str) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,6 +23,7 @@ from disklab import reading
 from disklab.errors import UserError
 from disklab.events import Event, RunStarted, TrialFinished, TrialStarted
 from disklab.folders import Inside
+from disklab.results import durable
 
 EVENTS = "events.jsonl"
 # A run of ten hours writes about 10 MB; one read takes this much at most, the rest follows.
@@ -34,13 +36,15 @@ class EventLog:
     """A subscriber that stores every event of one run. Call it from any thread."""
 
     def __init__(self, folder: Path) -> None:
-        """Append to the run's file, which is made when there is none. Raises OSError."""
-        descriptor = Inside(folder, EVENTS).appended()
+        """Append to the run's file, which is made when there is none. Raises MachineError."""
+        with durable.writing_to(folder):
+            descriptor = Inside(folder, EVENTS).appended()
         torn = not _ends_whole(descriptor)
         self._file: TextIO = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
         if torn:
             # A killed run's last line stays for who looks, and is no part of the next one.
-            self._file.write("\n")
+            with suppress(OSError):
+                self._file.write("\n")
         self._lock = threading.Lock()
         self._in: dict[str, int] = {}
 
@@ -55,7 +59,8 @@ class EventLog:
         traceback: TracebackType | None,
     ) -> None:
         """Close the file."""
-        with self._lock:
+        # A full disk may hold what was not written: closing tries it again.
+        with self._lock, suppress(OSError):
             self._file.close()
 
     def __call__(self, event: Event) -> None:

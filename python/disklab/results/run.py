@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -87,8 +87,11 @@ class Run:
             )
             run = cls(folder, info)
             # Written last: a folder with run.json is a run.
-            run._write_info()
+            durable.write_whole(run.inside(INFO), run._info_text())
         except OSError as error:
+            if not isinstance(error, FileExistsError):
+                with suppress(OSError):  # nothing has run, and half a run is in the way
+                    Inside(out, info.id).remove_tree()
             rule = f"cannot be written: {error.strerror}"
             way_out = "name a folder that you may write to, with space in it"
             raise UserError(Problem("--out", str(folder), rule, way_out)) from None
@@ -133,8 +136,10 @@ class Run:
 
         Raises a user error when another process writes to it.
         """
-        with durable.sole_writer(self.folder):
-            durable.set_torn_end_aside(self.inside(TRIALS))
+        with ExitStack() as lock:
+            with durable.writing_to(self.folder):
+                lock.enter_context(durable.sole_writer(self.folder))
+                durable.set_torn_end_aside(self.inside(TRIALS))
             self.reload()
             yield self
 
@@ -145,7 +150,8 @@ class Run:
         in the file.
         """
         told = result if result.run else result.model_copy(update={"run": self.info.id})
-        durable.append_line(self.inside(TRIALS), to_line(told))
+        with durable.writing_to(self.folder):
+            durable.append_line(self.inside(TRIALS), to_line(told))
         self._results[told.key] = told
 
     def plan_again(self, update: Mapping[str, Any]) -> None:
@@ -188,15 +194,17 @@ class Run:
     def record_seconds(self, trial: int, repeat: int) -> SecondsWriter:
         """Return the writer of a repeat's course; what an interrupted try left is kept aside."""
         path = self._of_repeat("histograms", trial, repeat, "jsonl")
-        durable.set_aside(path)
-        return SecondsWriter(path)
+        with durable.writing_to(self.folder):
+            durable.set_aside(path)
+            return SecondsWriter(path)
 
     def record_telemetry(self, trial: int, repeat: int) -> TelemetryWriter:
         """Return the writer of a repeat's telemetry; what an interrupted try left is kept aside."""
         path = self._of_repeat("telemetry", trial, repeat, "parquet")
-        durable.set_aside(path)
-        durable.set_aside(parts_of(path))
-        return TelemetryWriter(path)
+        with durable.writing_to(self.folder):
+            durable.set_aside(path)
+            durable.set_aside(parts_of(path))
+            return TelemetryWriter(path)
 
     def course(self, trial: int, repeat: int) -> Course:
         """Return the seconds and histograms of a repeat; empty when none were kept."""
@@ -219,16 +227,21 @@ class Run:
 
     def log_folder(self, trial: int, repeat: int) -> Path:
         """Return where a repeat's logs go; makes it."""
-        self.inside("logs").make_folder(exist_ok=True)
         folder = self.inside(f"logs/{trial}-{repeat}")
-        folder.make_folder(exist_ok=True)
+        with durable.writing_to(self.folder):
+            self.inside("logs").make_folder(exist_ok=True)
+            folder.make_folder(exist_ok=True)
         return folder.path
 
     def _of_repeat(self, kind: str, trial: int, repeat: int, suffix: str) -> Inside:
         return self.inside(f"{kind}/{trial}-{repeat}.{suffix}")
 
     def _write_info(self) -> None:
-        durable.write_whole(self.inside(INFO), self.info.model_dump_json(indent=1) + "\n")
+        with durable.writing_to(self.folder):
+            durable.write_whole(self.inside(INFO), self._info_text())
+
+    def _info_text(self) -> str:
+        return self.info.model_dump_json(indent=1) + "\n"
 
 
 def to_line(result: TrialResult) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedWriter, TextIOWrapper
 from typing import Annotated, Any, TextIO
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from disklab import reading
 from disklab.folders import Inside
+from disklab.results import durable
 from disklab.results.histogram import Histogram, HistogramError, Layout, decode, merged
 from disklab.results.records import Amount, Count, Number, Record
 
@@ -64,6 +66,7 @@ class SecondsWriter:
 
     def __init__(self, path: Inside) -> None:
         """Make the file; it must not be there."""
+        self._folder = path.folder
         self._file: TextIO = TextIOWrapper(BufferedWriter(path.made()), encoding="utf-8")
         self._lines = 0
 
@@ -84,9 +87,14 @@ class SecondsWriter:
 
     def close(self) -> None:
         """End the file."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        try:
+            with durable.writing_to(self._folder):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        finally:
+            # What could not be written is gone: closing would try it again.
+            with suppress(OSError):
+                self._file.close()
 
     def __enter__(self) -> SecondsWriter:
         return self
@@ -96,11 +104,12 @@ class SecondsWriter:
 
     def _write(self, kind: str, record: Record) -> None:
         content = record.model_dump(exclude_none=True, exclude={"event", "kind"})
-        self._file.write(json.dumps({"kind": kind, **content}, separators=(",", ":")) + "\n")
-        self._file.flush()
-        self._lines += 1
-        if self._lines % SYNC_EVERY_LINES == 0:
-            os.fsync(self._file.fileno())
+        with durable.writing_to(self._folder):
+            self._file.write(json.dumps({"kind": kind, **content}, separators=(",", ":")) + "\n")
+            self._file.flush()
+            self._lines += 1
+            if self._lines % SYNC_EVERY_LINES == 0:
+                os.fsync(self._file.fileno())
 
 
 @dataclass(frozen=True)

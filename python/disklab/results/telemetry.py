@@ -7,6 +7,8 @@ parts that were finished stay readable.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ import polars as pl
 from disklab import reading
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
+from disklab.results import durable
 from disklab.results.parquet import ParquetError, Unpacked
 from disklab.results.records import LARGEST
 
@@ -59,9 +62,10 @@ class TelemetryWriter:
         frame = pl.DataFrame(self._rows, schema=SCHEMA, orient="row")
         # A dot-file until it is whole: readers look for `*.parquet` only.
         unfinished = inner(self._parts, f".{self._written:05}")
-        with unfinished.made() as file:
+        with self._writing(), unfinished.made() as file:
             frame.write_parquet(file)
-        unfinished.rename(f"{self._written:05}.parquet")
+        with self._writing():
+            unfinished.rename(f"{self._written:05}.parquet")
         self._written += 1
         self._rows.clear()
 
@@ -70,11 +74,20 @@ class TelemetryWriter:
         self.flush()
         name = PurePosixPath(self._path.name).name
         beside = self._path.beside(f".{name}")
-        beside.remove()  # of a try that was killed
-        with beside.made() as file:
-            scan_parts(self._parts).sink_parquet(file)
-        beside.rename(name)
-        self._parts.remove_tree()
+        with self._writing():
+            beside.remove()  # of a try that was killed
+            with beside.made() as file:
+                scan_parts(self._parts).sink_parquet(file)
+            beside.rename(name)
+            self._parts.remove_tree()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with durable.writing_to(self._path.folder):
+            try:
+                yield
+            except pl.exceptions.PolarsError as error:
+                raise OSError(errno.EIO, str(error).partition("\n")[0]) from error
 
     def __enter__(self) -> TelemetryWriter:
         return self
@@ -104,6 +117,10 @@ def readable(path: Inside | Path | str) -> Iterator[None]:
         OSError,
         ParquetError,
     ) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # the file has no fault
+        if "TooManyOpenFiles" in str(error):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
         rule = f"cannot be read: {str(error).partition(chr(10))[0][:MOST_REASON]}"
         place, way_out = str(path), reading.TELEMETRY.way_out
         raise UserError(Problem(place, Path(str(path)).name, rule, way_out)) from None
