@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from disklab import reading
-from disklab.engine.locks import ENDING_SECONDS, Life, comes_free
+from disklab.engine.locks import ENDING_SECONDS, Life, comes_free, is_here
 from disklab.engine.own_folder import folder, remove_tree, why_foreign, why_not_removable
 from disklab.engine.process import end_process, start_time_of
 from disklab.hosts.control_group import ControlGroup, GroupRoot
@@ -64,7 +64,8 @@ def unseen(run_dir: Path) -> str | None:
     if first_processes(run_dir):
         return None
     # Only those of here can be about to end.
-    seconds = 0.0 if owner is None else ENDING_SECONDS
+    here = owner is not None and is_here(owner.namespace, owner.boot)
+    seconds = ENDING_SECONDS if here else 0.0
     free = all(comes_free(lock, seconds) for lock in sorted(run_dir.glob(f"{LOCK}*")))
     return None if free else "a process of another PID namespace holds its locks: clean it there"
 
