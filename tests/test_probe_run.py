@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import MachineError, UserError
+from disklab.interrupts import held_back
 from disklab.probe import fio
 from disklab.probe.cells import KIB, LOADS, MIB, PERCENTILES, Cell, Direction, Plan, Profile, cells
 from disklab.probe.run import CellEnded, Event, StepStarted, Subject, probe
@@ -186,7 +187,7 @@ def test_no_fio_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_a_signal_waits_until_a_started_program_is_known() -> None:
     known = False
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - where it comes is what is tested
-        with fio.held_back(signal.SIGINT):
+        with held_back():
             signal.raise_signal(signal.SIGINT)
             known = True
         raise AssertionError("the signal was lost")

@@ -7,10 +7,7 @@ writing. Every console of disklab is a `SafeConsole`, and every line of JSON com
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -47,23 +44,3 @@ class SafeConsole(Console):
         """Yield the segments; only rich's own may hold control codes."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else plain(text), style, control)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
-
-
-def end_as_ctrl_c() -> Any:
-    """Let SIGTERM end what runs as Ctrl-C does, from now on; return what it did before."""
-    return signal.signal(signal.SIGTERM, _interrupt)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM end what runs inside as Ctrl-C does, so that everything is cleaned up."""
-    before = end_as_ctrl_c()
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

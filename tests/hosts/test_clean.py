@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,40 @@ def test_a_terminated_attach_takes_its_engine_along(lab: Lab) -> None:
         assert attach.wait(timeout=30) != 0
     assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
     assert not lab.host().exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("seen", ["the folder", "a device"])
+def test_six_signals_while_a_host_starts_leave_nothing(
+    lab: Lab, number: signal.Signals, seen: str
+) -> None:
+    command = [str(DISKLAB), "disk", "attach", "azure/P30", "--size", "64MiB"]
+    with subprocess.Popen(
+        command,
+        env=lab.environment(),
+        stderr=subprocess.DEVNULL,
+        # These tests hold under nohup and in a script's background, too.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
+    ) as attach:
+        there = lab.host("default").exists if seen == "the folder" else lambda: lab.devices() != {}
+        wait_until(there, seen)
+        for _ in range(6):
+            attach.send_signal(number)
+            time.sleep(0.25)
+        assert attach.wait(timeout=60) == 130
+    assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
+    assert not lab.host().exists()
+
+
+def test_a_lost_session_does_not_end_what_nohup_started(lab: Lab) -> None:
+    command = [str(DISKLAB), "disk", "attach", "azure/P30", "--size", "64MiB"]
+    with subprocess.Popen(
+        ["nohup", *command], env=lab.environment(), stderr=subprocess.DEVNULL
+    ) as attach:
+        wait_until(lambda: lab.devices() != {}, "the first device")
+        attach.send_signal(signal.SIGHUP)
+        assert attach.wait(timeout=120) == 0
+    assert lab.json("disk", "list")["volumes"][0]["state"] == "attached"
 
 
 def test_a_healthy_host_stays(lab: Lab) -> None:

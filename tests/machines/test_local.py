@@ -225,3 +225,40 @@ class TestTalk:
         with LocalChild.start(["cat"], stdin=None) as child:
             pid = child.pid
         await_end(pid)
+
+
+IGNORING = """
+import sys
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Command
+script = "trap 'echo interrupted; exit 7' INT; kill -INT $$; sleep 1"
+ran = LocalMachine().run(Command(["sh", "-c", script]))
+sys.stdout.buffer.write(ran.stdout)
+sys.exit(ran.code)
+"""
+
+
+def test_a_program_ignores_nothing_that_its_parent_ignores() -> None:
+    """A shell cannot trap what it ignored at its start."""
+    ignoring = ["sh", "-c", 'trap "" INT HUP QUIT TERM; exec "$@"', "sh"]
+    ran = subprocess.run(
+        [*ignoring, sys.executable, "-c", IGNORING], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (7, "interrupted\n"), ran.stderr
+
+
+ORPHANED = """
+import os, sys
+from pathlib import Path
+from disklab.machines import child
+words = child._bound(())
+# As when this process were killed before its child had said that it is to end with it.
+words[-1] = "1" if os.getppid() != 1 else "2"
+os.execvp(words[0], [*words, "touch", sys.argv[1]])
+"""
+
+
+def test_a_program_does_not_begin_when_its_parent_is_gone_already(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ORPHANED, str(tmp_path / "begun")]
+    assert subprocess.run(command, check=False).returncode == 1
+    assert not (tmp_path / "begun").exists()

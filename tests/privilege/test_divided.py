@@ -199,14 +199,17 @@ def test_root_takes_its_bed_away_when_the_caller_is_killed(lab: Lab, mine: Path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_either_part_ends_both_in_order(
     lab: Lab, mine: Path, number: signal.Signals
 ) -> None:
     with rehearsal(lab, mine) as started:
         read_until(started, "fill")
-        # Ctrl-C goes to both; `kill` to the one that the shell knows.
-        os.killpg(started.pid, number) if number == signal.SIGINT else started.send_signal(number)
+        # Ctrl-C and a lost terminal go to both; `kill` to the one that the shell knows.
+        for _ in range(1 if number == signal.SIGTERM else 3):
+            both = number != signal.SIGTERM
+            os.killpg(started.pid, number) if both else started.send_signal(number)
+            time.sleep(0.2)
         said, _ = started.communicate(timeout=60)
         assert started.returncode == 130, said
     assert "--resume" in said or "left" in said

@@ -18,8 +18,8 @@ from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json, warn
 from disklab.cli.root_part import root_part
 from disklab.hosts import attach as attaching
+from disklab.interrupts import ended_once
 from disklab.privilege.volumes import Attach, perform
-from disklab.terminal import interruptible
 
 Disks = Annotated[
     str,
@@ -129,7 +129,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
         transport=transport,
     )
     known = loaded(files)
-    with interruptible(), progress() as told:
+    with ended_once(), progress() as told:
         made: attaching.Attached = perform(root_part(), Attach(request, known), told)
     for warning in made.warnings:
         warn(warning)

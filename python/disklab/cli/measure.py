@@ -16,8 +16,8 @@ from disklab.cli.on_end import check_on_end
 from disklab.cli.output import notes
 from disklab.cli.rehearse import Again, OnEnd
 from disklab.errors import Problem, UserError
+from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
-from disklab.terminal import end_as_ctrl_c
 
 HostsOption = Annotated[
     Path | None,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -24,6 +22,7 @@ from disklab.cli.experiment_new import caching_of, write_new
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
+from disklab.interrupts import passed_on
 from disklab.spec.amounts import Unreadable, seconds
 
 if TYPE_CHECKING:
@@ -382,17 +381,13 @@ def ended_by_interrupt() -> Iterator[threading.Event]:
     """Yield what the first Ctrl-C sets; the second one ends the program."""
     stop = threading.Event()
 
-    def heard(_number: int, _frame: FrameType | None) -> None:
+    def heard(_number: int) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with passed_on(heard):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

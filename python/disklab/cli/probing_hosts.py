@@ -9,6 +9,7 @@ from rich.text import Text
 
 from disklab.cli.measuring import ask, open_all
 from disklab.cli.output import console, notes
+from disklab.interrupts import ended_once
 from disklab.measurement import hosts_file, probing
 from disklab.measurement.site import volume_of
 from disklab.probe.cells import Plan
@@ -16,7 +17,6 @@ from disklab.probe.command import listening
 from disklab.probe.report import show_results
 from disklab.probe.request import Output
 from disklab.probe.run import expected_fill_s
-from disklab.terminal import interruptible
 
 
 def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> None:
@@ -33,7 +33,7 @@ def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> None:
             to.print(Text(f"{spot}: make {size}; removed at the end"))
         ask(to, yes=yes)
         seconds = len(spots) * (len(plan.cells) * plan.duration_s + expected_fill_s(plan))
-        with interruptible(), listening(output, seconds) as tell:
+        with ended_once(), listening(output, seconds) as tell:
             results = probing.probe_hosts(hosts, machines, plan, tell, to.print)
     show_results(results, output, f"{len(spots)} volumes of {len(names)} hosts")
     found = probing.outliers(results)

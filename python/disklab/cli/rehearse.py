@@ -18,9 +18,9 @@ from disklab.cli.on_end import check_on_end
 from disklab.cli.output import notes
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
+from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
 from disklab.spec import bundled
-from disklab.terminal import end_as_ctrl_c
 
 Experiment = Annotated[
     Path | None,

@@ -115,7 +115,9 @@ def _serve(command: str, link: Link, child: int) -> None:
         # It decides, as the one who knows what is under way.
         os.kill(child, number)
 
-    signal.signal(signal.SIGTERM, forward)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, forward)
     leave_working_directory(os.environ)
     _part_of(command, link).serve()
     # Both ends of the terminal's Ctrl-C: the other part ends by it.

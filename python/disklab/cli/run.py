@@ -43,6 +43,7 @@ from disklab.command.written import headline, junit, limit_sentences, markdown, 
 from disklab.engine import View
 from disklab.errors import Problem, UserError
 from disklab.hosts.attach import Attached, AttachRequest
+from disklab.interrupts import ended_once
 from disklab.machines.foreground import PASSED_ON, Ended, check_command
 from disklab.privilege.volumes import (
     AttachForCommand,
@@ -52,7 +53,6 @@ from disklab.privilege.volumes import (
     made_for_command,
     perform,
 )
-from disklab.terminal import interruptible
 
 Say = Callable[[str], None]
 VOLUME = "data"
@@ -153,7 +153,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         read_ahead_kib=read_ahead_kib(read_ahead),
         calibrate=not no_calibrate,
     )
-    with interruptible():
+    with ended_once():
         result = _measured(AttachForCommand(request, loaded(files), credits_), command, keep)
     if base is not None:
         check_alike(base, result, "--compare")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from disklab.cloud.bill import Tariff
 from disklab.cloud.protocol import OWNER, RUN, UNTIL, Clock, CloudSite, Fit, Wish
 from disklab.cloud.record import Notebook, Record, records
 from disklab.errors import DisklabError, Problem, UserError
+from disklab.interrupts import uninterrupted
 from disklab.results import durable
 
 # Assumed until a real subscription says better: VMs are there after 5 min, their packages after 3.
@@ -100,7 +100,7 @@ def held(making: Making, told: Callable[[str], None]) -> Iterator[Held]:
             stays = record.kept
         finally:
             if not stays:
-                with undisturbed():
+                with uninterrupted():
                     _remove(making, told)
 
 
@@ -133,18 +133,6 @@ def _remove(making: Making, told: Callable[[str], None]) -> None:
         )
     else:
         making.notebook.forget()
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait until the block is done."""
-    names = (signal.SIGINT, signal.SIGTERM)
-    before = {name: signal.signal(name, signal.SIG_IGN) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
 
 
 def clean_left(

@@ -15,6 +15,7 @@ from disklab.databases.protocol import NodePlace
 from disklab.errors import MachineError
 from disklab.hosts.addresses import taken_ports
 from disklab.hosts.processes import MARK
+from disklab.machines.child import unignored
 from disklab.machines.environment import minimal
 
 KILL_SECONDS = 30.0
@@ -68,6 +69,7 @@ class DatabaseProcess:
                 stderr=output,
                 # Ctrl-C in a terminal is for disklab, which ends its databases in order.
                 start_new_session=True,
+                preexec_fn=unignored(),  # noqa: PLW1509 - see there
                 cwd="/",
                 env=minimal({MARK: str(place.run_dir), "LC_ALL": "C.UTF-8", **(variables or {})}),
             )

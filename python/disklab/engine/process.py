@@ -254,8 +254,8 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End an engine that is not wanted any more: by itself, so that its mount and devices go too.
 
-    While it measures the machine it has both. Killed is what does not end in time, or on a second
-    Ctrl-C.
+    While it measures the machine it has both. Killed is what does not end in time; a second Ctrl-C
+    waits for that (`interrupts.ended_once`).
     """
     try:
         child.terminate()

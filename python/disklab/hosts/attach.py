@@ -16,6 +16,7 @@ from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
 from disklab.engine.own_folder import boot_id
 from disklab.engine.process import unseen
 from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.hosts.cleaning import remove_dead
 from disklab.hosts.envelope import shortfalls
 from disklab.hosts.filesystem import (
     LEAST_BYTES,
@@ -42,6 +43,7 @@ from disklab.hosts.places import (
 )
 from disklab.hosts.requirements import require_machine, required_program
 from disklab.hosts.running import is_running, stop_host
+from disklab.interrupts import ended_once
 
 DEFAULT_HOST = "default"
 DEFAULT_FILESYSTEM: Filesystem = "xfs"
@@ -106,7 +108,7 @@ def attach(
     # What can be checked without the lock is: a wrong name need not wait.
     _resolved(catalog, request, host)
     require_machine()
-    with places.locked(), ExitStack() as undo:
+    with ended_once(), places.locked(), ExitStack() as undo:
         running = is_running(host)
         resolution, host_request = _resolved(catalog, request, host)
         _check_taken(host, request.volume.name, running)
@@ -163,7 +165,7 @@ def _start(
             transport=request.transport,
         )
     except BaseException:
-        host.remove()
+        remove_dead(host, places)
         raise
     host.record_host(
         record.model_copy(update={"fuse_device": _fuse_device(host), "boot": boot_id()})

@@ -118,6 +118,16 @@ def clean_orphans(places: Places) -> list[Removed]:
     return removed
 
 
+def remove_dead(host: HostPlace, places: Places) -> list[Removed]:
+    """Remove what is left of a host whose process has just ended, or was killed as it hung.
+
+    The caller holds the lock of the places.
+    """
+    if EngineProcess.of(host.run) is not None or unseen(host.run) is not None:
+        return []
+    return list(applied(_host_steps(host, places, None, keep=False)))
+
+
 def _without_host(places: Places) -> list[Path]:
     """Return the run directories of databases whose VM is lost.
 

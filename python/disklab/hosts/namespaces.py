@@ -39,6 +39,7 @@ from disklab.hosts.delays import (
 from disklab.hosts.left_networks import GROUP, LOCK, OWNER, remove_network
 from disklab.hosts.places import Owner, Places, check_name
 from disklab.hosts.requirements import find_program
+from disklab.interrupts import ended_once, held_back
 from disklab.machines import host_init
 from disklab.machines.environment import minimal
 from disklab.machines.netns import HeldHost, NamespaceMachine
@@ -106,7 +107,7 @@ class EmulatedHosts:
         if len(wishes) > MOST_HOSTS or len({wish.name for wish in wishes}) != len(wishes):
             raise MachineError(f"a set has up to {MOST_HOSTS} hosts, each with a name of its own")
         made = cls(places, name, wishes)
-        with places.locked():
+        with ended_once(), places.locked():
             run_dir = places.network(name)
             try:
                 _make_folder(places, name)
@@ -180,7 +181,7 @@ class EmulatedHosts:
 
     def close(self) -> None:
         """End every program in the hosts and remove them all."""
-        with self._places.locked():
+        with held_back(), self._places.locked():
             self._remove()
 
     def __enter__(self) -> EmulatedHosts:

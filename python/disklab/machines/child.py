@@ -35,6 +35,11 @@ STDERR_BYTES = 64 << 10
 LINE_BYTES = 64 << 20
 """The longest line: fio's JSON with histograms is a few MiB."""
 _CHUNK_BYTES = 64 << 10
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
+"""By which programs are ended; SIGPIPE, which Python ignores, `subprocess` gives back by itself."""
+
+UNLESS_ORPHANED = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"'
+"""Becomes a program whose parent lives: one that was killed before setpriv ran ends nothing."""
 
 
 class LocalChild:
@@ -86,6 +91,7 @@ class LocalChild:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     start_new_session=True,
+                    preexec_fn=unignored(),  # noqa: PLW1509 - see there
                     cwd=str(folder or "/"),
                     env=environment,
                 )
@@ -351,11 +357,30 @@ def _end_unknown(started: Future[subprocess.Popen[bytes]]) -> None:
 def _bound(rights: Sequence[str]) -> list[str]:
     """Return the words before a program that end it with this process, and take rights from it."""
     if sys.platform == "linux":
-        # setpriv becomes the program, so the number of the process stays.
-        return ["setpriv", *rights, "--pdeathsig", "KILL", "--"]
+        # setpriv becomes the shell, and that the program: the number of the process stays.
+        bound = ["setpriv", *rights, "--pdeathsig", "KILL", "--"]
+        return [*bound, "sh", "-c", UNLESS_ORPHANED, "sh", str(os.getpid())]
     # An engine that simulates ends with its standard input, so with this process.
     assert not rights, "only Linux has setpriv"
     return []
+
+
+def unignored() -> Callable[[], None] | None:
+    """Return what is called in a started program before it begins, so that signals end it.
+
+    A program ignores what its parent ignores: under nohup, or started by a script's `&`, disklab
+    could interrupt none of its own. None: nothing is ignored or blocked here, as nearly always; a
+    call between fork and exec is not free. This one takes no lock that another thread may hold.
+    """
+    ignored = [one for one in ENDING_SIGNALS if signal.getsignal(one) is signal.SIG_IGN]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return partial(_restore, ignored) if ignored or blocked else None
+
+
+def _restore(ignored: Sequence[int]) -> None:
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def open_bytes(stdin: bytes) -> int:

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
+from disklab.interrupts import heeded
 
 # From <sys/prctl.h>.
 PARENT_DEATH_SIGNAL = 1
@@ -93,13 +94,15 @@ def _passing_on() -> Iterator[list[subprocess.Popen[bytes]]]:
     child: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
+        # In root's part a signal of its own says that the user pressed Ctrl-C.
+        sent = number if number in PASSED_ON else signal.SIGINT
         for process in child:
-            if number not in {signal.SIGINT, signal.SIGQUIT} or not os.isatty(0):
-                process.send_signal(number)
+            if sent not in {signal.SIGINT, signal.SIGQUIT} or not os.isatty(0):
+                process.send_signal(sent)
 
     before: dict[int, Any] = {
         number: signal.signal(number, pass_on)
-        for number in PASSED_ON
+        for number in {*PASSED_ON, *heeded()}
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:

@@ -209,6 +209,10 @@ def _write_names(host: dict[str, Any]) -> None:
     Path("/etc/hosts").write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
+OWN_SIGNALS = (signal.SIGCHLD, signal.SIGPIPE)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
+
+
 class _Programs:
     """The programs of the host: started on request, their ends reported, all others reaped."""
 
@@ -299,8 +303,10 @@ def _become(asked: dict[str, Any], files: list[int], tell: int, groups: list[int
         os.setsid()
         for number in range(STREAMS - 1):
             os.dup2(files[number], number)
-        for number in (signal.SIGCHLD, signal.SIGPIPE):
+        # Whoever started disklab may ignore some, as a script's `&` does.
+        for number in (*OWN_SIGNALS, *ENDING_SIGNALS):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(asked["folder"])
         os.execvpe(  # noqa: S606 - words, no shell
             asked["words"][0], asked["words"], {**os.environ, **asked["variables"]}

@@ -8,12 +8,15 @@ import signal
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from types import FrameType
 from typing import Any
 
 from disklab.errors import DisklabError, MachineError
+from disklab.interrupts import ended_once, listen_to
 from disklab.privilege.talk import Forms
 from disklab.privilege.wire import Link, told
+
+STOP = signal.SIGUSR1
+"""What this process tells itself when the caller's part wants a request to end."""
 
 
 class Serving(ABC):
@@ -26,7 +29,8 @@ class Serving(ABC):
         """Take the end of the socket; `serve` does the rest."""
         self._link = link
         self._asked: queue.SimpleQueue[dict[str, Any] | MachineError | None] = queue.SimpleQueue()
-        self._busy = False
+        self._is_unwanted = False
+        """Whether the request that came last is to end."""
 
     @abstractmethod
     def done(self, request: Any) -> object:
@@ -41,7 +45,8 @@ class Serving(ABC):
 
     def serve(self) -> None:
         """Answer until the caller's part has gone; then nothing is left of what was made."""
-        signal.signal(signal.SIGINT, self._interrupted)
+        # Ctrl-C in the terminal comes here as well: the caller's part decides, and says so.
+        listen_to(STOP)
         threading.Thread(target=self._listen, daemon=True).start()
         try:
             while (message := self._asked.get()) is not None:
@@ -67,26 +72,27 @@ class Serving(ABC):
             except MachineError as error:
                 self._asked.put(error)
                 message = None
+            if message is not None and "ask" in message:
+                self._is_unwanted = False
             if message is None or message.get("stop") is True:
-                os.kill(os.getpid(), signal.SIGINT)
+                # It may not have begun.
+                self._is_unwanted = True
+                os.kill(os.getpid(), STOP)
             if message is None or "ask" in message:
                 self._asked.put(message)
             if message is None:
                 return
 
-    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
-        # Ctrl-C in the terminal comes here as well; between requests the caller's part decides.
-        if self._busy:
-            raise KeyboardInterrupt
-
     def _answer(self, message: dict[str, Any] | MachineError) -> None:
         answer: dict[str, Any] = {"error": {"kind": "interrupted"}}
         try:
-            self._busy = True
             if isinstance(message, MachineError):
                 raise message
             name, request = self.request_of(message)
-            found = self.forms.answers[name].dump_python(self.done(request), mode="json")
+            with ended_once():
+                if self._is_unwanted:
+                    raise KeyboardInterrupt
+                found = self.forms.answers[name].dump_python(self.done(request), mode="json")
             answer = {"answer": found}
         except KeyboardInterrupt:
             pass
@@ -99,6 +105,4 @@ class Serving(ABC):
             traceback.print_exc()
             said = f"root's part failed: {type(error).__name__}: {error}"
             answer = {"error": told(MachineError(said))}
-        finally:
-            self._busy = False
         self._link.send(answer)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from disklab.catalog import Catalog
 from disklab.errors import MachineError
 from disklab.events import Emit
+from disklab.interrupts import uninterrupted
 from disklab.names import NAME
 from disklab.privilege.columns import columns_of
 from disklab.privilege.requests import (
@@ -27,7 +28,6 @@ from disklab.privilege.requests import (
 )
 from disklab.privilege.talk import Said, Talk
 from disklab.privilege.wire import Link
-from disklab.procedures.life import uninterrupted
 from disklab.procedures.outcome import Frame
 from disklab.procedures.replay import most_written_bytes
 from disklab.procedures.turn import Turn

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from disklab.errors import DisklabError, MachineError
+from disklab.interrupts import passed_on
 from disklab.privilege.wire import Link, error_of
 from disklab.spec.amounts import RESOLVED
 
@@ -113,20 +112,11 @@ class Talk:
         """
         wanted: list[int] = []
 
-        def stop(number: int, _frame: FrameType | None) -> None:
+        def stop(number: int) -> None:
             wanted.append(number)
             # Never in the middle of another message.
             if not self._is_sending:
                 self._stop()
 
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        # Those that are ignored stay so: see `life.uninterrupted`.
-        before = {one: signal.getsignal(one) for one in numbers}
-        for one, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(one, stop)
-        try:
+        with passed_on(stop):
             yield wanted
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)

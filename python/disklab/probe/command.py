@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from disklab.interrupts import ended_once
 from disklab.probe import cells, fio
 from disklab.probe.cells import Plan
 from disklab.probe.charts import check_chart_path
@@ -27,7 +28,7 @@ from disklab.probe.run import (
     expected_fill_s,
 )
 from disklab.probe.store import recorder
-from disklab.terminal import SafeConsole, interruptible
+from disklab.terminal import SafeConsole
 
 NAMES = {"None": "no caching", "ReadOnly": "ReadOnly", "ReadWrite": "ReadWrite"}
 
@@ -36,7 +37,7 @@ def probe_path(wanted: At, output: Output, look: Look = look_here) -> None:
     """Probe a directory, file or device, hold it against what is known of it, and report."""
     checked(wanted.plan, output)
     listeners: list[Listener] = []
-    with interruptible(), ExitStack() as opened:
+    with ended_once(), ExitStack() as opened:
 
         def tell(event: Event) -> None:
             if not listeners:
@@ -57,7 +58,7 @@ def probe_emulated(
     for disk in disks:
         resolved(disk)  # every wrong wish is told before the first disk is made
     results: list[CellResult] = []
-    with interruptible(), listening(output, expected_s(plan, len(disks))) as tell:
+    with ended_once(), listening(output, expected_s(plan, len(disks))) as tell:
         for disk in disks:
             # Disks of one probe differ in their caching alone.
             name = disk.disks if len(disks) == 1 else NAMES[disk.caching]
@@ -89,7 +90,7 @@ def probe_experiment(
     checked(longest, output)
     compared = []
     seconds = sum(expected_s(plan, 1) for plan in plans.values())
-    with interruptible(), listening(output, seconds, experiment.path.stem) as tell:
+    with ended_once(), listening(output, seconds, experiment.path.stem) as tell:
         for name, trials in devices.items():
             tell(StepStarted(name, "attaching and formatting an emulated disk", ATTACH_S))
             disk, filesystem = trials[0].disk, trials[0].filesystem

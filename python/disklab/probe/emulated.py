@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,6 +24,7 @@ from disklab.hosts.left_databases import record_group, remove_database
 from disklab.hosts.ownership import our_devices
 from disklab.hosts.places import HostRecord, Places
 from disklab.hosts.running import Target
+from disklab.interrupts import held_back
 from disklab.probe.cells import GIB, MIB, Plan
 from disklab.probe.known import Disk, resolved
 from disklab.probe.promise import Placement
@@ -173,11 +173,8 @@ def shortened(disk: Disk, plan: Plan) -> int | None:
 
 def remove(target: Target, places: Places) -> None:
     """Detach and delete; a second Ctrl-C waits until that is done."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with held_back():
         running.detach(target, places, delete_data=True)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def check_space(folder: Path, plan: Plan) -> None:

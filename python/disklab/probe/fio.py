@@ -7,15 +7,15 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
+from disklab.interrupts import held_back
+from disklab.machines.child import unignored
 from disklab.machines.environment import minimal
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
 from disklab.probe.starts import StartWatch
@@ -231,7 +231,7 @@ def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ra
     process: subprocess.Popen[str] | None = None
     try:
         # A signal between the fork and the assignment would leave an fio that nobody ends.
-        with held_back(signal.SIGINT, signal.SIGTERM):
+        with held_back():
             # Its own session: Ctrl-C reaches us alone, and we stop fio in order.
             process = subprocess.Popen(
                 command,
@@ -239,6 +239,7 @@ def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ra
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                preexec_fn=unignored(),  # noqa: PLW1509 - see there
                 env=minimal(HUGE_PAGES),
             )
         watch = StartWatch(process.pid, jobs)
@@ -262,23 +263,6 @@ def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ra
         raise
     report = read_report(command, process.returncode, output, complaints)
     return Ran(report, watch.spread_s)
-
-
-@contextmanager
-def held_back(*numbers: signal.Signals) -> Iterator[None]:
-    """Let these signals wait for the end of the block; another thread than the first has none."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda one, _: came.append(one)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for one in came:
-            signal.raise_signal(one)
 
 
 def stop(process: subprocess.Popen[str]) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +18,7 @@ from disklab.events import (
     TrialStarted,
     fan_out,
 )
+from disklab.interrupts import ended_once, uninterrupted
 from disklab.procedures import outcome
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
@@ -70,6 +69,11 @@ def live(planned: Planned, stage: Stage, emit: Emit) -> Run:
     KeyboardInterrupt ends it with everything whole: what is finished is stored, the turn in
     progress is not, nothing is left on any machine.
     """
+    with ended_once():
+        return _live(planned, stage, emit)
+
+
+def _live(planned: Planned, stage: Stage, emit: Emit) -> Run:
     run = planned.run
     frame = Frame(planned.experiment.title, run.info.id, planned.catalog, stage.mode)
     turns = planned.turns
@@ -166,13 +170,3 @@ def _finished(result: TrialResult) -> TrialFinished:
         duration_s=sum(phase.duration_s for phase in result.phases),
         result=result.model_dump(mode="json"),
     )
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Let a Ctrl-C wait until the block is done."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -12,10 +12,11 @@ from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.cleaning import clean_orphans
 from disklab.hosts.node import Progress
+from disklab.interrupts import held_back
 from disklab.procedures import closed_loop, device, fixed, outcome, replay, variable
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, build
-from disklab.procedures.life import Stage, live, uninterrupted
+from disklab.procedures.life import Stage, live
 from disklab.procedures.outcome import Frame
 from disklab.procedures.preparation import Prepared
 from disklab.procedures.record import Notes, SecondsSink, TelemetrySink
@@ -79,7 +80,7 @@ class Beds:
         bed, self.standing = self.standing, None
         if bed is None:
             return
-        with uninterrupted():
+        with held_back():
             bed.close()
 
 

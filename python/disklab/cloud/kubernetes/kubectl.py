@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.cloud.guard import undisturbed
 from disklab.cloud.kubernetes.manifest import LABEL
 from disklab.cloud.protocol import CloudError
 from disklab.errors import Problem, UserError
+from disklab.interrupts import uninterrupted
 
 START_S = 600.0
 """A volume is there within a minute or two, an image within some; assumed."""
@@ -50,7 +50,7 @@ class Kubectl:
             logs = subprocess.run(self._words("logs", "-f", f"job/{name}"), check=False)
             self._judge(name, logs.returncode)
         finally:
-            with undisturbed():
+            with uninterrupted():
                 self._remove(name, told)
 
     def _wait(self, name: str) -> None:

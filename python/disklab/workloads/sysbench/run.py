@@ -19,6 +19,7 @@ from typing import Self
 from disklab.engine import server_account
 from disklab.engine.load import LoadDone, LoadEvent
 from disklab.errors import MachineError
+from disklab.machines.child import unignored
 from disklab.workloads.sysbench.output import OPERATION, Told
 
 # Beyond the time that it was asked to take: connections with TLS and statements prepared for each
@@ -71,6 +72,7 @@ class Process:
             errors="replace",
             # Ctrl-C in a terminal is for the caller, who ends this when he wants to.
             start_new_session=True,
+            preexec_fn=unignored(),  # noqa: PLW1509 - see there
             # Lua looks for what a script requires in the working directory first.
             cwd="/",
             env=dict(environment),
