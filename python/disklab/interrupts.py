@@ -99,6 +99,12 @@ def passed_on(to: Callable[[int], None]) -> Iterator[None]:
         yield
 
 
+def disregard() -> None:
+    """Ignore all of them from now on: everything is taken back, and the program ends."""
+    for number in heeded():
+        signal.signal(number, signal.SIG_IGN)
+
+
 def listen_to(number: int) -> None:
     """Heed this signal alone from now on, and no Ctrl-C: as root's part does.
 

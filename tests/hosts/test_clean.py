@@ -91,7 +91,8 @@ def test_six_signals_while_a_host_starts_leave_nothing(
         for _ in range(6):
             attach.send_signal(number)
             time.sleep(0.25)
-        assert attach.wait(timeout=60) == 130
+        # The last ones may come when it has begun to end.
+        assert attach.wait(timeout=60) in {130, -number}
     assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
     assert not lab.host().exists()
 

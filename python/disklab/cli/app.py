@@ -15,6 +15,7 @@ from disklab.cli.output import report as tell
 from disklab.cli.rooms import NEED_LINUX, REHEARSE, Commands
 from disklab.cli.root_part import divide
 from disklab.errors import DisklabError, MachineError
+from disklab.interrupts import disregard
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
@@ -104,6 +105,7 @@ def _run() -> None:
         tell(error, as_json="--json" in sys.argv)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
+        disregard()
         sys.exit(130)  # 128 + SIGINT, as a shell reports it
 
 
