@@ -73,6 +73,9 @@ class Facts(_Part):
     """Whether each operation says how many copies must answer."""
     headroom_ratio: Mapping[Literal["size-tiered", "leveled", "unified"], float]
     """Disk space over the data's own that it may need for a while, by compaction strategy."""
+    log_volumes: tuple[str, ...] = ()
+    """Names of the volume that holds its log, where that is not on `data`, and no others are used;
+    empty: it has directories on every volume."""
     least_volume_bytes: int = 0
     """The smallest volume on which it starts."""
     compiles: bool = False

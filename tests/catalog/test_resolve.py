@@ -287,3 +287,23 @@ def test_the_catalogue_is_read_once_and_copied(tmp_path: Any) -> None:
     first: Catalog = load_catalog([])
     first.disks.clear()
     assert load_catalog([]).disks
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("aws/r6b.2xlarge", None),
+        ("azure/Standard_DC4s_v3", "DC4as_v5"),
+        ("azure/Standard_NC4as_v4", None),
+        ("aws/r5b.2xlage", "aws/r5b.2xlarge"),
+        ("azure/Standard_D8d_v5", "azure/Standard_D8ds_v5"),
+    ],
+)
+def test_a_suggestion_is_of_the_same_product_line(name: str, near: str | None) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(CATALOG, HostRequest(vm=name), VolumeRequest("azure/P30"))
+    (problem,) = caught.value.problems
+    assert problem.way_out is not None
+    assert ("did you mean" in problem.way_out) is (near is not None)
+    assert near is None or near in problem.way_out
+    assert near is not None or "--catalog" in problem.way_out

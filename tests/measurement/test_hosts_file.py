@@ -115,3 +115,13 @@ def test_a_run_has_its_hosts_before_it_is_one(
     wanted = preparation.wanted(spec.parse(EXPERIMENT), hosts, preparation.Options())
     preparation.create(wanted, [], tmp_path)
     assert there == [True], "one that is killed in between can be resumed"
+
+
+@pytest.mark.parametrize("address", ["ubuntu@10.0.0.4:2222", "ssh://ubuntu@10.0.0.4:2222"])
+def test_a_port_points_at_the_configuration_of_ssh(address: str) -> None:
+    text = f'hosts:\n  n1: {{address: "{address}", volumes: {{data: /mnt}}}}\n'
+    with pytest.raises(UserError) as caught:
+        parse(text, Path("hosts.yaml"))
+    told = str(caught.value)
+    assert "Host NAME; HostName 10.0.0.4; User ubuntu; Port 2222" in told
+    assert "`ssh_config:`" in told

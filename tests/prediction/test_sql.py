@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from disklab.prediction.against import figures
 from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.counted import study_of
 from disklab.prediction.outcome import sql_figures
+
+from tests.prediction.test_command import run
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "yugabytedb-disk-types.yaml"
 CATALOG = load_catalog([])
@@ -181,3 +184,20 @@ def test_the_study_is_compared_in_its_own_figures() -> None:
     )
     found = figures(row)
     assert (found["CPU"], found["disk IOPS"], found["disk MB/s"]) == (0.8, 5000, 130)
+
+
+def test_tpcc_at_the_ceiling_of_its_terminals_says_so(tmp_path: Path) -> None:
+    """10 warehouses: 12.86 new orders a minute each, whatever the disk does."""
+    file = tmp_path / "tpcc.yaml"
+    file.write_text("""
+title: Which disk for TPC-C?
+cluster: {nodes: 1, vm: azure/Standard_E8s_v4, volumes: {data: {disks: azure/P30}}}
+database: {engine: postgresql}
+workload: {tpcc: {warehouses: 10, connections: 50}, stop: {duration: 300s}}
+""")
+    out = str(tmp_path / "runs")
+    ran = run("predict", str(file), "--fidelity", "quick", "--json", "--out", out)
+    result = json.loads(ran.stdout.splitlines()[0])
+    assert result["ops_per_s"] == pytest.approx(12.86 * 10 / 60, rel=0.1)
+    assert result["bottleneck"]["resource"] == "TPC-C's terminals"
+    assert any("ask for more warehouses" in text for text in result["warnings"])

@@ -5,6 +5,7 @@ A refusal gives all broken rules at once, each with value, rule, source, place a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -124,8 +125,20 @@ def find_vm(catalog: Catalog, name: str | None, places: Places) -> VmEntry | Non
     """Return the VM size. Raises UserError for a name that is not in the catalogue."""
     if name is None or name in catalog.vms:
         return None if name is None else catalog.vms[name]
-    way_out = did_you_mean(name, catalog.vms, "`disklab catalog` lists all sizes")
+    # Another product line has other limits: r5 is not what r5b is.
+    alike = [known for known in catalog.vms if _line(known) == _line(name)]
+    otherwise = "`disklab catalog` lists all sizes; `--catalog FILE` brings others"
+    way_out = did_you_mean(name, alike, otherwise)
     raise UserError(Problem(places.vm, repr(name), "no such VM size in the catalogue", way_out))
+
+
+def _line(name: str) -> str:
+    """Return the product line of a VM size: `r5b` of AWS, the letters before the size of Azure."""
+    short = name.rpartition("/")[2].casefold().removeprefix("standard_")
+    family, dot, _ = short.partition(".")
+    if dot:
+        return family
+    return re.split(r"[\d-]", short, maxsplit=1)[0]
 
 
 def resolve(

@@ -10,7 +10,7 @@ from disklab.database_settings import Setting, setting_problem, settings_of
 from disklab.databases.protocol import NodePlace, Request
 from disklab.errors import Problem
 
-WAL_VOLUMES = ("wal", "commitlog")
+WAL_VOLUMES = ("wal", "commitlog")  # as `log_volumes` of the databases' facts
 """Names of the volume of the write-ahead log; the second one so that experiments with another
 database can be kept as they are."""
 # What the experiment file has when nothing is said.

@@ -37,7 +37,18 @@ MOST_LUN = 255
 """Azure has up to 64 data disks on a VM; SCSI's flat addressing ends here."""
 
 
+_WITH_PORT = re.compile(r"(?:ssh://)?(?:([^@/]+)@)?([^:@/\[\]]+|\[[^\]]+\])(?::(\d+))?/?", re.ASCII)
+
+
 def _destination(value: Any) -> str:
+    parts = _WITH_PORT.fullmatch(value) if isinstance(value, str) else None
+    if parts is not None and (parts[3] or str(value).startswith("ssh://")):
+        rule = "ports and jump hosts are told to ssh by its own configuration, not here"
+        lines = ["Host NAME", f"HostName {parts[2].strip('[]')}"]
+        lines += [f"User {parts[1]}"] if parts[1] else []
+        lines += [f"Port {parts[3]}"] if parts[3] else []
+        way_out = f"write `{'; '.join(lines)}` in ~/.ssh/config, or in a file that `ssh_config:`"
+        raise Unreadable(rule, f"{way_out} of the hosts file names, and NAME here")
     if not isinstance(value, str) or _DESTINATION.fullmatch(value) is None:
         rule = "a destination is what ssh takes: a host or USER@HOST, or a name of ~/.ssh/config"
         raise Unreadable(rule, "write for example ubuntu@10.0.0.4")

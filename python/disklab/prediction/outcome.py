@@ -57,10 +57,20 @@ def result_of(  # noqa: PLR0913 - a result has these parts
 ) -> TrialResult:
     """Return the result of a simulated trial."""
     bottleneck, told = answer["bottleneck"], answer["telemetry"]
+    ceiling = terminals_per_s(trial)
+    at_ceiling = ceiling is not None and answer["ops_per_s"] > ceiling * AT_CEILING
+    if at_ceiling:
+        bottleneck = {"resource": TERMINALS, "utilisation": answer["ops_per_s"] / ceiling}
     resources = answer["resources"]
     notes = [*warnings, *([answer["error_note"]] if answer.get("error_note") else [])]
     if answer.get("unsent"):
         notes.append(f"{answer['unsent']} operations were never sent: the offered rate is too high")
+    if at_ceiling:
+        notes.append(
+            f"TPC-C's keying and think times allow {ceiling:,.0f} new orders a second "
+            f"({NEW_ORDERS_PER_MINUTE} a minute and warehouse), and no disk more: ask for more "
+            "warehouses to see what the disks do"
+        )
     recovery = _recovery(answer, trial)
     if recovery is not None and (cut := _beyond_the_load(recovery, trial)):
         # When the last node would be whole is not known then.
@@ -102,6 +112,18 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         trace=trace_of(trial),
         share=Share.model_validate(trial.share.model_dump(mode="json")),
     )
+
+
+NEW_ORDERS_PER_MINUTE = 12.86
+"""Of a warehouse at most: its ten terminals key and think. **Source:** TPC-C 5.11, clause 4.1.3."""
+AT_CEILING = 0.97
+TERMINALS = "TPC-C's terminals"
+
+
+def terminals_per_s(trial: Trial) -> float | None:
+    """Return the new orders a second that keying and think times allow; None: it is no TPC-C."""
+    tpcc = trial.spec.workload.tpcc
+    return None if tpcc is None else NEW_ORDERS_PER_MINUTE * tpcc.warehouses / SECONDS_IN_MINUTE
 
 
 STREAMING = ("replace", "add", "decommission", "migrate")

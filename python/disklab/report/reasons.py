@@ -31,6 +31,7 @@ LIMITS = (
     (re.compile(r"^(?:(\w+) )?vm (cached|uncached) ([\d.]+) (IOPS|MB/s)$"), "the VM's {1} {2} {3}"),
     (re.compile(r"^(?:(\w+) )?disk (\d+) ([\d.]+) (IOPS|MB/s)$"), "the disk's {2} {3}"),
     (re.compile(r"^(client|node) CPU$"), "the processors of the {0}"),
+    (re.compile(r"^TPC-C.s terminals$"), "the keying and think times of TPC-C's terminals"),
     (re.compile(r"^flush writers$"), "flushes of memtables, which wait for the disk"),
     (re.compile(r"^this machine's CPU$"), "this machine's processor"),
 )

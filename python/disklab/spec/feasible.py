@@ -26,7 +26,7 @@ from disklab.database_settings import setting_problem
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
-from disklab.spec.model import Cluster, Dataset, Table, TrialSpec, Volume
+from disklab.spec.model import Cluster, Database, Dataset, Table, TrialSpec, Volume
 from disklab.spec.timetable import cluster_on, newcomers
 
 FULL = Fraction(1)
@@ -304,6 +304,22 @@ def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Proble
 def headroom_of(engine: str, table: Table) -> float:
     """Return how much more than its data a table may need while it is rewritten."""
     return facts_of(engine).headroom_ratio[table.compaction]
+
+
+def unused_volumes(cluster: Cluster, database: Database | None, site: Site) -> Iterator[Problem]:
+    """Yield volumes that the database would leave empty: they were paid for and changed nothing."""
+    if database is None or database.engine not in names():
+        return
+    facts = facts_of(database.engine)
+    if not facts.log_volumes:  # its directories lie on every volume
+        return
+    used = ("data", *facts.log_volumes)
+    for name in cluster.volumes:
+        if name not in used:
+            rule = f"{facts.title} puts nothing on it: it uses {', '.join(used)}"
+            log = f"call its log's volume {used[1]}"
+            place = site.place(("cluster", "volumes", name))
+            yield Problem(place, name, rule, did_you_mean(name, used, log))
 
 
 def contradictory_volumes(cluster: Cluster, site: Site) -> Iterator[Problem]:

@@ -53,6 +53,7 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         found += benchmark_problems(spec, site)
     assert spec.cluster is not None
     found += feasible.contradictory_volumes(spec.cluster, site)
+    found += feasible.unused_volumes(spec.cluster, spec.database, site)
     found += timetable_problems(spec, site)
     found += failure_problems(spec, site)
     return found
