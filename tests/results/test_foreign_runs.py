@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from disklab.results.event_log import EVENTS, EventLog
 from disklab.results.wishes import WISH, Wish, wish
 from disklab.spec import bundled
 
+from tests.in_process import disklab as in_process
 from tests.report import synthetic
 from tests.results import made
 from tests.results.test_damaged import read_all
@@ -224,3 +226,43 @@ def test_a_run_whose_id_is_a_path_is_refused(run: Run) -> None:
     info.replace(info.path.read_bytes().replace(b'"run"', b'"../../x"', 1))
     with pytest.raises(UserError, match="without /"):
         Run.open(run.folder)
+
+
+def test_a_bad_run_hides_no_other_in_a_report(tmp_path: Path, run: Run) -> None:
+    bad = Run.open(shutil.copytree(run.folder, tmp_path / "bad"))
+    (bad.folder / "resolved.json").write_text(
+        '[{"trial": 0, "factors": {}, "spec": {"require": "x"}}]'
+    )
+    page = tmp_path / "page.html"
+    ran = in_process("report", str(bad.folder), str(run.folder), "--html", str(page))
+    assert ran.returncode == 2
+    assert "Mine?" in ran.stdout
+    assert page.exists()
+    assert "resolved.json: 0.spec" in ran.stderr
+    assert in_process("report", str(bad.folder)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "require",
+    [
+        "x",
+        5,
+        [1],
+        {"read": 5},
+        {"read": {"p99_ms": "x"}},
+        {"rate_per_s": {}},
+        {"rate_per_s": 1e300},
+    ],
+)
+@pytest.mark.parametrize(
+    "cluster", [None, "x", {"volumes": 5}, {"volumes": {"data": {"disks": 5}}}]
+)
+def test_a_stored_requirement_is_typed_when_it_is_read(
+    run: Run, require: object, cluster: object
+) -> None:
+    """As told: `require` as text was a traceback."""
+    spec = {"require": require, "cluster": cluster}
+    plan = [{"trial": 0, "factors": {"disk": "a"}, "spec": spec}]
+    run.inside("resolved.json").replace(json.dumps(plan).encode())
+    with pytest.raises(UserError, match=r"resolved\.json: 0\.spec"):
+        read_all(run.folder)

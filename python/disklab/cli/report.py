@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from disklab.cli.output import Json, console, notes, print_json
+from disklab.cli.output import report as tell
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT, Run
 
@@ -56,7 +57,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.report.report import Report  # noqa: PLC0415
     from disklab.report.terminal import show  # noqa: PLC0415
 
-    opened = [Run.open(name, out) for name in runs]
+    opened, unreadable = readable_ones(runs, out)
     made = Report.of([*opened, *files.references(opened, checked(against))])
     page = html or opened[0].inside("report.html")
     written = [
@@ -73,6 +74,29 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     for run in opened:
         if run.inside(PAGE).is_file():
             notes().print(Text(f"advice: {run.folder / PAGE}"))
+    if unreadable is not None:
+        tell(unreadable, as_json=False)
+        raise typer.Exit(unreadable.exit_code)
+
+
+def readable_ones(names: list[str], out: Path) -> tuple[list[Run], UserError | None]:
+    """Return the runs that can be read, and what is wrong with the others.
+
+    A bad run hides no other. Raises UserError where none can be read.
+    """
+    opened: list[Run] = []
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            run = Run.open(name, out)
+            run.planned()
+            opened.append(run)
+        except UserError as error:  # noqa: PERF203 - each run has its own
+            problems += error.problems
+    unreadable = UserError(*problems) if problems else None
+    if unreadable is not None and not opened:
+        raise unreadable
+    return opened, unreadable
 
 
 def checked(against: str | None) -> bool:
