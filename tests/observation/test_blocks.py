@@ -192,11 +192,18 @@ def test_a_killed_recording_is_cleaned_up_and_a_living_one_stays(disk: Path) -> 
         "record([sys.argv[1]], 300.0, lambda: False, lambda _: None)"
     )
     asked = [sys.executable, "-c", program, number_of(disk)]
-    with subprocess.Popen(asked) as killed, subprocess.Popen(asked) as living:
+    # There it has a number that is another process here, or nobody's.
+    elsewhere = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *asked]
+    with (
+        subprocess.Popen(asked) as killed,
+        subprocess.Popen(asked) as living,
+        subprocess.Popen(elsewhere) as foreign,
+    ):
         try:
             with tracing._tracefs() as place:
                 wait_for(place / "instances", killed.pid)
                 wait_for(place / "instances", living.pid)
+                wait_for(place / "instances", 1)
                 killed.send_signal(signal.SIGKILL)
                 killed.wait()
                 (left,) = place.glob(f"instances/disklab-observe-{killed.pid}-*")
@@ -208,8 +215,9 @@ def test_a_killed_recording_is_cleaned_up_and_a_living_one_stays(disk: Path) -> 
                 )
                 assert not left.exists()
                 assert [*place.glob(f"instances/disklab-observe-{living.pid}-*")]
+                assert [*place.glob("instances/disklab-observe-1-*")]
         finally:
-            for one in (killed, living):
+            for one in (killed, living, foreign):
                 one.kill()
                 one.wait()
             tracing.remove_left()

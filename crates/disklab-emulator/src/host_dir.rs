@@ -18,6 +18,12 @@ pub struct HostDir {
     volumes: OwnDir,
     data: OwnDir,
     _lock: File,
+    /// The mount namespace, opened before /dev/fuse. A killed process gives up its namespaces first, and then
+    /// closes its files, the last opened first. Without this, the last one in a namespace would unmount the
+    /// file systems on its own disks while it still holds the device by which nobody answers any more: its
+    /// end, and that of the namespace, would wait for ever. With it, /dev/fuse closes before the namespace
+    /// goes, and what waits for the disk gets errors.
+    _namespace: File,
 }
 
 /// What `volumes/<volume>.json` says.
@@ -53,6 +59,8 @@ impl HostDir {
     /// Makes the directories and takes the host's lock. Refuses when another process has it.
     pub fn claim(run: &Path, data: &Path, name: &str) -> Result<HostDir, EmulatorError> {
         check_name("--host", name)?;
+        let namespace = File::open("/proc/self/ns/mnt")
+            .map_err(|error| failed(Path::new("/proc/self/ns/mnt"), "open", &error))?;
         let run = OwnDir::make(run)?;
         // struct sockaddr_un.
         let socket = run.path().join("hosts").join(name).join("control.sock");
@@ -75,6 +83,7 @@ impl HostDir {
             volumes,
             data,
             _lock: lock,
+            _namespace: namespace,
         };
         Ok(directory)
     }

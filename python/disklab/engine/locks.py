@@ -21,6 +21,8 @@ from disklab.engine.own_folder import boot_id, new_file
 # A process that was killed gives its memory back before its locks.
 ENDING_SECONDS = 10.0
 POLL_SECONDS = 0.05
+INITIAL = 0xEFFFFFFC
+"""The inode of the machine's own PID namespace. Source: Linux, include/linux/proc_ns.h."""
 
 _kept: set[int] = set()
 """Descriptors whose locks are held as long as this process lives."""
@@ -39,6 +41,15 @@ class Life(Enum):
 def pid_namespace() -> int:
     """Return the inode of this process's PID namespace: process numbers hold within it only."""
     return os.stat("/proc/self/ns/pid").st_ino
+
+
+def own_name(kind: str) -> str:
+    """Return a name of what this process makes, which no other living process of the machine has.
+
+    Two containers that share the run directory have processes of the same number.
+    """
+    namespace = pid_namespace()
+    return f"{kind}-{os.getpid()}{'' if namespace == INITIAL else f'-{namespace:x}'}"
 
 
 def is_here(namespace: int | None, boot: str | None) -> bool:

@@ -7,6 +7,7 @@ own buffers, events and filters, and goes again. It is root's.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import re
 import select
@@ -75,10 +76,9 @@ def remove_left(*, dry_run: bool = False) -> list[tuple[str, bool]]:
     """
     told = []
     with suppress(MachineError, PermissionError), _tracefs() as place:
-        for path in sorted((place / "instances").iterdir()):
-            found = NAME.fullmatch(path.name)
-            if found is None or start_time_of(int(found[1])) == int(found[2]):
-                continue
+        with _locked(place / "instances"):
+            paths = [path for path in sorted((place / "instances").iterdir()) if _is_left(path)]
+        for path in paths:
             what = f"block trace {path.name}"
             if dry_run:
                 told.append((f"would remove {what}", True))
@@ -91,6 +91,41 @@ def remove_left(*, dry_run: bool = False) -> list[tuple[str, bool]]:
     return told
 
 
+def _is_left(place: Path) -> bool:
+    """Return whether an instance is one of ours whose process is gone."""
+    found = NAME.fullmatch(place.name)
+    if found is None or start_time_of(int(found[1])) == int(found[2]):
+        return False
+    # The number says nothing of a process in another PID namespace, such as a container's.
+    try:
+        os.close(_lock(place))
+    except OSError:
+        return False
+    return True
+
+
+def _lock(folder: Path) -> int:
+    """Return a descriptor that holds the lock of a folder. Raises OSError: somebody else has it."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which others hold for a moment only."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
 @contextmanager
 def _instance() -> Iterator[Path]:
     with _tracefs() as tracefs:
@@ -98,12 +133,16 @@ def _instance() -> Iterator[Path]:
             tracefs / "instances" / f"disklab-observe-{os.getpid()}-{start_time_of(os.getpid())}"
         )
         try:
-            place.mkdir(0o700)
+            # Who removes what is left holds the same lock: he never sees one without its own.
+            with _locked(place.parent):
+                place.mkdir(0o700)
+                lock = _lock(place)
         except OSError as error:
             raise _refused(place, error) from None
         try:
             yield place
         finally:
+            os.close(lock)
             with suppress(OSError):
                 _remove(place)
 

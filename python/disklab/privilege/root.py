@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from disklab.catalog.load import settle_on
+from disklab.engine.locks import own_name
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Event
 from disklab.hosts.cleaning import clean_orphans
@@ -86,7 +87,7 @@ class RootPart(Serving):
         places = Places.usual()
         clean_orphans(places)
         site = Site(request.catalog, places, None, request.seed, take_logs=self._take_logs)
-        self._beds = Beds(site, f"rehearsal-{os.getpid()}")
+        self._beds = Beds(site, own_name("rehearsal"))
         self._frame = Frame(request.title, request.run_id, request.catalog)
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from disklab.catalog import HostRequest, VolumeRequest, find_vm, host_profile, load_catalog
 from disklab.catalog.resolve import Places as Words
 from disklab.engine import Control
+from disklab.engine.locks import own_name
 from disklab.errors import Problem, UserError
 from disklab.hosts import attach as attaching
 from disklab.hosts import running
@@ -87,7 +87,7 @@ def made_for_probe(
     """
     places = Places.usual()
     check_space(places.data, plan)
-    host = f"probe-{os.getpid()}"
+    host = own_name("probe")
     with ExitStack() as undo:
         mount_point = None
         if filesystem is not None:

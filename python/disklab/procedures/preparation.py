@@ -20,6 +20,7 @@ from disklab.catalog.quantity import about_bytes
 from disklab.databases import NodePlace, provision
 from disklab.engine import server_account, unreachable
 from disklab.engine.load import MOST_RATE_PER_S
+from disklab.engine.locks import own_name
 from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 from disklab.hosts.node import Progress
@@ -110,7 +111,7 @@ class Prepared(Planned):
     @property
     def host_prefix(self) -> str:
         """What the names of this rehearsal's hosts begin with: no other process has them."""
-        return f"rehearsal-{os.getpid()}"
+        return own_name("rehearsal")
 
 
 def prepare(

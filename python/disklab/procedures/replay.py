@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from disklab import traces
 from disklab.engine import Control
+from disklab.engine.locks import own_name
 from disklab.engine.messages import View
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, PhaseStarted
@@ -113,9 +113,7 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     disk = Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes)
     emit(PhaseStarted("build", f"{disk.disks} on {disk.vm}, no file system"))
     with ExitStack() as undo:
-        target, path = undo.enter_context(
-            attached_raw(disk, f"trace-{os.getpid()}", volume.size_bytes)
-        )
+        target, path = undo.enter_context(attached_raw(disk, own_name("trace"), volume.size_bytes))
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="disklab-trace-")))
         job = iolog.write_jobs(folder, trace, path, wanted.depth, wanted.slow)
         if turn.trial.spec.before.host_cache == "warm" and volume.caching != "None":
