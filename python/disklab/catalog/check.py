@@ -13,7 +13,8 @@ from disklab.catalog.price import OLD_DAYS
 
 GUESSED = {"assumed", "inferred"}
 """Statuses of numbers that no source states."""
-OLD_FACT_DAYS = 3 * 365
+YEAR_DAYS = 365
+OLD_FACT_DAYS = 3 * YEAR_DAYS
 """Documents of VM sizes and disks are rewritten about every second year."""
 
 
@@ -32,15 +33,22 @@ class Doubt:
 
 
 def doubts(
-    catalog: Catalog, disks: Iterable[DiskEntry], vms: Iterable[VmEntry], today: Date
+    catalog: Catalog,
+    disks: Iterable[DiskEntry],
+    vms: Iterable[VmEntry],
+    today: Date,
+    fact_days: int = OLD_FACT_DAYS,
 ) -> list[Doubt]:
-    """Return every doubt, once for each family or series, in the order of the catalogue."""
+    """Return every doubt, once for each family or series, in the order of the catalogue.
+
+    `fact_days`: from which age on a fact is old.
+    """
     found: dict[tuple[str, str, str, str], list[tuple[str, ...]]] = {}
     for disk in disks:
-        for doubt in _of_entry(describe_disk(catalog, disk), today):
+        for doubt in _of_entry(describe_disk(catalog, disk), today, fact_days):
             found.setdefault((disk.family_name, *doubt[:3]), []).append(doubt[3])
     for vm in vms:
-        for doubt in _of_entry(describe_vm(catalog, vm), today):
+        for doubt in _of_entry(describe_vm(catalog, vm), today, fact_days):
             found.setdefault((vm.series_name, *doubt[:3]), []).append(doubt[3])
     return [
         Doubt(of, fact, kind, date, sources[0], len(sources))
@@ -49,14 +57,14 @@ def doubts(
 
 
 def _of_entry(
-    described: Mapping[str, Any], today: Date
+    described: Mapping[str, Any], today: Date, fact_days: int
 ) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     for fact in described["facts"]:
         named, told = fact["fact"], fact["date"] or ""
         sources = tuple(fact["source"])
         if fact["status"] in GUESSED:
             yield named, fact["status"], told, sources
-        elif (kind := _age(told, today, OLD_FACT_DAYS)) is not None:
+        elif (kind := _age(told, today, fact_days)) is not None:
             yield named, kind, told, sources
     prices = described["prices"]
     if not prices:

@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 from rich.table import Table
 from rich.text import Text
 
 from disklab.catalog import Catalog, DiskEntry, VmEntry, load_catalog
-from disklab.catalog.check import doubts
+from disklab.catalog.check import OLD_FACT_DAYS, YEAR_DAYS, doubts
 from disklab.catalog.description import describe_disk, describe_local, describe_vm, rows
 from disklab.catalog.description.volume import describe_volume
 from disklab.catalog.expression import LOCAL_DISKS, is_expression, parse_disks
 from disklab.catalog.file import CatalogueFile
 from disklab.catalog.load import user_files
+from disklab.catalog.size_lists import read_sizes, sizes_document
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.completion import all_names
+from disklab.cli.experiment_new import write_new
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
 
@@ -33,13 +36,23 @@ CatalogFiles = Annotated[
     ),
 ]
 
+Stale = Annotated[bool, typer.Option("--stale", help="As --check, and facts are old after a year.")]
+SizesList = Annotated[
+    Path | None,
+    typer.Option(
+        help="Make a catalogue file of the VM sizes in a vendor's list: `az vm list-skus` or "
+        "`aws ec2 describe-instance-types`, as JSON.",
+        metavar="LIST",
+    ),
+]
+
 
 def loaded(files: list[Path] | None) -> Catalog:
     """Return the catalogue with the files of the option added to the user's usual ones."""
     return load_catalog([*user_files(), *(files or [])])
 
 
-def catalog(
+def catalog(  # noqa: PLR0913, PLR0917 - each option is a parameter
     word: Annotated[
         str | None,
         typer.Argument(
@@ -57,13 +70,18 @@ def catalog(
             "--check", help="Name what is assumed, old, undated or has no price. Ends with 0."
         ),
     ] = False,
+    stale: Stale = False,
+    sizes: SizesList = None,
+    out: Annotated[Path, typer.Option(help="The file that --sizes writes.", metavar="FILE")] = Path(
+        "sizes.yaml"
+    ),
     json: Json = False,
 ) -> None:
     """List disks and VM sizes, or show everything about one of them.
 
     Each number has a source and a date; `disklab catalog azure/P30` shows them, and
     `disklab catalog --check` names those that no source states, or that have not been
-    checked for years.
+    checked for years (`--stale`: for a year). `--sizes` brings VM sizes of a vendor's own list.
 
     Examples: [bold]disklab catalog[/bold], [bold]disklab catalog P30[/bold],
     [bold]disklab catalog azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold],
@@ -74,8 +92,11 @@ def catalog(
         print_json(CatalogueFile.model_json_schema())
         return
     known = loaded(files)
-    if check:
-        _check(known, word, json=json)
+    if sizes is not None:
+        _import_sizes(known, sizes, out)
+        return
+    if check or stale:
+        _check(known, word, YEAR_DAYS if stale else OLD_FACT_DAYS, json=json)
         return
     if word is not None and (description := _description(known, word)):
         if json:
@@ -105,9 +126,24 @@ def _found(known: Catalog, word: str | None) -> tuple[list[DiskEntry], list[VmEn
     return disks, vms
 
 
-def _check(known: Catalog, word: str | None, *, json: bool) -> None:
+def _import_sizes(known: Catalog, path: Path, out: Path) -> None:
+    """Write the sizes of a vendor's list that the catalogue lacks."""
+    sizes = read_sizes(path, known)
+    count = sum(len(members) for members in sizes.series.values())
+    if count:
+        text = yaml.safe_dump(sizes_document(path, sizes), sort_keys=False, width=120)
+        head = "# Written by `disklab catalog --sizes`. Use it by DISKLAB_CATALOG=FILE.\n"
+        write_new(out, head + text)
+    console().print(
+        f"{count:,} sizes written to {out}; {sizes.known:,} are in the catalogue already, of "
+        f"{sizes.without_limits:,} the list states no limit",
+        markup=False,
+    )
+
+
+def _check(known: Catalog, word: str | None, fact_days: int, *, json: bool) -> None:
     """Print what of these is not to be relied on as it stands."""
-    found = doubts(known, *_found(known, word), Date.today())
+    found = doubts(known, *_found(known, word), Date.today(), fact_days)
     if json:
         print_json({"doubts": [asdict(one) for one in found]})
         return
@@ -120,7 +156,8 @@ def _check(known: Catalog, word: str | None, *, json: bool) -> None:
     told = ", ".join(f"{count} {kind}" for kind, count in counted.items()) or "nothing to doubt"
     console().print(
         f"\n{told}. assumed: no source states it; inferred: taken from another size or page; old: "
-        "a fact of more than three years, a price of more than one; missing: no price is known."
+        f"a fact of more than {fact_days // YEAR_DAYS} years, a price of more than one; missing: "
+        "no price is known."
     )
 
 

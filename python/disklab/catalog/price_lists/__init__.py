@@ -80,7 +80,8 @@ def whole(imported: Sequence[tuple[Path, Imported]]) -> None:
     pages = [(path, one) for path, one in imported if one.next_page is not None]
     skipped = [int(found[1]) for _, one in pages if (found := SKIP.search(one.next_page or ""))]
     # The last page names no next one, so it is there besides those that do.
-    has_last = len(imported) > len(pages)
+    lists = [one for _, one in imported if one.vendor == "azure"]
+    has_last = len(lists) > len(pages)
     if not pages or (has_last and max(skipped, default=0) <= len(pages) * PAGE_ITEMS):
         return
     path, one = pages[-1]

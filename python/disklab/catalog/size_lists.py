@@ -1,0 +1,133 @@
+"""VM sizes as vendors publish them as data, made into series of a catalogue file.
+
+Understood are `az vm list-skus --output json` (Azure's Resource SKUs) and `aws ec2
+describe-instance-types`. Nothing is fetched here: the user brings the file. What the catalogue has
+already is left out, since its own limits have their sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from disklab import reading
+from disklab.catalog.load import Catalog
+from disklab.errors import Problem, UserError
+
+BYTES_IN_MB = 1_000_000
+
+Size = dict[str, Any]
+"""The facts of a size, as a catalogue file has them."""
+
+
+@dataclass
+class ImportedSizes:
+    """What one file says."""
+
+    vendor: str
+    date: str
+    series: dict[str, dict[str, Size]] = field(default_factory=dict)
+    """Sizes by series and name."""
+    known: int = 0
+    """Sizes that the catalogue has already."""
+    without_limits: int = 0
+    """Sizes of which the list states no limit on attached disks: they are left out."""
+
+
+def read_sizes(path: Path, catalog: Catalog) -> ImportedSizes:
+    """Return the sizes of a file that the catalogue lacks. Raises UserError for any other file."""
+    data = reading.contents(path, reading.PRICES, "FILE")
+    try:
+        content = from_json(data)
+    except ValueError as error:
+        problem = Problem("FILE", str(path), f"is not JSON: {error}", "save it again")
+        raise UserError(problem) from None
+    date = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc).date().isoformat()
+    entries = content.get("value") if isinstance(content, dict) else content
+    if isinstance(content, dict) and isinstance(content.get("InstanceTypes"), list):
+        if content.get("NextToken"):
+            rule = "is a part of a list that goes on (NextToken)"
+            way_out = "save it by the aws command, which brings all pages"
+            raise UserError(Problem("FILE", str(path), rule, way_out))
+        vendor, found = "aws", _of_aws(content["InstanceTypes"])
+    elif isinstance(entries, list) and any("capabilities" in entry for entry in _dicts(entries)):
+        vendor, found = "azure", _of_azure(entries)
+    else:
+        rule = "is neither Azure's Resource SKUs nor AWS's describe-instance-types"
+        way_out = "save `az vm list-skus --output json` or `aws ec2 describe-instance-types`"
+        raise UserError(Problem("FILE", str(path), rule, way_out))
+    sizes = ImportedSizes(vendor, date)
+    # Azure lists a size once for each region.
+    for name, (series, size) in {name: (series, size) for series, name, size in found}.items():
+        if f"{vendor}/{name}" in catalog.vms:
+            sizes.known += 1
+        elif "uncached" not in size:
+            sizes.without_limits += 1
+        else:
+            sizes.series.setdefault(series, {})[name] = size
+    return sizes
+
+
+def sizes_document(path: Path, sizes: ImportedSizes) -> dict[str, Any]:
+    """Return a catalogue file with the series of a list."""
+    key = f"{sizes.vendor}_sizes_{sizes.date.replace('-', '')}"
+    note = "attached disks alone: host caches and local disks of the list are left out"
+    series = {
+        f"{sizes.vendor}/{name}-imported": {
+            "provenance": {"default": {"source": [key]}},
+            "premium_storage": True,
+            "host_cache": "none",
+            "notes": [note],
+            "sizes": members,
+        }
+        for name, members in sorted(sizes.series.items())
+    }
+    source = {"at": f"the list {path.name} of {sizes.vendor}", "date": sizes.date}
+    return {"sources": {key: source}, "vm_series": series}
+
+
+def _dicts(entries: list[Any]) -> list[dict[str, Any]]:
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def _of_aws(entries: list[Any]) -> Iterator[tuple[str, str, Size]]:
+    for entry in _dicts(entries):
+        name = str(entry.get("InstanceType", ""))
+        ebs = entry.get("EbsInfo", {}).get("EbsOptimizedInfo", {})
+        size: Size = {"vcpu": int(entry.get("VCpuInfo", {}).get("DefaultVCpus", 1))}
+        size["mem_gib"] = entry.get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024
+        base = _limit(ebs.get("BaselineIops"), ebs.get("BaselineThroughputInMBps"))
+        top = _limit(ebs.get("MaximumIops"), ebs.get("MaximumThroughputInMBps"))
+        if base:
+            size["uncached"] = base
+        if top and top != base:
+            size["uncached_burst"] = top
+        yield name.partition(".")[0], name, size
+
+
+def _limit(iops: Any, mb_per_s: Any) -> dict[str, int]:
+    told = {"iops": iops, "mb_per_s": mb_per_s}
+    return {key: int(value) for key, value in told.items() if value}
+
+
+def _of_azure(entries: list[Any]) -> Iterator[tuple[str, str, Size]]:
+    for entry in _dicts(entries):
+        if entry.get("resourceType", "virtualMachines") != "virtualMachines":
+            continue
+        told = {one["name"]: one["value"] for one in entry.get("capabilities", [])}
+        if told.get("PremiumIO") != "True" or "vCPUs" not in told:
+            continue
+        size: Size = {"vcpu": int(told["vCPUs"]), "mem_gib": float(told.get("MemoryGB", 0))}
+        if "MaxDataDiskCount" in told:
+            size["max_data_disks"] = int(told["MaxDataDiskCount"])
+        bytes_per_s = int(told.get("UncachedDiskBytesPerSecond", 0))
+        limit = _limit(told.get("UncachedDiskIOPS"), bytes_per_s // BYTES_IN_MB)
+        if limit:
+            size["uncached"] = limit
+        family = str(entry.get("family", "")).removeprefix("standard").removesuffix("Family")
+        yield family or "others", str(entry.get("name", "")), size

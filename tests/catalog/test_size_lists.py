@@ -1,0 +1,114 @@
+"""VM sizes as vendors publish them as data: what of them the catalogue takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
+from disklab.catalog.size_lists import read_sizes
+from disklab.errors import UserError
+
+from tests.in_process import disklab
+
+CATALOG = load_catalog([])
+
+
+def sku(name: str, **capabilities: str) -> dict[str, Any]:
+    told = {"vCPUs": "8", "MemoryGB": "32", "MaxDataDiskCount": "16", "PremiumIO": "True"}
+    told |= {"UncachedDiskIOPS": "25600", "UncachedDiskBytesPerSecond": "768000000"}
+    told |= capabilities
+    return {
+        "name": name,
+        "family": "standardDSv9Family",
+        "resourceType": "virtualMachines",
+        "locations": ["eastus"],
+        "capabilities": [{"name": key, "value": value} for key, value in told.items()],
+    }
+
+
+AZURE = [
+    sku("Standard_D8s_v9"),
+    sku("Standard_D8s_v9"),
+    sku("Standard_D8s_v5"),
+    sku("Standard_D8_v9", PremiumIO="False"),
+    {"name": "Premium_LRS", "resourceType": "disks", "capabilities": []},
+]
+AWS = {
+    "InstanceTypes": [
+        {
+            "InstanceType": "m9i.xlarge",
+            "VCpuInfo": {"DefaultVCpus": 4},
+            "MemoryInfo": {"SizeInMiB": 16384},
+            "EbsInfo": {
+                "EbsOptimizedInfo": {
+                    "BaselineIops": 7000,
+                    "BaselineThroughputInMBps": 175.5,
+                    "MaximumIops": 50000,
+                    "MaximumThroughputInMBps": 1500.0,
+                }
+            },
+        },
+        {"InstanceType": "m5.large", "EbsInfo": {"EbsOptimizedInfo": {"BaselineIops": 3600}}},
+        {"InstanceType": "t1.micro"},
+    ]
+}
+
+
+def written(folder: Path, content: object) -> Path:
+    path = folder / "list.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def imported(folder: Path, content: object) -> Path:
+    out = folder / "sizes.yaml"
+    ran = disklab("catalog", "--sizes", str(written(folder, content)), "--out", str(out))
+    assert ran.returncode == 0, ran.stderr
+    assert "1 sizes written" in ran.stdout
+    return out
+
+
+def rates(vm: str, file: Path) -> list[tuple[int, int | None]]:
+    made = resolve(load_catalog([file]), HostRequest(vm=vm), VolumeRequest("azure/E10"))
+    return [
+        (limit.per_s, limit.burst.per_s if limit.burst else None) for limit in made.host.uncached
+    ]
+
+
+def test_sizes_of_azure_are_taken(tmp_path: Path) -> None:
+    found = rates("azure/Standard_D8s_v9", imported(tmp_path, AZURE))
+    assert found == [(25600, None), (768_000_000, None)]
+
+
+def test_sizes_of_aws_have_base_and_burst(tmp_path: Path) -> None:
+    found = rates("aws/m9i.xlarge", imported(tmp_path, AWS))
+    assert found == [(7000, 50000), (175_000_000, 1_500_000_000)]
+
+
+def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    sizes = read_sizes(written(tmp_path, AWS), CATALOG)
+    assert (sizes.known, sizes.without_limits) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"InstanceTypes": [], "NextToken": "x"}, "goes on"),
+        ({"Items": []}, "is neither Azure's Resource SKUs"),
+        ([], "is neither Azure's Resource SKUs"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path: Path, content: object, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_sizes(written(tmp_path, content), CATALOG)
+    assert message in str(caught.value)
+
+
+def test_what_is_older_than_a_year_is_stale() -> None:
+    old = disklab("catalog", "Ddsv5", "--check", "--json")
+    stale = disklab("catalog", "Ddsv5", "--stale", "--json")
+    counts = [len(json.loads(ran.stdout)["doubts"]) for ran in (old, stale)]
+    assert counts[1] > counts[0]
