@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.advice.bounds import SLACK, Machine, cache_bytes, ceiling
-from disklab.advice.candidates import Candidate, field_of, too_weak
+from disklab.advice.candidates import Candidate, field_of, spec_of, too_weak
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
@@ -106,8 +106,9 @@ def at_the_edge(
     one = chance.choice(candidates)
     vm = one.made.vm
     assert vm is not None
-    cache = cache_bytes(low.spec, vm.facts.mem_gib, calibration)
-    most = ceiling(low.spec, Machine(one.made.host, cache, vm.facts.vcpu), calibration)
+    own = spec_of(low.spec, one)
+    cache = cache_bytes(own, vm.facts.mem_gib, calibration)
+    most = ceiling(own, Machine(one.made.host, cache, vm.facts.vcpu), calibration)
     if not 0 < most.per_s < MOST_OFFERED_PER_S:
         return None
     just = most.per_s / SLACK * 1.02

@@ -6,15 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from disklab import spec
-from disklab.advice.candidates import Candidate, Field, field_of
+from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_of
 from disklab.advice.levers import tuned
+from disklab.advice.options import disks_alone
 from disklab.advice.question import Question, question_of
-from disklab.advice.search import Ladder, Tried
+from disklab.advice.search import Ladder, Simulator, Tried, front, ladders_of
 from disklab.catalog import load_catalog
 from disklab.cli.advise_asked import Asked
 from disklab.databases.calibration import calibration_for
-from disklab.results.required import Kept, Outcome
+from disklab.results import TrialResult
+from disklab.results.required import Kept, Outcome, Point
 
 from tests.advise.exhaustive import FILE
 
@@ -123,3 +126,101 @@ def test_a_size_that_retires_is_offered_to_those_who_name_it_alone() -> None:
     assert any("retires on 2028-05-01" in reason for reason in found.refused)
     named = looked_through(replace(POSTGRESQL, durable=False), "L8s_v2")
     assert {one.vm for one in named.candidates} == {"azure/Standard_L8s_v2"}
+
+
+def small() -> Question:
+    asked = {"read": 0.5, "write": 0.5, "rows": 500_000_000, "row": 500, "rate": 4000}
+    told = FILE.format(**asked, p99=10, room=0, compaction="leveled")
+    return question_of(spec.parse(told, Path("t.yaml")), ("P30", "nvme", "E8s_v3", "L8s_v3"))
+
+
+def test_more_and_smaller_nodes_are_looked_through_too() -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    found = field_of(small(), load_catalog(), calibration).candidates
+    twice = {one.hardware: one for one in found if NODES in one.settings}
+    usual = {one.hardware: one for one in found if NODES not in one.settings}
+    assert "6 x L8s_v3 with local NVMe" in twice
+    for name, one in twice.items():
+        assert one.patch()[NODES] == 6
+        assert one.nodes_of(3) == 6
+        same = usual.get(name.removeprefix("6 x "))
+        assert same is None or one.usd_per_month == pytest.approx(2 * same.usd_per_month)
+    kinds = [ladder.kind for ladder in ladders_of(Field(found))]
+    assert {"nvme", "nvme, 6 nodes"} <= set(kinds)
+
+
+def test_what_costs_more_and_has_no_more_of_anything_is_not_simulated() -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    found = field_of(question(), load_catalog(), calibration).candidates
+    left = front(found)
+    assert left[0] is found[0]
+    for one in found:
+        stronger = [
+            other
+            for other in left
+            if other.usd_per_month <= one.usd_per_month and one.strength.at_most(other.strength)
+        ]
+        assert stronger, one.name
+    assert len(left) < len(found)
+
+
+def test_a_vm_size_is_left_out_for_one_that_costs_no_more_and_has_no_less() -> None:
+    catalog = load_catalog()
+    sizes = [catalog.vms[f"azure/Standard_{name}"] for name in ("D8s_v5", "D16s_v5")]
+    small_size, large_size = (one.name for one in sizes)
+    assert dominated(sizes, {small_size: 100.0, large_size: 200.0}) == set()
+    assert dominated(sizes, {small_size: 200.0, large_size: 200.0}) == {small_size}
+
+
+def calm(p99_ms: float, ops_per_s: float = 1000.0, **tail: float) -> TrialResult:
+    return TrialResult(
+        experiment="t",
+        mode="predict",
+        trial=0,
+        factors={},
+        ops_per_s=ops_per_s,
+        loop={"kind": "open", "rate_per_s": 1000.0},
+        latency_ms={"p99": p99_ms},
+        tail_ms={"p99": tail},
+    )
+
+
+def test_storage_is_service_limits_and_what_waits_behind_them() -> None:
+    alone = disks_alone(calm(5, disk=1, limits=0.5, slots=0.25, network=3), True, calm(60))
+    assert alone is not None
+    assert (alone.storage_ms, alone.p99_ms, alone.usual_p99_ms) == (1.75, 5, 60)
+    assert str(alone) == "storage 1.8 ms; with G1 60 ms"
+    assert disks_alone(calm(5, ops_per_s=500), False, None) is None
+
+
+def test_options_are_tried_with_the_way_that_does_most_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    simulator = Simulator(question(), load_catalog(), calibration)
+    one = candidates()[-1]
+    asked: list[list[str]] = []
+
+    def quick(able: bool, miss: float) -> Any:
+        point = Point("read p99", Outcome.MISSED, "", "", miss)
+
+        def found(_: Simulator, ways: list[Candidate]) -> dict[str, Tried]:
+            asked.append([way.name for way in ways])
+            kept = Kept(Outcome.MET if able else Outcome.MISSED, (point,))
+            return {way.name: Tried(way, calm(5), kept, able) for way in ways}
+
+        return found
+
+    monkeypatch.setattr(Simulator, "quick", quick(True, 1.0))
+    assert len(simulator.variants(one)) == 1
+    # What is far off is not saved by fewer levers; what is near may be.
+    monkeypatch.setattr(Simulator, "quick", quick(False, 50.0))
+    assert len(simulator.variants(one)) == 1
+    monkeypatch.setattr(Simulator, "quick", quick(False, 1.5))
+    assert {way.name for way in (tried.candidate for tried in simulator.variants(one))} == {
+        one.name,
+        *(way.name for way in tuned(one, question().spec)),
+    }

@@ -12,12 +12,12 @@ import yaml
 
 from disklab.advice import page
 from disklab.advice.answer import Advice
-from disklab.advice.candidates import Candidate, field_of
-from disklab.advice.levers import COMPACTION, rooms, singly
-from disklab.advice.options import Lever, Option, levers_of
+from disklab.advice.candidates import NODES, Candidate, field_of
+from disklab.advice.levers import COLLECTOR, COMPACTION, rooms, singly
+from disklab.advice.options import Lever, Option, disks_alone, levers_of, short
 from disklab.advice.present import candidate_of
 from disklab.advice.question import FACTOR, Question
-from disklab.advice.search import Ladder, Simulator, Tried, climb, ladders_of
+from disklab.advice.search import Ladder, Simulator, Tried, best_of, climb, ladders_of
 from disklab.catalog import load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of, names
@@ -33,7 +33,7 @@ from disklab.results import Run
 from disklab.results.required import Outcome, kept, only_durability, required_of
 from disklab.spec import Experiment, TrialSpec
 
-FINALISTS = 5
+FINALISTS = 4
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
 
 MOST_ROUNDS = 4
@@ -65,15 +65,15 @@ class How:
     """Where the experiment file of the finalists is written."""
 
 
-Tell = Callable[[str, int], None]
-"""Hears what is being done, and how many cells are simulated."""
+Tell = Callable[[str, int, str], None]
+"""Hears what is being done, how many cells are simulated, and the best so far in words."""
 
 
 def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
     """Return the advice. The finalists' run is stored, with everything else beside it."""
     catalog = load_catalog()
     calibration = how.calibration or calibration_of(question)
-    tell("looking through the catalogue", 0)
+    tell("looking through the catalogue", 0, "")
     field = field_of(question, catalog, calibration)
     ladders = ladders_of(field)
     simulator = Simulator(question, catalog, calibration, how.workers)
@@ -84,9 +84,19 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
             beside(advice, runs_now, [], how, emit)
             store(advice, how)
         return advice
+
+    def heard(cells: int, best: Tried | None) -> None:
+        tell("simulating quick", cells, "" if best is None else briefly(best, question))
+
     known: dict[str, Option] = {}
-    for _ in range(MOST_ROUNDS):
-        climb(ladders, simulator, lambda cells: tell("simulating quick", cells))
+    for turn in range(MOST_ROUNDS):
+        climb(ladders, simulator, heard)
+        if turn == 0 and best_of(ladders) is None and (calm := without_pauses(simulator)):
+            # Nothing does it, so disks are looked for that would, were it not for the collector.
+            ladders = advice.ladders = ladders_of(field)
+            climb(ladders, calm, heard)
+            simulator.cells += calm.cells
+            advice.calm = True
         most = cheapest_met(known.values())
         finalists = [
             one
@@ -95,17 +105,39 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         ]
         if not finalists:
             break
-        tell("simulating the finalists", simulator.cells)
+        tell("simulating the finalists", simulator.cells, briefly(finalists[0], question))
         found = beside(advice, runs_now, [one.candidate for one in finalists], how, emit)
         known |= found
-        if not rejected_of(ladders, found, cheapest_met(known.values())):
+        if advice.calm or not rejected_of(ladders, found, cheapest_met(known.values())):
             break
-    advice.options = sorted(known.values(), key=order)
+    advice.options = sorted(known.values(), key=by_price if advice.calm else order)
     advice.cells = simulator.cells
-    tell("turning the levers", simulator.cells)
+    tell("turning the levers", simulator.cells, "")
     explain(advice, simulator)
     store(advice, how)
     return advice
+
+
+def without_pauses(simulator: Simulator) -> Simulator | None:
+    """Return one that simulates nodes which never pause; None: they never do."""
+    database = simulator.question.spec.database
+    assert database is not None
+    pausing = facts_of(database.engine).simulator == "cassandra"
+    return replace(simulator, ablate=("pauses",), cells=0) if pausing else None
+
+
+def briefly(one: Tried, question: Question) -> str:
+    """Return an option that was simulated quick in a few words."""
+    assert question.spec.cluster is not None
+    nodes = "" if NODES in one.candidate.settings else f"{question.spec.cluster.nodes} x "
+    p99 = one.result.latency_ms.get("p99")
+    told = "" if p99 is None else f", p99 {short(p99)} ms"
+    return f"{nodes}{one.candidate.name}, {one.candidate.usd_per_month:,.0f} USD a month{told}"
+
+
+def by_price(option: Option) -> float:
+    """Return the rank where all miss for one reason that no disk has."""
+    return option.candidate.usd_per_month
 
 
 def calibration_of(question: Question) -> Calibration:
@@ -237,7 +269,7 @@ def finals(
         if told is not None:
             again = rebuilt.get(trial.trial)
             found[candidate.name] = Option(
-                candidate, results, told, nodes, again, copied=copies > 1
+                *(candidate, results, told, candidate.nodes_of(nodes), again), copied=copies > 1
             )
     return run, found
 
@@ -257,8 +289,9 @@ def _rebuilt(
 
 
 def explain(advice: Advice, simulator: Simulator) -> None:
-    """Add levers, what pauses cost where nothing qualifies, and what flips the choice."""
-    options, spec = advice.options, advice.question.spec
+    """Add what the disks do by themselves, levers, and what flips the choice."""
+    judge_disks(advice, simulator)
+    options, spec = advice.options[:EXPLAINED], advice.question.spec
     variants = {one.name: singly(one.candidate, spec) for one in options}
     quick = simulator.quick([variant for some in variants.values() for variant in some])
     for number, one in enumerate(options):
@@ -271,12 +304,41 @@ def explain(advice: Advice, simulator: Simulator) -> None:
         ]
         found = room_of(one.candidate, spec)
         found += levers_of(first.result, told) if first is not None else ()
-        options[number] = replace(one, levers=found)
-    if advice.chosen is None and advice.perhaps is None:
-        calm = simulator.quick([one.candidate for one in options], ("pauses",))
-        advice.without_pauses = min(calm.values(), key=lambda one: one.miss, default=None)
+        advice.options[number] = replace(one, levers=found)
     advice.changes = [*flips(advice, simulator)]
     advice.cells = simulator.cells
+
+
+SAME_PRICE = 0.03
+"""List prices that differ by less are the same."""
+
+EXPLAINED = 3
+"""Options whose levers are turned one by one."""
+
+
+def judge_disks(advice: Advice, simulator: Simulator) -> None:
+    """Add to each option what its disks do without pauses, and its p99 with the usual collector."""
+    calm = without_pauses(simulator)
+    if calm is None:
+        return
+    candidates = [one.candidate for one in advice.options]
+    alone = calm.quick(candidates)
+    usual = {
+        one.name: replace(one, settings=left)
+        for one in candidates
+        if COLLECTOR in one.settings
+        and (left := {path: way for path, way in one.settings.items() if path != COLLECTOR})
+        is not None
+    }
+    stopping = simulator.quick(list(usual.values()))
+    simulator.cells += calm.cells
+    for number, one in enumerate(advice.options):
+        name = one.candidate.name
+        if name in alone:
+            other = stopping.get(usual[name].name) if name in usual else None
+            result = None if other is None else other.result
+            disks = disks_alone(alone[name].result, alone[name].promising, result)
+            advice.options[number] = replace(one, disks=disks)
 
 
 def turned_in_words(variant: Candidate) -> str:
@@ -284,7 +346,7 @@ def turned_in_words(variant: Candidate) -> str:
     return ", ".join(
         f"{path.rpartition('.')[2]} {value}"
         for path, value in variant.settings.items()
-        if path not in variant.fixed
+        if path not in variant.fixed and path != NODES
     )
 
 
@@ -308,7 +370,9 @@ def flips(advice: Advice, simulator: Simulator) -> list[str]:
         second = able[1]
         more = second.candidate.usd_per_month / first.candidate.usd_per_month - 1
         found.append(
-            f"Price: {second.name} ({second.price}) is the choice once the first costs "
+            f"As good within what is known: {second.name} ({second.price})."
+            if more < SAME_PRICE
+            else f"Price: {second.name} ({second.price}) is the choice once the first costs "
             f"{more * 100:.0f} % more."
         )
     for words, question in grown(advice.question):

@@ -12,7 +12,7 @@ from disklab.advice.candidates import Field
 from disklab.advice.options import Option, short
 from disklab.advice.present import Present, present_of
 from disklab.advice.question import Question
-from disklab.advice.search import Ladder, Tried
+from disklab.advice.search import Ladder
 from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price
 from disklab.results.required import Outcome
@@ -32,8 +32,8 @@ class Advice:
     """At full fidelity; the cheapest of what qualifies first, then by how near they come."""
     cells: int
     """How many cells were simulated quick."""
-    without_pauses: Tried | None = None
-    """Where nothing qualifies: the nearest option, with garbage collection switched off."""
+    calm: bool = False
+    """Whether nothing keeps the promise, and the options are those that would without pauses."""
     changes: list[str] = field(default_factory=list)
     """At which rate, data or price the choice flips."""
     run: Path | None = None
@@ -83,7 +83,7 @@ class Advice:
     def _buy(self, one: Option) -> list[str]:
         now = self.present
         verdict = f"Buy {one.name}" if now is None else now.verdict(one)
-        told = f"{verdict}: {one.price}, carries {one.carries}, p99 {one.latency('p99')}."
+        told = f"{verdict}: {one.price}, carries {one.carries}, p99 {self._p99(one)}."
         difference = "" if now is None else now.difference(one)
         found = [
             f"{told} {difference}".rstrip(),
@@ -112,13 +112,19 @@ class Advice:
             )
         return found
 
+    @staticmethod
+    def _p99(one: Option) -> str:
+        """Return the 99th percentile with storage's share of it."""
+        disks = "" if one.disks is None else f", {one.disks}"
+        return one.latency("p99") + disks
+
     def _cannot_tell(self, one: Option) -> list[str]:
         now = self.present
         difference = "" if now is None else f" {now.difference(one)}".rstrip()
         way = f" `disklab rehearse {self.written}` would tell." if self.written else ""
         return [
             f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
-            f"p99 {one.latency('p99')}.{difference}",
+            f"p99 {self._p99(one)}.{difference}",
             f"{sentence(str(one.kept))}.{way}",
             f"{tail_of(one)}A stopped or lost VM loses {one.lost}.",
         ]
@@ -128,19 +134,32 @@ class Advice:
             told = "; ".join(self.reasons()) or "no disks hold the data"
             return ["No option of the catalogue can do it.", f"{sentence(told)}."]
         best = self.options[0]
-        found = [
+        able = [one for one in self.options if one.disks is not None and one.disks.keeps]
+        if self.calm and able:
+            return self._but_for_pauses(able)
+        return [
             f"Nothing qualifies: the nearest is {best.name}, {best.price}.",
             f"{sentence(str(best.kept))}. Its fullest limit is {best.bound_by}. "
             f"{tail_of(best)}".rstrip(),
         ]
-        calm = self.without_pauses
-        if calm is not None and calm.promising:
-            figure = short(calm.result.latency_ms["p99"])
-            found.append(
-                "Garbage collection does not let it, not the disks: without pauses "
-                f"{calm.candidate.name} would have a p99 of {figure} ms. Measure your pauses, or "
-                f"allow {best.latency('p99') or 'more'}."
-            )
+
+    def _but_for_pauses(self, able: Sequence[Option]) -> list[str]:
+        """Return that disks would keep the promise, and garbage collection does not."""
+        first, *others = able
+        assert first.disks is not None
+        database = self.question.spec.database
+        asked = database.jvm.collector if database is not None else None
+        now = f", now {asked}" if asked else ""
+        found = [
+            f"The disks of {first.name} keep the promise, and garbage collection does not: "
+            f"{first.price}, p99 {first.latency('p99')}, of which storage takes "
+            f"{short(first.disks.storage_ms)} ms.",
+            f"Without stops of the JVM it would be {short(first.disks.p99_ms)} ms: choose another "
+            f"collector or heap (`database.jvm`{now}), or allow more.",
+        ]
+        if others:
+            ranked = "; ".join(f"{one.name}, {one.price}" for one in others)
+            found.append(f"Disks that would keep it too, by price: {ranked}.")
         return found
 
     def reasons(self) -> list[str]:

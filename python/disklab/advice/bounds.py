@@ -95,7 +95,7 @@ def ceiling(
     """
     work = spec.workload.operations
     assert work is not None
-    found = [_cpu(spec, machine.cores, calibration)]
+    found = [cpu_ceiling(spec, machine.cores, calibration)]
     data = node_data_bytes(spec)
     if spec.workload.keys == "uniform" and spec.database and data > 0 and work.read > 0:
         each = work.read * copies_read(spec)
@@ -134,7 +134,7 @@ def _path(
             yield "VM uncached", limit, 1, to_disk
 
 
-def _cpu(spec: TrialSpec, cores: int, calibration: Calibration) -> Ceiling:
+def cpu_ceiling(spec: TrialSpec, cores: int, calibration: Calibration) -> Ceiling:
     """Return what the nodes' processors do at most: each operation at its replicas only."""
     assert spec.workload.operations is not None
     assert spec.database is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -15,6 +15,7 @@ from disklab.advice.bounds import (
     cache_bytes,
     ceiling,
     copies_read,
+    cpu_ceiling,
     seconds_of,
     serving_nodes,
 )
@@ -25,6 +26,7 @@ from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeReq
 from disklab.catalog.facts import GIB, Rate
 from disklab.catalog.load import DiskEntry, VmEntry
 from disklab.catalog.price import NoPrice, vm_price, volume_price
+from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
 from disklab.errors import UserError
 from disklab.results.required import MAY_BE_LOST, SURVIVES_DEALLOCATION
@@ -59,9 +61,13 @@ class Disks:
         return name if self.caching == "None" else f"{name}, {self.caching}"
 
 
-def named(vm: str, disks: Disks) -> str:
-    """Return a VM with its disks in words: `E16s_v5 with 4 x P30, ReadOnly`."""
-    return f"{vm.rpartition('/')[2].removeprefix('Standard_')} with {disks}"
+def named(vm: str, disks: Disks, settings: Mapping[str, Any] | None = None) -> str:
+    """Return a VM with its disks in words: `E16s_v5 with 4 x P30, ReadOnly`.
+
+    With its nodes, where they are others than the file's.
+    """
+    nodes = f"{settings[NODES]} x " if settings and NODES in settings else ""
+    return nodes + f"{vm.rpartition('/')[2].removeprefix('Standard_')} with {disks}"
 
 
 @dataclass(frozen=True)
@@ -85,14 +91,22 @@ class Candidate:
 
     @property
     def hardware(self) -> str:
-        """What is rented, in words."""
-        return named(self.vm, self.disks)
+        """What is rented, in words: with its nodes, where they are others than the file's."""
+        return named(self.vm, self.disks, self.settings)
 
     @property
     def name(self) -> str:
         """The option in words, its levers with it."""
-        told = [f"{path.rpartition('.')[2]} {value}" for path, value in self.settings.items()]
+        told = [
+            f"{path.rpartition('.')[2]} {value}"
+            for path, value in self.settings.items()
+            if path != NODES
+        ]
         return ", ".join([self.hardware, *told])
+
+    def nodes_of(self, usual: int) -> int:
+        """Return how many nodes it has; `usual`: those of the file."""
+        return int(self.settings.get(NODES, usual))
 
     def patch(self) -> dict[str, Any]:
         """Return what it changes in the experiment file."""
@@ -123,12 +137,70 @@ class Field:
 def field_of(question: Question, catalog: Catalog, calibration: Calibration) -> Field:
     """Return the candidates of a question: possible, within budget and within their limits."""
     found = Field([])
-    shop = _Shop(question, catalog, calibration, rooms(question.spec))
-    for vm in _machines(shop, found):
-        for disks in _volumes(shop, vm):
-            _consider(shop, vm, disks, found)
+    for times in NODE_STEPS if _grows(question.spec) else (1,):
+        shop = _Shop(question, with_nodes(question.spec, times), catalog, calibration)
+        machines = list(_machines(shop, found))
+        weaker = dominated(machines, shop.machines)
+        for vm in machines:
+            for disks in _volumes(shop, vm):
+                if vm.name in weaker and disks.kind not in LOCAL:
+                    found.refused["another VM size costs no more and has no less of anything"] += 1
+                    continue
+                _consider(shop, vm, disks, found)
     found.candidates.sort(key=lambda one: (one.usd_per_month, one.name))
     return found
+
+
+def dominated(machines: Sequence[VmEntry], prices: Mapping[str, float]) -> set[str]:
+    """Return the VM sizes that give attached disks no more than another, which costs no more."""
+    found = set()
+    kept: list[tuple[VmEntry, tuple[float, ...]]] = []
+    for vm in sorted(machines, key=lambda one: (prices[one.name], one.name)):
+        amounts = _amounts(vm)
+        if any(
+            vm.series.latency.get("host_cache") == other.series.latency.get("host_cache")
+            and all(mine <= its for mine, its in zip(amounts, others, strict=True))
+            for other, others in kept
+        ):
+            found.add(vm.name)
+        else:
+            kept.append((vm, amounts))
+    return found
+
+
+def _amounts(vm: VmEntry) -> tuple[float, ...]:
+    """Return what a VM size has of everything that attached disks need of it."""
+    facts, series = vm.facts, vm.series
+    budgets: list[float] = []
+    for limit in (facts.cached, facts.uncached, facts.uncached_burst):
+        names = ("iops", "mb_per_s", "read_mb_per_s", "write_mb_per_s", "cache_gib")
+        budgets += [float(getattr(limit, name, None) or 0) for name in names]
+    network = float("inf") if facts.net_mbit_per_s is None else float(facts.net_mbit_per_s)
+    own = (float(facts.vcpu), facts.mem_gib or 0.0, network, float(facts.max_data_disks or 0))
+    cached = float(series.host_cache != "none")
+    return (*own, *budgets, float(series.premium_storage), cached)
+
+
+def _grows(spec: TrialSpec) -> bool:
+    """Return whether more nodes carry more, and nothing in the file counts on their number."""
+    assert spec.database is not None
+    named_nodes = bool(spec.events) or spec.failures is not None
+    return not facts_of(spec.database.engine).primary and not named_nodes
+
+
+def with_nodes(spec: TrialSpec, times: int) -> TrialSpec:
+    """Return the file with so many times its nodes."""
+    assert spec.cluster is not None
+    cluster = spec.cluster.model_copy(update={"nodes": spec.cluster.nodes * times})
+    return spec.model_copy(update={"cluster": cluster})
+
+
+def spec_of(spec: TrialSpec, option: Candidate) -> TrialSpec:
+    """Return the file with an option's number of nodes."""
+    assert spec.cluster is not None
+    nodes = option.nodes_of(spec.cluster.nodes)
+    cluster = spec.cluster.model_copy(update={"nodes": nodes})
+    return spec if nodes == spec.cluster.nodes else spec.model_copy(update={"cluster": cluster})
 
 
 @dataclass
@@ -136,13 +208,28 @@ class _Shop:
     """What every combination is looked at with; prices are looked up once."""
 
     question: Question
+    spec: TrialSpec
+    """The question's, with the nodes that are looked through now."""
     catalog: Catalog
     calibration: Calibration
-    rooms: dict[str, float]
-    """Bytes that each node's data volume must have by compaction strategy, the file's own first."""
     machines: dict[str, float] = field(default_factory=dict)
     """USD a month by VM size."""
     disks: dict[str, float | None] = field(default_factory=dict)
+    rooms: dict[str, float] = field(init=False)
+    """Bytes that each node's data volume must have by compaction strategy, the file's own first."""
+
+    def __post_init__(self) -> None:
+        """Work out the room that the data need."""
+        self.rooms = rooms(self.spec)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What another number of nodes changes in the file."""
+        own = self.question.spec.cluster
+        assert own is not None
+        assert self.spec.cluster is not None
+        nodes = self.spec.cluster.nodes
+        return {} if nodes == own.nodes else {NODES: nodes}
 
     def price(self, expression: str) -> float | None:
         """Return what a volume costs a month; None: nobody says it in USD."""
@@ -159,6 +246,7 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
     question, catalog = shop.question, shop.catalog
     assert question.spec.cluster is not None
     vendor = question.spec.cluster.vm.split("/")[0]
+    wanted = _wanted(question)
     for vm in catalog.vms.values():
         if vm.vendor != vendor or not _named(vm.name, _vm_words(question, catalog)):
             continue
@@ -170,7 +258,10 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
             found.refused["no price of the VM size is known"] += 1
         else:
             shop.machines[vm.name] = price.usd_per_month
-            yield vm
+            if cpu_ceiling(shop.spec, vm.facts.vcpu, shop.calibration).per_s < wanted:
+                found.ruled_out[named(vm.name, Disks("any disks", ""), shop.settings)] = CPU_LOW
+            else:
+                yield vm
 
 
 def _vm_words(question: Question, catalog: Catalog) -> list[str]:
@@ -193,17 +284,14 @@ def _volumes(shop: _Shop, vm: VmEntry) -> Iterator[Disks]:
     """Yield the volumes that hold the data, of every family, each once."""
     question, catalog = shop.question, shop.catalog
     words = [w for w in question.wanted if w not in _vm_words(question, catalog)]
-    found = {
-        disks: None
-        for need in shop.rooms.values()
-        for disks in _all_volumes(question, catalog, vm, need)
-    }
+    found = {disks: None for need in shop.rooms.values() for disks in _all_volumes(shop, vm, need)}
     for disks in found:
         if _named(f"{disks.kind} {disks.expression}", words):
             yield disks
 
 
-def _all_volumes(question: Question, catalog: Catalog, vm: VmEntry, need: float) -> Iterator[Disks]:
+def _all_volumes(shop: _Shop, vm: VmEntry, need: float) -> Iterator[Disks]:
+    question, spec, catalog = shop.question, shop.spec, shop.catalog
     if vm.facts.nvme is not None:
         count = vm.facts.nvme.count
         yield Disks("nvme" if count == 1 else f"{count} x nvme", "nvme")
@@ -215,7 +303,7 @@ def _all_volumes(question: Question, catalog: Catalog, vm: VmEntry, need: float)
         if disk.family.needs_premium_storage and not vm.series.premium_storage:
             continue
         sizes = disk.facts.size_gib
-        makers = _tiers(disk, need) if sizes.fixed else _chosen(question, disk, need)
+        makers = _tiers(disk, need) if sizes.fixed else _chosen(question, spec, disk, need)
         for expression in makers:
             yield Disks(expression, disk.family_name)
             at_most = disk.family.host_cache_max_gib
@@ -232,11 +320,11 @@ def _tiers(disk: DiskEntry, need: float) -> Iterator[str]:
             yield disk.name if count == 1 else f"{count} x {disk.name}"
 
 
-def _chosen(question: Question, disk: DiskEntry, need: float) -> Iterator[str]:
+def _chosen(question: Question, spec: TrialSpec, disk: DiskEntry, need: float) -> Iterator[str]:
     """Yield disks whose IOPS and MB/s are bought, around what the reads need."""
     iops, mb = disk.facts.iops, disk.facts.mb_per_s
     sizes, unit = disk.facts.size_gib, disk.family.mb_bytes
-    wanted = _reads_of_node(question)
+    wanted = _reads_of_node(question, spec)
     for count in (1, 2):
         gib = max(sizes.least, ceil(need / count / GIB))
         if gib > sizes.most or iops is None or iops.most is None:
@@ -260,8 +348,16 @@ def _throughput(mb: Rate | None, rate: int, gib: Fraction, unit: int) -> str:
     return f", {amount} {'MiB' if unit == 1 << 20 else 'MB'}/s"
 
 
+NODES = "cluster.nodes"
+"""What an option with another number of nodes than the file's changes."""
+
+NODE_STEPS = (1, 2)
+"""Times the file's nodes that are looked through: more nodes may be smaller ones."""
+
 LOCAL = ("nvme", "local")
 """Kinds of disks whose data go with the VM."""
+
+CPU_LOW = "node CPU is too low"
 
 LEAST_MB_PER_S = 125
 """Less is not cheaper where as much is included, and compaction needs some."""
@@ -272,9 +368,8 @@ def _round(amount: float) -> int:
     return max(1000, ceil(amount / 1000) * 1000)
 
 
-def _reads_of_node(question: Question) -> float:
+def _reads_of_node(question: Question, spec: TrialSpec) -> float:
     """Return the reads a second of one node."""
-    spec = question.spec
     assert spec.workload.operations is not None
     assert spec.workload.load is not None
     rate = (spec.workload.load.rate_per_s or 0) * (1 + question.require.head_room_ratio)
@@ -283,7 +378,7 @@ def _reads_of_node(question: Question) -> float:
 
 def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     """Add a combination to where it belongs."""
-    question, spec = shop.question, shop.question.spec
+    question, spec = shop.question, shop.spec
     assert spec.cluster is not None
     price = shop.price(disks.expression)
     if price is None:
@@ -292,7 +387,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     usd = round((price + shop.machines[vm.name]) * spec.cluster.nodes, 2)
     budget = question.require.budget_usd_per_month
     if budget is not None and usd > budget:
-        found.ruled_out[named(vm.name, disks)] = "costs more than the budget"
+        found.ruled_out[named(vm.name, disks, shop.settings)] = "costs more than the budget"
         return
     base = spec.cluster.volumes["data"]
     request = VolumeRequest(
@@ -314,7 +409,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     made = replace(made, host=host, volume=host.volumes[0])
     strength = strength_of(made, seconds_of(spec), vm.facts.net_mbit_per_s)
     own = next(iter(shop.rooms))
-    fixed = {} if own in fits else {COMPACTION: fits[0]}
+    fixed = shop.settings | ({} if own in fits else {COMPACTION: fits[0]})
     option = Candidate(vm.name, disks, usd, strength, made, dict(fixed), fixed, lossy(spec, disks))
     reason = _hopeless(question, option, shop.calibration)
     if reason:
@@ -348,12 +443,17 @@ def too_weak(
     """
     vm = option.made.vm
     assert vm is not None
-    assert question.spec.workload.load is not None
-    memory = cache_bytes(question.spec, vm.facts.mem_gib, calibration)
+    spec = spec_of(question.spec, option)
+    memory = cache_bytes(spec, vm.facts.mem_gib, calibration)
     machine = Machine(option.made.host, memory, vm.facts.vcpu)
-    most = ceiling(question.spec, machine, calibration, reads)
-    wanted = (question.spec.workload.load.rate_per_s or 0) * SLACK
-    return f"{most.limit} is too low" if most.per_s < wanted else ""
+    most = ceiling(spec, machine, calibration, reads)
+    return f"{most.limit} is too low" if most.per_s < _wanted(question) else ""
+
+
+def _wanted(question: Question) -> float:
+    """Return the rate below which a limit rules an option out."""
+    load = question.spec.workload.load
+    return (load.rate_per_s or 0) * SLACK if load is not None else 0.0
 
 
 def without_credits(made: Resolution) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from disklab.advice.candidates import Candidate
+from disklab.advice.candidates import NODES, Candidate
 from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio, is_overloaded
@@ -31,6 +31,44 @@ class Lever:
         return f"{self.setting}: {self.before} -> {self.after}"
 
 
+STORAGE = ("limits", "disk", "slots", "held")
+"""Stretches of an operation's way that disks decide: their service, queues at their limits, and
+what waits behind both for a slot, the log or a memtable."""
+
+
+@dataclass(frozen=True)
+class DisksAlone:
+    """An option without garbage collection, simulated quick."""
+
+    storage_ms: float
+    """What of its p99 is storage."""
+    p99_ms: float
+    keeps: bool
+    """Whether it keeps the promise then."""
+    usual_p99_ms: float | None = None
+    """With the collector that the file has, where the option has another."""
+
+    def __str__(self) -> str:
+        """Return storage's share, and what another collector does: `storage 1.5 ms`."""
+        usual = self.usual_p99_ms
+        other = f"; with G1 {short(usual)} ms" if usual is not None else ""
+        return f"storage {short(self.storage_ms)} ms{other}"
+
+
+def disks_alone(calm: TrialResult, keeps: bool, usual: TrialResult | None) -> DisksAlone | None:
+    """Return what the disks do, from a cell without pauses, and one with the usual collector."""
+    if is_overloaded([calm]):
+        return None
+    found = stretches([calm], "p99")
+    overloaded = usual is None or is_overloaded([usual])
+    return DisksAlone(
+        sum(found.get(name, 0.0) for name in STORAGE),
+        calm.latency_ms["p99"],
+        keeps,
+        None if overloaded or usual is None else usual.latency_ms["p99"],
+    )
+
+
 @dataclass(frozen=True)
 class Option:
     """An option that was simulated at full fidelity."""
@@ -45,11 +83,14 @@ class Option:
     copied: bool = False
     """Whether other nodes have its data too."""
     levers: tuple[Lever, ...] = field(default=())
+    disks: DisksAlone | None = None
+    """What its disks do by themselves; None: not simulated, or overloaded."""
 
     @property
     def name(self) -> str:
         """As people order it: `3 x L16s_v3 with 2 x local NVMe`."""
-        return f"{self.nodes} x {self.candidate.name}"
+        name = self.candidate.name
+        return name if NODES in self.candidate.settings else f"{self.nodes} x {name}"
 
     @property
     def price(self) -> str:
@@ -101,6 +142,13 @@ class Option:
         found = self.results[0].bottleneck
         if found is None:
             return ""
+        if found.resource == "latency":
+            # No limit is near; the fullest one says what comes first with more load.
+            limits = [one for one in self.results[0].telemetry.limits if one.utilisation]
+            first = max(limits, key=lambda one: one.utilisation or 0.0, default=None)
+            if first is None or first.utilisation is None:
+                return "none"
+            return f"none; first {first.limit} {first.utilisation * 100:.0f} %"
         used = "" if found.utilisation is None else f" {found.utilisation * 100:.0f} %"
         return found.resource + used
 
@@ -148,6 +196,8 @@ class Option:
             "latency_ms": result.latency_ms,
             "bands": result.bands.model_dump(mode="json")["figures"] if result.bands else {},
             "bottleneck": self.bound_by,
+            "storage_ms": None if self.disks is None else self.disks.storage_ms,
+            "p99_without_pauses_ms": None if self.disks is None else self.disks.p99_ms,
             "tail_ms": stretches(self.results, "p99"),
             "levers": [str(lever) for lever in self.levers],
             "local_data": self.local,

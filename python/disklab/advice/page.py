@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from disklab.advice.answer import Advice
-from disklab.advice.candidates import Candidate
+from disklab.advice.candidates import NODES, Candidate
 from disklab.advice.options import Option
 from disklab.advice.purchase import snippet
 from disklab.advice.search import Tried
@@ -119,7 +119,7 @@ def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
 def _quick(one: Tried, advice: Advice) -> dict[str, Any]:
     return _point(advice, one.candidate, one.result, None) | {
         "full": False,
-        "name": f"{_nodes(advice)} x {one.candidate.name}",
+        "name": _named(one.candidate, _nodes(advice)),
         "why": str(one.kept),
         "overloaded": one.kept.achieved_ratio is not None,
     }
@@ -130,11 +130,16 @@ def _nodes(advice: Advice) -> int:
     return cluster.nodes if cluster is not None else 1
 
 
+def _named(candidate: Candidate, nodes: int) -> str:
+    return candidate.name if NODES in candidate.settings else f"{nodes} x {candidate.name}"
+
+
 def _point(
     advice: Advice, candidate: Candidate, result: TrialResult, head_room: float | None
 ) -> dict[str, Any]:
     """Return what every option has: prices in their parts, rate, latencies with their bands."""
-    catalog, question, nodes = load_catalog(), advice.question, _nodes(advice)
+    catalog, question = load_catalog(), advice.question
+    nodes = candidate.nodes_of(_nodes(advice))
     region, terms = question.region, question.terms
     disks = candidate.disks.expression
     vm = _usd(vm_price(catalog, candidate.vm, region=region, terms=terms))

@@ -10,11 +10,13 @@ no other of it is tried.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from disklab.advice.candidates import Candidate, Field, too_weak
-from disklab.advice.levers import tuned
+import numpy as np
+
+from disklab.advice.candidates import NODES, Candidate, Field, too_weak
+from disklab.advice.levers import singly, tuned
 from disklab.advice.question import FACTOR, Question
 from disklab.catalog import Catalog
 from disklab.databases.calibration import Calibration
@@ -30,6 +32,10 @@ QUICK_SLACK = 1.25
 
 **Source:** the engine's own note on quick runs: p95 and p99 up to a fifth too high.
 """
+
+FAR = 3.0
+"""An option that misses by such a factor, or carries less than all with every lever turned, is not
+tried with fewer of them."""
 
 MOST_TRIED = 14
 """Options of a kind that are simulated: 2^14 by halves, more than there are."""
@@ -96,7 +102,7 @@ class Ladder:
         """Take in what became of an option and its levers."""
         first = not self.tried
         self.tried += found
-        passed = next((one for one in found if self._passes(one)), None)
+        passed = next((one for one in found if self.passes(one)), None)
         self.alive = [one for one in self.alive if one is not candidate]
         if passed is None:
             self.failed = first
@@ -107,7 +113,7 @@ class Ladder:
             self.best = passed
         self.alive = [one for one in self.alive if one.usd_per_month < price]
 
-    def _passes(self, one: Tried) -> bool:
+    def passes(self, one: Tried) -> bool:
         """Return whether an option may be the best; without slack once that has misled."""
         return one.kept.outcome is Outcome.MET if self.rejected else one.promising
 
@@ -121,9 +127,7 @@ class Ladder:
         self.rejected.append(self.best.candidate)
         names = {one.name for one in self.rejected}
         # Where an option fails as it is, it may do with its levers turned.
-        passed = [
-            one for one in self.tried if self._passes(one) and one.candidate.name not in names
-        ]
+        passed = [one for one in self.tried if self.passes(one) and one.candidate.name not in names]
         self.best = min(passed, key=lambda one: one.candidate.usd_per_month, default=None)
         able = {one.candidate.hardware for one in passed}
         bad = [one.candidate for one in self.tried if one.candidate.hardware not in able]
@@ -148,13 +152,28 @@ class Simulator:
     catalog: Catalog
     calibration: Calibration
     workers: Workers = None
+    ablate: tuple[str, ...] = ()
+    """What every cell is simulated without: `pauses`, to judge the disks alone."""
     cells: int = 0
     """How many were simulated."""
 
-    def quick(
-        self, candidates: Sequence[Candidate], ablate: tuple[str, ...] = ()
-    ) -> dict[str, Tried]:
+    def variants(self, candidate: Candidate) -> list[Tried]:
+        """Return what becomes of an option with its levers turned, until one way does it.
+
+        The way that does most comes first, and the option as the file has it last.
+        """
+        found: list[Tried] = []
+        ways = [*tuned(candidate, self.question.spec), candidate]
+        for some in (ways[:1], ways[1:]):
+            found += self.quick(some).values()
+            if any(one.promising or one.miss > FAR for one in found):
+                break
+        return found
+
+    def quick(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
         """Return what becomes of each option by name; those that are refused are missing."""
+        if not candidates:
+            return {}
         levels = {one.name: one.patch() for one in candidates}
         by_name = {one.name: one for one in candidates}
         experiment = self.question.experiment(levels)
@@ -167,7 +186,12 @@ class Simulator:
             prepared = prepare(trial, self.catalog, self.calibration, str(experiment.path))
             warnings[index] = list(prepared.warnings)
             if prepared.job is not None:
-                head = {"cell": index, "seed": 1, "fidelity": "quick", "ablate": list(ablate)}
+                head = {
+                    "cell": index,
+                    "seed": 1,
+                    "fidelity": "quick",
+                    "ablate": list(self.ablate),
+                }
                 jobs.append({**head, **prepared.job})
         found = {}
         for answer in simulate(jobs, workers=self.workers) if jobs else ():
@@ -212,28 +236,85 @@ def loosened(required: Required) -> Required:
 
 
 def ladders_of(field: Field) -> list[Ladder]:
-    """Return the candidates by kind of disks."""
+    """Return the candidates by kind of disks and number of nodes, without those that cannot win."""
     kinds: dict[str, list[Candidate]] = {}
     for one in field.candidates:
         caching = "" if one.disks.caching == "None" else f", {one.disks.caching}"
-        kinds.setdefault(one.disks.kind + caching, []).append(one)
-    return [Ladder(kind, alive) for kind, alive in kinds.items()]
+        nodes = f", {one.settings[NODES]} nodes" if NODES in one.settings else ""
+        kinds.setdefault(one.disks.kind + caching + nodes, []).append(one)
+    return [Ladder(kind, front(alive)) for kind, alive in kinds.items()]
 
 
-def climb(ladders: Sequence[Ladder], simulator: Simulator, tell: Callable[[int], None]) -> None:
-    """Try options until each ladder knows its cheapest. `tell` hears how many cells are done."""
-    question = simulator.question
+def front(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return those, the cheapest first, that have more of something than everything cheaper."""
+    found: list[Candidate] = []
+    strongest: dict[tuple[str, ...], np.ndarray] = {}
+    for one in candidates:
+        mine = np.array([one.strength.amounts])
+        others = strongest.get(one.strength.kinds)
+        if others is not None and (others >= mine).all(axis=1).any():
+            continue
+        found.append(one)
+        strongest[one.strength.kinds] = mine if others is None else np.vstack([others, mine])
+    return found
+
+
+def climb(
+    ladders: Sequence[Ladder], simulator: Simulator, tell: Callable[[int, Tried | None], None]
+) -> None:
+    """Try options until each ladder knows its cheapest.
+
+    `tell` hears how many cells are done, and the best so far.
+    """
     while True:
         leave_dear(ladders)
         turns = [(ladder, one) for ladder in ladders if (one := ladder.next()) is not None]
         if not turns:
-            return
-        variants = {one: [one, *tuned(one, question.spec)] for _, one in turns}
-        found = simulator.quick([variant for some in variants.values() for variant in some])
-        for ladder, one in turns:
-            ladder.learn(one, [found[v.name] for v in variants[one] if v.name in found])
+            break
+        # The kind that may be the cheapest first: what it costs leaves dearer kinds out.
+        known = any(ladder.best is not None for ladder in ladders)
+        turns.sort(key=lambda turn: turn[0].alive[0].usd_per_month)
+        for ladder, one in turns if known else turns[:FIRST_KINDS]:
+            ladder.learn(one, simulator.variants(one))
         leave_weak(ladders, simulator)
-        tell(simulator.cells)
+        tell(simulator.cells, best_of(ladders))
+    cheapest = [one for one in ladders if one.best is not None]
+    cheapest.sort(key=lambda one: one.best.candidate.usd_per_month if one.best else 0.0)
+    for ladder in cheapest[:SIMPLIFIED]:
+        simplify(ladder, simulator)
+    tell(simulator.cells, best_of(ladders))
+
+
+SIMPLIFIED = 2
+"""Kinds of disks, the cheapest, whose best is looked at with fewer levers."""
+
+FIRST_KINDS = 3
+"""Kinds of disks that are tried at first, until one of them does."""
+
+
+def best_of(ladders: Sequence[Ladder]) -> Tried | None:
+    """Return the cheapest option that may do; None: none is known yet."""
+    best = [one.best for one in ladders if one.best is not None and not one.best.candidate.lossy]
+    return min(best, key=lambda one: one.candidate.usd_per_month, default=None)
+
+
+def simplify(ladder: Ladder, simulator: Simulator) -> None:
+    """Take back the levers that the best of a kind does not need."""
+    best = ladder.best
+    if best is None or best.candidate.settings == best.candidate.fixed:
+        return
+    spec = simulator.question.spec
+    bare = replace(best.candidate, settings=dict(best.candidate.fixed))
+    fewer = [
+        one
+        for one in (*singly(bare, spec), *tuned(bare, spec))
+        if len(one.settings) < len(best.candidate.settings)
+        and one.name not in {tried.candidate.name for tried in ladder.tried}
+    ]
+    found = simulator.quick(fewer) if fewer else {}
+    ladder.tried += found.values()
+    able = [one for one in found.values() if ladder.passes(one)]
+    ladder.best = min([*able, best], key=lambda one: len(one.candidate.settings))
 
 
 TOO_DEAR = 2.5
@@ -245,10 +326,22 @@ def leave_dear(ladders: Sequence[Ladder]) -> None:
     """Leave options that cost much more than what is known to do."""
     best = [one.best.candidate for one in ladders if one.best is not None]
     known = [one.usd_per_month for one in best if not one.lossy]
-    if known:
-        most = min(known) * TOO_DEAR
-        for ladder in ladders:
-            ladder.alive = [one for one in ladder.alive if one.usd_per_month <= most]
+    if not known:
+        return
+    cheapest = min(known)
+    for ladder in ladders:
+        most = cheapest * TOO_DEAR
+        if ladder.best is not None:
+            own = ladder.best.candidate.usd_per_month
+            leads = any(one.usd_per_month < cheapest for one in ladder.alive)
+            most = min(most, own * (ALIKE if leads else OTHER_KIND))
+        ladder.alive = [one for one in ladder.alive if one.usd_per_month <= most]
+
+
+ALIKE = 0.97
+"""What costs a few percent less is no other answer: prices are of lists, latencies of a model."""
+OTHER_KIND = 0.85
+"""The same of a kind of disks that can be no more than second."""
 
 
 LEARNED_SLACK = 0.9

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -182,17 +183,28 @@ def progress() -> Iterator[Any]:
         TextColumn("{task.description}"),
         TextColumn("{task.fields[cells]} cells simulated"),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[best]}"),
         console=notes(),
         transient=True,
         disable=not notes().is_terminal,
     )
-    task = bar.add_task("reading", total=None, cells=0)
+    task = bar.add_task("reading", total=None, cells=0, best="")
 
-    def tell(what: str, cells: int) -> None:
-        bar.update(task, description=what, cells=cells)
+    best_so_far = ""
 
-    with bar:
-        yield tell
+    def tell(what: str, cells: int, best: str) -> None:
+        nonlocal best_so_far
+        best_so_far = best or best_so_far
+        shown = f"best so far: {best_so_far}" if best_so_far else ""
+        bar.update(task, description=what, cells=cells, best=escape(shown))
+
+    try:
+        with bar:
+            yield tell
+    except KeyboardInterrupt:
+        if best_so_far:
+            warn(f"interrupted; the cheapest so far, simulated quick: {best_so_far}")
+        raise
 
 
 def show(advice: Advice) -> None:
