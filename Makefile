@@ -29,6 +29,7 @@ check-python:
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/supply_chain.py --check
 	$(BIN)/python scripts/accuracy_page.py --check
+	$(BIN)/python scripts/choice_page.py --check
 	$(BIN)/python scripts/examples.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 

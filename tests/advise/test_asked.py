@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,33 @@ def test_a_file_that_counts_on_credits_is_warned_about(tmp_path: Path) -> None:
     assert "credits: 100%" in text
     notes = question_of(spec.parse(text, tmp_path / "asked.yaml")).notes
     assert any("100% of the burst credits" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "region", "words"),
+    [
+        (("P300", "nvme"), "eastus", "did you mean azure/P30"),
+        (("L16s_v33",), "eastus", "L16s_v3"),
+        ((), "mars", "no price of this region is known"),
+    ],
+)
+def test_what_the_catalogue_does_not_have_is_refused_before_anything_runs(
+    wanted: tuple[str, ...], region: str, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        question_of(FULL.experiment(), wanted, region)
+
+
+def test_a_series_may_be_named() -> None:
+    question = question_of(FULL.experiment(), ("Lsv3", "nvme"), "East US")
+    assert question.wanted == ("Lsv3", "nvme")
+
+
+def test_the_version_is_the_newest_unless_it_is_said() -> None:
+    def version(asked: Asked) -> str | None:
+        database = question_of(asked.experiment()).spec.database
+        return database.version if database is not None else None
+
+    assert version(FULL) == "5.0"
+    assert version(replace(FULL, version="4.1")) == "4.1"
+    assert version(ASKED_OF_POSTGRESQL) is None

@@ -20,7 +20,7 @@ from disklab.advice.bounds import (
     serving_nodes,
 )
 from disklab.advice.levers import COMPACTION, rooms
-from disklab.advice.question import Question
+from disklab.advice.question import LOCAL, Question
 from disklab.advice.strength import Strength, strength_of
 from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.facts import GIB, Rate
@@ -248,7 +248,8 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
     vendor = question.spec.cluster.vm.split("/")[0]
     wanted = _wanted(question)
     for vm in catalog.vms.values():
-        if vm.vendor != vendor or not _named(vm.name, _vm_words(question, catalog)):
+        words = _vm_words(question, catalog)
+        if vm.vendor != vendor or not _named(f"{vm.name} {vm.series_name}", words):
             continue
         if vm.series.retires is not None and not _exactly(vm.name, question.wanted):
             found.refused[f"the VM size retires on {vm.series.retires}"] += 1
@@ -266,7 +267,7 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
 
 def _vm_words(question: Question, catalog: Catalog) -> list[str]:
     """Return the words of the wish that name VM sizes."""
-    names = [vm.casefold() for vm in catalog.vms]
+    names = [f"{name} {vm.series_name}".casefold() for name, vm in catalog.vms.items()]
     return [w for w in question.wanted if any(w.casefold() in name for name in names)]
 
 
@@ -353,9 +354,6 @@ NODES = "cluster.nodes"
 
 NODE_STEPS = (1, 2)
 """Times the file's nodes that are looked through: more nodes may be smaller ones."""
-
-LOCAL = ("nvme", "local")
-"""Kinds of disks whose data go with the VM."""
 
 CPU_LOW = "node CPU is too low"
 

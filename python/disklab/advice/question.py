@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from disklab.catalog import load_catalog
 from disklab.catalog.facts import PriceTerms
-from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
+from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
+from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.spec import Experiment, TrialSpec, parse
 from disklab.spec.model import Observed
@@ -61,6 +64,9 @@ def question_of(
     spent (what is bought must do its rate all day), and a cell runs for a minute.
     """
     document = experiment.document
+    wrong = [*unknown_words(wanted, experiment), *unknown_region(region, experiment)]
+    if wrong:
+        raise UserError(*wrong)
     tree = {key: value for key, value in document.root.plain().items() if key != "factors"}
     spec = experiment.cells[0].spec
     require = spec.require
@@ -118,3 +124,47 @@ def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
             Problem(f"{path}: require.rate", "(missing)", rule, "add for example rate: 25000/s")
         )
     return found
+
+
+def vendor_of(experiment: Experiment) -> str:
+    """Return the cloud that a file is about."""
+    cluster = experiment.cells[0].spec.cluster
+    return cluster.vm.partition("/")[0] if cluster is not None else ""
+
+
+def unknown_words(wanted: tuple[str, ...], experiment: Experiment) -> Iterator[Problem]:
+    """Yield the words to choose among that no disk and no VM size of the cloud has in its name."""
+    catalog, vendor = load_catalog(), vendor_of(experiment)
+    names = {name for name, vm in catalog.vms.items() if vm.vendor == vendor}
+    names |= {vm.series_name for vm in catalog.vms.values() if vm.vendor == vendor}
+    disks = [disk for disk in catalog.disks.values() if disk.vendor == vendor]
+    names |= {disk.name for disk in disks} | {disk.family_name for disk in disks} | {*LOCAL}
+    for word in wanted:
+        if not any(word.casefold() in name.casefold() for name in names):
+            rule = f"no disk and no VM size of {vendor} has it in its name"
+            otherwise = "`disklab catalog` lists them"
+            yield Problem("--candidates", word, rule, did_you_mean(word, names, otherwise))
+
+
+def unknown_region(region: str, experiment: Experiment) -> Iterator[Problem]:
+    """Yield a region of which no price is known."""
+    catalog, vendor = load_catalog(), vendor_of(experiment)
+    known = {one.region for one in catalog.prices} | {DEFAULT_REGION, *REGIONS.values()}
+    for vm in catalog.vms.values():
+        if vm.vendor == vendor:
+            known |= {*vm.facts.usd_per_hour}
+    if _plain(region) not in {_plain(one) for one in known}:
+        rule = "no price of this region is known"
+        otherwise = (
+            f"choose one of {', '.join(sorted(known))}, or bring its prices (`disklab prices`)"
+        )
+        yield Problem("--region", region, rule, did_you_mean(region, known, otherwise))
+
+
+def _plain(region: str) -> str:
+    """Return a region as it is compared: `East US` is eastus."""
+    return region.replace(" ", "").casefold()
+
+
+LOCAL = ("nvme", "local")
+"""Kinds of disks whose data go with the VM."""

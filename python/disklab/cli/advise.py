@@ -28,6 +28,7 @@ from disklab.cli.advise_asked import (
     FileArgument,
     HeadRoom,
     Reads,
+    Version,
     Writes,
 )
 from disklab.cli.cluster import Cluster, workers_of
@@ -82,6 +83,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     row: Row = None,
     nodes: Nodes = None,
     copies: Copies = None,
+    version: Version = None,
     head_room: HeadRoom = None,
     durable: Durable = None,
     budget: Budget = None,
@@ -108,8 +110,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Find the cheapest VMs and disks that keep what an experiment file, or options, require.
 
-    It looks through the catalogue, rules out what its limits cannot do, simulates the rest, and the
-    finalists at full fidelity.
+    It rules out what limits cannot do, simulates the rest, and the finalists at full fidelity.
 
     Examples: [bold]disklab advise --data 2TB --reads 20000 --writes 5000 --p99 10[/bold],
     [bold]disklab advise --database postgresql --data 500GB --reads 8000 --p99 10[/bold],
@@ -123,7 +124,8 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
-        *(database, cloud, nodes, copies, data, row, reads, writes, p99, head_room, durable, budget)
+        *(database, cloud, nodes, copies, data, row, reads, writes, p99),
+        *(head_room, durable, budget, version),
     )
     wish = experiment_of(experiment, asked)
     question = question_of(wish, wanted, region or usual_region(wish), terms)

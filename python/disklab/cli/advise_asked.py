@@ -53,6 +53,10 @@ Writes = Annotated[
     float | None,
     typer.Option(help="Writes a second of the whole cluster.", min=0, show_default="none"),
 ]
+Version = Annotated[
+    str | None,
+    typer.Option(help="Version of the database.", metavar="VERSION", show_default="Cassandra: 5.0"),
+]
 HeadRoom = Annotated[
     float | None,
     typer.Option(help="This many percent more must be possible.", min=0, show_default="0"),
@@ -74,6 +78,10 @@ Cloud = Annotated[
 ]
 
 
+USUAL = "5.0"
+"""Of Cassandra: whoever buys now runs it, and its pauses are those that were measured."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """What the options say; each is None where it was not given."""
@@ -90,6 +98,7 @@ class Asked:
     head_room: float | None = None
     durable: bool | None = None
     budget: float | None = None
+    version: str | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given."""
@@ -128,6 +137,7 @@ class Asked:
         text = draft(
             Draft(
                 database=database,
+                version=self.version or (USUAL if database == "cassandra" else None),
                 vm=vm,
                 disks=[held(disks, each_gib)],
                 nodes=nodes,

@@ -49,6 +49,7 @@ class Draft:
     vm: str
     disks: Sequence[str]
     """One or more; more than one make a factor."""
+    version: str | None = None
     caching: Sequence[Caching] = ("None",)
     nodes: int = 3
     copies: int = 3
@@ -134,6 +135,7 @@ def _cluster(wish: Draft) -> list[str]:
             "",
         ]
     consistency = ", consistency: LOCAL_QUORUM" if wish.database == "cassandra" else ""
+    version = "" if wish.version is None else f', version: "{wish.version}"'
     volume = f"disks: {quoted(wish.disks[0])}, caching: {wish.caching[0]}, filesystem: xfs"
     return [
         *required,
@@ -145,7 +147,8 @@ def _cluster(wish: Draft) -> list[str]:
         f"    data: {{{volume}}}",
         f"client: {{nodes: 1, vm: {vm}}}",
         "",
-        f"database: {{engine: {wish.database}, replication_factor: {copies}{consistency}}}",
+        f"database: {{engine: {wish.database}{version}, "
+        f"replication_factor: {copies}{consistency}}}",
         "",
         f"dataset: {{rows: {count(wish.rows)}, row: 1 x {wish.row_bytes}B}}",
         "",
