@@ -121,13 +121,27 @@ class Advice:
     def _cannot_tell(self, one: Option) -> list[str]:
         now = self.present
         difference = "" if now is None else f" {now.difference(one)}".rstrip()
-        way = f" `disklab rehearse {self.written}` would tell." if self.written else ""
+        way = f" {self._what_would_tell(one)}" if self.written else ""
         return [
             f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
             f"p99 {self._p99(one)}.{difference}",
             f"{sentence(str(one.kept))}.{way}",
             f"{tail_of(one)}A stopped or lost VM loses {one.lost}.",
         ]
+
+    def _what_would_tell(self, one: Option) -> str:
+        """Return the measurement that would tell, and what each outcome of it means."""
+        doubt = next(point for point in one.kept.points if point.outcome is Outcome.CANNOT_TELL)
+        others = [
+            other
+            for other in self.options
+            if other is not one and other.kept.outcome is Outcome.CANNOT_TELL
+        ]
+        dear = f"look at {others[0].name}, {others[0].price}, next" if others else "ask for more"
+        return (
+            f"`disklab rehearse {self.written}` would tell: with {doubt.what} {doubt.asked} there, "
+            f"buy it; otherwise {dear}."
+        )
 
     def _nothing(self) -> list[str]:
         if not self.options:

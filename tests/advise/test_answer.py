@@ -1,0 +1,99 @@
+"""What the answer says: disks apart from stops of the JVM, what would tell, what loses data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.advice.advise import order
+from disklab.advice.answer import Advice
+from disklab.advice.candidates import Candidate, Field, field_of
+from disklab.advice.options import DisksAlone, Option
+from disklab.advice.question import Question, question_of
+from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
+from disklab.results import TrialResult
+from disklab.results.required import Kept, Outcome, Point
+
+from tests.advise.exhaustive import FILE
+
+
+@pytest.fixture(scope="module")
+def question() -> Question:
+    asked = {"read": 0.5, "write": 0.5, "rows": 500_000_000, "row": 500, "rate": 4000}
+    text = FILE.format(**asked, p99=10, room=0, compaction="leveled")
+    return question_of(spec.parse(text, Path("t.yaml")), ("P30", "nvme", "E8s_v3", "L8s_v3"))
+
+
+@pytest.fixture(scope="module")
+def candidates(question: Question) -> list[Candidate]:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    return field_of(question, load_catalog(), calibration).candidates
+
+
+def option(candidate: Candidate, outcome: Outcome, alone: DisksAlone | None = None) -> Option:
+    """Return an option whose p99 of reads is met, missed or in doubt."""
+    result = TrialResult(
+        experiment="t",
+        mode="predict",
+        trial=0,
+        factors={},
+        ops_per_s=4000,
+        loop={"kind": "open", "rate_per_s": 4000.0},
+        latency_ms={"p99": 40},
+    )
+    point = Point("read p99", outcome, "at most 10 ms", "40 ms", 4)
+    return Option(candidate, (result,), Kept(outcome, (point,)), 3, None, disks=alone)
+
+
+def advice(question: Question, options: list[Option], *, calm: bool = False) -> Advice:
+    made = Advice(question, Field([]), [], options, 0, calm=calm)
+    made.written = Path("t-advice.yaml")
+    return made
+
+
+def test_where_only_stops_are_in_the_way_the_disks_are_named_by_price(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    alone = DisksAlone(storage_ms=1.5, p99_ms=4.4, keeps=True)
+    two = [option(one, Outcome.MISSED, alone) for one in candidates[:2]]
+    first, second, third = advice(question, two, calm=True).sentences()
+    assert first.startswith(f"The disks of {two[0].name} keep the promise, and garbage collection")
+    assert "storage takes 1.5 ms" in first
+    assert "4.4 ms: choose another collector or heap (`database.jvm`)" in second
+    assert third == f"Disks that would keep it too, by price: {two[1].name}, {two[1].price}."
+
+
+def test_storage_and_the_other_collector_stand_beside_the_whole(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    alone = DisksAlone(storage_ms=1.5, p99_ms=4.4, keeps=True, usual_p99_ms=96)
+    first, *_ = advice(question, [option(candidates[0], Outcome.MET, alone)]).sentences()
+    assert first.endswith("p99 40 ms, storage 1.5 ms; with G1 96 ms.")
+
+
+def test_a_doubt_names_the_measurement_and_what_its_outcomes_mean(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    two = [option(one, Outcome.CANNOT_TELL) for one in candidates[:2]]
+    _, second, *_ = advice(question, two).sentences()
+    assert (
+        "`disklab rehearse t-advice.yaml` would tell: with read p99 at most 10 ms there, buy it; "
+        f"otherwise look at {two[1].name}, {two[1].price}, next."
+    ) in second
+
+
+def test_what_loses_data_comes_last_and_is_never_the_answer(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    lossy = option(replace(candidates[0], lossy=True), Outcome.MISSED)
+    dearer = option(candidates[-1], Outcome.MET)
+    told = advice(question, sorted([lossy, dearer], key=order))
+    assert told.chosen is dearer
+    assert any(
+        line.startswith(f"{lossy.name} would be ") and "durability: may be lost" in line
+        for line in told.sentences()
+    )
