@@ -1,11 +1,11 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make truth MINUTES=60: rehearse the cells that docs/truth.md lacks, and predict all of them · make power-cuts MINUTES=10 SEED=1: cut the power under file systems and PostgreSQL · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make azure-smoke SUBSCRIPTION=... SSH_FROM=...: a measurement in the real Azure, for at most 2 USD · make fuzz SECONDS=600: mutate what comes from outside · make audit RUSTSEC=DIR PYPA=DIR: known vulnerabilities of what is locked · make docs: write the generated docs · make site: the documentation as a site, in target/site
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make truth MINUTES=60: rehearse the cells that docs/truth.md lacks, and predict all of them · make power-cuts MINUTES=10 SEED=1: cut the power under file systems and PostgreSQL · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make azure-smoke SUBSCRIPTION=... SSH_FROM=...: a measurement in the real Azure, for at most 2 USD · make fuzz SECONDS=600: mutate what comes from outside · make attack TRIES=1000 SEED=1: hostile files, settings, names and requests · make audit RUSTSEC=DIR PYPA=DIR: known vulnerabilities of what is locked · make docs: write the generated docs · make site: the documentation as a site, in target/site
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz
+.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz attack
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -81,6 +81,11 @@ fuzz: setup
 	until=$$(($$(date +%s) + $(SECONDS))); while [ $$(date +%s) -lt $$until ]; do \
 		PROPTEST_CASES=$(CASES) cargo test --quiet --locked --profile checked -p disklab-emulator -p disklab-load -p disklab-node --lib fuzz_ || exit 1; done
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+# On demand: what somebody would try who wants disklab to run a command of his; see docs/security-tries.md.
+TRIES := 1000
+attack: setup
+	$(BIN)/python -m campaigns.attack --tries $(TRIES) --seed $(SEED) --page docs/security-tries.md
 
 # On demand, from copies of github.com/rustsec/advisory-db and github.com/pypa/advisory-database; cargo-deny and pip-audit
 # besides, where they are installed: these fetch what they need.

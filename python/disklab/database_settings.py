@@ -68,7 +68,8 @@ class SettingKind(_Part):
         if len(text) > LONGEST:
             return f"a value has at most {LONGEST} letters"
         if self.type == "boolean":
-            return None if _switch(text) is not None else "is true or false"
+            known = _switch(text) is not None if of.switches else text in ("true", "false")
+            return None if known else "is true or false"
         if self.type == "choice":
             return None if self._chosen(text) else f"is one of {', '.join(self.values)}"
         number = None if isinstance(value, bool) else self._number(text, of)
@@ -125,6 +126,8 @@ class SettingKind(_Part):
 class DatabaseSettings(_Part):
     """The settings of one database."""
 
+    switches: bool = False
+    """Whether it reads on, yes and 1 as true, and their like."""
     decimals: bool = True
     """Whether a number with a unit may have decimals."""
     units: Units = Field(default={})

@@ -1,0 +1,1 @@
+"""Campaigns that go on for as long as one likes; a small share of each is a test."""

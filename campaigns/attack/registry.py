@@ -1,0 +1,7 @@
+"""All kinds of hostile tries: a module each."""
+
+from __future__ import annotations
+
+from campaigns.attack import files, names, requests, settings
+
+KINDS = (settings.KIND, files.KIND, names.KIND, requests.KIND)

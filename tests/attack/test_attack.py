@@ -1,0 +1,56 @@
+"""A share of each kind of hostile tries. `make attack` goes on for longer."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from campaigns.attack.campaign import attack
+from campaigns.attack.kind import HurtError, Kind, Try, Yard
+from campaigns.attack.page import renewed
+from campaigns.attack.registry import KINDS
+
+SHARE = {"files": 60, "names": 40, "requests": 100}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_nothing_hostile_is_let_in(kind: Kind) -> None:
+    wanted = SHARE.get(kind.name, 200)
+    tally = attack(kind, wanted, seed=1)
+    assert tally.failures == []
+    assert tally.tried == wanted
+
+
+def test_what_is_let_in_is_seen() -> None:
+    """A campaign that could not fail would prove nothing."""
+
+    def tries(_chance: random.Random, yard: Yard) -> Iterator[tuple[str, Try]]:
+        def broken() -> None:
+            raise KeyError("x")
+
+        def hurt() -> None:
+            raise HurtError("it was taken")
+
+        yield "a command", yard.canary.touch
+        yield "a file", lambda: os.truncate(yard.victim, 0)
+        yield "a traceback", broken
+        yield "an oracle", hurt
+        yield "nothing", lambda: None
+
+    tally = attack(Kind("weak", "nothing holds", tries), 10, 1)
+    assert tally.tried == 5
+    assert len(tally.failures) == 4
+
+
+def test_the_page_keeps_the_counts_of_other_kinds(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    first, second, *_ = KINDS
+    for kind in (first, second):
+        renewed(page, [attack(kind, 3, 1)], 1, "2026-01-01")
+    text = page.read_text()
+    assert f"| {first.name} | 3 |" in text
+    assert f"| {second.name} | 3 |" in text
