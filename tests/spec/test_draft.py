@@ -97,7 +97,7 @@ def test_the_command_writes_checks_and_never_writes_over(tmp_path: Path) -> None
     assert not (tmp_path / "elsewhere.yaml").exists()
     other = tmp_path / "other.yaml"
     wrong = new(str(other), "--vm", "azure/Standard_D8ds_v9", code=2).stderr
-    assert "did you mean azure/Standard_D8ds_v5" in wrong
+    assert "did you mean azure/Standard_D8ds_v7" in wrong
     assert not other.exists()
     cached = tmp_path / "cached.yaml"
     new(str(cached), "--caching", "ReadOnly")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.errors import UserError
 from disklab.spec import Figure
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -259,13 +258,10 @@ def test_yugabytedb_merges_sysbench_and_replaces_it_by_tpcc() -> None:
     assert rehearsed.refused is None
 
 
-def test_devices_are_measured_with_full_buckets() -> None:
+def test_devices_may_begin_with_any_share_of_credits() -> None:
     text = (EXPERIMENTS / "azure-local-disks.yaml").read_text()
-    with pytest.raises(UserError) as refused:
-        spec.parse(f"{text}before: {{credits: 50%}}\n", "x.yaml")
-    (problem,) = refused.value.problems
-    assert problem.place.endswith("before.credits")
-    assert "disklab disk set --credits" in problem.way_out
+    trials = spec.parse(f"{text}before: {{credits: 50%}}\n", "x.yaml").trials("predict")
+    assert {one.spec.before.credits_ratio for one in trials} == {0.5}
 
 
 def test_device_experiments_name_vm_volume_and_fio() -> None:
