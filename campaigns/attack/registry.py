@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from campaigns.attack import files, names, requests, settings
+from campaigns.attack import files, folders, names, requests, serve, settings
 
-KINDS = (settings.KIND, files.KIND, names.KIND, requests.KIND)
+KINDS = (settings.KIND, files.KIND, names.KIND, requests.KIND, folders.KIND, serve.KIND)
