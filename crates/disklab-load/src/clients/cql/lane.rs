@@ -22,7 +22,7 @@ use super::driver::{Access, CONNECT_TIMEOUT};
 use super::frames::{Answer, HEAD_BYTES, Head, Request};
 use super::statements::{Ids, Statements, refused};
 use crate::clients::pauses::Pauses;
-use crate::clients::silence::end_when_silent;
+use crate::clients::silence::{Watch, watch};
 use crate::clients::stream::Stream as Bytes;
 use crate::job::Login;
 use crate::versions::Version;
@@ -75,6 +75,7 @@ pub struct Opened {
 pub struct Talk {
     stream: Bytes,
     input: Input,
+    watch: Watch,
 }
 
 /// What a node answers while a connection is opened.
@@ -136,7 +137,7 @@ impl Lane {
     async fn greet(&self) -> Result<Opened, NotOpen> {
         let tcp = TcpStream::connect(self.address).await?;
         tcp.set_nodelay(true)?;
-        end_when_silent(&tcp)?;
+        let watch = watch(&tcp)?;
         let stream = match &self.access.tls {
             None => Bytes::Plain(tcp),
             Some(tls) => {
@@ -147,6 +148,7 @@ impl Lane {
         let mut talk = Talk {
             stream,
             input: Input::default(),
+            watch,
         };
         talk.start(self.access.login.as_ref()).await?;
         let statements = &self.statements;
@@ -242,7 +244,11 @@ impl Lane {
     }
 
     fn poll_talk(&self, talk: &mut Talk, context: &mut Context<'_>) -> io::Result<()> {
-        let Talk { stream, input } = talk;
+        let Talk {
+            stream,
+            input,
+            watch: _watch,
+        } = talk;
         {
             let State { out, driver, .. } = &mut *self.state.borrow_mut();
             driver.get_or_insert_with(|| context.waker().clone());

@@ -1,15 +1,19 @@
 //! Connections of tokio-postgres, for workloads with many kinds of statements.
 
 use std::error::Error as _;
+use std::fmt::Display;
 use std::future::Future;
+use std::io;
 
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, TAKES_CHANGES, state_kind};
-use crate::clients::silence;
+use crate::clients::silence::{Watch, watch};
 use crate::clients::tls;
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql};
@@ -91,17 +95,27 @@ impl<S: Statements> Connect for Driver<S> {
 
     async fn connect(&self, server: &Server) -> Result<Self::Connection, NoConnection> {
         let unreachable = |error: Error| NoConnection::Unreachable(failure(&error));
+        let lost = |error: &dyn Display| {
+            NoConnection::Unreachable(Failure {
+                kind: "connection_lost".into(),
+                text: format!("error connecting to server: {error}"),
+            })
+        };
+        let (tcp, watch) = opened(server).await.map_err(|error| lost(&error))?;
         let config = config(server, self.tls.is_some());
         let (client, driver) = match &self.tls {
             Some(tls) => {
-                let connected = config.connect(tls.clone()).await;
+                let made =
+                    MakeTlsConnect::<TcpStream>::make_tls_connect(&mut tls.clone(), &server.host);
+                let tls = made.map_err(|error| lost(&error))?;
+                let connected = config.connect_raw(tcp, tls).await;
                 let (client, connection) = connected.map_err(unreachable)?;
-                (client, tokio::task::spawn_local(drive(connection)))
+                (client, tokio::task::spawn_local(drive(connection, watch)))
             }
             None => {
-                let connected = config.connect(NoTls).await;
+                let connected = config.connect_raw(tcp, NoTls).await;
                 let (client, connection) = connected.map_err(unreachable)?;
-                (client, tokio::task::spawn_local(drive(connection)))
+                (client, tokio::task::spawn_local(drive(connection, watch)))
             }
         };
         if server.read_write {
@@ -130,8 +144,17 @@ impl<S: Statements> Connect for Driver<S> {
     }
 }
 
+/// Opens a connection, which ends when its far end is silent.
+async fn opened(server: &Server) -> io::Result<(TcpStream, Watch)> {
+    let connecting = TcpStream::connect((server.host.as_str(), server.port));
+    let tcp = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await??;
+    tcp.set_nodelay(true)?;
+    let watch = watch(&tcp)?;
+    Ok((tcp, watch))
+}
+
 /// Sends and receives until the connection ends; why it does is told to the operation that waits.
-async fn drive(connection: impl Future<Output = Result<(), Error>>) {
+async fn drive(connection: impl Future<Output = Result<(), Error>>, _watch: Watch) {
     let _ = connection.await;
 }
 
@@ -143,11 +166,6 @@ fn config(server: &Server, tls: bool) -> Config {
         .dbname(&server.database)
         .user(&server.user)
         .application_name("disklab")
-        .connect_timeout(CONNECT_TIMEOUT)
-        .keepalives_idle(silence::ASK_AFTER)
-        .keepalives_interval(silence::ASK_AFTER)
-        .keepalives_retries(silence::QUESTIONS)
-        .tcp_user_timeout(silence::SILENCE)
         .ssl_mode(if tls {
             SslMode::Require
         } else {

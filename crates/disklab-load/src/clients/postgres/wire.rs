@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::{CONNECT_TIMEOUT, NoConnection, Server, state_kind};
-use crate::clients::silence::end_when_silent;
+use crate::clients::silence::{Watch, watch};
 use crate::clients::stream::Stream;
 use crate::workloads::Failure;
 
@@ -95,6 +95,7 @@ pub struct Wire {
     /// Messages that the next `ask` sends.
     out: BytesMut,
     input: Input,
+    _watch: Watch,
 }
 
 impl Wire {
@@ -113,7 +114,7 @@ impl Wire {
     async fn log_in(server: &Server, tls: Option<&TlsConnector>) -> Result<Wire, WireError> {
         let tcp = TcpStream::connect((server.host.as_str(), server.port)).await?;
         tcp.set_nodelay(true)?;
-        end_when_silent(&tcp)?;
+        let watch = watch(&tcp)?;
         let stream = match tls {
             None => Stream::Plain(tcp),
             Some(tls) => Stream::Tls(Box::new(encrypted(server, tls, tcp).await?)),
@@ -122,6 +123,7 @@ impl Wire {
             stream,
             out: BytesMut::new(),
             input: Input::default(),
+            _watch: watch,
         };
         let parameters = [
             ("user", server.user.as_str()),
