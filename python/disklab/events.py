@@ -99,6 +99,24 @@ class TimedStep:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """Something is waited for, and has been for some seconds: told once a second, and at its end.
+
+    See `disklab.waiting`.
+    """
+
+    name: str
+    """What shall come about: `compactions end`."""
+    what: str
+    """What is still missing; empty: the name says it."""
+    since_s: float
+    """How long it has lasted."""
+    limit_s: float
+    """After how long it is an error."""
+    ended: bool
+
+
+@dataclass(frozen=True)
 class Warned:
     """Something that the user should know, and that stops nothing."""
 
@@ -143,6 +161,7 @@ Event = (
     | PhaseStarted
     | Progress
     | TimedStep
+    | Waiting
     | Warned
     | TrialFinished
     | RunFinished

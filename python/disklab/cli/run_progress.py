@@ -20,6 +20,7 @@ from disklab.events import (
     TimedStep,
     TrialFinished,
     TrialStarted,
+    Waiting,
     Warned,
 )
 from disklab.report import wording
@@ -39,6 +40,7 @@ class RunView:
         self._time = TimeLeft(())
         self._told: set[str] = set()
         self._begun = time.monotonic()
+        self._key: tuple[int, int] | None = None
         self._trial = ""
         self._phase = ""
         self._load = ""
@@ -65,14 +67,14 @@ class RunView:
             self._live.stop()
             self._live = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event) -> None:  # noqa: C901 - a case for each event
         """Show one event."""
         match event:
             case RunStarted():
                 self._time = TimeLeft(event.planned)
                 self._say(plan_text(event), style="bold")
             case TrialStarted():
-                self._begun = time.monotonic()
+                self._begun, self._key = time.monotonic(), (event.trial, event.repeat)
                 name = name_of(event.factors, event.repeat)
                 self._trial = f"trial {event.position} of {event.of}: {name}"
                 self._plain(f"{self._trial} (about {clock(self._time.left_s())} left)")
@@ -81,6 +83,9 @@ class RunView:
                 self._plain(f"  {event.phase}" + (f": {event.detail}" if event.detail else ""))
             case Progress():
                 self._load = load_text(event)
+                self._plain_now_and_then()
+            case Waiting():
+                self._load = waiting_text(event)
                 self._plain_now_and_then()
             case TimedStep():
                 self._say(step_text(event))
@@ -105,14 +110,15 @@ class RunView:
         self._say(result_text(event))
 
     def _line(self) -> Text:
-        in_trial = time.monotonic() - self._begun
-        left = max(self._time.left_s() - in_trial, 0.0)
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(self._trial, style="bold")
         line.append(f"  {self._phase}", style="cyan")
         line.append(f"  {self._load}  ")
-        line.append(f"{clock(left)} left", style="dim")
+        line.append(f"{clock(self._left_s())} left", style="dim")
         return line
+
+    def _left_s(self) -> float:
+        return self._time.left_s(self._key, time.monotonic() - self._begun)
 
     def _say(self, text: str | Text, style: str | None = None) -> None:
         self.console.print(text, style=style, markup=False, highlight=False)
@@ -120,7 +126,8 @@ class RunView:
 
     def _plain_now_and_then(self) -> None:
         if time.monotonic() - self._said_at >= PLAIN_EVERY_S:
-            self._plain(f"  {self._phase}: {self._load}")
+            left = clock(self._left_s())
+            self._plain(f"  {self._phase}: {self._load} (about {left} left)")
 
     def _plain(self, text: str) -> None:
         """Print what the live line shows on a terminal."""
@@ -153,6 +160,15 @@ def load_text(event: Progress) -> str:
     p99 = "" if event.p99_ms is None else f", p99 {wording.latency(event.p99_ms)}"
     errors = f", {event.errors} errors" if event.errors else ""
     return f"{done}, {wording.rate(event.ops_per_s)} ops/s{p99}{errors}"
+
+
+def waiting_text(event: Waiting) -> str:
+    """Return what is waited for, since when and how long at most."""
+    what = f" ({event.what})" if event.what else ""
+    if event.ended:
+        return f"{event.name}: after {clock(event.since_s)}"
+    since, limit = clock(event.since_s), clock(event.limit_s)
+    return f"waiting until {event.name}{what}: {since} of at most {limit}"
 
 
 def result_text(event: TrialFinished) -> Text:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -17,6 +16,7 @@ from disklab.hosts.addresses import taken_ports
 from disklab.hosts.processes import MARK
 from disklab.machines.child import unignored
 from disklab.machines.environment import minimal
+from disklab.waiting import Wait
 
 KILL_SECONDS = 30.0
 # The kernel closes sockets first and then takes a gigabyte of memory back.
@@ -101,7 +101,8 @@ class DatabaseProcess:
         if process is None:
             raise MachineError(f"{self._what} node {self._place.name} was ended meanwhile")
         try:
-            code = process.wait(seconds)
+            with Wait(f"{self._what} node {self._place.name} is ready", seconds):
+                code = process.wait(seconds)
         except subprocess.TimeoutExpired as error:
             raise self.failure(f"was not ready within {seconds:.0f} s") from error
         self._process = None
@@ -112,7 +113,8 @@ class DatabaseProcess:
         """End the process by a signal, and by SIGKILL when it takes longer."""
         if self._process is not None and self.is_running():
             self._process.send_signal(sign)
-            with suppress(subprocess.TimeoutExpired):
+            ends = Wait(f"{self._what} node {self._place.name} ends", seconds)
+            with suppress(subprocess.TimeoutExpired), ends:
                 self._process.wait(seconds)
         self.kill()
 
@@ -130,16 +132,16 @@ class DatabaseProcess:
         self._process = None
 
     def _await_ports(self) -> None:
-        deadline = time.monotonic() + FREE_SECONDS
-        while taken := self._taken_ports():
-            if time.monotonic() > deadline:
-                where = ", ".join(f"{self._place.address}:{port}" for port in taken)
-                raise MachineError(
-                    f"{self._what} node {self._place.name} cannot start: another program listens "
-                    f"at {where} (`ss -ltnp` names it); end it, or rehearse again, at an address "
-                    "that is free then"
-                )
-            time.sleep(FREE_POLL_SECONDS)
+        with Wait(f"the ports of {self._place.name} are free", FREE_SECONDS) as wait:
+            while taken := self._taken_ports():
+                if wait.is_over:
+                    where = ", ".join(f"{self._place.address}:{port}" for port in taken)
+                    raise MachineError(
+                        f"{self._what} node {self._place.name} cannot start: another program "
+                        f"listens at {where} (`ss -ltnp` names it); end it, or rehearse again, at "
+                        "an address that is free then"
+                    )
+                wait.pause(FREE_POLL_SECONDS)
 
     def _taken_ports(self) -> list[int]:
         if self._place.machine is None:

@@ -96,7 +96,8 @@ class Sql:
         ended = self._child.wait(END_SECONDS)
         words = b"" if ended is None else ended.stderr
         said = "; ".join(words.decode(errors="replace").splitlines()[-MOST_LINES:]) or nothing
-        raise MachineError(f"{self._address}: {statement}: {said}")
+        # The first line is what results show: the server's words, and not ours.
+        raise MachineError(f"{self._address}: {said}\nasked: {statement}")
 
     def _until_end(self, words: str, seconds: float, rows: list[list[str]]) -> bool:
         """Say something and take what comes until it has been answered; False: psql has ended."""

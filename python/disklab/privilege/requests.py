@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as checked
 from disklab.catalog import Catalog
 from disklab.database_settings import setting_problems
 from disklab.errors import MachineError, UserError
-from disklab.events import PhaseStarted, Progress, TimedStep, Warned
+from disklab.events import PhaseStarted, Progress, TimedStep, Waiting, Warned
 from disklab.hosts.places import check_name
 from disklab.privilege.columns import Columns, replay_of
 from disklab.privilege.talk import Forms, Said
@@ -99,11 +99,23 @@ class Opened:
     """A bed stands, and its trial is about to be written down."""
 
 
-Told = PhaseStarted | Progress | TimedStep | Warned | Second | Whole | Row | LogPart | Opened | Said
+Told = (
+    PhaseStarted
+    | Progress
+    | TimedStep
+    | Waiting
+    | Warned
+    | Second
+    | Whole
+    | Row
+    | LogPart
+    | Opened
+    | Said
+)
 TOLD: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for kind in (
-        *(PhaseStarted, Progress, TimedStep, Warned),
+        *(PhaseStarted, Progress, TimedStep, Waiting, Warned),
         *(Second, Whole, Row, LogPart, Opened, Said),
     )
 }

@@ -25,8 +25,17 @@ class TimeLeft:
             self._planned_done_s += expected
             self._done_s += took_s
 
-    def left_s(self) -> float:
-        """Return the seconds that what is left will take, the trial under way included whole."""
+    def left_s(self, under_way: tuple[int, int] | None = None, in_trial_s: float = 0.0) -> float:
+        """Return the seconds that what is left will take.
+
+        `under_way`: the trial and repeat that goes on, for so long already; None: it counts whole.
+        One that takes longer than expected makes those behind it longer, too.
+        """
         planned = sum(self._expected.values())
         weight = WEIGHT_OF_PLAN * (planned / len(self._expected) if self._expected else 1.0)
-        return planned * (self._done_s + weight) / (self._planned_done_s + weight)
+        done_s, planned_done_s = self._done_s + weight, self._planned_done_s + weight
+        factor = done_s / planned_done_s
+        current = 0.0 if under_way is None else self._expected.get(under_way, 0.0)
+        if current and in_trial_s > current * factor:
+            factor = (done_s + in_trial_s) / (planned_done_s + current)
+        return (planned - current) * factor + max(current * factor - in_trial_s, 0.0)

@@ -80,6 +80,7 @@ class Followed:
         self._ended: Event | None = None
         self._now: Event = {}
         self._time = TimeLeft(())
+        self._key: tuple[int, int] | None = None
         self._trial_began_s = 0.0
         self._last_s = 0.0
         self._course = Course()
@@ -121,6 +122,8 @@ class Followed:
                 self._time = TimeLeft(planned_of(event))
             case "TrialStarted":
                 self._trial_began_s = self._last_s
+                trial, repeat = whole(event.get("trial")), whole(event.get("repeat"))
+                self._key = None if trial is None or repeat is None else (trial, repeat)
                 self._now = {
                     "position": whole(event.get("position")),
                     "of": whole(event.get("of")),
@@ -135,6 +138,9 @@ class Followed:
                 }
             case "Progress":
                 self._progress(event)
+            case "Waiting":
+                waits = text(f"waiting until {event.get('name')}: {event.get('what')}")
+                self._now = {**self._now, "detail": "" if event.get("ended") else waits}
             case "Warned":
                 warning = text(event.get("text")) or ""
                 if warning not in self._warnings:
@@ -189,8 +195,7 @@ class Followed:
         left = None
         if status == "running":
             in_trial = max(datetime.now(timezone.utc).timestamp() - self._trial_began_s, 0.0)
-            left = number(self._time.left_s() - (in_trial if self._now else 0.0))
-            left = None if left is None else max(left, 0.0)
+            left = number(self._time.left_s(self._key if self._now else None, in_trial))
         return {
             "id": text(self.folder.name),
             "title": text(self._started.get("title")) or "",

@@ -8,7 +8,6 @@ every connection that came meanwhile is closed. Should somebody have been quicke
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -31,6 +30,7 @@ from disklab.databases.cassandra.jolokia import (
 )
 from disklab.engine import CqlLogin, CqlQuery, QueryError
 from disklab.errors import MachineError
+from disklab.waiting import Wait
 
 USER = "disklab"
 WELL_KNOWN = CqlLogin("cassandra", "cassandra")
@@ -166,18 +166,18 @@ def _ask_again(
     `limit`: seconds, and what is said when they are over.
     """
     seconds, told = limit
-    deadline = time.monotonic() + seconds
-    while True:
-        check()
-        try:
-            query.ask(statement)
-            return
-        except QueryError as error:
-            if while_told not in str(error):
-                raise MachineError(f"the new node refused: {error}") from error
-            if time.monotonic() > deadline:
-                raise MachineError(f"{told}: {error}") from error
-        time.sleep(POLL_SECONDS)
+    with Wait("the new node takes statements", seconds) as wait:
+        while True:
+            check()
+            try:
+                query.ask(statement)
+                return
+            except QueryError as error:
+                if while_told not in str(error):
+                    raise MachineError(f"the new node refused: {error}") from error
+                if wait.is_over:
+                    raise MachineError(f"{told}: {error}") from error
+            wait.pause(POLL_SECONDS)
 
 
 def _ask(query: CqlQuery, statement: str, shown: str | None = None) -> list[dict[str, object]]:

@@ -277,24 +277,24 @@ class Cassandra:
 
         Raises MachineError when that takes too long, or a node dies.
         """
-        deadline = time.monotonic() + READY_SECONDS
-        while True:
-            seen = [
-                node.jolokia.read((STORAGE, "LiveNodes"), (STORAGE, "SchemaVersion"))
-                for node in self.nodes
-            ]
-            schemas = {schema for _, schema in seen}
-            if all(len(live) == len(self.nodes) for live, _ in seen) and len(schemas) == 1:
-                return
-            for node in self.nodes:
-                node.process.check()
-            if time.monotonic() > deadline:
-                fewest = min(len(live) for live, _ in seen)
-                raise MachineError(
-                    f"after {READY_SECONDS:.0f} s a node sees {fewest} of {len(self.nodes)} nodes, "
-                    f"and there are {len(schemas)} schemas; look at the nodes' logs"
-                )
-            time.sleep(POLL_SECONDS)
+        with Wait("all nodes see each other, with one schema", READY_SECONDS) as wait:
+            while True:
+                seen = [
+                    node.jolokia.read((STORAGE, "LiveNodes"), (STORAGE, "SchemaVersion"))
+                    for node in self.nodes
+                ]
+                schemas = {schema for _, schema in seen}
+                if all(len(live) == len(self.nodes) for live, _ in seen) and len(schemas) == 1:
+                    return
+                for node in self.nodes:
+                    node.process.check()
+                if wait.is_over:
+                    fewest = min(len(live) for live, _ in seen)
+                    raise MachineError(
+                        f"after {READY_SECONDS:.0f} s a node sees {fewest} of {len(self.nodes)} "
+                        f"nodes, and there are {len(schemas)} schemas; look at the nodes' logs"
+                    )
+                wait.pause(POLL_SECONDS)
 
     def expect(self, connections: int) -> None:
         """Do nothing: clients are threads of a heap that has its size."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -49,6 +48,7 @@ from disklab.databases.process import DatabaseProcess
 from disklab.engine import Account, QueryError
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
+from disklab.waiting import Wait
 
 # 5 s on an idle machine; three nodes on two busy cores and a slow disk took 80 s.
 READY_SECONDS = 300.0
@@ -160,19 +160,19 @@ class Node:
 
         Raises MachineError, with the end of the log, when the node dies or takes too long.
         """
-        deadline = time.monotonic() + READY_SECONDS
-        with self.cql.connection() as query:
+        name = f"{self.files.place.name} answers its first query"
+        with Wait(name, READY_SECONDS) as wait, self.cql.connection() as query:
             while not self.serves:
                 self.process.check()
                 try:
                     query.ask(READY)
                     self.serves = True
                 except QueryError as error:
-                    if time.monotonic() > deadline:
+                    if wait.is_over:
                         raise self.process.failure(
                             f"answered no query within {READY_SECONDS:.0f} s ({error})"
                         ) from error
-                    time.sleep(READY_POLL_SECONDS)
+                    wait.pause(READY_POLL_SECONDS)
 
     def observe(self) -> tuple[int, int] | None:
         """Return pending compactions and dropped messages; None: it does not serve now.
@@ -232,17 +232,17 @@ class Node:
         options = {"incremental": "false", "primaryRange": "false", "parallelism": "parallel"}
         number = self.jolokia.call(STORAGE, REPAIR, keyspace, options)
         # 0: there is nothing to compare, as with one copy.
-        deadline = time.monotonic() + limit_s
-        while number:
-            self.process.check()
-            said = self.jolokia.call(STORAGE, REPAIR_STATUS, number) or ["IN_PROGRESS"]
-            if said[0] == "COMPLETED":
-                return
-            if said[0] == "FAILED":
-                raise self.process.failure(f"could not be repaired: {'; '.join(said[1:])}")
-            if time.monotonic() > deadline:
-                raise self.process.failure(f"was not repaired within {limit_s:.0f} s")
-            time.sleep(READY_POLL_SECONDS)
+        with Wait(f"{self.files.place.name} is repaired", limit_s) as wait:
+            while number:
+                self.process.check()
+                said = self.jolokia.call(STORAGE, REPAIR_STATUS, number) or ["IN_PROGRESS"]
+                if said[0] == "COMPLETED":
+                    return
+                if said[0] == "FAILED":
+                    raise self.process.failure(f"could not be repaired: {'; '.join(said[1:])}")
+                if wait.is_over:
+                    raise self.process.failure(f"was not repaired within {limit_s:.0f} s")
+                wait.pause(READY_POLL_SECONDS)
 
     def kill(self) -> None:
         """End the process at once, as a crash would."""
@@ -270,18 +270,18 @@ class Node:
 
     def _until(self, failed: str, done: Callable[[], bool], limit_s: float = READY_SECONDS) -> None:
         """Return when it is done; what JMX refuses is tried again."""
-        deadline = time.monotonic() + limit_s
-        while True:
-            self.process.check()
-            said = ""
-            try:
-                if done():
-                    return
-            except MachineError as error:
-                said = f" ({error})"
-            if time.monotonic() > deadline:
-                raise self.process.failure(f"{failed} within {limit_s:.0f} s{said}")
-            time.sleep(READY_POLL_SECONDS)
+        with Wait(f"{self.files.place.name}: {failed.removeprefix('did not ')}", limit_s) as wait:
+            while True:
+                self.process.check()
+                said = ""
+                try:
+                    if done():
+                        return
+                except MachineError as error:
+                    said = f" ({error})"
+                if wait.is_over:
+                    raise self.process.failure(f"{failed} within {limit_s:.0f} s{said}")
+                wait.pause(READY_POLL_SECONDS)
 
     def keep_gc_log(self) -> None:
         """Set the log of an earlier start aside: the JVM would empty it."""

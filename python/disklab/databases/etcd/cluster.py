@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
+from disklab.waiting import Wait
 
 # 0.3 s on an idle machine; after a crash it replays its log and maps its database, which it reads
 # as a whole, at the speed of the disk.
@@ -132,12 +132,12 @@ class Member:
 
     def wait_until_healthy(self) -> None:
         """Return when the member answers for a cluster with a leader."""
-        deadline = time.monotonic() + READY_SECONDS
-        while not self.gateway.is_healthy():
-            self.process.check()
-            if time.monotonic() > deadline:
-                raise self.process.failure(f"was not healthy within {READY_SECONDS:.0f} s")
-            time.sleep(POLL_SECONDS)
+        with Wait(f"{self.place.name} answers for a cluster with a leader", READY_SECONDS) as wait:
+            while not self.gateway.is_healthy():
+                self.process.check()
+                if wait.is_over:
+                    raise self.process.failure(f"was not healthy within {READY_SECONDS:.0f} s")
+                wait.pause(POLL_SECONDS)
 
 
 MakeMember = Callable[[NodePlace, Pair, Pair], Member]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from disklab.databases.asking import Question, Tls, ask
 from disklab.errors import MachineError
+from disklab.waiting import Wait
 
 ANSWER_SECONDS = 5.0
 # A defragmentation of 8 GB at 60 MB/s takes two minutes to write.
@@ -90,11 +90,11 @@ class Gateway:
         of etcdserver/server.go). Raises MachineError.
         """
         old = self._numbers_at(peer_url)
-        deadline = time.monotonic() + CHANGE_SECONDS
-        while (refusal := self._refusal_to_replace(old, peer_url)) is not None:
-            if time.monotonic() > deadline:
-                raise refusal
-            time.sleep(ASK_AGAIN_SECONDS)
+        with Wait("the cluster takes another member", CHANGE_SECONDS) as wait:
+            while (refusal := self._refusal_to_replace(old, peer_url)) is not None:
+                if wait.is_over:
+                    raise refusal
+                wait.pause(ASK_AGAIN_SECONDS)
 
     def _refusal_to_replace(self, old: set[str], peer_url: str) -> MachineError | None:
         """Do what is still to be done for another member at the address; None: nothing is."""

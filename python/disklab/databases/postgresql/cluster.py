@@ -15,6 +15,7 @@ from disklab.databases.postgresql.sizing import MIB, MemoryPlan
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Sql
 from disklab.errors import MachineError
+from disklab.waiting import Wait
 
 VACUUM_POLL_SECONDS = 0.5
 # Random, for each time that a database is made.
@@ -45,6 +46,7 @@ _SEEN = """SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'a
   WHERE state = 'streaming' AND reply_time > now() - interval '{answer_s} s'),
  d.blks_read, d.blks_hit, d.deadlocks, d.temp_bytes, pg_current_wal_lsn() - '0/0'
  FROM pg_stat_database d WHERE datname = current_database()"""
+REPLAYED = "SELECT application_name, coalesce(replay_lsn, '0/0') FROM pg_stat_replication"
 
 MakeServer = Callable[[Request, NodePlace, Installation, MemoryPlan, str], Server]
 """As `Server` takes them; the last is the password."""
@@ -232,42 +234,46 @@ class PostgreSQL:
         if position(server.received()) >= position(wanted):
             return
         server.reconfigure(replace(self._following(server, furthest), has_slot=False))
-        deadline = time.monotonic() + FOLLOW_SECONDS
-        while position(has := server.received()) < position(wanted):
-            if time.monotonic() > deadline:
-                missing = position(wanted) - position(has)
-                raise server.process.failure(
-                    f"cannot be promoted: {furthest.place.name} has received {missing} bytes of "
-                    f"log more, which did not come from there within {FOLLOW_SECONDS:.0f} s; "
-                    f"promote {furthest.place.name}"
-                )
-            time.sleep(POLL_SECONDS)
+        with Wait(
+            f"{server.place.name} receives what {furthest.place.name} has", FOLLOW_SECONDS
+        ) as wait:
+            while position(has := server.received()) < position(wanted):
+                if wait.is_over:
+                    missing = position(wanted) - position(has)
+                    raise server.process.failure(
+                        f"cannot be promoted: {furthest.place.name} has received {missing} bytes "
+                        "of log more, which did not come from there within "
+                        f"{FOLLOW_SECONDS:.0f} s; promote {furthest.place.name}"
+                    )
+                wait.pause(POLL_SECONDS)
 
     def _wait_until_it_follows(self, server: Server) -> None:
         """Return when a standby that came back gets log from the promoted primary."""
         limit_s = RETURN_SECONDS * self._slow
-        deadline = time.monotonic() + limit_s
-        # One whose log goes another way is connected at times, to the end of the timeline before.
-        now = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"
-        ((timeline,),) = self.primary.connection().ask(now)
-        asked = "SELECT received_tli FROM pg_stat_wal_receiver"
-        while server.connection().ask(asked) != [[str(int(timeline, 16))]]:
-            if time.monotonic() > deadline:
-                raise server.process.failure(
-                    f"did not follow {self.primary.place.name} within {limit_s:.0f} s: its log may "
-                    "have what that of the promoted one has not, so it has to be replaced"
-                )
-            time.sleep(POLL_SECONDS)
+        with Wait(f"{server.place.name} follows {self.primary.place.name}", limit_s) as wait:
+            # One whose log goes another way is connected at times, to the end of the timeline
+            # before.
+            now = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+            ((timeline,),) = self.primary.connection().ask(now)
+            asked = "SELECT received_tli FROM pg_stat_wal_receiver"
+            while server.connection().ask(asked) != [[str(int(timeline, 16))]]:
+                if wait.is_over:
+                    raise server.process.failure(
+                        f"did not follow {self.primary.place.name} within {limit_s:.0f} s: its log "
+                        "may have what that of the promoted one has not, so it has to be replaced"
+                    )
+                wait.pause(POLL_SECONDS)
 
     def _drop_slot(self, sql: Sql, name: str) -> None:
         """Remove what the primary keeps for a standby that is gone: its copy makes its own."""
         slot = f"FROM pg_replication_slots WHERE slot_name = '{name}'"
-        deadline = time.monotonic() + QUORUM_SECONDS
+        ended = f"SELECT pg_terminate_backend(active_pid) {slot} AND active_pid IS NOT NULL"
         # The machine may have vanished without a word: its sender waits for it for a minute.
-        while sql.ask(f"SELECT pg_terminate_backend(active_pid) {slot} AND active_pid IS NOT NULL"):
-            if time.monotonic() > deadline:
-                raise MachineError(f"the primary still sends log to {name}, which is gone")
-            time.sleep(POLL_SECONDS)
+        with Wait(f"the primary sends nothing to {name}, which is gone", QUORUM_SECONDS) as wait:
+            while sql.ask(ended):
+                if wait.is_over:
+                    raise MachineError(f"the primary still sends log to {name}, which is gone")
+                wait.pause(POLL_SECONDS)
         sql.ask(f"SELECT pg_drop_replication_slot(slot_name) {slot}")
 
     def streamed(self) -> Mapping[str, int]:
@@ -465,40 +471,36 @@ class PostgreSQL:
         """Return when every standby has replayed what the primary had written at the call."""
         if not self.standbys:
             return
-        deadline = time.monotonic() + FOLLOW_SECONDS
-        sql = self.primary.connection()
-        ((written,),) = sql.ask("SELECT pg_current_wal_lsn()")
-        while True:
-            for standby in self.standbys:
-                standby.process.check()
-            # A standby that has just connected has replayed nothing yet that it could tell.
-            seen = dict(
-                sql.ask(
-                    "SELECT application_name, coalesce(replay_lsn, '0/0') FROM pg_stat_replication"
-                )
-            )
-            late = [
-                server.place.name
-                for server in self.standbys
-                if position(seen.get(server.place.name, "0/0")) < position(written)
-            ]
-            if not late:
-                return
-            if time.monotonic() > deadline:
-                raise MachineError(
-                    f"standbys {', '.join(late)} did not follow the primary within "
-                    f"{FOLLOW_SECONDS:.0f} s: {seen or 'none is connected'}"
-                )
-            time.sleep(POLL_SECONDS)
+        with Wait("standbys follow the primary", FOLLOW_SECONDS) as wait:
+            sql = self.primary.connection()
+            ((written,),) = sql.ask("SELECT pg_current_wal_lsn()")
+            while True:
+                for standby in self.standbys:
+                    standby.process.check()
+                # A standby that has just connected has replayed nothing yet that it could tell.
+                seen = dict(sql.ask(REPLAYED))
+                late = [
+                    server.place.name
+                    for server in self.standbys
+                    if position(seen.get(server.place.name, "0/0")) < position(written)
+                ]
+                if not late:
+                    return
+                if wait.is_over:
+                    raise MachineError(
+                        f"standbys {', '.join(late)} did not follow the primary within "
+                        f"{FOLLOW_SECONDS:.0f} s: {seen or 'none is connected'}"
+                    )
+                wait.pause(POLL_SECONDS, ", ".join(late))
 
     def _wait_for_vacuums(self, sql: Sql, limit_s: float) -> None:
-        deadline = time.monotonic() + limit_s
-        query = "SELECT relid::regclass, phase FROM pg_stat_progress_vacuum"
-        while running := sql.ask(query):
-            if time.monotonic() > deadline:
-                shown = "; ".join(" ".join(row) for row in running)
-                raise MachineError(f"vacuums did not end within {limit_s:.0f} s: {shown}")
-            time.sleep(VACUUM_POLL_SECONDS)
+        with Wait("vacuums end", limit_s) as wait:
+            query = "SELECT relid::regclass, phase FROM pg_stat_progress_vacuum"
+            while running := sql.ask(query):
+                if wait.is_over:
+                    shown = "; ".join(" ".join(row) for row in running)
+                    raise MachineError(f"vacuums did not end within {limit_s:.0f} s: {shown}")
+                wait.pause(VACUUM_POLL_SECONDS, "; ".join(" ".join(row) for row in running))
 
 
 def position(lsn: str) -> int:

@@ -35,6 +35,7 @@ from disklab.hosts import page_cache
 from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.left_databases import record_group
 from disklab.hosts.processes import MARK
+from disklab.waiting import Wait
 
 # 1 s on an idle machine; after a crash it replays its WAL at the speed of the disk.
 READY_SECONDS = 300.0
@@ -206,12 +207,12 @@ class Server:
 
     def wait_until_ready(self, *, makes_schema: bool) -> None:
         """Return when the first query is answered, from a connection that is kept."""
-        deadline = time.monotonic() + READY_SECONDS
-        while not self._try_connect(makes_schema=makes_schema):
-            self.process.check()
-            if time.monotonic() > deadline:
-                raise self.process.failure(f"answered no query within {READY_SECONDS:.0f} s")
-            time.sleep(POLL_SECONDS)
+        with Wait(f"{self.place.name} answers its first query", READY_SECONDS) as wait:
+            while not self._try_connect(makes_schema=makes_schema):
+                self.process.check()
+                if wait.is_over:
+                    raise self.process.failure(f"answered no query within {READY_SECONDS:.0f} s")
+                wait.pause(POLL_SECONDS)
 
     def connection(self) -> Sql:
         """Return the connection that is kept. Raises MachineError when the server has died."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import secrets
 import signal
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
+from disklab.waiting import Wait
 
 # The vendor: a node is ready within a minute; the first one makes its system tables, on our disks.
 READY_SECONDS = 600.0
@@ -196,17 +196,19 @@ class Yugabyted:
         return Observation(pids, {"tablet_servers": float(count)}, {})
 
     def _wait_until_ready(self, place: NodePlace, process: DatabaseProcess) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        while True:
-            process.check()
-            try:
-                with self._connect(place) as sql:
-                    sql.ask("SELECT 1")
-                return
-            except MachineError:
-                if time.monotonic() > deadline:
-                    raise process.failure(f"answered no query in {READY_SECONDS:.0f} s") from None
-            time.sleep(POLL_SECONDS)
+        with Wait(f"{place.name} answers its first query", READY_SECONDS) as wait:
+            while True:
+                process.check()
+                try:
+                    with self._connect(place) as sql:
+                        sql.ask("SELECT 1")
+                    return
+                except MachineError:
+                    if wait.is_over:
+                        raise process.failure(
+                            f"answered no query in {READY_SECONDS:.0f} s"
+                        ) from None
+                wait.pause(POLL_SECONDS)
 
     def _connect(self, place: NodePlace) -> Sql:
         password = self._password
