@@ -159,7 +159,8 @@ def _with_trace(turn: Turn, columns: Columns | None) -> Turn:
     if columns is None or device is None:
         return turn
     volume = device.volume
-    disk = Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes)
+    cached = device.host_cache_bytes
+    disk = Disk(volume.disks, device.vm, volume.caching, cached, volume.latency)
     volume_bytes = volume.size_bytes or resolved(disk).volume.size_bytes
     return replace(turn, trial=replace(turn.trial, replay=replay_of(columns, volume_bytes)))
 

@@ -99,6 +99,7 @@ def made_for_probe(
                 name=VOLUME,
                 caching=disk.caching,
                 size_bytes=shortened(disk, plan) if filesystem else None,
+                latency=disk.latency,
             ),
             host=host,
             vm=disk.vm,
@@ -132,7 +133,11 @@ def attached_raw(disk: Disk, host: str, size_bytes: int | None) -> Iterator[tupl
     places = Places.usual()
     request = AttachRequest(
         volume=VolumeRequest(
-            disks=disk.disks, name=VOLUME, caching=disk.caching, size_bytes=size_bytes
+            disks=disk.disks,
+            name=VOLUME,
+            caching=disk.caching,
+            size_bytes=size_bytes,
+            latency=disk.latency,
         ),
         host=host,
         vm=disk.vm,

@@ -62,7 +62,13 @@ def trial_of(trial: spec.Trial) -> Trial:
     assert work.fio is not None
     return Trial(
         levels={name: str(level) for name, level in trial.factors.items()},
-        disk=Disk(device.volume.disks, device.vm, device.volume.caching, device.host_cache_bytes),
+        disk=Disk(
+            device.volume.disks,
+            device.vm,
+            device.volume.caching,
+            device.host_cache_bytes,
+            device.volume.latency,
+        ),
         filesystem=device.volume.filesystem,
         cell=cell_of(
             Load(*work.fio.load),

@@ -30,6 +30,8 @@ class Disk:
     caching: Caching = "None"
     host_cache_bytes: int | None = None
     """What its host cache is taken to hold, where none is published."""
+    latency: str | None = None
+    """One of the dated latency profiles of its family; None: the default."""
     places: Places = field(default=OPTIONS, compare=False)
     """Where the user named each part, for the errors."""
 
@@ -51,7 +53,7 @@ def parse_caching(text: str, place: str = "--caching") -> Caching:
 def resolved(disk: Disk) -> Resolution:
     """Return the disk's profile; a user error with every rule that the wish breaks."""
     catalog = load_catalog()
-    request = VolumeRequest(disks=disk.disks, caching=disk.caching)
+    request = VolumeRequest(disks=disk.disks, caching=disk.caching, latency=disk.latency)
     return resolve(
         catalog, HostRequest(disk.vm, disk.host_cache_bytes), request, places=disk.places
     )

@@ -110,7 +110,8 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     assert device is not None
     replay, volume = wanted.replay, device.volume
     trace = replay.placed.trace
-    disk = Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes)
+    cached = device.host_cache_bytes
+    disk = Disk(volume.disks, device.vm, volume.caching, cached, volume.latency)
     emit(PhaseStarted("build", f"{disk.disks} on {disk.vm}, no file system"))
     with ExitStack() as undo:
         target, path = undo.enter_context(attached_raw(disk, own_name("trace"), volume.size_bytes))
