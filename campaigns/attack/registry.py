@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from campaigns.attack import files, folders, names, requests, serve, settings
+from campaigns.attack import files, folders, names, namespaces, requests, serve, settings
 
-KINDS = (settings.KIND, files.KIND, names.KIND, requests.KIND, folders.KIND, serve.KIND)
+KINDS = (
+    *(settings.KIND, files.KIND, names.KIND, requests.KIND, folders.KIND, serve.KIND),
+    namespaces.KIND,
+)

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from disklab.hosts import cleaning
 from disklab.web.access import Guard
 
-from campaigns.attack import serve
+from campaigns.attack import namespaces, serve
 from campaigns.attack.campaign import attack
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
 from campaigns.attack.page import renewed
 from campaigns.attack.registry import KINDS
 
-SHARE = {"files": 60, "names": 40, "requests": 100, "folders": 60}
+SHARE = {"files": 60, "names": 40, "requests": 100, "folders": 60, "namespaces": 13}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -51,6 +52,12 @@ def test_what_is_let_in_is_seen() -> None:
 def test_a_live_page_without_its_guard_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Guard, "_refusal", lambda *_: None)
     assert "without the token" in "".join(attack(serve.KIND, 300, 1).failures)
+
+
+@pytest.mark.machine
+def test_a_clean_that_goes_by_numbers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "unseen", lambda _: None)
+    assert "something was taken away" in "".join(attack(namespaces.KIND, 1, 1).failures)
 
 
 def test_the_page_keeps_the_counts_of_other_kinds(tmp_path: Path) -> None:
