@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import signal
 import time
@@ -24,11 +25,15 @@ from .test_built_postgresql import (
 )
 
 __all__ = ["volume"]
-CLIENT_FOLDERS = ".disklab-load-*"
+CLIENT_FOLDERS = ".disklab-load-"
 
 
-def client_folders() -> set[Path]:
-    return set(Path("/tmp").glob(CLIENT_FOLDERS))
+def client_folders(bench: Bench) -> set[Path]:
+    """Return the folders of load clients that this test's runs made, and that are there still."""
+    changes = [file.read_text() for file in bench.folder.glob("disklab-runs/*/changes.jsonl")]
+    lines = [json.loads(line) for text in changes for line in text.splitlines()]
+    paths = {Path(line["change"]["path"]) for line in lines if line.get("change")}
+    return {path for path in paths if path.name.startswith(CLIENT_FOLDERS) and path.exists()}
 
 
 def works_in(folder: Path) -> list[str]:
@@ -61,15 +66,14 @@ def test_two_clients_share_a_load_and_nothing_of_them_is_left(
     bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     prepared(bench, ssh_server, volume)
-    before = client_folders()
     code, out, err = bench.told(*MEASURE, "--plan")
     assert code == 0, err
     assert out.count("load    comes from here") == 2
-    assert client_folders() == before
+    assert client_folders(bench) == set()
     code, _, err = bench.run(*MEASURE, "--yes", "--quick")
     assert code == 0, err
     bench.nothing_is_left()
-    assert client_folders() == before
+    assert client_folders(bench) == set()
     (run,) = bench.runs()
     results = run.results()
     assert len(results) == 2
@@ -100,26 +104,25 @@ def test_two_clients_share_a_load_and_nothing_of_them_is_left(
 def test_the_load_that_a_killed_run_has_left_is_ended_before_it_goes_on(
     bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
-    before = client_folders()
     text = EXPERIMENT.replace("duration: 2s", "duration: 8s").replace("[2, 4]", "[2]")
     prepared(bench, ssh_server, volume, text)
     with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
 
         def loads_full_data() -> bool:
             assert process.poll() is None
-            return is_full(volume) and any(map(works_in, client_folders() - before))
+            return is_full(volume) and any(map(works_in, client_folders(bench)))
 
         bench.wait_until(loads_full_data)
         process.kill()
         process.communicate(timeout=60)
-    left = client_folders() - before
+    left = client_folders(bench)
     # The one over SSH outlives its conductor; the one of this machine does not.
     assert len(left) == 2
     assert any(works_in(folder) for folder in left)
     (first,) = bench.runs()
     code, _, err = bench.run("measure", "--resume", first.folder.name, "--yes")
     assert code == 0, err
-    assert client_folders() == before
+    assert client_folders(bench) == set()
     assert not any(works_in(folder) for folder in left)
     bench.nothing_is_left()
     (run,) = bench.runs()
