@@ -38,18 +38,29 @@ impl RunAs {
         let Some(User { uid, gid }) = self.run_as else {
             return Ok(());
         };
+        // The kernel forgets the signal that ends this process with its parent when the user changes.
+        let mut with_parent: libc::c_int = 0;
+        // SAFETY: the kernel writes one integer, which is there; the other call involves no memory.
+        let parent = unsafe {
+            libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut with_parent);
+            libc::getppid()
+        };
         // SAFETY: no memory involved but an empty list. Groups go first: without root they could not.
         let done = unsafe {
             libc::setgroups(0, std::ptr::null()) == 0
                 && libc::setresgid(gid, gid, gid) == 0
                 && libc::setresuid(uid, uid, uid) == 0
                 && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_PDEATHSIG, with_parent) == 0
         };
-        if done {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
+        if !done {
+            return Err(io::Error::last_os_error());
         }
+        // SAFETY: no memory involved.
+        if with_parent != 0 && unsafe { libc::getppid() } != parent {
+            return Err(io::Error::other("the process that started it has ended"));
+        }
+        Ok(())
     }
 }
 
