@@ -386,6 +386,7 @@ pub fn fio(read_ppm: u32, jobs: u32, depth: u32, runtime_ns: u64) -> Job {
             depth,
             size_bytes: 1 << 30,
             runtime_ns,
+            warm_up_ns: 0,
             submit_ns: 1_000,
         }),
         trace: None,
