@@ -78,6 +78,8 @@ class Facts(_Part):
     empty: it has directories on every volume."""
     least_volume_bytes: int = 0
     """The smallest volume on which it starts."""
+    unscaled_bytes: int = 0
+    """What a node writes to a volume beside its rows, however few of them there are here."""
     compiles: bool = False
     """Whether it compiles itself while it runs, and so wants a warm-up after each start."""
     events: tuple[

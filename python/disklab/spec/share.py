@@ -139,6 +139,7 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
     warehouses = whole(spec.workload.tpcc.warehouses if spec.workload.tpcc else None, both)
     engine = portion.engine or (spec.database.engine if spec.database else None)
     room = least_volume_bytes(engine, warehouses, portion) if engine else 0
+    beside = facts_of(engine).unscaled_bytes if engine and spec.cluster else 0
     least = {
         name: max(MKFS_LEAST_BYTES[(volume.filesystem)], room)
         for name, volume in (spec.cluster.volumes.items() if spec.cluster else ())
@@ -163,7 +164,7 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
         volume_bytes={
             name: Figure(
                 full=size,
-                here=min(size, max(least.get(name, 0), int(size * portion.scale))),
+                here=min(size, max(least.get(name, 0), int(size * portion.scale) + beside)),
             )
             for name, size in volumes.items()
         },
