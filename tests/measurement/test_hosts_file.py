@@ -108,9 +108,12 @@ def test_a_run_has_its_hosts_before_it_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there: list[bool] = []
-    monkeypatch.setattr(
-        Run, "_write_info", lambda run: there.append((run.folder / preparation.HOSTS).exists())
-    )
+
+    def info_text(run: Run) -> str:
+        there.append((run.folder / preparation.HOSTS).exists())
+        return "{}"
+
+    monkeypatch.setattr(Run, "_info_text", info_text)
     hosts = parse("hosts: {n1: {address: n1, volumes: {data: /mnt/data}}}", "h.yaml")
     wanted = preparation.wanted(spec.parse(EXPERIMENT), hosts, preparation.Options())
     preparation.create(wanted, [], tmp_path)
