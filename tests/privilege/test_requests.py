@@ -128,7 +128,7 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     changed = turn.trial.spec.model_copy(update=update)
     moved = replace(turn, trial=replace(turn.trial, spec=changed))
     request = Check([], [moved], load_catalog())
-    with root_part() as link, pytest.raises(UserError, match=r"cluster\.volumes"):
+    with root_part() as link, pytest.raises(MachineError, match=r"cluster\.volumes"):
         Root(link).ask(request, lambda _: None)
 
 
