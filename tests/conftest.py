@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from disklab import interrupts
 from disklab.hosts import requirements
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
@@ -50,6 +52,18 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=program, args=sandbox)
         yield started
         started.close()
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give back what a command that runs in this process has made of signals."""
+    state = getattr(interrupts, "_State")  # noqa: B009 - tests alone run two commands in a process
+    monkeypatch.setattr(state, "numbers", state.numbers)
+    handlers = {number: signal.getsignal(number) for number in state.numbers}
+    yield
+    for number, handler in handlers.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture
