@@ -61,7 +61,7 @@ def test_an_engine_that_is_killed_while_it_makes_a_loop_device_ends() -> None:
 @apart
 def test_a_mount_point_goes_though_the_kill_came_before_it_was_recorded() -> None:
     """The record that has its inode is the second after the one of the device."""
-    killed_at("attach ext4", "conductor", "rename", "/mnt")
+    killed_at("attach ext4", "conductor", "renameat", "/mnt")
 
 
 @apart

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from disklab.databases import Database, NodePlace, Request, Sizes, provision
+from disklab.database_settings import Setting, setting_problem
+from disklab.databases import Database, NodePlace, Request, Sizes, installed, provision
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.sql import Login, Sql
-from disklab.errors import UserError
+from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 
 from tests.conftest import IN_CI
@@ -33,8 +35,20 @@ def need_postgresql() -> None:
 
 
 @contextmanager
-def postgresql(*, tls: bool, **settings: str) -> Iterator[Database]:
-    """Yield a running server without tables but `rows` of five columns."""
+def postgresql(*, tls: bool, **owners: str) -> Iterator[Database]:
+    """Yield a running server without tables but `rows` of five columns.
+
+    `owners`: settings that a server's owner may have made, and no experiment.
+    """
+
+    def problem(engine: str, name: str, value: Setting, place: str) -> Problem | None:
+        return None if name in owners else setting_problem(engine, name, value, place)
+
+    with mock.patch.object(installed, "setting_problem", problem):
+        yield from _postgresql(tls=tls, settings=owners)
+
+
+def _postgresql(*, tls: bool, settings: Mapping[str, str]) -> Iterator[Database]:
     need_postgresql()
     root = Path(tempfile.mkdtemp(prefix="disklab-test-"))
     # The server is run by a user who may not look into a folder of root's alone.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -94,8 +95,11 @@ def fio_of(run: int) -> list[int]:
 def test_an_engine_that_stood_still_makes_the_trial_invalid(lab: Lab, tmp_path: Path) -> None:
     result = stopped_in_the_middle(lab, tmp_path, lambda _: lab.processes())
     assert result["status"] == "invalid", result
-    (reason,) = [one for one in result["invalid_reasons"] if "stood still" in one]
-    assert reason.startswith("the emulator stood still for 4."), reason
+    reasons = result["invalid_reasons"]
+    told = [re.match(r"the emulator stood still for ([0-9.]+) s", reason) for reason in reasons]
+    (length_s,) = [float(match[1]) for match in told if match]
+    # A bucket of the histogram is 6 % wide, and an I/O that came during the stop waited less.
+    assert STOPPED_S - 1 < length_s < STOPPED_S + 2, reasons
 
 
 def test_fio_that_stood_still_makes_the_trial_invalid(lab: Lab, tmp_path: Path) -> None:
