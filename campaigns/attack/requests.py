@@ -120,7 +120,7 @@ def _attempt(read: Reader, asked: dict[str, Any], unknown: bool) -> None:
 KIND = Kind(
     "requests",
     "a request to root's part (`probe`, `disk`, `rehearse`) with a key more, another engine of "
-    "fio's, other types and hostile words. What is no request is refused; none is taken with a "
-    "key that it does not have",
+    "fio's, other types and hostile words. Anything else than a proper request is "
+    "refused, and so is any unknown key",
     tries,
 )

@@ -59,6 +59,8 @@ def test_a_base_is_read_back_and_others_are_refused(run: CommandRun, tmp_path: P
     base = tmp_path / "base.json"
     base.write_text(run.model_dump_json())
     assert read_base(base, "--compare") == run
+    base.write_text("what the command printed\n" + run.model_dump_json() + "\n")
+    assert read_base(base, "--compare") == run
     with pytest.raises(UserError, match="this run has azure/P30"):
         check_alike(run, run.model_copy(update={"disks": "azure/P30"}), "--compare")
     for content in ("", "[]", "{}", '{"command": 1}', "x" * 100, "[" * 100_000):

@@ -131,8 +131,8 @@ def briefly(one: Tried, question: Question) -> str:
     assert question.spec.cluster is not None
     nodes = "" if NODES in one.candidate.settings else f"{question.spec.cluster.nodes} x "
     p99 = one.result.latency_ms.get("p99")
-    told = "" if p99 is None else f", p99 {short(p99)} ms"
-    return f"{nodes}{one.candidate.name}, {one.candidate.usd_per_month:,.0f} USD a month{told}"
+    latency = "" if p99 is None else f", p99 {short(p99)} ms"
+    return f"{nodes}{one.candidate.name}, {one.candidate.usd_per_month:,.0f} USD a month{latency}"
 
 
 def by_price(option: Option) -> float:

@@ -83,10 +83,10 @@ class Advice:
     def _buy(self, one: Option) -> list[str]:
         now = self.present
         verdict = f"Buy {one.name}" if now is None else now.verdict(one)
-        told = f"{verdict}: {one.price}, carries {one.carries}, p99 {self._p99(one)}."
+        headline = f"{verdict}: {one.price}, carries {one.carries}, p99 {self._p99(one)}."
         difference = "" if now is None else now.difference(one)
         found = [
-            f"{told} {difference}".rstrip(),
+            f"{headline} {difference}".rstrip(),
             f"Its fullest limit is {one.bound_by}. {tail_of(one)}"
             f"A stopped or lost VM loses {one.lost}.",
         ]
@@ -162,8 +162,8 @@ class Advice:
         first, *others = able
         assert first.disks is not None
         database = self.question.spec.database
-        asked = database.jvm.collector if database is not None else None
-        now = f", now {asked}" if asked else ""
+        collector = database.jvm.collector if database is not None else None
+        now = f", now {collector}" if collector else ""
         found = [
             f"The disks of {first.name} keep the promise, and garbage collection does not: "
             f"{first.price}, p99 {first.latency('p99')}, of which storage takes "

@@ -339,7 +339,7 @@ def leave_dear(ladders: Sequence[Ladder]) -> None:
 
 
 ALIKE = 0.97
-"""What costs a few percent less is no other answer: prices are of lists, latencies of a model."""
+"""A saving of a few percent decides nothing: prices are list prices, latencies a model's."""
 OTHER_KIND = 0.85
 """The same of a kind of disks that can be no more than second."""
 

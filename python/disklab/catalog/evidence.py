@@ -62,7 +62,7 @@ class Measurement(Facts):
     """The spread between machines or runs, where the source states it."""
     samples: int | None = None
     cap: str | None = None
-    """The limit at which it was held: then it is no service time."""
+    """The limit that held it up: such a latency is waiting, and not a service time."""
     basis: Literal["device", "derived", "fsync", "app", "model"]
     """`device`: the disk's own I/Os; `derived`: computed from the source's figures, as the note
     says; `fsync`, `app`: of a file or a database, an upper bound; `model`: a planner's."""
@@ -244,7 +244,7 @@ def _stated(
 ) -> dict[int, Fraction]:
     """Return the percentiles that sources state, over their own median.
 
-    The extremes are left out: the largest of many I/Os is no quantile of all.
+    The minimum and the maximum are left out: they depend on how many I/Os there were.
     """
     found: dict[int, list[Fraction]] = {}
     for row in rows:

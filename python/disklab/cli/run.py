@@ -177,9 +177,13 @@ def _measured(request: AttachForCommand, command: list[str], keep: Path | None) 
         ended = _run(made, command)
         after = _view(made)
         if keep is not None:
-            _run(made, ["cp", "-a", ".", str(keep.absolute())])
+            copied = _run(made, ["cp", "-a", ".", str(keep.absolute())])
     late = late_between(before, after)
     warnings = list(made.warnings)
+    if keep is not None and copied.exit_code:
+        warnings.append(
+            f"--keep {keep}: not all was copied there (cp's exit code {copied.exit_code})"
+        )
     if late > LATE_RATIO:
         warnings.append(
             f"{late:.1%} of the replies were late: the times are this machine's; the counts hold"

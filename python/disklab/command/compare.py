@@ -45,8 +45,11 @@ class Change:
 
 
 def read_base(path: Path, place: str) -> CommandRun:
-    """Read what `disklab run --json` wrote. Raises UserError where the file is none."""
-    content = reading.contents(path, reading.COMMAND_RUN, place)
+    """Read what `disklab run --json` wrote: the last line, as the command prints before it.
+
+    Raises UserError where it is something else.
+    """
+    content = reading.contents(path, reading.COMMAND_RUN, place).strip().rpartition(b"\n")[2]
     try:
         return reading.parse(CommandRun, content)
     except reading.NotAsExpectedError as error:
