@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from disklab.cli import app, clean, doctor, reproduce
+import typer
+from disklab.cli import app, clean, doctor, probe, reproduce
+from disklab.cli.check import code_of
 from disklab.cli.output import notes
 from disklab.cli.rehearsing import follow
 from disklab.cli.rooms import NOT_DONE, exit_codes
@@ -15,7 +18,9 @@ from disklab.hosts import doctor as examination
 from disklab.hosts.cleaning import Kept
 from disklab.hosts.doctor import Check
 from disklab.hosts.steps import Removed
+from disklab.probe import verdict
 from disklab.results import Reason, Run
+from disklab.results.required import Outcome
 from typer.main import get_command
 
 from tests.in_process import disklab
@@ -131,6 +136,62 @@ def test_no_usable_figures_are_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert disklab("reproduce", "vm-types", "--json").returncode == code
 
 
+PROMISE = """
+title: Is a P10 quick enough?
+device: {vm: azure/Standard_D8s_v3, volume: {disks: azure/P10}}
+workload: {fio: {rw: randread, bs: 4k, depth: 1, jobs: 1}, stop: {duration: 5s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("require", "code"), [("p99: 100ms", 0), ("p50: 1us", 3), ("p99: 100ms, p50: 1us", 3)]
+)
+def test_with_check_a_prediction_says_whether_it_was_kept(
+    tmp_path: Path, require: str, code: int
+) -> None:
+    text = f"{PROMISE}require: {{all: {{{require}}}}}\n"
+    (tmp_path / "promise.yaml").write_text(text, encoding="utf-8")
+    command = ("predict", "promise.yaml", "--fidelity", "quick", "--no-bands")
+    assert disklab(*command).returncode == 0
+    said = disklab(*command, "--check")
+    assert said.returncode == code, said.stderr
+
+
+def test_check_needs_a_promise(tmp_path: Path) -> None:
+    (tmp_path / "silent.yaml").write_text(PROMISE, encoding="utf-8")
+    for name in ("predict", "rehearse"):
+        said = disklab(name, "silent.yaml", "--check")
+        assert (said.returncode, "silent.yaml: the experiment requires" in said.stderr) == (2, True)
+    assert not (tmp_path / "disklab-results").exists()
+
+
+def test_codes_of_judgements() -> None:
+    met, missed = Outcome.MET, Outcome.MISSED
+    tries = {(met,): 0, (met, missed, None): 3, (met, None): 4, (Outcome.CANNOT_TELL,): 4, (): 4}
+    assert {outcomes: code_of(outcomes) for outcomes in tries} == tries
+    assert code_of([Outcome.CANNOT_SUSTAIN, Outcome.CANNOT_TELL]) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"), [(["met", "above"], 0), (["met", "short"], 3), (["met", None], 4)]
+)
+def test_with_check_a_probe_says_whether_promises_were_kept(
+    outcomes: list[str | None], code: int
+) -> None:
+    results = [
+        Mock(invalid=(), verdict=name and Mock(outcome=verdict.Outcome(name))) for name in outcomes
+    ]
+    invalid = Mock(invalid=("late",), verdict=Mock(outcome=verdict.Outcome.MET))
+    for measured, check, expected in (
+        (results, True, code),
+        (results, False, 0),
+        ([*results, invalid], True, code or 4),
+    ):
+        with pytest.raises(typer.Exit) as ended:
+            probe.end(measured, check=check)
+        assert ended.value.exit_code == expected
+
+
 def test_a_machine_that_can_attach_nothing_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
     for ok, code in ((True, 0), (False, 1)):
         check = Check("FUSE", "found", ok, required=True)
@@ -159,3 +220,4 @@ def test_the_help_says_what_1_means() -> None:
     for name, why in NOT_DONE.items():
         assert f"1 it failed, or {why}" in exit_codes(name)
     assert "1 it failed; 2" in exit_codes("report")
+    assert "with --check 3 a promise is missed" in exit_codes("advise")

@@ -31,6 +31,7 @@ from disklab.cli.advise_asked import (
     Version,
     Writes,
 )
+from disklab.cli.check import MISSED, Check, code_of
 from disklab.cli.cluster import Cluster, workers_of
 from disklab.cli.experiment_new import P99, Copies, Nodes, Row
 from disklab.cli.output import Json, console, notes, print_json, warn
@@ -51,6 +52,10 @@ Candidates = Annotated[
         metavar="NAME,...",
         show_default="the whole catalogue",
     ),
+]
+Region = Annotated[
+    str | None,
+    typer.Option(help="Region of the prices.", metavar="REGION", show_default="by cloud"),
 ]
 Terms = Annotated[
     PriceTerms,
@@ -89,10 +94,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     budget: Budget = None,
     cloud: Cloud = None,
     candidates: Candidates = "",
-    region: Annotated[
-        str | None,
-        typer.Option(help="Region of the prices.", metavar="REGION", show_default="by cloud"),
-    ] = None,
+    region: Region = None,
     terms: Terms = DEFAULT_TERMS,
     bands: Annotated[
         bool | None,
@@ -105,6 +107,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
     ] = None,
     cluster: Cluster = None,
+    check: Check = False,
     json: Json = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
 ) -> None:
@@ -143,6 +146,13 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if html is not None:
         write_page(found, html, seed)
     print_json(found.as_json()) if json else show(found)
+    raise typer.Exit(exit_code(found) if check else 0)
+
+
+def exit_code(advice: Advice) -> int:
+    """Return what `--check` ends with: 0 something surely keeps the promise, 3 nothing does."""
+    best = advice.chosen or advice.perhaps
+    return MISSED if best is None else code_of([best.kept.outcome])
 
 
 def experiment_of(file: Path | None, asked: Asked) -> spec.Experiment:

@@ -10,11 +10,12 @@ import typer
 
 from disklab import spec
 from disklab.cli import cloud_options
+from disklab.cli.check import Check
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
 from disklab.cli.on_end import check_on_end
 from disklab.cli.output import notes
-from disklab.cli.rehearse import Again, OnEnd
+from disklab.cli.rehearse import Again, JsonTrials, OnEnd
 from disklab.errors import Problem, UserError
 from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
@@ -23,6 +24,9 @@ HostsOption = Annotated[
     Path | None,
     typer.Option("--hosts", help="The hosts file: where to measure.", metavar="FILE"),
 ]
+
+
+Seed = Annotated[int | None, typer.Option(help="Seed of the order; 1 by default.", metavar="N")]
 
 
 def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -49,9 +53,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
         ),
     ] = None,
     only: Only = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the order; 1 by default.", metavar="N")
-    ] = None,
+    seed: Seed = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
     ] = False,
@@ -64,7 +66,8 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
+    check: Check = False,
+    json: JsonTrials = False,
 ) -> None:
     """Measure an experiment on hosts that exist, or are made in a cloud. A plan is shown first.
 
@@ -82,7 +85,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     options = preparation.Options(
         repeats=repeat, seed=1 if seed is None else seed, quick=quick, only=choices(only)
     )
-    how = How(notes(), out, plan=plan, yes=yes, as_json=json, on_end=on_end)
+    how = How(notes(), out, plan=plan, yes=yes, as_json=json, check=check, on_end=on_end)
     states: Any = [one.value for one in again or []]
     if resume is not None:
         told = {"EXPERIMENT": experiment, "--hosts": hosts, "--repeat": repeat, "--only": only}

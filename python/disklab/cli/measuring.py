@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from disklab.cli.check import code_of_run, needs_promise
 from disklab.cli.output import console
 from disklab.cli.rehearsing import follow
 from disklab.errors import Problem, UserError
@@ -37,6 +38,8 @@ class How:
     """Ask nothing."""
     as_json: bool
     on_end: str | None
+    check: bool = False
+    """Whether the exit code tells if what is required was kept."""
 
     def tell(self, text: str) -> None:
         """Print a line beside the answer."""
@@ -45,6 +48,7 @@ class How:
 
 def run_it(wanted: Wanted, how: How) -> int:
     """Show the plan, ask, measure, report; return the exit code. 1: nothing usable was measured."""
+    needs_promise(wanted.experiment, check=how.check)
 
     def agreed(plans: list[HostPlan]) -> bool:
         _show(wanted, plans, console() if how.plan and not how.as_json else how.notes)
@@ -81,7 +85,7 @@ def measure_on_hosts(
     code = follow(work, how.notes, as_json=how.as_json, on_end=how.on_end)
     for text in stage.told:
         how.notes.print(Text.assemble(("warning: ", "yellow"), text))
-    return code
+    return code_of_run(planned.run) if how.check and code == 0 else code
 
 
 def open_all(

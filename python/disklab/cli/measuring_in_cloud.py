@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from disklab.catalog import load_catalog
+from disklab.cli.check import needs_promise
 from disklab.cli.cloud_options import CloudOptions, until_of
 from disklab.cli.cloud_sites import TITLES, region_of, site_of
 from disklab.cli.measuring import How, ask, measure_on_hosts
@@ -83,6 +84,7 @@ class Timed:
 
 def run_in_cloud(planned: Planned, cloud: CloudOptions, how: How) -> int:
     """Show the plan with its price, make the hosts, measure, remove them; return the exit code."""
+    needs_promise(planned.wanted.experiment, check=how.check)
     _show(planned, cloud, console() if how.plan and not how.as_json else how.notes)
     site = site_of(planned.region, cloud.subscription, cloud.cloud)
     fit = site.fit(planned.layout)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
+from disklab.cli.check import Check, code_of_run, needs_promise
 from disklab.cli.cluster import Cluster, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
 from disklab.cli.output import console, notes, print_json, warn
@@ -53,6 +54,12 @@ CheckRegister = Annotated[
 ]
 
 
+Against = Annotated[
+    str | None,
+    typer.Option(help="reference: beside the published results, with the error.", metavar="WHAT"),
+]
+
+
 def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: ExperimentFile,
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
@@ -69,18 +76,14 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
     ] = "full",
     bands: BandsOption = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="reference: beside the published results, with the error.", metavar="WHAT"
-        ),
-    ] = None,
+    against: Against = None,
     calibration: Annotated[
         Path | None, typer.Option(help="A calibration file of your own.", metavar="FILE")
     ] = None,
     register: Register = None,
     check_register: CheckRegister = None,
     ablate: Ablate = None,
+    check: Check = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
 ) -> None:
@@ -100,6 +103,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check_against(against)
     known = read_register(check_register) if check_register else None
     ranged = read_ranged(experiment, choices(only))
+    needs_promise(ranged.middle, check=check)
     options = Options(
         seed=seed,
         repeats=repeat,
@@ -123,6 +127,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     tell_register(register, known, (ranged.middle, options, results))
     if not any(result.usable for result in results):
         raise typer.Exit(1)
+    if check:
+        raise typer.Exit(code_of_run(run))
 
 
 def check_against(against: str | None) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from disklab.cli.check import Check, code_of
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.probe.known import Disk, parse_caching
 from disklab.probe.request import Output, Request, plan_of
+from disklab.results import required
 
 if TYPE_CHECKING:
     from disklab.probe.command import Override
+    from disklab.probe.run import CellResult
 
 Caching = Annotated[
     list[str] | None,
@@ -124,6 +128,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     duration: Duration = None,
     size: Region = None,
     quick: Annotated[bool, typer.Option("--quick", help="2s a cell, 4k and 1M, 256MiB.")] = False,
+    check: Check = False,
     engine: Annotated[
         str, typer.Option(help="fio's engine: libaio or io_uring.", metavar="NAME")
     ] = "libaio",
@@ -148,7 +153,10 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     output = Output(json, out, chart)
     if pvc is not None:
         refuse_with_pvc(
-            {"PATH": path, "--disk": disk, "--hosts": hosts, "--out": out, "--chart": chart}
+            {
+                **{"PATH": path, "--disk": disk, "--hosts": hosts, "--out": out, "--chart": chart},
+                "--check": check or None,
+            }
         )
         from disklab.cli.kubernetes import probe_claim  # noqa: PLC0415 - see above
 
@@ -159,26 +167,39 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
         refuse_with_hosts({"PATH": path, "--disk": disk, "--destroy-data": destroy_data or None})
         from disklab.cli.probing_hosts import probe_all  # noqa: PLC0415 - see above
 
-        probe_all(hosts, plan_of(request), output, yes=yes)
-        return
+        end(probe_all(hosts, plan_of(request), output, yes=yes), check=check)
     look = look_by(root_part())
     if path is None:
         if not disks:
             raise missing_target()
-        command.probe_emulated(disks, plan_of(request), output, look)
-        return
+        end(command.probe_emulated(disks, plan_of(request), output, look), check=check)
     if path.suffix in (".yaml", ".yml"):
         if disks:
             rule = "an experiment names its own disks"
             raise UserError(Problem("--disk", str(disk), rule, "leave --disk out"))
-        command.probe_experiment(path, override_of(request), output, look)
-        return
+        end(command.probe_experiment(path, override_of(request), output, look), check=check)
     if len(disks) > 1:
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
     wanted = At(seen_from_root(path), plan_of(request), promised, destroy_data)
-    command.probe_path(wanted, output, look)
+    end(command.probe_path(wanted, output, look), check=check)
+
+
+def end(results: Sequence[CellResult], *, check: bool) -> NoReturn:
+    """End with 0, or with `check` as the promises of valid cells were kept: 0, 3 or 4."""
+    from disklab.probe.verdict import Outcome  # noqa: PLC0415 - see above
+
+    kept = {
+        Outcome.MET: required.Outcome.MET,
+        Outcome.ABOVE: required.Outcome.MET,
+        Outcome.SHORT: required.Outcome.MISSED,
+    }
+    outcomes = [
+        None if one.invalid or one.verdict is None else kept.get(one.verdict.outcome)
+        for one in results
+    ]
+    raise typer.Exit(code_of(outcomes) if check else 0)
 
 
 def seen_from_root(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from disklab.probe.cells import Plan
 from disklab.probe.command import listening
 from disklab.probe.report import show_results
 from disklab.probe.request import Output
-from disklab.probe.run import expected_fill_s
+from disklab.probe.run import CellResult, expected_fill_s
 
 
-def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> None:
+def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> Sequence[CellResult]:
     """Probe every directory of every node, after the user has agreed to the files made there."""
     hosts = hosts_file.load(file)
     spots = probing.spots_of(hosts)
@@ -42,3 +43,4 @@ def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> None:
         shown.print(Text.assemble(("outlier: ", "red"), str(one)))
     if not found and len(spots) >= probing.LEAST_FOR_OUTLIERS:
         shown.print(Text(f"no volume is more than {probing.OUTLIER_RATIO:.0%} off the median"))
+    return results

@@ -12,6 +12,7 @@ import typer
 
 from disklab import spec
 from disklab.cli.amounts import scale_of
+from disklab.cli.check import Check, code_of_run, needs_promise
 from disklab.cli.completion import bundled_names
 from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.on_end import check_on_end
@@ -59,21 +60,26 @@ OnEnd = Annotated[
 ]
 
 
+JsonTrials = Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of order, keys and content; 1 by default.", metavar="N")
+]
+Nodes = Annotated[
+    int | None, typer.Option(help="How many of the cluster's nodes run here.", metavar="N")
+]
+
+
 def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: Experiment = None,
     scale: Annotated[
         str | None,
         typer.Option(help="Scale of data, caches and credits, such as 1/100.", metavar="SCALE"),
     ] = None,
-    nodes: Annotated[
-        int | None, typer.Option(help="How many of the cluster's nodes run here.", metavar="N")
-    ] = None,
+    nodes: Nodes = None,
     time_dilation: TimeDilation = None,
     repeat: Repeat = None,
     only: Only = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of order, keys and content; 1 by default.", metavar="N")
-    ] = None,
+    seed: Seed = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
     ] = False,
@@ -84,7 +90,8 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")] = False,
+    check: Check = False,
+    json: JsonTrials = False,
 ) -> None:
     """Run a real database under real load on emulated disks, and report what it says.
 
@@ -116,8 +123,10 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         prepared = preparation.resume(
             resume, out, say, [one.value for one in again or []], repeat, look
         )
+        needs_promise(prepared.experiment, check=check)
     else:
         described = spec.load(_experiment_of_new_run(experiment, again))
+        needs_promise(described, check=check)
         options = preparation.Options(
             scale=scale_of(scale),
             nodes=nodes,
@@ -128,7 +137,8 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
             only=choices(only),
         )
         prepared = preparation.prepare(described, options, out, say, look)
-    sys.exit(run_it(prepared, console, as_json=json, on_end=on_end, root=root))
+    code = run_it(prepared, console, as_json=json, on_end=on_end, root=root)
+    sys.exit(code_of_run(prepared.run) if check and code == 0 else code)
 
 
 def _experiment_of_new_run(experiment: Path | None, again: list[Again] | None) -> Path:

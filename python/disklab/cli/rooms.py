@@ -90,6 +90,9 @@ NOT_DONE = {
 }
 """What exit code 1 of a command says, beside that something failed."""
 
+JUDGED = ("predict", "rehearse", "measure", "probe", "advise")
+"""Commands that judge promises."""
+
 
 def exit_codes(name: str) -> str:
     """Return what the exit codes of a command say."""
@@ -99,7 +102,10 @@ def exit_codes(name: str) -> str:
             "failed; 2 a mistake in what was given."
         )
     failed = f"it failed, or {NOT_DONE[name]}" if name in NOT_DONE else "it failed"
-    return f"Exit codes: 0 done; 1 {failed}; 2 a mistake in what was given; 130 interrupted."
+    judged = "with --check 3 a promise is missed, 4 nobody can tell; " if name in JUDGED else ""
+    return (
+        f"Exit codes: 0 done; 1 {failed}; 2 a mistake in what was given; {judged}130 interrupted."
+    )
 
 
 def tell_exit_codes(command: Any, name: str) -> None:

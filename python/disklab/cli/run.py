@@ -26,6 +26,7 @@ from disklab.cli.attach import (
     Vm,
 )
 from disklab.cli.catalog import CatalogFiles, loaded
+from disklab.cli.check import MISSED
 from disklab.cli.completion import disk_names
 from disklab.cli.live import limit_name
 from disklab.cli.output import Json, notes, print_json, warn
@@ -56,8 +57,6 @@ from disklab.privilege.volumes import (
 
 Say = Callable[[str], None]
 VOLUME = "data"
-MISSED = 3
-"""The exit code where a budget is missed, or a run does more than its base."""
 LATE_RATIO = 0.01
 """From here on the times of a run are this machine's rather than the disk's."""
 
@@ -154,9 +153,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         calibrate=not no_calibrate,
     )
     with ended_once():
-        result = _measured(AttachForCommand(request, loaded(files), credits_), command, keep)
-    if base is not None:
-        check_alike(base, result, "--compare")
+        result = _measured(AttachForCommand(request, loaded(files), credits_), command, keep, base)
     changed = [] if base is None else changes(base, result)
     judged = [line.judge(result) for line in lines]
     Outputs(markdown_, junit_, json).write(result, judged, changed)
@@ -170,8 +167,12 @@ def _check_keep(keep: Path | None) -> None:
         raise UserError(Problem("--keep", str(keep), rule, "name a folder that does not exist"))
 
 
-def _measured(request: AttachForCommand, command: list[str], keep: Path | None) -> CommandRun:
+def _measured(
+    request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
+) -> CommandRun:
     with progress() as say, made_for_command(root_part(), request, say, warn) as made:
+        if base is not None:
+            check_alike(base, made, "--compare")
         before = _view(made)
         say(f"running {command[0]}")
         ended = _run(made, command)

@@ -33,7 +33,7 @@ from disklab.terminal import SafeConsole
 NAMES = {"None": "no caching", "ReadOnly": "ReadOnly", "ReadWrite": "ReadWrite"}
 
 
-def probe_path(wanted: At, output: Output, look: Look = look_here) -> None:
+def probe_path(wanted: At, output: Output, look: Look = look_here) -> Sequence[CellResult]:
     """Probe a directory, file or device, hold it against what is known of it, and report."""
     checked(wanted.plan, output)
     listeners: list[Listener] = []
@@ -48,11 +48,12 @@ def probe_path(wanted: At, output: Output, look: Look = look_here) -> None:
 
         results = look(wanted, tell).results
     show_results(results, output)
+    return results
 
 
 def probe_emulated(
     disks: Sequence[Disk], plan: Plan, output: Output, look: Look = look_here
-) -> None:
+) -> Sequence[CellResult]:
     """Make each disk, probe it, remove it; report all side by side."""
     checked(plan, output)
     for disk in disks:
@@ -66,6 +67,7 @@ def probe_emulated(
             results += look(Emulated(disk, name, plan), tell).results
     vm = f" on {disks[0].vm}" if disks[0].vm else ""
     show_results(results, output, f"{disks[0].disks}{vm}, emulated")
+    return results
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Override:
 
 def probe_experiment(
     file: Path, override: Override, output: Output, look: Look = look_here
-) -> None:
+) -> Sequence[CellResult]:
     """Probe every device of an experiment, each emulated, beside what was published of it."""
     experiment = read_experiment(file)
     devices = devices_of(experiment)
@@ -98,7 +100,9 @@ def probe_experiment(
             compared.append(Compared(name, probed.results, published(disk), probed.envelope))
     if not output.json:
         show_comparison(compared, experiment.title)
-    write_chart_when_asked([r for c in compared for r in c.results], output, experiment.title)
+    results = [result for one in compared for result in one.results]
+    write_chart_when_asked(results, output, experiment.title)
+    return results
 
 
 def devices_of(experiment: DeviceExperiment) -> dict[str, list[Trial]]:

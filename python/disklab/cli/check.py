@@ -1,0 +1,47 @@
+"""`--check`: exit codes that say whether what is promised is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated
+
+import typer
+
+from disklab.errors import Problem, UserError
+from disklab.results import Run
+from disklab.results.required import Outcome, judged, required_of
+from disklab.spec import Experiment
+
+MISSED = 3
+"""The exit code where something misses what it promises."""
+CANNOT_TELL = 4
+"""The exit code where nothing surely misses its promise, and something may."""
+
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="Exit code 3 where a promise is missed, 4 where that cannot be told."
+    ),
+]
+
+
+def needs_promise(experiment: Experiment, *, check: bool) -> None:
+    """Raise UserError where `--check` is given and no cell requires anything."""
+    if check and all(cell.spec.require is None for cell in experiment.cells):
+        rule, way_out = "the experiment requires nothing", "write `require:` into the file"
+        raise UserError(Problem("--check", str(experiment.path), rule, way_out))
+
+
+def code_of(outcomes: Collection[Outcome | None]) -> int:
+    """Return the exit code of judgements; None among them: nothing could be judged."""
+    if {Outcome.MISSED, Outcome.CANNOT_SUSTAIN} & set(outcomes):
+        return MISSED
+    return 0 if outcomes and set(outcomes) == {Outcome.MET} else CANNOT_TELL
+
+
+def code_of_run(run: Run) -> int:
+    """Return the exit code of a run: of all its trials that require something."""
+    planned = run.planned()
+    kept = judged(run.results(), planned)
+    promising = [trial.trial for trial in planned if required_of(trial.spec) is not None]
+    return code_of([kept[trial].outcome if trial in kept else None for trial in promising])
