@@ -127,6 +127,9 @@ pub struct EmulatorCounters {
     pub backing_write_ios: u64,
     /// Un-flushed sectors whose old content could not be kept, so that a host failure will not undo them.
     pub unkept_sectors: u64,
+    /// For how long the driver stood still, each time that it did, since the host began: no I/O of any volume was
+    /// taken or answered meanwhile.
+    pub still_ns: LatenessSummary,
 }
 
 /// Lateness, or latency, in nanoseconds.

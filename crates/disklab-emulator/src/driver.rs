@@ -24,6 +24,7 @@ use crate::command::{Inbox, Tuning};
 use crate::dilated::DilatedHost;
 use crate::due::DueHeap;
 use crate::issue_times::IssueTimes;
+use crate::lateness::Lateness;
 use crate::nap::nap;
 use crate::precedence::Urgency;
 use crate::preimage::Preimages;
@@ -42,6 +43,8 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const LARGE: u32 = 128 << 10;
 /// Completions taken at once: a bound on the time until due replies are looked at again.
 const BATCH: usize = 256;
+/// A turn that begins this much too late is counted. What stops programs for less is for the replies' own lateness.
+const STILL: Duration = Duration::from_millis(50);
 /// Between two looks whether this machine's disk has taken what was flushed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -98,6 +101,9 @@ pub struct Driver {
     erasure: Option<Erasure>,
     /// When the backings are looked at again.
     look_again: Instant,
+    /// For how long it stood still. Replies do not tell: an I/O that comes meanwhile may have no issue time, and none
+    /// may come.
+    still: Lateness,
     stopping: bool,
     // Filled and emptied in every turn; kept so that no turn allocates.
     done: Vec<Done>,
@@ -147,6 +153,7 @@ impl Driver {
             transfers: 0,
             erasure: None,
             look_again: clock::now(),
+            still: Lateness::default(),
             stopping: false,
             done: Vec::with_capacity(BATCH),
             requests: Vec::with_capacity(BATCH),
@@ -160,6 +167,7 @@ impl Driver {
     /// Serves until told to stop.
     pub fn run(&mut self) -> io::Result<End> {
         listen(&mut self.ring, self.inbox.bell())?;
+        let mut woken = clock::now();
         while !self.stopping {
             self.heartbeat.beat();
             if std::mem::take(&mut self.replied) {
@@ -168,15 +176,26 @@ impl Driver {
             }
             let now = clock::now();
             self.urgency.look(now);
-            match self.sleep(now) {
+            let sleep = self.sleep(now);
+            match sleep {
                 Duration::ZERO => self.ring.look()?,
                 time => self.ring.wait(time)?,
             }
+            // Before the turn, which may be asked how it was.
+            let last = std::mem::replace(&mut woken, clock::now());
+            self.woke(woken.saturating_since(last).saturating_sub(sleep));
             if self.turn().is_err() {
                 return Ok(End::Gone);
             }
         }
         Ok(End::Stopped)
+    }
+
+    /// Takes note of how long a turn and its sleep took beyond what was to be slept.
+    fn woke(&mut self, late: Duration) {
+        if late >= STILL {
+            self.still.record(self.host.lateness(late));
+        }
     }
 
     /// How long to sleep now.

@@ -199,6 +199,18 @@ class EmulatorCounters(Message):
     backing_write_ios: int
     unkept_sectors: int = 0
     """Un-flushed sectors that a host failure can no longer undo."""
+    still_ns: Lateness = Lateness(p50=0, p99=0, max=0)
+    """Each time that the emulator stood still, of the whole host: nothing was taken or answered."""
+
+    def longest_stop_s(self, before: EmulatorCounters) -> float:
+        """Return the longest time in which it answered nothing that it should have, since a look.
+
+        Both are needed: replies may be late because the machine's own disk was, and an I/O that
+        reaches an emulator that stands still may have no issue time, and so is not late.
+        """
+        late = self.lateness_ns.since(before.lateness_ns)
+        still = self.still_ns.since(before.still_ns)
+        return max(late.max, still.max) / 1e9
 
 
 class View(Message):

@@ -10,7 +10,7 @@ from disklab.probe import wording
 from disklab.probe.cells import Cell
 from disklab.probe.fio import Measurement
 from disklab.probe.promise import Promise
-from disklab.telemetry.gaps import Gaps, latest_s
+from disklab.telemetry.gaps import Gaps
 
 # Healthy hosts of the Azure Samples Cassandra study (2019) wrote 19200 to 20100 IOPS against a
 # limit of 20000, and its bad ones 2979 to 14500; five per cent separates the two.
@@ -72,8 +72,8 @@ class Telemetry:
     lateness_p99_ns: int
     flush_ratio: float = 0.0
     """Share of the time in which a FLUSH was under way."""
-    latest_s: float = 0.0
-    """By how much the latest reply was late."""
+    longest_stop_s: float = 0.0
+    """The longest time in which the emulator answered nothing that it should have."""
     faults: tuple[str, ...] = ()
     """Kinds of the faults that were injected and not mended."""
 
@@ -107,7 +107,7 @@ def telemetry(before: View, after: View, cell: Cell, flush_ratio: float = 0.0) -
         late_replies=after.emulator.late_replies - before.emulator.late_replies,
         lateness_p99_ns=after.emulator.lateness_ns.since(before.emulator.lateness_ns).p99,
         flush_ratio=flush_ratio,
-        latest_s=latest_s(before, after),
+        longest_stop_s=after.emulator.longest_stop_s(before.emulator),
         faults=tuple(str(fault.get("kind", fault)) for fault in after.faults),
     )
 
@@ -325,7 +325,7 @@ def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str,
     """
     if seen is None:
         return ()
-    stop = Gaps.of([seen.latest_s]).reason("the emulator", measured.runtime_s)
+    stop = Gaps.of([seen.longest_stop_s]).reason("the emulator", measured.runtime_s)
     if stop is not None:
         return (stop,)
     if not seen.late:

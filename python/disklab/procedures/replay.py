@@ -216,7 +216,7 @@ def _ms(measured: Replayed, side: str) -> dict[str, float]:
 
 def _late(measured: Replayed, seen: Telemetry) -> list[str]:
     """Return why a replay says nothing about the disk: this machine was late."""
-    stop = Gaps.of([seen.latest_s]).reason("the emulator", measured.runtime_s)
+    stop = Gaps.of([seen.longest_stop_s]).reason("the emulator", measured.runtime_s)
     if stop is not None:
         return [stop]
     tail_ns = measured.latency["mixed"].percentiles_ns[99.0]

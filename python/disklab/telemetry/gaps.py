@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 
-from disklab.engine.messages import View
-
 # Shorter ones are what a busy machine does to any program; percentiles judge them.
 LEAST_GAP_S = 0.25
 # A stop as long as this is in every figure: in the rate, in the longest and in the 99.9th
@@ -65,11 +63,6 @@ def suspended(who_s: float) -> str | None:
     if who_s < LEAST_SUSPENDED_S:
         return None
     return f"this machine was suspended for {who_s:.1f} s"
-
-
-def latest_s(before: View, after: View) -> float:
-    """Return by how much the latest reply between two views was late."""
-    return after.emulator.lateness_ns.since(before.emulator.lateness_ns).max / 1e9
 
 
 def client_gap_s(last_s: float, now_s: float, interval_s: float = 1.0) -> float:

@@ -208,6 +208,9 @@ class Emulator:
             yield from self._limit(limit, elapsed_s)
         if before is None:
             return
+        stop_s = view.emulator.longest_stop_s(before.emulator)
+        if stop_s >= LEAST_GAP_S:
+            yield METRIC, stop_s
         replies = view.emulator.replies - before.emulator.replies
         if replies > 0:
             late = view.emulator.late_replies - before.emulator.late_replies
@@ -215,8 +218,6 @@ class Emulator:
             yield "late_ratio", late / replies
             yield "lateness_p50_ns", lateness.p50
             yield "lateness_p99_ns", lateness.p99
-            if lateness.max >= LEAST_GAP_S * 1e9:
-                yield METRIC, lateness.max / 1e9
 
     def _limit(self, limit: LimitCounters, elapsed_s: float) -> Iterator[Metric]:
         name = limit_name(limit)

@@ -195,6 +195,7 @@ impl Driver {
                 backing_read_ios: volume.backing_reads,
                 backing_write_ios: volume.backing_writes,
                 unkept_sectors: self.preimages.as_ref().map_or(0, Preimages::evicted),
+                still_ns: LatenessSummary::of(&self.still),
             },
             faults: self.host.faults(id),
             failure: volume.backing.failure().map(str::to_owned),
