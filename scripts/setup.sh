@@ -46,6 +46,7 @@ if [ "$(uname)" = Linux ]; then
   # skipped.
   if [ "${CI:-}" = true ] && ! has groff; then missing_debian+=(groff-base) missing_fedora+=(groff-base); fi
   if [ "${CI:-}" = true ] && ! has sysbench; then missing_debian+=(sysbench) missing_fedora+=(sysbench); fi
+  if [ "${CI:-}" = true ] && ! has strace; then missing_debian+=(strace) missing_fedora+=(strace); fi
   # So is a host behind SSH: its tests start a server of their own.
   if [ "${CI:-}" = true ] && ! has sshd; then missing_debian+=(openssh-server openssh-client) missing_fedora+=(openssh-server openssh-clients); fi
   # Each database says in its folder which programs it needs, one on a line.

@@ -32,7 +32,7 @@ from disklab.cli.live import limit_name
 from disklab.cli.output import Json, notes, print_json, warn
 from disklab.cli.root_part import root_part
 from disklab.command.budget import Judged, parse_budget
-from disklab.command.compare import Change, changes, check_alike, read_base
+from disklab.command.compare import Change, OnDisks, changes, check_alike, read_base
 from disklab.command.counts import (
     CommandRun,
     hits_between,
@@ -40,11 +40,12 @@ from disklab.command.counts import (
     limits_between,
     operations_between,
 )
+from disklab.command.simulated import SIMULATED, simulated_run
 from disklab.command.written import headline, junit, limit_sentences, markdown, operation_rows
 from disklab.engine import View
 from disklab.errors import Problem, UserError
 from disklab.hosts.attach import Attached, AttachRequest
-from disklab.interrupts import ended_once
+from disklab.hosts.changes import credits_share
 from disklab.machines.foreground import PASSED_ON, Ended, check_command
 from disklab.privilege.volumes import (
     AttachForCommand,
@@ -95,6 +96,13 @@ Markdown = Annotated[
     typer.Option("--markdown", help="Append the result to this file as Markdown: a job's summary."),
 ]
 JUnit = Annotated[Path | None, typer.Option("--junit", help="Write JUnit's XML to this file.")]
+Simulate = Annotated[
+    bool,
+    typer.Option(
+        "--simulate",
+        help="Without root or a disk: strace records what the command writes, the model answers.",
+    ),
+]
 Keep = Annotated[
     Path | None, typer.Option(help="Copy what the command wrote into this new folder.")
 ]
@@ -117,6 +125,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     junit_: JUnit = None,
     keep: Keep = None,
     no_calibrate: NoCalibrate = False,
+    simulate: Simulate = False,
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
@@ -152,8 +161,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         read_ahead_kib=read_ahead_kib(read_ahead),
         calibrate=not no_calibrate,
     )
-    with ended_once():
-        result = _measured(AttachForCommand(request, loaded(files), credits_), command, keep, base)
+    wish = AttachForCommand(request, loaded(files), credits_)
+    result = (_simulated if simulate else _measured)(wish, command, keep, base)
     changed = [] if base is None else changes(base, result)
     judged = [line.judge(result) for line in lines]
     Outputs(markdown_, junit_, json).write(result, judged, changed)
@@ -167,12 +176,24 @@ def _check_keep(keep: Path | None) -> None:
         raise UserError(Problem("--keep", str(keep), rule, "name a folder that does not exist"))
 
 
+def _simulated(
+    request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
+) -> CommandRun:
+    asked = request.wish
+    on = OnDisks(asked.volume.disks, asked.vm, asked.volume.caching, SIMULATED)
+    if base is not None:
+        check_alike(base, on, "--compare")
+    share = credits_share(request.credits)
+    return simulated_run(command, request.catalog, (asked.volume, asked.vm, share), keep)
+
+
 def _measured(
     request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
 ) -> CommandRun:
     with progress() as say, made_for_command(root_part(), request, say, warn) as made:
         if base is not None:
-            check_alike(base, made, "--compare")
+            on = OnDisks(made.disks, made.vm, made.caching, made.filesystem)
+            check_alike(base, on, "--compare")
         before = _view(made)
         say(f"running {command[0]}")
         ended = _run(made, command)

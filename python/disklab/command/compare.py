@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from disklab import reading
 from disklab.catalog.quantity import about_bytes
@@ -59,27 +58,17 @@ def read_base(path: Path, place: str) -> CommandRun:
         raise UserError(Problem(place, str(path), rule, way_out)) from None
 
 
-class OnDisks(Protocol):
-    """What runs are compared on."""
+@dataclass(frozen=True)
+class OnDisks:
+    """What a command runs on."""
 
-    @property
-    def disks(self) -> str:
-        """The disks in words."""
-
-    @property
-    def vm(self) -> str | None:
-        """The VM size whose limits hold too."""
-
-    @property
-    def caching(self) -> str:
-        """The host caching."""
-
-    @property
-    def filesystem(self) -> str | None:
-        """The file system on them."""
+    disks: str
+    vm: str | None
+    caching: str
+    filesystem: str | None
 
 
-def check_alike(base: OnDisks, run: OnDisks, place: str) -> None:
+def check_alike(base: CommandRun, run: OnDisks | CommandRun, place: str) -> None:
     """Refuse to compare runs on unlike disks."""
     problems = [
         Problem(place, f"{name} {was}", f"this run has {has}", "compare runs on the same disk")

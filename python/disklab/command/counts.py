@@ -64,10 +64,11 @@ class LimitUse(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str
-    per_s: int
-    unit: str
-    delayed_ios: int
     delayed_s: float
+    per_s: int | None = None
+    """None: a simulation names the limit alone."""
+    unit: str | None = None
+    delayed_ios: int | None = None
     credits_spent: int | None = None
     """In I/Os or bytes; None: the limit has no credits."""
     credits_left_ratio: float | None = None

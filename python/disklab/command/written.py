@@ -35,10 +35,12 @@ def operation_rows(run: CommandRun) -> list[tuple[str, ...]]:
 def limit_sentences(run: CommandRun) -> list[str]:
     """Return which limits held I/Os up, the longest wait first, and which credits are low."""
     sentences = [
-        f"{use.name} ({use.per_s:,} a second): {use.delayed_ios:,} I/Os waited "
+        f"{use.name}: I/Os waited {use.delayed_s:.1f} s altogether"
+        if use.per_s is None
+        else f"{use.name} ({use.per_s:,} a second): {use.delayed_ios:,} I/Os waited "
         f"{use.delayed_s:.1f} s altogether"
         for use in run.limits
-        if use.delayed_ios
+        if use.delayed_ios or use.per_s is None
     ]
     return sentences + [
         f"{use.name}: {use.credits_left_ratio:.0%} of the burst credits are left"

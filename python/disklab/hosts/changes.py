@@ -116,13 +116,19 @@ def _check_caching(
     resolve(catalog, request, VolumeRequest(record.disks, caching=caching))
 
 
-def _credits(text: str, limits: list[Limit]) -> dict[str, int]:
+def credits_share(text: str) -> Fraction:
+    """Return full, empty or a percentage as a share. Raises UserError for anything else."""
     share = {"full": Fraction(1), "empty": Fraction(0)}.get(text)
     if share is None and (found := _PERCENT.fullmatch(text.strip())):
         share = Fraction(found[1]) / 100
     if share is None or share > 1:
         rule = "credits are full, empty or a percentage up to 100%"
         raise UserError(Problem("--credits", repr(text), rule, "write for example 50%"))
+    return share
+
+
+def _credits(text: str, limits: list[Limit]) -> dict[str, int]:
+    share = credits_share(text)
     change = {}
     for unit, key in (("ios", "credit_ios"), ("bytes", "credit_bytes")):
         buckets = [

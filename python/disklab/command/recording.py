@@ -1,0 +1,263 @@
+"""What a command asks of files, recorded by strace, as the I/Os that a disk below would get.
+
+The rules are those of Linux in an empty folder: what is written waits in the page cache until an
+fsync, or the end; an fsync of a changed file also writes the file system's log, with a flush of its
+own; what is read was written before, and comes from the page cache, but for direct I/O.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from disklab.traces import MOST_IOS, SECTOR_BYTES, Trace
+
+CALLS = (
+    "open,openat,creat,write,pwrite64,writev,pwritev,pwritev2,read,pread64,readv,preadv,preadv2,"
+    "lseek,fsync,fdatasync,sync,syncfs,sync_file_range,ftruncate,fallocate,copy_file_range"
+)
+LARGEST_IO_BYTES = 1 << 20
+"""Linux sends a disk about so much at a time (`max_sectors_kb`: 1,280 by default)."""
+FILE_APART_BYTES = 1 << 30
+"""Each file begins so far behind the one before; only the volume's end cuts that off."""
+MOST_LINE_BYTES = 64 << 10
+
+_CALL = re.compile(
+    rb"(?P<thread>\d+)\s+(?P<at>\d+\.\d+) "
+    rb"(?:(?P<name>\w+)\((?P<arguments>.*)|<\.\.\. (?P<resumed>\w+) resumed>(?P<rest>.*))"
+)
+_ENDED = re.compile(
+    rb"(?P<arguments>.*)\)\s+= (?P<result>-?\d+)(?P<opened><.*>)?.* <(?P<took>\d+\.\d+)>"
+)
+_FILE = re.compile(rb"(?P<number>\d+)<(?P<path>[^>]*)>(?P<rest>.*)", re.DOTALL)
+_WRITES = frozenset({b"write", b"writev", b"pwrite64", b"pwritev", b"pwritev2"})
+_TRANSFERS = _WRITES | {b"read", b"readv", b"pread64", b"preadv", b"preadv2"}
+_Handle = tuple[bytes, bytes]
+"""Number and path of an open file."""
+_UNFINISHED = b" <unfinished ...>"
+
+
+def command_of(words: list[str], log: Path) -> list[str]:
+    """Return the command that records another one, with all that it starts."""
+    options = ["-f", "-qq", "-ttt", "-T", "-y", "-s", "0", "--signal=none"]
+    return ["strace", *options, "-e", f"trace={CALLS}", "-o", str(log), "--", *words]
+
+
+@dataclass
+class _File:
+    """What is known of one file."""
+
+    number: int
+    size: int = 0
+    changed: bool = False
+    """Whether its size, or that it exists, is not yet in the file system's log."""
+    touched: bool = False
+    """Whether its time of change is not."""
+    dirty: set[int] = field(default_factory=set)
+    """Pages that wait in the page cache."""
+
+
+@dataclass
+class Recording:
+    """The I/Os of a command, and what it waited for them."""
+
+    trace: Trace
+    flushes: int
+    waited_s: float
+    """How long its own calls waited for the disk that it ran on."""
+
+
+class Recorder:
+    """Makes I/Os of the lines of strace."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: what lies on the disk. What happens elsewhere does not count."""
+        self._folder = os.fsencode(folder.resolve()).rstrip(b"/")
+        self._files: dict[bytes, _File] = {}
+        self._positions: dict[_Handle, int] = {}
+        self._flags: dict[_Handle, bytes] = {}
+        self._began: dict[bytes, tuple[bytes, bytes]] = {}
+        self._trace = Trace("strace", "", array("q"), array("q"), array("q"), bytearray())
+        self._log_bytes = 0
+        self._start_ns: int | None = None
+        self._now_ns = 0
+        self.flushes = 0
+        self.waited_s = 0.0
+        self.cut = False
+        """Whether there were more I/Os than are simulated."""
+
+    def take(self, line: bytes) -> None:
+        """Take a line of strace's log; what is not understood changes nothing."""
+        call = _CALL.match(line.rstrip(b"\n"))
+        if call is None:
+            return
+        self._now_ns = round(float(call["at"]) * 1e9)
+        if self._start_ns is None:
+            self._start_ns = self._now_ns
+        if call["name"] is not None:
+            name, text = call["name"], call["arguments"]
+            if text.endswith(_UNFINISHED):
+                self._began[call["thread"]] = (name, text[: -len(_UNFINISHED)])
+                return
+        else:
+            name, begun = self._began.pop(call["thread"], (b"", b""))
+            text = begun + call["rest"]
+        ended = _ENDED.fullmatch(text)
+        if ended is not None and int(ended["result"]) >= 0:
+            self._called(name, ended)
+
+    def ended(self) -> Recording:
+        """Write out what waits, as an unmounted file system does, and return all."""
+        for file in self._files.values():
+            self._write_out(file)
+        if any(file.changed or file.touched for file in self._files.values()):
+            self._log()
+        self.flushes += bool(self._files)
+        return Recording(self._trace, self.flushes, self.waited_s)
+
+    def _called(self, name: bytes, ended: re.Match[bytes]) -> None:
+        result, arguments = int(ended["result"]), ended["arguments"]
+        took_s = float(ended["took"])
+        if name in {b"open", b"openat", b"creat"}:
+            self._open(name, result, arguments, ended["opened"] or b"")
+            return
+        if name == b"sync":
+            for file in self._files.values():
+                self._sync(file, data_only=False)
+            return
+        named = _FILE.match(arguments)
+        if named is None or not self._is_inside(named["path"]):
+            return
+        handle = (named["number"], named["path"])
+        if name == b"lseek":
+            self._positions[handle] = result
+        elif name in _TRANSFERS:
+            start = self._begin(handle, name, named["rest"], result)
+            transfer = self._write if name in _WRITES else self._read
+            transfer(handle, start, result, took_s)
+        else:
+            self._settle(self._file(named["path"]), name, took_s)
+
+    def _settle(self, file: _File, name: bytes, took_s: float) -> None:
+        """Take a call that waits for what was written, or changes a file's size."""
+        if name in {b"ftruncate", b"fallocate", b"copy_file_range"}:
+            file.changed = True
+            return
+        self.waited_s += took_s
+        if name == b"sync_file_range":
+            self._write_out(file)
+        else:
+            self._sync(file, data_only=name == b"fdatasync")
+
+    def _is_inside(self, path: bytes) -> bool:
+        return path == self._folder or path.startswith(self._folder + b"/")
+
+    def _file(self, path: bytes) -> _File:
+        return self._files.setdefault(path, _File(len(self._files), changed=True))
+
+    def _open(self, name: bytes, number: int, arguments: bytes, opened: bytes) -> None:
+        path = opened[1:-1]
+        if not self._is_inside(path):
+            return
+        handle = (str(number).encode(), path)
+        self._positions[handle] = 0
+        self._flags[handle] = arguments
+        if name == b"creat" or b"O_CREAT" in arguments or b"O_TRUNC" in arguments:
+            file = self._file(path)
+            if name == b"creat" or b"O_TRUNC" in arguments:
+                file.dirty.clear()
+                file.size, file.changed = 0, True
+
+    def _begin(self, handle: _Handle, name: bytes, rest: bytes, length: int) -> int:
+        """Return where an I/O begins, and move a file's position behind it."""
+        if name.startswith(b"p"):
+            words = rest.rsplit(b", ", 2 if name.endswith(b"2") else 1)
+            text = words[1] if len(words) > 1 else b"0"
+            return int(text) if text.isdigit() else 0
+        start = self._positions.get(handle, 0)
+        if b"O_APPEND" in self._flags.get(handle, b""):
+            start = self._file(handle[1]).size
+        self._positions[handle] = start + length
+        return start
+
+    def _write(self, handle: _Handle, start: int, length: int, took_s: float) -> None:
+        if not length:
+            return
+        file = self._file(handle[1])
+        file.changed |= start + length > file.size
+        file.size = max(file.size, start + length)
+        file.touched = True
+        flags = self._flags.get(handle, b"")
+        pages = range(start // SECTOR_BYTES, -(-(start + length) // SECTOR_BYTES))
+        file.dirty.update(pages)
+        if b"O_DIRECT" in flags:
+            self.waited_s += took_s
+            self._write_out(file)
+        if b"SYNC" in flags:
+            self.waited_s += took_s
+            self._sync(file, data_only=b"O_DSYNC" in flags)
+
+    def _read(self, handle: _Handle, start: int, length: int, took_s: float) -> None:
+        if b"O_DIRECT" in self._flags.get(handle, b"") and length:
+            self.waited_s += took_s
+            base = (1 + self._file(handle[1]).number) * FILE_APART_BYTES
+            self._add(base + start, length, is_write=False)
+
+    def _sync(self, file: _File, *, data_only: bool) -> None:
+        wrote = self._write_out(file)
+        logged = file.changed or (file.touched and not data_only)
+        if logged:
+            self._log()
+            file.changed = file.touched = False
+        if wrote or logged:
+            self.flushes += 1
+
+    def _log(self) -> None:
+        """Write a block of the file system's log, behind a flush of the data before it."""
+        self._log_bytes += SECTOR_BYTES
+        self.flushes += 1
+        self._add(self._log_bytes, SECTOR_BYTES, is_write=True)
+
+    def _write_out(self, file: _File) -> bool:
+        """Write a file's pages that wait; return whether there were any."""
+        pages = sorted(file.dirty)
+        file.dirty.clear()
+        base = (1 + file.number) * FILE_APART_BYTES
+        for start, end in _runs(pages):
+            self._add(base + start, end - start, is_write=True)
+        return bool(pages)
+
+    def _add(self, offset: int, length: int, *, is_write: bool) -> None:
+        if len(self._trace) >= MOST_IOS:
+            self.cut = True
+            return
+        self._trace.at_ns.append(self._now_ns - (self._start_ns or 0))
+        self._trace.offset_bytes.append(offset)
+        self._trace.length_bytes.append(length)
+        self._trace.is_write.append(is_write)
+
+
+def _runs(pages: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield begin and end in bytes of pages that follow each other, cut as Linux cuts them."""
+    most = LARGEST_IO_BYTES // SECTOR_BYTES
+    first = before = None
+    for page in [*pages, -1]:
+        if first is None or before is None:
+            first = page
+        elif page != before + 1 or page - first >= most:
+            yield first * SECTOR_BYTES, (before + 1) * SECTOR_BYTES
+            first = page
+        before = page
+
+
+def recording_of(log: Path, folder: Path) -> tuple[Recording, bool]:
+    """Return the I/Os of a log of strace, and whether there were more than are simulated."""
+    recorder = Recorder(folder)
+    with log.open("rb") as file:
+        while line := file.readline(MOST_LINE_BYTES):
+            recorder.take(line)
+    return recorder.ended(), recorder.cut
