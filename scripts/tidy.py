@@ -33,7 +33,6 @@ STARTS_PROGRAMS = {
         "hosts/filesystem.py",
         "hosts/namespaces.py",
         "hosts/page_cache.py",
-        "hosts/secure_shell.py",
         "probe/fio.py",
         "sweeps/on_worker.py",
         "workloads/sysbench/run.py",

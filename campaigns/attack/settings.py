@@ -6,7 +6,6 @@ import json
 import random
 import re
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -14,13 +13,12 @@ import yaml
 from disklab import spec
 from disklab.database_facts import DATABASES
 from disklab.database_settings import setting_problems, settings_of
-from disklab.databases import NodePlace, Request, Sizes
+from disklab.databases import NodePlace, Sizes
 from disklab.databases.cassandra.settings import merged
 from disklab.databases.etcd.configuration import MemberFiles
 from disklab.databases.etcd.configuration import arguments as etcd_arguments
 from disklab.databases.etcd.sizing import plan_memory as plan_etcd
 from disklab.databases.postgresql.configuration import ServerFiles, as_text, server_settings
-from disklab.databases.yugabytedb.nodes import Program, Yugabyted
 
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
 from campaigns.attack.words import hostile_word
@@ -125,12 +123,6 @@ def _written(engine: str, settings: dict[str, Any], yard: Yard) -> None:
         words = etcd_arguments(MemberFiles(place), [place], plan, settings, 1)
         if any(re.fullmatch(r"--[a-z0-9-]+=[^\n\x00]*", word) is None for word in words):
             raise HurtError(f"{settings!r} became {words}")
-    else:
-        request = Request("yugabytedb", Sizes(8 << 30, Fraction(1)), settings=settings)
-        words = Yugabyted(request, [place], Program("yugabyted", "psql", None)).command(place)
-        (flags,) = [word for word in words if word.startswith("--tserver_flags=")]
-        if flags.count(",") != len({"memory_limit_hard_bytes", "start_cql_proxy", *settings}) - 1:
-            raise HurtError(f"{settings!r} became {flags}")
 
 
 KIND = Kind(

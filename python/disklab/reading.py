@@ -74,7 +74,6 @@ HOSTS = Kind("a hosts file", MIB, "name a hosts file")
 CATALOGUE = Kind("a catalogue file", 4 * MIB, "give another file")
 CALIBRATION = Kind("a calibration file", MIB, "name another file")
 PART = Kind("a file of the package", MIB, "install disklab again")
-PUBLISHED = Kind("the file of published results", 4 * MIB, "install disklab again")
 PRICES = Kind(
     "a price list", 512 * MIB, "name a smaller list, such as that of one region", 64 * 1024
 )

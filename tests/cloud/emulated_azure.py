@@ -17,11 +17,11 @@ from disklab.catalog.facts import GIB
 from disklab.catalog.skus import AZURE_SKUS
 from disklab.hosts.namespaces import EmulatedHosts
 from disklab.hosts.requirements import find_program
-from disklab.hosts.secure_shell import KEYS, SETTINGS
 from disklab.machines import Command
 from disklab.machines.netns import NamespaceChild, NamespaceMachine
 
 from tests.hosts.conftest import Lab
+from tests.secure_shell import KEYS, SETTINGS
 
 from .fake_arm import Group
 

@@ -96,19 +96,17 @@ def test_more_copies_than_nodes_are_refused(tmp_path: Path) -> None:
         provision(replace(request(), replication_factor=3), [place(tmp_path)])
 
 
+def test_what_cannot_be_had_is_predicted_or_stood_in_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        provision(replace(request(), engine="yugabytedb"), [place(tmp_path)])
+    (problem,) = refused.value.problems
+    assert problem.place == "database.engine"
+    assert "rehearse: {engine: postgresql}" in problem.way_out
+
+
 def test_an_unknown_database_gets_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean cassandra"):
         provision(replace(request(), engine="casandra"), [place(tmp_path)])
-
-
-def test_a_running_cluster_is_neither_configured_nor_settled() -> None:
-    asked = replace(request(), address="10.0.0.4:9042", settings={"concurrent_reads": 64})
-    with pytest.raises(UserError, match="settings of its own"):
-        provision(asked, [])
-    database = provision(replace(asked, settings={}), [])
-    assert database.target["contact_points"] == ["10.0.0.4:9042"]
-    with pytest.raises(UserError, match="not ours to drop"):
-        database.make_cold()
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from disklab.errors import MachineError, UserError
 from disklab.hosts.cleaning import Scope, clean
 from disklab.hosts.namespaces import EmulatedHosts, HostWish, installation
 from disklab.hosts.places import Places
-from disklab.hosts.secure_shell import serve_ssh
 from disklab.machines import Command, Machine
 from disklab.machines.netns import NamespaceMachine
 
 from tests.foreign import loop_device
+from tests.secure_shell import serve_ssh
 
 from .conftest import Lab, new_lab
 
@@ -141,14 +141,6 @@ class TestPrograms:
     def test_one_that_runs_too_long_is_ended(self, hosts: EmulatedHosts) -> None:
         with pytest.raises(MachineError, match=r"sleep on n1 still ran after 0\.2 s"):
             hosts["n1"].run(Command(["sleep", "3602"]), seconds=0.2)
-
-    def test_losing_power_kills_every_program(self, hosts: EmulatedHosts) -> None:
-        with hosts["n2"].start(Command(["sleep", "3603"])) as child:
-            hosts["n2"].lose_power()
-            ended = child.wait(10.0)
-        assert ended is not None
-        assert ended.code == -signal.SIGKILL
-        assert said(hosts["n2"], "hostname") == "n2"
 
 
 def test_a_program_of_this_machine_enters_a_host(lab: Lab) -> None:

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from disklab.databases.log import LogForm
+from disklab.databases.etcd.log import LOG
 from disklab.databases.process import DatabaseProcess
 from disklab.databases.protocol import NodePlace
-from disklab.databases.yugabytedb.nodes import GLOG
 from disklab.hosts.processes import MARK
 from disklab.machines.environment import KEPT, minimal
 from disklab.machines.local import LocalMachine
@@ -58,8 +57,7 @@ def test_a_program_of_this_machine_has_no_secret_of_its_user() -> None:
 
 def test_a_server_has_no_secret_of_its_user(tmp_path: Path) -> None:
     place = NodePlace("n1", "127.0.0.1", {}, tmp_path, tmp_path)
-    form: LogForm = GLOG
-    process = DatabaseProcess("a server", place, (), form)
+    process = DatabaseProcess("a server", place, (), LOG)
     script = "import os, sys; sys.stdout.write('\\n'.join(os.environ)); sys.stdout.flush()"
     process.launch([sys.executable, "-I", "-S", "-c", script], variables={"PASSWORD": "x"})
     process.finish(60.0)

@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 from disklab.hosts.filesystem import Filesystem
 from disklab.hosts.namespaces import EmulatedHosts, HostWish
 from disklab.hosts.places import Places
-from disklab.hosts.secure_shell import serve_ssh
 from disklab.machines.netns import NamespaceMachine
 
 from tests.hosts.conftest import Lab, new_lab
+from tests.secure_shell import serve_ssh
 
 MEMORY_BYTES = 2 << 30
 """Of a node: a Cassandra gets its least heap, 512 MiB."""

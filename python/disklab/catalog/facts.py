@@ -201,7 +201,6 @@ class FamilyFacts(Facts):
     """An I/O counts once for each started unit; absent: once."""
     mb_bytes: int = 1_000_000
     needs_premium_storage: bool = False
-    needs_vm: bool = False
     host_cache_max_gib: int | None = None
     """The largest disk that may use the host cache; null: none may."""
     latency_promise: str | None = None
@@ -306,7 +305,6 @@ class VmFacts(Facts):
     mem_gib: float | None = None
     temp_gib: int = 0
     max_data_disks: int | None = None
-    nics: int | None = None
     net_mbit_per_s: int | None = None
     cached: VmLimit | None = None
     uncached: VmLimit | None = None
@@ -339,12 +337,8 @@ class SeriesFacts(Facts):
     ephemeral_os: bool = False
     cached_mb_bytes: int = 1_000_000
     uncached_mb_bytes: int = 1_000_000
-    live_migration: bool | None = None
-    memory_preserving: bool | None = None
     retires: str | None = None
     """The day on which the vendor takes its machines away, so that nobody should buy them now."""
-    acu: str | None = None
-    isolated: str | None = None
     latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}
     nvme_write: NvmeWrite | None = None
     notes: list[str] = []

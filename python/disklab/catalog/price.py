@@ -1,6 +1,6 @@
 """What a volume or a VM costs a month, in USD, with region, date and source; or that nobody knows.
 
-A result carries its prices with their dates (METHODOLOGY: price, price date, region). Prices are
+A result carries its prices with their dates (price, price date, region). Prices are
 list prices on the terms asked for; no currency is converted here. What a vendor quoted in another
 one has a USD price only where the catalogue states one, marked `inferred`, with its derivation.
 """

@@ -48,9 +48,9 @@ class Installed:
                 rule = f"{self.title} keeps its {self.data} on the volume `data`"
                 way_out = "name one of the cluster's volumes data"
                 yield Problem("cluster.volumes", ", ".join(node.volumes) or "none", rule, way_out)
-        if request.address is not None or request.home is not None or request.version is not None:
+        if request.version is not None:
             rule = f"disklab runs the {self.chosen} that is installed on this machine"
-            yield Problem("database", "address, home or version", rule, "leave it out")
+            yield Problem("database.version", request.version, rule, "leave it out")
         for name, option in request.table.items():
             if (name, option) not in _UNSAID:
                 rule = f"{self.title} has no such {self.option}"

@@ -92,10 +92,6 @@ class Request:
     """Clients that are connected at once, at most."""
     version: str | None = None
     """Such as `5.0`, `4.1.10`; None: the provider's usual one."""
-    home: Path | None = None
-    """An unpacked distribution of the vendor's; None: the provider fetches one."""
-    address: str | None = None
-    """HOST:PORT of a running cluster. Then nothing is started or stopped."""
     keyspace: str = "disklab"
     table_name: str = "rows"
     tables_beside: tuple[str, ...] = ()

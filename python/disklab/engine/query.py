@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -103,19 +102,6 @@ class CqlQuery:
                 said += f"; {ended.stderr.decode(errors='replace').strip()}"
             raise EngineError(f"disklab-engine query died ({said})") from error
         return answer
-
-    def wait_ready(self, seconds: float) -> str:
-        """Wait until the database answers; return its release. Raises QueryError with why not."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                return str(
-                    self.ask("SELECT release_version FROM system.local")[0]["release_version"]
-                )
-            except QueryError as error:
-                if time.monotonic() > deadline:
-                    raise QueryError(f"no answer within {seconds:.0f} s: {error}") from error
-            time.sleep(POLL_SECONDS)
 
     def __enter__(self) -> CqlQuery:
         """Return itself."""

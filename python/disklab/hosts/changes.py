@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from disklab.catalog import Catalog, HostRequest, VolumeRequest, resolve
 from disklab.catalog.profile import Caching, Distribution, Latency, Limit, Unit, VolumeProfile
@@ -15,7 +15,6 @@ from disklab.catalog.suggest import did_you_mean, suggestions
 from disklab.errors import Problem, UserError
 from disklab.hosts.places import HostRecord, VolumeRecord
 
-FaultKind = Literal["error-rate", "slow", "stall", "host-failure", "deallocate", "recover"]
 FAULTS: dict[str, str] = {
     "error-rate": "this share of the I/Os fails: error-rate 1%",
     "slow": "service times are multiplied: slow 10x, slow 2.5x --disk 0",

@@ -13,7 +13,6 @@ from disklab.hosts.ownership import Mount, OurDevice, mounts
 from disklab.hosts.requirements import find_program, how_to_get
 
 Filesystem = Literal["xfs", "ext4"]
-FILESYSTEMS: tuple[Filesystem, ...] = ("xfs", "ext4")
 
 # A slow disk takes minutes for the journal of a large file system.
 MKFS_SECONDS = 900.0

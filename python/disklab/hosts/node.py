@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -225,11 +224,6 @@ class EmulatedNode:
             key=lambda path: path.stat().st_mtime_ns,
         )
         return running.warm_cache(self.target(volume), merged(ranges_of(files))).cached_bytes
-
-    def used_bytes(self, volume: str) -> int:
-        """Return how much of a volume's file system is used."""
-        facts = os.statvfs(self.volumes[volume])
-        return (facts.f_blocks - facts.f_bfree) * facts.f_frsize
 
     def remove(self) -> None:
         """Unmount and detach everything, end the host, delete its data.

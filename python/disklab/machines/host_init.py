@@ -245,10 +245,6 @@ class _Programs:
         asked = json.loads(message)
         if "words" in asked:
             self._start(asked, files)
-        elif asked.get("all"):
-            # The machine loses its power, or is switched on again: nothing runs any more.
-            with suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)
         else:
             self._signal(asked)
         return True

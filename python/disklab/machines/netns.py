@@ -223,10 +223,6 @@ class NamespaceMachine:
             with self._files.folder(AZURE_DISKS) as links:
                 os.unlink(f"lun{lun}", dir_fd=links)
 
-    def lose_power(self) -> None:
-        """Kill every program in the host at once; its root, disks and network stay."""
-        self._held.send({"all": True})
-
 
 def _link_lun(dev: int, lun: int, name: str) -> None:
     """Make /dev/disk/azure/scsi1/lunN, step by step below /dev."""

@@ -169,7 +169,7 @@ class Job:
         return self.plan.duration_s * self.plan.time_dilation
 
     def fill(self, tick: Tick) -> None:
-        """Write the whole region, so that no later read finds a hole (METHODOLOGY rule 3)."""
+        """Write the whole region, so that no later read finds a hole."""
         limit_s = self.plan.size_bytes / FILL_FLOOR_BYTES_PER_S + DRAIN_S
         self._run(self.fill_command(), limit_s, tick)
 

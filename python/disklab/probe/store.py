@@ -19,7 +19,7 @@ from disklab.terminal import json_line
 
 
 def environment() -> dict[str, Any]:
-    """Return what must be known of the machine to judge or redo a run (METHODOLOGY rule 15)."""
+    """Return what must be known of the machine to judge or redo a run."""
     return {
         "host": platform.node(),
         "kernel": platform.release(),

@@ -316,7 +316,7 @@ def envelope_wall(cell: Cell, owed: Promise, envelope: Envelope | None) -> str |
 
 
 def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str, ...]:
-    """Return why a cell says nothing about the disk (METHODOLOGY rule 17); empty when it does.
+    """Return why a cell says nothing about the disk; empty when it does.
 
     An emulator that stood still is late by that time, however few its late replies are.
 

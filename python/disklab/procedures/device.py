@@ -28,7 +28,7 @@ from disklab.results import Bottleneck, LimitWait, Operation, TrialResult
 from disklab.results import Telemetry as TelemetryRecord
 
 # Large enough that neither a host cache block nor the file system's journal matters, small enough
-# to be written in seconds at the 25 MB/s of the slowest disk (METHODOLOGY: fill before reading).
+# to be written in seconds at the 25 MB/s of the slowest disk.
 REGION_BYTES = 256 * MIB
 ENGINE: Engine = "libaio"
 

@@ -3,7 +3,7 @@
 A *bed* is what takes minutes to make: emulated hosts, a database on them, its data. Trials that
 differ only in what a running host can change (host caching, read-ahead) or in the load can share
 one. Repeats are the outer loop, so that a slow drift of this machine meets all trials alike; within
-a repeat beds come in random order, and so do the trials of a bed (METHODOLOGY.md 8).
+a repeat beds come in random order, and so do the trials of a bed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from disklab.procedures.effort import Effort
@@ -81,18 +81,6 @@ def order(
             drawn += [Turn(trial, repeat, name, effort, seed, most) for trial in members]
         last = names[-1] if names else None
     return [turn for turn in drawn if turn.key not in finished]
-
-
-def by_bed(turns: Iterable[Turn]) -> Iterator[list[Turn]]:
-    """Yield runs of turns that follow each other on one bed."""
-    group: list[Turn] = []
-    for turn in turns:
-        if group and group[-1].bed != turn.bed:
-            yield group
-            group = []
-        group.append(turn)
-    if group:
-        yield group
 
 
 def how_ordered(turns: Sequence[Turn], repeats: int, seed: int) -> str:

@@ -156,7 +156,7 @@ def _run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) ->
                     notes.warn(text)
                 result = outcome.measured(frame, turn, notes, series, started)
             notes.seconds.whole(series.whole())
-            # The bed is measured first: what this machine can do at all (METHODOLOGY.md 10).
+            # The bed is measured first: what this machine can do at all.
             envelope = bed.nodes[0].envelope if bed.nodes else None
             told = None if envelope is None else envelope.model_dump()
             result = result.model_copy(update={"envelope": told})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
@@ -124,8 +123,3 @@ def points_of_few(lines: Iterable[int]) -> dict[str, Any]:
     """Return how the points of lines are drawn: seen where a line has few, else for tips alone."""
     few = max(lines, default=0) <= FEW_POINTS
     return {"size": 26 if few else 60, "opacity": 1 if few else 0, "filled": True}
-
-
-def has_line(data: Sequence[dict[str, Any]], series: str) -> bool:
-    """Return whether a series has two neighbouring points at least."""
-    return any(one[series] == other[series] for one, other in pairwise(data))

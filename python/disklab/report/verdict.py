@@ -174,7 +174,7 @@ def _outcome(interval: Interval | None) -> Outcome:
 def _repeats_needed(interval: Interval | None, before: Sample, after: Sample) -> int | None:
     """Return about how many repeats would bring the interval inside the bounds of equivalence.
 
-    Intervals shrink with the root of the number of repeats (METHODOLOGY 7); None when that many
+    Intervals shrink with the root of the number of repeats; None when that many
     would not be reasonable.
     """
     repeats = min(len(before.figures), len(after.figures))

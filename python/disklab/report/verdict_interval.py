@@ -6,7 +6,7 @@ longer than their autocorrelation; that interval tells how steady the repeats we
 repeats differ, and says so in its basis.
 
 **Source:** Hodges and Lehmann 1963; Bauer 1972 (the interval); Politis and Romano 1992 (circular
-blocks); Maricq, OSDI'18 (non-parametric intervals for systems); METHODOLOGY 7 and 9.
+blocks); Maricq, OSDI'18 (non-parametric intervals for systems).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether a measurement says something about the disks, or about disklab and this machine.
 
-METHODOLOGY: the client is proved not to be the limit, and the emulator not to be late; a run in
+The client is proved not to be the limit, and the emulator not to be late; a run in
 which one of them was is marked invalid, with the reason.
 """
 

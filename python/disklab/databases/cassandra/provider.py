@@ -10,7 +10,6 @@ from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.configuration import COLLECTORS, Installation
 from disklab.databases.cassandra.distribution import Distribution, fetched, unpacked
 from disklab.databases.cassandra.java import find_java
-from disklab.databases.cassandra.running import RunningCluster
 from disklab.databases.cassandra.settings import check_settings, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.cassandra.table import check_table
@@ -20,12 +19,7 @@ from disklab.errors import Problem, UserError
 
 
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
-    """Return a cluster that is ready to start. Fetches Cassandra the first time.
-
-    An address in the request means a cluster that runs already: see `RunningCluster`.
-    """
-    if request.address is not None:
-        return RunningCluster.of(request)
+    """Return a cluster that is ready to start. Fetches Cassandra the first time."""
     check(request, nodes)
     java = find_java()
     account = server_account()
@@ -62,14 +56,14 @@ def settings_of(request: Request, distribution: Distribution) -> Mapping[str, st
 
 
 def distribution_of(request: Request, progress: Progress) -> Distribution:
-    """Return the user's own distribution, by the request or CASSANDRA_HOME, or a fetched one.
+    """Return the user's own distribution, by CASSANDRA_HOME, or a fetched one.
 
     A version that is asked for by number is fetched even when CASSANDRA_HOME is set.
     """
-    home = request.home
-    if home is None and request.version is None and os.environ.get("CASSANDRA_HOME"):
-        home = Path(os.environ["CASSANDRA_HOME"])
-    return fetched(request.version, progress) if home is None else unpacked(home, progress)
+    home = os.environ.get("CASSANDRA_HOME")
+    if request.version is None and home:
+        return unpacked(Path(home), progress)
+    return fetched(request.version, progress)
 
 
 def _check_nodes(request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:

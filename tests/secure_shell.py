@@ -15,9 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from disklab.errors import MachineError
 from disklab.hosts.requirements import find_program
-from disklab.machines import relay
 from disklab.machines.netns import NamespaceChild, NamespaceMachine
 from disklab.machines.protocol import Command
+
+from tests import relay
 
 PORT = 22
 READY_SECONDS = 20.0
