@@ -7,8 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use disklab_disk::Refusal;
-use disklab_sim::job::{Fidelity, Job};
+use disklab_sim::job::Fidelity;
 use serde_json::{Value, json};
 
 /// Arguments of the subcommand.
@@ -26,6 +25,15 @@ pub struct Simulate {
 enum FidelityChoice {
     Full,
     Quick,
+}
+
+impl From<FidelityChoice> for Fidelity {
+    fn from(choice: FidelityChoice) -> Fidelity {
+        match choice {
+            FidelityChoice::Full => Fidelity::Full,
+            FidelityChoice::Quick => Fidelity::Quick,
+        }
+    }
 }
 
 /// Jobs read ahead for each worker: reading never holds a worker up, and never fills the memory.
@@ -88,7 +96,7 @@ fn work<W: Write>(
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
         let Ok(line) = line else { return };
-        let (answers, accepted) = answers(&line, fidelity);
+        let (answers, accepted) = disklab_sim::answers(&line, fidelity.map(Fidelity::from));
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         for answer in &answers {
             output.cells += 1;
@@ -99,63 +107,6 @@ fn work<W: Write>(
             return;
         }
     }
-}
-
-/// The answers to one job, one for each of its cells, and whether it was accepted.
-fn answers(line: &str, fidelity: Option<FidelityChoice>) -> (Vec<Value>, bool) {
-    let mut job: Job = match serde_json::from_str(line) {
-        Ok(job) => job,
-        Err(error) => {
-            let reason = json!({
-                "place": "job",
-                "value": format!("column {}", error.column()),
-                "rule": error.to_string(),
-                "way_out": "give a job as in crates/disklab-sim/src/job.rs",
-            });
-            // The number may be there although something else is wrong.
-            let cell = serde_json::from_str::<Value>(line)
-                .ok()
-                .and_then(|value| value.get("cell").cloned());
-            return (
-                vec![json!({"event": "refused", "cell": cell, "reasons": [reason]})],
-                false,
-            );
-        }
-    };
-    match fidelity {
-        Some(FidelityChoice::Full) => job.fidelity = Fidelity::Full,
-        Some(FidelityChoice::Quick) => job.fidelity = Fidelity::Quick,
-        None => {}
-    }
-    match disklab_sim::simulate_all(&job) {
-        Ok(reports) => {
-            let answer = |report| {
-                let mut answer = json!(report);
-                answer["event"] = json!("cell");
-                answer
-            };
-            (reports.into_iter().map(answer).collect(), true)
-        }
-        Err(refusal) => {
-            let reasons = reasons(&refusal);
-            let cells = std::iter::once(job.cell).chain(job.then.iter().map(|next| next.cell));
-            let refused =
-                cells.map(|cell| json!({"event": "refused", "cell": cell, "reasons": reasons}));
-            (refused.collect(), false)
-        }
-    }
-}
-
-fn reasons(refusal: &Refusal) -> Vec<Value> {
-    let parts = refusal.reasons.iter().map(|reason| {
-        json!({
-            "place": reason.place,
-            "value": reason.value,
-            "rule": reason.rule,
-            "way_out": reason.way_out,
-        })
-    });
-    parts.collect()
 }
 
 struct Output<W> {

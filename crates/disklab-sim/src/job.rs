@@ -152,6 +152,8 @@ pub enum Fidelity {
     /// below 60 000 operations, or the whole of a cell that has fewer. Keeps ops/s; p95 and p99 come out somewhat high, because throttle
     /// windows and pauses do not scale (`error_note` in the answer).
     Quick,
+    /// As quick, with a fifth of its operations and no wait for pauses: what a page shows while a knob is still turned.
+    Sketch,
 }
 
 /// A mechanism that can be left out of a prediction.

@@ -3,6 +3,7 @@
 //! One event queue in whole nanoseconds, named random streams, and the disk model of
 //! `disklab-disk` beneath. The same job gives the same figures on every machine.
 
+mod answer;
 mod background;
 mod bound;
 mod chance;
@@ -31,11 +32,13 @@ mod replay;
 mod report;
 mod simulate;
 pub mod station;
+mod stopwatch;
 mod storage;
 mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use answer::answers;
 pub use check::{MECHANISMS, check};
 pub use faults::{CourseReport, FaultReport, RebuildReport, StepReport};
 pub use report::{CreditReport, Latencies, OperationReport, Report, Resource, Telemetry};

@@ -1,7 +1,6 @@
 //! From a job to its report.
 
 use std::collections::BTreeMap;
-use std::time::Instant as WallClock;
 
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{Host, Refusal, VolumeCounters, VolumeId};
@@ -22,6 +21,7 @@ use crate::pauses::requests_between;
 use crate::record::Recorder;
 use crate::replay::Replay;
 use crate::report::{FLUSH_WRITERS, Report, Telemetry, latencies, operation};
+use crate::stopwatch::Stopwatch;
 use tally::{Reads, Tally};
 
 mod sql;
@@ -35,6 +35,16 @@ pub use tally::NodeParts;
 const QUICK_OPERATIONS: u64 = 60_000;
 /// Smallest share of a quick run: index and page cache still have thousands of pages.
 const QUICK_MOST: u64 = 50;
+/// What a sketch is of a quick run: its operations are divided by this, and its share is multiplied.
+const SKETCH: u64 = 5;
+
+/// Operations that a run of less than full fidelity keeps at least, and by how much it is smaller at most.
+fn bounds(fidelity: Fidelity) -> (u64, u64) {
+    match fidelity {
+        Fidelity::Sketch => (QUICK_OPERATIONS / SKETCH, QUICK_MOST * SKETCH),
+        Fidelity::Full | Fidelity::Quick => (QUICK_OPERATIONS, QUICK_MOST),
+    }
+}
 
 /// Pauses of each node that a quick run keeps at least.
 const QUICK_PAUSES: u64 = 1;
@@ -47,6 +57,9 @@ const QUICK_MOST_FOR_PAUSES: u64 = 2 * QUICK_OPERATIONS;
 /// many with `trickle_fsync`, 62 % without (32 KiB, one copy).
 const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a fifth too high; reads beside writes \
      without what flushes and log cost them, up to three fifths too many (--fidelity full has it)";
+
+const SKETCH_NOTE: &str =
+    "sketch: a first look, from a fifth of the operations that a quick run has";
 
 /// Simulates a cell, the first one of a job. Refuses a job that breaks a rule, with every reason.
 pub fn simulate(job: &Job) -> Result<Report, Refusal> {
@@ -63,13 +76,13 @@ pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
             simulate_one::<Postgresql>(job, sql::scaled_postgresql(database, job.fidelity))
         }
         Kind::Device(device) => {
-            let clock = WallClock::now();
+            let clock = Stopwatch::start();
             let mut report = match (&device.fio, &device.trace) {
                 (Some(fio), _) => fio_report(job, device, fio)?,
                 (None, Some(trace)) => trace_report(job, device, trace)?,
                 (None, None) => unreachable!("the job was checked"),
             };
-            finish(&mut report, 1, clock);
+            finish(&mut report, 1, clock, job.fidelity);
             Ok(vec![report])
         }
         Kind::File(file) => Ok(vec![file_report(job.cell, file, &job.ablate)?]),
@@ -81,7 +94,7 @@ fn simulate_one<M: Model>(
     job: &Job,
     (scaled, scale): (M::Job, u64),
 ) -> Result<Vec<Report>, Refusal> {
-    let clock = WallClock::now();
+    let clock = Stopwatch::start();
     let setting = Setting {
         scale,
         seed: job.seed,
@@ -91,19 +104,23 @@ fn simulate_one<M: Model>(
     let mut model = M::new(&scaled, &setting)?;
     model::run(&mut model);
     let mut report = model.report(&scaled, job.cell);
-    finish(&mut report, scale, clock);
+    finish(&mut report, scale, clock, job.fidelity);
     Ok(vec![report])
 }
 
 /// Says at which scale a report was made, and how long that took.
-fn finish(report: &mut Report, scale: u64, clock: WallClock) {
+fn finish(report: &mut Report, scale: u64, clock: Stopwatch, fidelity: Fidelity) {
     report.scale = 1.0 / scale as f64;
     let own = report.error_note.take();
+    let note = match fidelity {
+        Fidelity::Sketch => SKETCH_NOTE,
+        Fidelity::Full | Fidelity::Quick => QUICK_NOTE,
+    };
     report.error_note = (scale > 1).then(|| match own {
-        Some(own) => format!("{QUICK_NOTE}; {own}"),
-        None => QUICK_NOTE.to_owned(),
+        Some(own) => format!("{note}; {own}"),
+        None => note.to_owned(),
     });
-    report.wall_s = clock.elapsed().as_secs_f64();
+    report.wall_s = clock.seconds();
 }
 
 /// Cells on one cluster, each with the caches that it wants: all at the scale of the one that needs the largest part.
@@ -134,7 +151,7 @@ fn simulate_at(
     let mut reports = Vec::new();
     let mut left = None;
     for (pass, &(number, cell)) in cells.iter().enumerate() {
-        let clock = WallClock::now();
+        let clock = Stopwatch::start();
         let mut scaled = scaled(cell, share);
         if left.is_none() {
             // As after the fill, which is what comes before the first.
@@ -155,12 +172,12 @@ fn simulate_at(
             cluster.take_caches(left, &scaled.before);
         }
         model::run(&mut cluster);
-        let enough = larger_share(&cluster, cell, share);
+        let enough = larger_share(&cluster, cell, share, job.fidelity);
         if enough != share {
             return Ok((reports, enough));
         }
         let mut report = cluster.report(&scaled, number);
-        finish(&mut report, share, clock);
+        finish(&mut report, share, clock, job.fidelity);
         reports.push(report);
         // What writes have changed is filled anew before the next cell.
         let only_read = scaled.workload.only_reads();
@@ -177,13 +194,14 @@ fn database_share(job: &DatabaseJob, fidelity: Fidelity) -> u64 {
     }
     let work = &job.workload;
     let operations = operations_of(&work.load, work.stop, work.warm_up_ns);
-    (operations / least_operations(job)).clamp(1, QUICK_MOST)
+    (operations / least_operations(job, fidelity)).clamp(1, bounds(fidelity).1)
 }
 
 /// By how much a load can be smaller and still have its operations; None: nobody knows how many it has.
-fn share_of(load: &Load, stop: Stop, warm_up_ns: u64) -> Option<u64> {
+fn share_of(load: &Load, stop: Stop, warm_up_ns: u64, fidelity: Fidelity) -> Option<u64> {
     let operations = operations_of(load, stop, warm_up_ns);
-    (operations < u64::MAX).then(|| (operations / QUICK_OPERATIONS).clamp(1, QUICK_MOST))
+    let (least, most) = bounds(fidelity);
+    (operations < u64::MAX).then(|| (operations / least).clamp(1, most))
 }
 
 /// Operations of a load; the largest number where it ends after a time and nobody knows its rate.
@@ -199,14 +217,21 @@ fn operations_of(load: &Load, stop: Stop, warm_up_ns: u64) -> u64 {
 }
 
 /// Operations that a quick run keeps at least.
-fn least_operations(job: &DatabaseJob) -> u64 {
-    QUICK_OPERATIONS.max(operations_of_pauses(job))
+fn least_operations(job: &DatabaseJob, fidelity: Fidelity) -> u64 {
+    let (least, _) = bounds(fidelity);
+    match fidelity {
+        Fidelity::Sketch => least,
+        Fidelity::Full | Fidelity::Quick => least.max(operations_of_pauses(job)),
+    }
 }
 
 /// The same share, or a larger part of the cell when its time was over before the run had its operations: nobody knows
 /// beforehand how many a closed loop does in a time. A part so large that it has them with a tenth to spare.
-fn larger_share(cluster: &Cassandra, job: &DatabaseJob, share: u64) -> u64 {
-    let (done, least) = (cluster.recorder().operations(), least_operations(job));
+fn larger_share(cluster: &Cassandra, job: &DatabaseJob, share: u64, fidelity: Fidelity) -> u64 {
+    let (done, least) = (
+        cluster.recorder().operations(),
+        least_operations(job, fidelity),
+    );
     let by_time = job.workload.stop.duration_ns.is_some() && !cluster.did_all();
     if share == 1 || !by_time || done >= least {
         return share;

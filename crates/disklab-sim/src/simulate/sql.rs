@@ -3,7 +3,7 @@
 use disklab_disk::profile::HostProfile;
 
 use super::tally::{NodeParts, Tally};
-use super::{QUICK_MOST, empty_report, share_of, shrink_host};
+use super::{SKETCH, bounds, empty_report, share_of, shrink_host};
 use crate::job::{Fidelity, PostgresqlJob, SqlJob, Transaction};
 use crate::network::Link;
 use crate::record::Recorder;
@@ -13,6 +13,13 @@ use crate::station::{Servers, Usage};
 /// Virtual time that a quick run keeps at least, warm-up included: some hundred throttle windows, and
 /// tens of seconds for logs that are synced once a second.
 const QUICK_NS: u64 = 40_000_000_000;
+
+fn quick_ns(fidelity: Fidelity) -> u64 {
+    match fidelity {
+        Fidelity::Sketch => QUICK_NS / SKETCH,
+        Fidelity::Full | Fidelity::Quick => QUICK_NS,
+    }
+}
 
 /// What a run under transactions leaves for its report.
 pub struct SqlParts<'a> {
@@ -38,7 +45,7 @@ pub struct SqlParts<'a> {
 /// burst credits and time together. Rates, tablets, keying and think times stay.
 pub fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
     let mut job = job.clone();
-    let share = (job.workload.duration_ns / QUICK_NS).clamp(1, QUICK_MOST);
+    let share = (job.workload.duration_ns / quick_ns(fidelity)).clamp(1, bounds(fidelity).1);
     if fidelity == Fidelity::Full || share == 1 {
         return (job, 1);
     }
@@ -63,13 +70,16 @@ pub fn scaled_postgresql(job: &PostgresqlJob, fidelity: Fidelity) -> (Postgresql
         return (job, 1);
     }
     let work = &job.workload;
-    let by_time = work.stop.duration_ns.map(|ns| ns / QUICK_NS);
-    let share = match (share_of(&work.load, work.stop, work.warm_up_ns), by_time) {
+    let by_time = work.stop.duration_ns.map(|ns| ns / quick_ns(fidelity));
+    let share = match (
+        share_of(&work.load, work.stop, work.warm_up_ns, fidelity),
+        by_time,
+    ) {
         (Some(share), Some(most)) => share.min(most.max(1)),
         (Some(share), None) => share,
         (None, most) => most.unwrap_or(1),
     }
-    .clamp(1, QUICK_MOST);
+    .clamp(1, bounds(fidelity).1);
     if fidelity == Fidelity::Full || share == 1 {
         return (job, 1);
     }
