@@ -295,7 +295,7 @@ PAGES = {
     "disk-evidence.md": evidence_page,
     "experiment-file.md": experiment_page,
     "experiment.schema.json": schema_text,
-    "hosts.schema.json": lambda: schema_text(schema_of(HostsFile, "disklab hosts")),
+    "hosts.schema.json": lambda: schema_text(schema_of(HostsFile, "hosts")),
     "results.md": results_page,
 }
 

@@ -111,6 +111,10 @@ fi
 say "bill of materials, changes, sums"
 unzip -q -j -o "$wheel" '*.cyclonedx.json' -d dist
 sed -n "/^## $version\b/,/^## /p" CHANGELOG.md | sed '1d;/^## /d' >dist/CHANGES.md
+sum=$(sha256sum "dist/disklab-$version.tar.gz" | cut -d' ' -f1)
+for recipe in recipe.yaml disklab.rb; do
+  sed "1d; s/@VERSION@/$version/g; s/@SHA256@/$sum/" "packaging/$recipe" >"dist/$recipe"
+done
 (cd dist && sha256sum -- *.whl *.tar.gz *.json >SHA256SUMS)
 if [ -n "${DISKLAB_SIGNING_KEY:-}" ]; then
   ssh-keygen -q -Y sign -f "$DISKLAB_SIGNING_KEY" -n disklab-release dist/SHA256SUMS

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+from disklab.web.metrics import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 SHARE = ROOT / "installer" / "data" / "share"
@@ -35,3 +39,32 @@ def test_bash_takes_the_completion() -> None:
 def test_the_scripts_are_sound() -> None:
     for name in ("release.sh", "setup.sh", "demo.sh"):
         subprocess.run(["bash", "-n", str(ROOT / "scripts" / name)], check=True)
+
+
+def test_recipes_ask_for_what_the_package_asks_for() -> None:
+    recipe = yaml.safe_load((ROOT / "packaging/recipe.yaml").read_text(encoding="utf-8"))
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^dependencies = \[(.*?)^\]", project, re.DOTALL | re.MULTILINE)
+    python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
+    assert listed is not None
+    assert python is not None
+    needed = [line.replace(" ", "") for line in recipe["requirements"]["run"]]
+    assert needed == [f"python{python[1]}", *re.findall(r'"(.*)"', listed[1])]
+
+
+def test_the_schema_store_is_given_the_committed_schemas() -> None:
+    entries = json.loads((ROOT / "packaging/schemastore.json").read_text(encoding="utf-8"))
+    for entry in entries:
+        schema = json.loads(
+            (ROOT / "docs" / entry["url"].rpartition("/")[2]).read_text(encoding="utf-8")
+        )
+        assert (schema["$id"], schema["title"]) == (entry["url"], entry["name"])
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    text = (ROOT / "docs/grafana-dashboard.json").read_text(encoding="utf-8")
+    dashboard = json.loads(text)
+    inputs = [f"${{{each['name']}}}" for each in dashboard["__inputs"]]
+    assert [each["current"]["value"] for each in dashboard["templating"]["list"][:1]] == inputs
+    names = {name.removesuffix("_info") for name in re.findall(r"disklab_run\w*", text)}
+    assert names <= set(FAMILIES)

@@ -118,6 +118,6 @@ def _made(  # noqa: PLR0913 - each is an option of the disk
         mount_point=folder_of(name),
         calibrate=calibrate,
     )
-    wish = AttachForCommand(request, load_catalog(), "full")
+    wish = AttachForCommand(request, load_catalog())
     made = stack.enter_context(made_for_command(None, wish, lambda _: None, warnings.warn))
     return CloudDisk(folder_of(name), made)

@@ -31,40 +31,46 @@ def test_every_input_is_used_through_the_environment() -> None:
         assert step["shell"] == "bash"
 
 
-@pytest.mark.machine
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_its_last_step_runs_a_command_and_judges_it(lab: Lab, tmp_path: Path) -> None:
-    installed = tmp_path / "disklab" / "bin"
-    installed.mkdir(parents=True)
-    (installed / "disklab").symlink_to(DISKLAB)
+def last_step(lab: Lab, folder: Path, given: dict[str, str], **more: str) -> Any:
+    """Run the step that runs a command, as a runner would that has installed disklab."""
+    installed = folder / "disklab" / "bin"
+    installed.mkdir(parents=True, exist_ok=True)
+    if not (installed / "disklab").exists():
+        (installed / "disklab").symlink_to(DISKLAB)
     # sudo is not everywhere that these tests run; as root it changes nothing.
-    (tmp_path / "sudo").write_text('#!/bin/sh\nshift\nexec "$@"\n', encoding="ascii")
-    (tmp_path / "sudo").chmod(0o755)
-    summary = tmp_path / "summary.md"
+    (folder / "sudo").write_text('#!/bin/sh\nshift\nexec "$@"\n', encoding="ascii")
+    (folder / "sudo").chmod(0o755)
     step = action()["runs"]["steps"][-1]
-    given = {
-        "run": "dd if=/dev/zero of=x bs=4k count=1 conv=fsync status=none",
-        "disk": "azure/P10(32GiB)",
-        "budget": "fsyncs <= 0",
-        "junit": str(tmp_path / "junit.xml"),
-    }
     names = {value: name for name, value in step["env"].items()}
     environment = dict.fromkeys(step["env"], "")
     environment |= {names[f"${{{{ inputs.{name} }}}}"]: value for name, value in given.items()}
-    ran = subprocess.run(
+    return subprocess.run(
         ["bash", "-e", "-c", step["run"]],
         env={
             **lab.environment(),
             **environment,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "RUNNER_TEMP": str(tmp_path),
-            "GITHUB_STEP_SUMMARY": str(summary),
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "RUNNER_TEMP": str(folder),
+            "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+            **more,
         },
         check=False,
         capture_output=True,
         text=True,
         timeout=180,
     )
+
+
+@pytest.mark.machine
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_its_last_step_runs_a_command_and_judges_it(lab: Lab, tmp_path: Path) -> None:
+    given = {
+        "run": "dd if=/dev/zero of=x bs=4k count=1 conv=fsync status=none",
+        "disk": "azure/P10(32GiB)",
+        "budget": "fsyncs <= 0",
+        "junit": str(tmp_path / "junit.xml"),
+    }
+    ran = last_step(lab, tmp_path, given)
     assert ran.returncode == 3, ran.stderr
-    assert "fsyncs <= 0" in summary.read_text(encoding="utf-8")
+    assert "fsyncs <= 0" in (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert 'failures="1"' in (tmp_path / "junit.xml").read_text(encoding="utf-8")

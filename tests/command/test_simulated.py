@@ -101,6 +101,20 @@ def test_it_counts_what_an_emulated_disk_counts(lab: Lab, tmp_path: Path) -> Non
     assert simulated["write"]["latency"]["p50_ms"] > 1
 
 
+def test_a_summary_that_cannot_be_written_is_told_before_the_command_runs(tmp_path: Path) -> None:
+    words = ["--simulate", "--markdown", str(tmp_path / "absent/x.md"), "--junit", "/absent/y.xml"]
+    command = ["touch", str(tmp_path / "ran")]
+    ran = subprocess.run(
+        [str(DISKLAB), "run", "--disk", "azure/P10", *words, "--", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr.count("you may not write there")) == (2, 2), ran.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_machine_without_strace_is_told_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "true").symlink_to("/bin/true")
     ran = subprocess.run(

@@ -75,7 +75,12 @@ Disks = Annotated[
 ]
 Filesystem = Annotated[Literal["xfs", "ext4"], typer.Option(help="The file system on it.")]
 CreditsOption = Annotated[
-    str, typer.Option("--credits", help="Burst credits that it begins with: full, empty, 50%.")
+    str | None,
+    typer.Option(
+        "--credits",
+        help="Burst credits that it begins with: full, empty, 50%.",
+        show_default="full, where the disk has any",
+    ),
 ]
 BudgetOption = Annotated[
     list[str] | None,
@@ -117,7 +122,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     size: Size = None,
     stripe: Stripe = None,
     latency: LatencyOption = None,
-    credits_: CreditsOption = "full",
+    credits_: CreditsOption = None,
     read_ahead: ReadAhead = None,
     budget: BudgetOption = None,
     compare: Compare = None,
@@ -142,6 +147,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     lines = [line for text in budget or [] for line in parse_budget(text, "--budget")]
     base = None if compare is None else read_base(compare, "--compare")
     _check_keep(keep)
+    _check_writable({"--markdown": markdown_, "--junit": junit_})
     check_command(command)
     volume = VolumeRequest(
         disks=disk,
@@ -176,6 +182,17 @@ def _check_keep(keep: Path | None) -> None:
         raise UserError(Problem("--keep", str(keep), rule, "name a folder that does not exist"))
 
 
+def _check_writable(files: dict[str, Path | None]) -> None:
+    """Refuse what cannot be written, before the command runs."""
+    problems = [
+        Problem(place, str(file), "you may not write there", "name a file in a folder of yours")
+        for place, file in files.items()
+        if file is not None and not os.access(file if file.exists() else file.parent, os.W_OK)
+    ]
+    if problems:
+        raise UserError(*problems)
+
+
 def _simulated(
     request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
 ) -> CommandRun:
@@ -183,7 +200,7 @@ def _simulated(
     on = OnDisks(asked.volume.disks, asked.vm, asked.volume.caching, SIMULATED)
     if base is not None:
         check_alike(base, on, "--compare")
-    share = credits_share(request.credits)
+    share = credits_share(request.credits or "full")
     return simulated_run(command, request.catalog, (asked.volume, asked.vm, share), keep)
 
 

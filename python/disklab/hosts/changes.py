@@ -126,6 +126,11 @@ def credits_share(text: str) -> Fraction:
     return share
 
 
+def has_credits(limits: list[Limit]) -> bool:
+    """Return whether a disk of such limits has burst credits."""
+    return any(limit.burst is not None and limit.burst.credits is not None for limit in limits)
+
+
 def _credits(text: str, limits: list[Limit]) -> dict[str, int]:
     share = credits_share(text)
     change = {}

@@ -58,8 +58,8 @@ class AttachForCommand:
 
     wish: AttachRequest
     catalog: Catalog
-    credits: Annotated[str, Field(max_length=64)]
-    """What the command begins with, in the words of `disk set --credits`."""
+    credits: Annotated[str, Field(max_length=64)] | None = None
+    """What the command begins with, in the words of `disk set --credits`; None: all there are."""
 
 
 @checked(config=STRICT)
@@ -257,7 +257,10 @@ def _attached_for_command(request: AttachForCommand, say: Say) -> Attached:
     wish = replace(request.wish, owner=Owner.this())
     made = attaching.attach(request.catalog, wish, places, say)
     _give(made, Caller.of(os.environ))
-    change = changes.WishedChange(credits=request.credits)
+    profile = running.show(running.find(made.name, made.host, places)).profile
+    if request.credits is None and not changes.has_credits(profile.disks[0].limits):
+        return made
+    change = changes.WishedChange(credits=request.credits or "full")
     _with(Set(made.name, made.host, change, None, request.catalog), say)
     return made
 

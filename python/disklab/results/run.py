@@ -38,9 +38,9 @@ FOLDERS = ("histograms", "telemetry", "logs")
 
 
 def new_run_id(file: str, mode: str, now: datetime | None = None) -> str:
-    """Return `<file stem>-<mode>-<UTC time>-<4 random>`."""
+    """Return `<file stem>-<mode>-<UTC time>-<4 random>`; of `x.disklab.yaml` the stem is `x`."""
     stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%S")
-    return f"{Path(file).stem}-{mode}-{stamp}-{secrets.token_hex(2)}"
+    return f"{Path(file).stem.removesuffix('.disklab')}-{mode}-{stamp}-{secrets.token_hex(2)}"
 
 
 def utc_now() -> str:

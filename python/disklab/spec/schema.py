@@ -11,17 +11,27 @@ from pydantic import BaseModel
 
 from disklab.spec.model import ExperimentFile
 
+PUBLISHED = "https://raw.githubusercontent.com/disklab/disklab/main/docs/"
+"""Where the committed schemas lie; packaging/schemastore.json names the files that have them."""
 
-def schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """Return a file's schema. Keys have descriptions, words their choices, amounts patterns."""
+
+def schema_of(model: type[BaseModel], name: str) -> dict[str, Any]:
+    """Return a file's schema. Keys have descriptions, words their choices, amounts patterns.
+
+    `name`: `experiment` or `hosts`, as in the name of the schema's file.
+    """
     made = _tidied(model.model_json_schema(by_alias=True, mode="validation"))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": title}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{PUBLISHED}{name}.schema.json",
+    }
+    return {**head, **made, "title": f"disklab {name}"}
 
 
 def schema() -> dict[str, Any]:
     """Return the schema of experiment files."""
     # A baseline may leave to its factors what a trial needs.
-    return {**schema_of(ExperimentFile, "disklab experiment"), "required": ["title"]}
+    return {**schema_of(ExperimentFile, "experiment"), "required": ["title"]}
 
 
 def _tidied(part: Any) -> Any:

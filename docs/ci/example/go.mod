@@ -1,0 +1,3 @@
+module example.com/disk
+
+go 1.21

@@ -1,0 +1,117 @@
+"""The example project of docs/ci.md: its pipelines against published schemas, and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.hosts.conftest import Lab
+from tests.privilege.test_caller import DISKLAB, SUDO
+
+from .test_action import ACTION, last_step
+
+PROJECT = Path(__file__).resolve().parents[2]
+EXAMPLE = PROJECT / "docs/ci/example"
+WORKFLOW = EXAMPLE / ".github/workflows/disk.yml"
+
+
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [
+        ("github-actions", ACTION),
+        ("github-workflows", WORKFLOW),
+        ("gitlab-ci", EXAMPLE / ".gitlab-ci.yml"),
+    ],
+)
+def test_pipelines_keep_the_published_schemas(schema: str, file: Path) -> None:
+    words = ["-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(file)]
+    ran = subprocess.run(
+        [sys.executable, *words], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def steps() -> list[Any]:
+    workflow = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return [step for step in workflow["jobs"]["disk"]["steps"] if "with" in step]
+
+
+@pytest.fixture
+def project() -> Iterator[Path]:
+    """The example in a folder that everybody can reach, as a checkout is: pytest's own is ours."""
+    with tempfile.TemporaryDirectory(prefix="disklab-test-") as made:
+        Path(made).chmod(0o777)
+        yield Path(shutil.copytree(EXAMPLE, Path(made, "project")))
+
+
+@pytest.mark.machine
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("step", steps(), ids=lambda step: step["name"])
+def test_each_step_of_the_workflow_keeps_its_budget(lab: Lab, project: Path, step: Any) -> None:
+    assert set(step["with"]) <= set(yaml.safe_load(ACTION.read_text(encoding="utf-8"))["inputs"])
+    ran = last_step(lab, project.parent, step["with"], GITHUB_WORKSPACE=str(project), **SUDO)
+    assert ran.returncode == 0, ran.stderr
+    assert lab.devices() == {}
+
+
+@pytest.mark.machine
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("language", ["go", "rust"])
+def test_other_languages_run_themselves_on_a_disk(
+    lab: Lab, tmp_path: Path, project: Path, language: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/disklab").symlink_to(DISKLAB)
+    environment = {**lab.environment(), "GOFLAGS": "-count=1"}
+    environment["PATH"] = f"{tmp_path}/bin:{os.environ['PATH']}"
+    commands = {
+        "go": [["go", "test", "."]],
+        "rust": [["rustc", "--test", "disk.rs", "-o", "disk-test"], ["./disk-test"]],
+    }
+    for source, budget in (("fsyncs <= 12", 0), ("fsyncs <= 2", 1)):
+        for file in (project / "disk_test.go", project / "disk.rs"):
+            text = re.sub(r"fsyncs <= \d+", source, file.read_text(encoding="utf-8"))
+            file.write_text(text, encoding="utf-8")
+        codes = []
+        for words in commands[language]:
+            ran = subprocess.run(
+                words,
+                cwd=project,
+                env=environment,
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=240,
+            )
+            codes.append(ran.returncode)
+        assert bool(codes[-1]) == bool(budget), ran.stdout + ran.stderr
+        assert budget == 0 or "fsyncs <= 2: " in ran.stdout + ran.stderr
+
+
+def test_the_pre_commit_hook_checks_experiment_files(tmp_path: Path) -> None:
+    hooks = yaml.safe_load((PROJECT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    example = yaml.safe_load((EXAMPLE / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    hook = hooks[0]
+    assert [each["id"] for each in example["repos"][0]["hooks"]] == [hook["id"]]
+    assert re.search(hook["files"], "disks/orders.disklab.yaml")
+    assert not re.search(hook["files"], "docker-compose.yaml")
+    program, *words = hook["entry"].split()
+    assert program == "disklab"
+    good = (PROJECT / "experiments/azure-queue-depths.yaml").read_text(encoding="utf-8")
+    for text, code in ((good, 0), (good.replace("device", "devise"), 2)):
+        file = tmp_path / "x.disklab.yaml"
+        file.write_text(text, encoding="utf-8")
+        ran = subprocess.run(
+            [str(DISKLAB), *words, str(file)], check=False, capture_output=True, timeout=60
+        )
+        assert ran.returncode == code
