@@ -53,25 +53,25 @@ test-long: setup
 
 # On demand: needs QEMU, apt and the network (the first time); see docs/ublk.md.
 test-kernels: setup
-	$(BIN)/python -m tests.kernels
-	$(BIN)/python -m tests.kernels --command-line
-	$(BIN)/python -m tests.kernels --memory-groups
-	$(BIN)/python -m tests.kernels --system ubuntu-22.04
-	$(BIN)/python -m tests.kernels --system ubuntu-22.04 --memory-groups
+	$(BIN)/python -m campaigns.kernels
+	$(BIN)/python -m campaigns.kernels --command-line
+	$(BIN)/python -m campaigns.kernels --memory-groups
+	$(BIN)/python -m campaigns.kernels --system ubuntu-22.04
+	$(BIN)/python -m campaigns.kernels --system ubuntu-22.04 --memory-groups
 
 # On demand, as root: kills every step of every command; see docs/campaign.md.
 MINUTES := 60
 SEED := 1
 campaign: setup
-	$(BIN)/python -m tests.campaign --minutes $(MINUTES) --seed $(SEED) --resume --page docs/campaign.md
+	$(BIN)/python -m campaigns.kills --minutes $(MINUTES) --seed $(SEED) --resume --page docs/campaign.md
 
 # On demand, as root, with Cassandra: see docs/truth.md.
 truth: setup
-	$(BIN)/python -m tests.truth --minutes $(MINUTES) --resume --page docs/truth.md
+	$(BIN)/python -m campaigns.truth --minutes $(MINUTES) --resume --page docs/truth.md
 
 # On demand, as root: see docs/power-cuts.md.
 power-cuts: setup
-	$(BIN)/python -m tests.power --minutes $(MINUTES) --seed $(SEED) --page docs/power-cuts.md
+	$(BIN)/python -m campaigns.power --minutes $(MINUTES) --seed $(SEED) --page docs/power-cuts.md
 
 # On demand, as root; what breaks something is kept in tests/corpora.
 # The targets inside the crates go on for SECONDS altogether, CASES of each at a time; what fails is kept beside them.
@@ -80,7 +80,7 @@ CASES := 200000
 fuzz: setup
 	until=$$(($$(date +%s) + $(SECONDS))); while [ $$(date +%s) -lt $$until ]; do \
 		PROPTEST_CASES=$(CASES) cargo test --quiet --locked --profile checked -p disklab-emulator -p disklab-load -p disklab-node --lib fuzz_ || exit 1; done
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+	$(BIN)/python -m campaigns.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 # On demand: what somebody would try who wants disklab to run a command of his; see docs/security-tries.md.
 TRIES := 1000

@@ -26,8 +26,8 @@ from typing import ParamSpec
 import pytest
 from disklab.hosts.control_group import GroupRoot
 
+from campaigns.kills.lab import Lab
 from tests.alone import let_go
-from tests.campaign.lab import Lab
 
 PREFIX = "disklab-apart-"
 OWNER = "/owner"

@@ -19,7 +19,7 @@ from disklab.spec.experiment import Mode
 
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
 from campaigns.attack.words import hostile_word
-from tests.fuzz.mutation import changed_bytes, changed_value
+from campaigns.fuzz.mutation import changed_bytes, changed_value
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 COMMAND_EVERY = 100

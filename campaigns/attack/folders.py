@@ -32,7 +32,7 @@ from disklab.web.metrics import metrics
 from disklab.web.state import Followed
 
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
-from tests.fuzz.mutation import changed_bytes, changed_value
+from campaigns.fuzz.mutation import changed_bytes, changed_value
 from tests.report import synthetic
 
 JSON = ("run.json", "resolved.json", "trials.jsonl", EVENTS, "histograms/0-0.jsonl")

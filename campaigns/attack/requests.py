@@ -22,7 +22,7 @@ from disklab.procedures.plan import order
 from campaigns.attack.files import EXPERIMENTS
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
 from campaigns.attack.words import hostile_word
-from tests.fuzz.mutation import changed_value
+from campaigns.fuzz.mutation import changed_value
 
 Reader = Callable[[dict[str, Any]], tuple[str, Any]]
 UNKNOWN = "command_of_mine"

@@ -1,1 +1,0 @@
-"""What comes from outside, mutated at random: nothing may crash or hang."""

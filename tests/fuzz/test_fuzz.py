@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.__main__ import fuzz
-from tests.fuzz.targets import TARGETS, Target
+from campaigns.fuzz.__main__ import fuzz
+from campaigns.fuzz.targets import TARGETS, Target
 
 pytestmark = pytest.mark.machine
 

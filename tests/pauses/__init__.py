@@ -1,1 +1,0 @@
-"""What operations of a real Cassandra allocate, and how long its collectors stop it."""

@@ -11,11 +11,11 @@ from disklab.prediction.cells import with_parameters
 from disklab.prediction.rehearsed import rehearsed_trials
 from disklab.results import Share
 
-from tests.pauses.twin import Line, allocated_bytes, measured, package, pauses_us
-from tests.truth.__main__ import STATE
-from tests.truth.matrix import BEDS, MEMORY_MIXED, MEMORY_READS, key_of
-from tests.truth.state import experiment_of, stored
-from tests.truth.twin import job_of, simulated
+from campaigns.pauses.twin import Line, allocated_bytes, measured, package, pauses_us
+from campaigns.truth.__main__ import STATE
+from campaigns.truth.matrix import BEDS, MEMORY_MIXED, MEMORY_READS, key_of
+from campaigns.truth.state import experiment_of, stored
+from campaigns.truth.twin import job_of, simulated
 
 ROOT = Path(__file__).resolve().parents[2]
 

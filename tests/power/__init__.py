@@ -1,1 +1,0 @@
-"""Power cuts below the file system: what was promised must be there after each."""

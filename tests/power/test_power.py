@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.power.cuts import Cut, Images, cuts_of, last_flush, promised
+from campaigns.power.recorder import FLUSH, MARK, WRITE, Record
+from campaigns.power.trial import SETUPS, trials
 from tests.apart import apart
-from tests.power.cuts import Cut, Images, cuts_of, last_flush, promised
-from tests.power.recorder import FLUSH, MARK, WRITE, Record
-from tests.power.trial import SETUPS, trials
 
 BEGIN = Record(MARK, 0, 5, b"begin")
 FLUSHED = Record(FLUSH, 0, 0, b"")

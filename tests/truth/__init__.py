@@ -1,1 +1,0 @@
-"""Prediction held against rehearsal: the same cells simulated, and run for real on this machine."""

@@ -8,8 +8,8 @@ import pytest
 from disklab import spec
 from disklab.results import PlannedTrial, Run
 
+from campaigns.truth.alike import DISKS, LOADS, ONE, SAME, judged, text
 from tests.results.made import info, result
-from tests.truth.alike import DISKS, LOADS, ONE, SAME, judged, text
 
 
 def rehearsed(folder: Path, faster: float) -> Run:

@@ -15,14 +15,13 @@ from disklab.results import Share
 from disklab.workloads.protocol import Asked
 from disklab.workloads.selection import workload_of
 
-from tests.hosts.conftest import Lab
-from tests.truth.__main__ import STATE, filled_apart
-from tests.truth.matrix import BEDS, REFERENCES, STUDY, Cell, key_of, keys, read_ahead, size
-from tests.truth.page import Pair, pairs_of
-from tests.truth.reasons import REASONS
-from tests.truth.rehearsing import Place, rehearse
-from tests.truth.state import experiment_of, stored
-from tests.truth.twin import (
+from campaigns.truth.__main__ import STATE, filled_apart
+from campaigns.truth.matrix import BEDS, REFERENCES, STUDY, Cell, key_of, keys, read_ahead, size
+from campaigns.truth.page import Pair, pairs_of
+from campaigns.truth.reasons import REASONS
+from campaigns.truth.rehearsing import Place, rehearse
+from campaigns.truth.state import experiment_of, stored
+from campaigns.truth.twin import (
     job_of,
     predicted,
     rehearsed,
@@ -32,6 +31,7 @@ from tests.truth.twin import (
     with_the_keys,
     work_of,
 )
+from tests.hosts.conftest import Lab
 
 # A busy machine takes minutes for what an idle one does in one.
 MOST_SECONDS = 400.0
@@ -85,7 +85,9 @@ def test_writes_of_postgresql_have_a_fill_of_their_own() -> None:
 def test_every_stored_cell_is_on_the_page(pairs: list[Pair]) -> None:
     page = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
     left = [pair.key for pair in pairs if f"| {pair.key} |" not in page]
-    assert not left, "write docs/truth.md again: python -m tests.truth --minutes 0 --resume --page"
+    assert not left, (
+        "write docs/truth.md again: python -m campaigns.truth --minutes 0 --resume --page"
+    )
 
 
 def test_a_prediction_draws_the_keys_of_the_rehearsed_pass(tmp_path: Path) -> None:

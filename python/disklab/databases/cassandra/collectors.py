@@ -19,7 +19,7 @@ G1_YOUNG_SHARE = Fraction(60, 100)
 Cassandra's are: 10 to 100 ms of 200 or 300.
 
 **Source:** HotSpot, `G1MaxNewSizePercent`, in JDK 8, 11 and 17 alike; what our own collections
-found is in `tests/pauses`.
+found is in `campaigns/pauses`.
 """
 
 PARNEW_BYTES_PER_CORE = 100 * MIB

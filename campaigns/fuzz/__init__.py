@@ -1,0 +1,1 @@
+"""What comes from outside, mutated at random: nothing may crash or hang."""

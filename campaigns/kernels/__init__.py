@@ -1,0 +1,1 @@
+"""The emulator in kernels that this machine has not, started in QEMU."""

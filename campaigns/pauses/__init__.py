@@ -1,0 +1,1 @@
+"""What operations of a real Cassandra allocate, and how long its collectors stop it."""

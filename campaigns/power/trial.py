@@ -1,0 +1,98 @@
+"""One recorded run, and every cut of it that is asked for."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from campaigns.power import cassandra, etcd, files, postgresql
+from campaigns.power.cuts import Cut, Images, cuts_of, promised
+from campaigns.power.disk import SIZES, LostError, check_file_system, mounted, recorded
+from campaigns.power.marks import Marks
+from campaigns.power.recorder import Record, records_of
+
+PREFIX = "disklab-power-"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A writer on a file system, and how many promises its run ends with."""
+
+    name: str
+    filesystem: str
+    writer: ModuleType
+    rounds: int
+    size: int
+
+
+# PostgreSQL: 40 MB of data folder and 16 MiB segments of its log; etcd: segments of 64 MB, and the
+# next one made ready.
+SETUPS = [
+    Setup("files on ext4", "ext4", files, 150, SIZES["ext4"]),
+    Setup("files on xfs", "xfs", files, 150, SIZES["xfs"]),
+    Setup("PostgreSQL on ext4", "ext4", postgresql, 300, 4 * SIZES["ext4"]),
+    Setup("PostgreSQL on xfs", "xfs", postgresql, 300, SIZES["xfs"]),
+    Setup("etcd on ext4", "ext4", etcd, 300, 5 * SIZES["ext4"]),
+    Setup("etcd on xfs", "xfs", etcd, 300, 2 * SIZES["xfs"]),
+    Setup("Cassandra on ext4", "ext4", cassandra, 200, 8 * SIZES["ext4"]),
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one cut."""
+
+    setup: str
+    position: int
+    seed: int
+    lying: bool
+    unflushed: int
+    """Writes that no FLUSH had covered."""
+    promised: int
+    """Rows that had to be there."""
+    found: str
+    """What was wrong; empty when nothing was."""
+
+
+def record(setup: Setup, lab: Path, seed: int) -> list[Record]:
+    """Run the writer on a recorded disk and return the disk's log."""
+    with recorded(lab, setup.filesystem, setup.size) as (volume, path):
+        marks = Marks(path)
+        try:
+            setup.writer.work(volume, marks, setup.rounds, seed)
+        finally:
+            marks.close()
+    return list(records_of(lab / "log"))
+
+
+def try_cut(setup: Setup, images: Images, cut: Cut, lab: Path) -> Outcome:
+    """Make the image of a cut, mount it, and look for what was promised."""
+    image = lab / "cut.img"
+    unflushed = images.make(cut, image)
+    acknowledged, sent = promised(images.log, cut.position)
+    wrong = ""
+    try:
+        with mounted(image, lab / "after", "-o", "loop") as volume:
+            setup.writer.check(volume, acknowledged, sent)
+        check_file_system(image, setup.filesystem)
+    except (LostError, OSError) as error:
+        wrong = str(error)
+    flags = (cut.position, cut.seed, cut.lying, unflushed, len(acknowledged))
+    return Outcome(setup.name, *flags, wrong)
+
+
+def trials(setup: Setup, count: int, seed: int, *, lying: bool = False) -> Iterator[Outcome]:
+    """Yield the outcome of `count` cuts of one run; takes everything away afterwards."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+        lab = Path(name).resolve()
+        # A database's user must reach its folder.
+        lab.chmod(0o755)
+        log: Sequence[Record] = record(setup, lab, seed)
+        os.unlink(lab / "log")
+        images = Images(log, lab / "durable.img", setup.size)
+        for cut in cuts_of(log, count, seed, lying=lying):
+            yield try_cut(setup, images, cut, lab)

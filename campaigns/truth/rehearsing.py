@@ -1,0 +1,90 @@
+"""Rehearses cells of a bed with the program itself, as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from campaigns.truth.matrix import Bed
+from campaigns.truth.state import Line, experiment_of, line_of
+
+# A trial that is under way is ended by Ctrl-C within seconds; a fill takes longer to give up.
+MOST_SECONDS_TO_END = 120.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rehearsals of the matrix live, and how they are started."""
+
+    folder: Path
+    through: tuple[str, ...] = ()
+    """A program with its arguments that starts each rehearsal, such as `nice`."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of the environment, after those of `environment`."""
+
+    def environment(self) -> dict[str, str]:
+        """Hosts and data of its own, so that no rehearsal of the user's is touched."""
+        return {
+            **os.environ,
+            "DISKLAB_RUN_DIR": str(self.folder / "run"),
+            "DISKLAB_DATA_DIR": os.environ.get("DISKLAB_DATA_DIR", "/var/lib/disklab-truth"),
+            "COLUMNS": "200",
+            **self.variables,
+        }
+
+    def command(self, *words: str) -> list[str]:
+        return [*self.through, str(Path(sys.executable).with_name("disklab")), *words]
+
+
+def rehearse(bed: Bed, names: Sequence[str], place: Place, deadline: float) -> Iterator[Line]:
+    """Yield a line for each cell that was rehearsed before `deadline` (of the monotonic clock).
+
+    At the deadline the run is interrupted as by Ctrl-C, and takes its hosts away.
+    """
+    experiment = experiment_of(bed, place.folder)
+    words = [word for name in names for word in ("--only", f"cell={name}")]
+    command = place.command(
+        "rehearse",
+        str(experiment.path),
+        "--quick",
+        "--json",
+        *words,
+        "--out",
+        str(place.folder / "runs"),
+    )
+    with (place.folder / "said").open("a", encoding="utf-8") as said:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=place.environment(),
+            # What it is started through does not pass a signal on, so all of them get it.
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            for text in process.stdout:
+                result = json.loads(text)
+                yield line_of(bed, result, os.getloadavg())
+                if time.monotonic() > deadline:
+                    return
+        finally:
+            end(process)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(MOST_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
