@@ -103,7 +103,8 @@ azure-smoke: setup
 	$(BIN)/disklab measure tests/cloud/smoke.yaml --quick --cloud azure --region $(REGION) --subscription $(SUBSCRIPTION) --ssh-from $(SSH_FROM) --max-usd 2; \
 		code=$$?; $(BIN)/disklab clean --cloud; exit $$code
 
-demo: setup
+demo:
+	@scripts/setup.sh --quick
 	scripts/demo.sh
 
 # Of the GNU target: its C library can be linked whole. It resolves no names that the host's own library would have to
@@ -124,3 +125,4 @@ site: docs
 lock:
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml -o requirements.lock
+	echo maturin | $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-annotate -c requirements.lock pyproject.toml - -o requirements.run.lock

@@ -1,16 +1,25 @@
 #!/usr/bin/env bash
 # Makes .venv/bin/disklab on a fresh Debian, Ubuntu or Fedora machine (macOS: predict and report only).
 # Costs nothing when run again: every step first looks whether it is done.
+# --quick: what the demo needs, and no more (no tools of developers, no browser, an engine without link-time optimisation).
+# Without it, the rest follows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+quick=
+if [ "${1:-}" = --quick ]; then quick=yes; fi
+lock=${quick:+requirements.run.lock}
+lock=${lock:-requirements.lock}
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
 export PATH="$HOME/.cargo/bin:$PATH"
 # CI builds what the tests of the crates build too, without LTO: minutes less, and nothing built twice.
-profile=$([ "${CI:-}" = true ] && echo checked || echo release)
+profile=$([ "${CI:-}" = true ] || [ -n "$quick" ] && echo checked || echo release)
 newest() { find Cargo.toml Cargo.lock pyproject.toml crates installer -newer .venv/engine.installed -type f -print -quit 2>/dev/null; }
-stale() { [ ! -x .venv/bin/disklab ] || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; }
+# The stamp names the profile: a quick engine becomes a release, and never the other way.
+lesser() { [ "$profile" = release ] && grep -qsx checked .venv/engine.installed; }
+stale() { [ ! -x .venv/bin/disklab ] || lesser || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; }
 # The engine is compiled while packages are fetched, as soon as there is something to compile it with. pip's own build
 # finds it done, or says what is wrong with it.
 early=
@@ -20,55 +29,36 @@ compile_early() {
     early=$!
   fi
 }
-trap '[ -z "$early" ] || kill "$early" 2>/dev/null || true' EXIT
+packages=
+trap 'for job in $early $packages; do kill "$job" 2>/dev/null || true; done' EXIT
 
-# Program -> package. fio is what `disklab probe` runs; mkfs.*, losetup and mount make volumes.
-declare -A debian=([cc]=gcc [fio]=fio [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [losetup]=util-linux [mount]=mount)
-declare -A fedora=([cc]=gcc [fio]=fio [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs [losetup]=util-linux [mount]=util-linux-core)
-missing_debian=() missing_fedora=()
-compile_early
-if [ "$(uname)" = Linux ]; then
-  for program in "${!debian[@]}"; do
-    has "$program" || { missing_debian+=("${debian[$program]}"); missing_fedora+=("${fedora[$program]}"); }
-  done
-  if has python3 && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then missing_debian+=(python3-venv); fi
-  # The browser test of the report. Ubuntu's package of that name is a snap, which servers cannot run.
-  if grep -qs '^ID=debian' /etc/os-release && ! has chromium; then missing_debian+=(chromium); fi
-  # Rehearsals of Cassandra: Maven fetches it, and it runs on Java 17 to 23 (17 where there is one).
-  has mvn || { missing_debian+=(maven); missing_fedora+=(maven); }
-  if ! grep -qsE '^JAVA_VERSION="(17|18|19|20|21|22|23)' /usr/lib/jvm/*/release "${JAVA_HOME:-/none}/release"; then
-    java=17
-    if has apt-get; then apt-cache show openjdk-17-jre-headless >/dev/null 2>&1 || { as_root apt-get update -qq; apt-cache show openjdk-17-jre-headless >/dev/null 2>&1 || java=21; }; fi
-    if has dnf; then dnf -q list java-17-openjdk-headless >/dev/null 2>&1 || java=21; fi
-    missing_debian+=("openjdk-$java-jre-headless") missing_fedora+=("java-$java-openjdk-headless")
-  fi
-  # A server that somebody wants to rehearse is his own, and so is sysbench; CI must have them, or its tests would be
-  # skipped.
-  if [ "${CI:-}" = true ] && ! has groff; then missing_debian+=(groff-base) missing_fedora+=(groff-base); fi
-  if [ "${CI:-}" = true ] && ! has sysbench; then missing_debian+=(sysbench) missing_fedora+=(sysbench); fi
-  if [ "${CI:-}" = true ] && ! has strace; then missing_debian+=(strace) missing_fedora+=(strace); fi
-  # So is a host behind SSH: its tests start a server of their own.
-  if [ "${CI:-}" = true ] && ! has sshd; then missing_debian+=(openssh-server openssh-client) missing_fedora+=(openssh-server openssh-clients); fi
-  # Each database says in its folder which programs it needs, one on a line.
-  if [ "${CI:-}" = true ]; then
-    while read -r program of_debian of_fedora; do
-      has "$program" || compgen -G "/usr/lib/postgresql/*/bin/$program" >/dev/null || {
-        missing_debian+=("$of_debian") missing_fedora+=("$of_fedora")
-      }
-    done < <(sed -nE 's/^ *- \{program: ([^,]+), debian: ([^,]+), fedora: ([^,}]+).*/\1 \2 \3/p' python/disklab/databases/*/facts.yaml)
-  fi
-  has python3 || { missing_debian+=(python3 python3-venv); missing_fedora+=(python3); }
+# What the build needs comes first, the rest beside it.
+install_debian() {
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+install() { # names of Debian's packages, "--", names of Fedora's
+  local debian_names=()
+  while [ "$1" != -- ]; do debian_names+=("$1"); shift; done
+  shift
   if has apt-get; then
-    if [ ${#missing_debian[@]} -gt 0 ]; then
-      as_root apt-get update -qq
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing_debian[@]}" >/dev/null
-    fi
+    if [ ${#debian_names[@]} -gt 0 ]; then install_debian "${debian_names[@]}"; fi
   elif has dnf; then
-    if [ ${#missing_fedora[@]} -gt 0 ]; then as_root dnf install -y -q "${missing_fedora[@]}"; fi
-  elif [ ${#missing_debian[@]} -gt 0 ]; then
-    echo "setup: please install: ${missing_debian[*]} (no apt-get or dnf here)" >&2
-    exit 2
+    if [ $# -gt 0 ]; then as_root dnf install -y -q "$@"; fi
+  elif [ ${#debian_names[@]} -gt 0 ]; then
+    echo "setup: please install: ${debian_names[*]} (no apt-get or dnf here)" >&2
+    return 2
   fi
+}
+
+compile_early
+missing_debian=() missing_fedora=()
+need() { has "$1" || { missing_debian+=("$2"); missing_fedora+=("$3"); }; }
+if [ "$(uname)" = Linux ]; then
+  need cc gcc gcc
+  has python3 || { missing_debian+=(python3 python3-venv); missing_fedora+=(python3); }
+  if has python3 && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then missing_debian+=(python3-venv); fi
+  install ${missing_debian[@]+"${missing_debian[@]}"} -- ${missing_fedora[@]+"${missing_fedora[@]}"}
 fi
 
 # Rust: the rust-version of Cargo.toml or newer.
@@ -83,21 +73,58 @@ if ! has cargo; then
     exit 2
   fi
 fi
-
 compile_early
+
+missing_debian=() missing_fedora=()
+if [ "$(uname)" = Linux ]; then
+  # fio is what `disklab probe` runs; mkfs.*, losetup and mount make volumes.
+  need fio fio fio
+  need mkfs.xfs xfsprogs xfsprogs
+  need mkfs.ext4 e2fsprogs e2fsprogs
+  need losetup util-linux util-linux
+  need mount mount util-linux-core
+  # The browser test of the report. Ubuntu's package of that name is a snap, which servers cannot run.
+  if [ -z "$quick" ] && grep -qs '^ID=debian' /etc/os-release && ! has chromium; then missing_debian+=(chromium); fi
+  # Rehearsals of Cassandra: Maven fetches it, and it runs on Java 17 to 23 (17 where there is one).
+  need mvn maven maven
+  if ! grep -qsE '^JAVA_VERSION="(17|18|19|20|21|22|23)' /usr/lib/jvm/*/release "${JAVA_HOME:-/none}/release"; then
+    java=17
+    if has apt-get; then apt-cache show openjdk-17-jre-headless >/dev/null 2>&1 || { as_root apt-get update -qq; apt-cache show openjdk-17-jre-headless >/dev/null 2>&1 || java=21; }; fi
+    if has dnf; then dnf -q list java-17-openjdk-headless >/dev/null 2>&1 || java=21; fi
+    missing_debian+=("openjdk-$java-jre-headless") missing_fedora+=("java-$java-openjdk-headless")
+  fi
+  # A server that somebody wants to rehearse is his own, and so are sysbench and a host behind SSH; CI must have them,
+  # or its tests would be skipped. Each database says in its folder which programs it needs, one on a line.
+  if [ "${CI:-}" = true ]; then
+    need groff groff-base groff
+    need sysbench sysbench sysbench
+    has sshd || { missing_debian+=(openssh-server openssh-client) missing_fedora+=(openssh-server openssh-clients); }
+    while read -r program of_debian of_fedora; do
+      compgen -G "/usr/lib/postgresql/*/bin/$program" >/dev/null || need "$program" "$of_debian" "$of_fedora"
+    done < <(sed -nE 's/^ *- \{program: ([^,]+), debian: ([^,]+), fedora: ([^,}]+).*/\1 \2 \3/p' python/disklab/databases/*/facts.yaml)
+  fi
+  install ${missing_debian[@]+"${missing_debian[@]}"} -- ${missing_fedora[@]+"${missing_fedora[@]}"} &
+  packages=$!
+fi
+
 if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
-# The stamp is a copy of the lock file: equal means that the environment is the locked one.
-if ! cmp -s requirements.lock .venv/requirements.installed; then
-  .venv/bin/python -m pip install --quiet --require-hashes -r requirements.lock
-  cp requirements.lock .venv/requirements.installed
+# The stamp is a copy of the lock file: equal means that the environment is the locked one, or has more than is asked for.
+if ! cmp -s "$lock" .venv/requirements.installed && ! cmp -s requirements.lock .venv/requirements.installed; then
+  # Python compiles what is imported; most of what the packages hold never is.
+  .venv/bin/python -m pip install --quiet --no-compile --require-hashes -r "$lock"
+  cp "$lock" .venv/requirements.installed
 fi
 
 # The engine and the package. cargo decides what is stale; a fresh tree costs seconds, an unchanged one nothing.
 if stale; then
   if [ -n "$early" ]; then wait "$early" || true; early=; fi
   # The time before the build: what is edited meanwhile is newer.
-  touch .venv/engine.building
+  echo "$profile" >.venv/engine.building
   PATH="$PWD/.venv/bin:$PATH" MATURIN_PEP517_ARGS="--locked --profile $profile" \
     .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
   mv .venv/engine.building .venv/engine.installed
+fi
+if [ -n "$packages" ]; then
+  job=$packages packages=
+  wait "$job"
 fi

@@ -36,6 +36,17 @@ def test_bash_takes_the_completion() -> None:
     assert "_disklab_completion disklab" in ran.stdout
 
 
+def test_what_the_demo_installs_is_a_part_of_what_is_locked() -> None:
+    locks = [(ROOT / name).read_text() for name in ("requirements.lock", "requirements.run.lock")]
+    # A package is pinned by its first line; what is behind it says where, and then come its hashes.
+    whole, part = (
+        {block.split(maxsplit=1)[0]: set(re.findall("sha256:[0-9a-f]+", block)) for block in blocks}
+        for blocks in (re.split(r"\n(?=\S)", lock.strip()) for lock in locks)
+    )
+    assert part.items() <= whole.items()
+    assert any(pin.startswith("maturin==") for pin in part)
+
+
 def test_the_scripts_are_sound() -> None:
     for name in ("release.sh", "setup.sh", "demo.sh"):
         subprocess.run(["bash", "-n", str(ROOT / "scripts" / name)], check=True)
