@@ -172,7 +172,7 @@ class Lab:
             for name, record in host.volume_records().items():
                 if record.state != "attached":
                     raise FoundError(f"volume {name} is left {record.state}")
-                if self.engine() is None:
+                if EngineProcess.of(host.run) is None:
                     raise FoundError(f"volume {name} is left without a host")
 
     def check_decoys(self) -> None:
@@ -259,7 +259,7 @@ def read_once() -> None:
 
     Each fork did it again: two thirds of the processor time of an attach, and none of its steps.
     """
-    for name in ("disk", "clean"):
+    for name in ("disk", "clean", "run"):
         import_module(f"disklab.cli.{name}")
     load_catalog()
 

@@ -13,6 +13,7 @@ RAW = ("disk", "attach", "azure/P30", "--no-calibrate", "--size", "16MiB")
 EXT4 = (*RAW, "--filesystem", "ext4", "--mount", "LAB/mnt")
 SECOND = (*EXT4, "--name", "second")
 CACHED = (*RAW, "--vm", VM, "--caching", "readwrite")
+RUN = ("run", "--disk", "azure/P10", "--size", "16MiB", "--filesystem", "ext4", "--no-calibrate")
 ENGINE = "disklab-engine emulate"
 MKFS = ("mke2fs", "mount", "umount")
 
@@ -100,6 +101,7 @@ SCENARIOS = [
     Scenario("clean dead host", ("clean",), [RAW, SECOND], writes=True, kill_engine=True),
     Scenario("clean all", ("clean", "--all"), [RAW, SECOND], writes=True),
     Scenario("clean all data", ("clean", "--all", "--data"), [EXT4]),
+    Scenario("run", (*RUN, "--", "dd", "if=/dev/zero", "of=x", "bs=4k", "count=4", "conv=fsync")),
     Scenario(
         "rehearse",
         ("rehearse", "LAB/experiment.yaml", "--quick", "--out", "LAB/runs"),
