@@ -32,7 +32,6 @@ STARTS_PROGRAMS = {
         "hosts/cleaning.py",
         "hosts/filesystem.py",
         "hosts/namespaces.py",
-        "hosts/page_cache.py",
         "probe/fio.py",
         "sweeps/on_worker.py",
         "workloads/sysbench/run.py",

@@ -6,7 +6,6 @@ import os
 import tracemalloc
 from pathlib import Path
 
-from disklab.databases import NodePlace
 from disklab.databases.cassandra.gc_log import PIECE_BYTES, GcLog
 from disklab.databases.cassandra.node import LOG
 from disklab.databases.log import NodeLog
@@ -85,7 +84,7 @@ def test_a_log_of_any_length_is_read_in_pieces(tmp_path: Path) -> None:
 
 
 def node_log(folder: Path) -> NodeLog:
-    return NodeLog(NodePlace("n1", "127.64.0.1", {}, folder, folder), LOG)
+    return NodeLog(folder, "n1", LOG)
 
 
 def test_an_excerpt_has_warnings_errors_and_causes(tmp_path: Path) -> None:

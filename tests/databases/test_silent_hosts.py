@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from disklab.databases import NodePlace, Request, Sizes, provision
+from disklab.databases.this_machine import ThisMachine
 from disklab.engine import LoadDone, LoadJob, LoadProgress, run_load
 from disklab.engine.load import OpenLoop, RowsWorkload, Stop, load_target
 from disklab.hosts.delays import Link, NetworkWish, RoundTrip
@@ -49,7 +50,7 @@ def examine(lab: Lab, hosts: EmulatedHosts, home: Path) -> None:
         volumes={"data": home / "data"},
         run_dir=home / "run" / "n1",
         log_dir=home / "log",
-        machine=hosts["n1"],
+        host=ThisMachine(hosts["n1"]),
     )
     with hosts["client"].inside_network():
         database = provision(Request("postgresql", Sizes(GIB), columns=1), [place])

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from disklab.engine.process import start_time_of
 from disklab.errors import MachineError
-from disklab.hosts import page_cache
 from disklab.hosts.cleaning import Scope, clean, clean_orphans
 from disklab.hosts.control_group import ControlGroup, GroupRoot
 from disklab.hosts.left_databases import OWNER, make_run_dir, record_group, remove_database
 from disklab.hosts.places import OWNER_LOCK, Places
 from disklab.hosts.processes import MARK, marked_processes
+from disklab.machines import page_cache
 
 MIB = 1 << 20
 # Reads a file into the page cache, says so, keeps it mapped, and waits for the end of its input.

@@ -10,11 +10,11 @@ from pathlib import PurePosixPath
 
 import pytest
 from disklab.databases.cassandra.jolokia import PATH
+from disklab.databases.remote_host import listening
 from disklab.errors import MachineError
 from disklab.machines.local import LocalMachine
 from disklab.measurement.far_asking import FarJolokia
 from disklab.measurement.far_counters import Counters, Look, doubts, sources_of, spent, traffic
-from disklab.measurement.far_server import listening
 
 DEV = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs

@@ -21,6 +21,7 @@ from disklab.databases.cassandra.node import Node
 from disklab.databases.cassandra.provider import distribution_of, settings_of
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.files import write
+from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account, CqlQuery, server_account
 from disklab.errors import MachineError
 
@@ -78,7 +79,7 @@ def running(served: Served) -> Iterator[Cassandra]:
                 volumes={"data": volume / "data"},
                 run_dir=volume / "run",
                 log_dir=volume / "log",
-                machine=served.hosts[name],
+                host=ThisMachine(served.hosts[name]),
             )
         )
     # As in other tests of Cassandra: a heap that three of them have room for.

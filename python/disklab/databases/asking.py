@@ -25,11 +25,11 @@ SPARE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Tls:
-    """Whom to believe, and who asks: PEM."""
+    """Whom to believe, and who asks: files of PEM on the machine that asks."""
 
-    authority: str
-    certificate: str
-    key: str = field(repr=False)
+    authority: Path
+    certificate: Path
+    key: Path
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def ask(question: Question) -> tuple[int, bytes]:
 def _told(question: Question) -> dict[str, object]:
     tls = question.tls
     told: dict[str, object] = {**vars(question), "headers": dict(question.headers)}
-    return told | {"tls": None if tls is None else [tls.authority, tls.certificate, tls.key]}
+    files = () if tls is None else (tls.authority, tls.certificate, tls.key)
+    return told | {"tls": [file.read_text("ascii") for file in files] or None}
 
 
 def _heard(answer: bytes) -> tuple[int, bytes]:

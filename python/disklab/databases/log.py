@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from disklab.databases.protocol import NodePlace
 from disklab.folders import Inside
 
 # Enough for the lines of one failure; the whole logs are in the run folder.
@@ -37,7 +36,8 @@ class LogForm:
 class NodeLog:
     """The logs of one node since its last start."""
 
-    place: NodePlace
+    folder: Path
+    name: str
     form: LogForm
     log_start: int = 0
     output_start: int = 0
@@ -45,12 +45,12 @@ class NodeLog:
     @property
     def log(self) -> Path:
         """What the database logs to a file of its own, where it does."""
-        return self.place.log_dir / f"{self.place.name}-system.log"
+        return self.folder / f"{self.name}-system.log"
 
     @property
     def output(self) -> Path:
         """What its process writes to standard output and error."""
-        return self.place.log_dir / f"{self.place.name}-output.log"
+        return self.folder / f"{self.name}-output.log"
 
     def from_now(self) -> NodeLog:
         """Return the logs from here on: what an earlier start said is not this one's failure."""

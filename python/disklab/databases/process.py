@@ -10,12 +10,13 @@ from contextlib import suppress
 
 from disklab.databases.files import open_log
 from disklab.databases.log import LogForm, NodeLog
-from disklab.databases.protocol import NodePlace
+from disklab.databases.place import Place
 from disklab.errors import MachineError
 from disklab.hosts.addresses import taken_ports
 from disklab.hosts.processes import MARK
 from disklab.machines.child import unignored
 from disklab.machines.environment import minimal
+from disklab.machines.netns import NamespaceMachine
 from disklab.waiting import Wait
 
 KILL_SECONDS = 30.0
@@ -29,12 +30,23 @@ FREE_POLL_SECONDS = 0.05
 class DatabaseProcess:
     """A database server in the foreground, as a child of this process."""
 
-    def __init__(self, what: str, place: NodePlace, ports: Sequence[int], form: LogForm) -> None:
-        """Take the database's name for messages, where it listens, and how it writes its log."""
+    def __init__(
+        self,
+        what: str,
+        place: Place,
+        ports: Sequence[int],
+        form: LogForm,
+        inside: NamespaceMachine | None = None,
+    ) -> None:
+        """Take the database's name for messages, where it listens, and how it writes its log.
+
+        `inside`: the emulated host that it runs in.
+        """
         self._what = what
         self._place = place
         self._ports = ports
-        self._log = NodeLog(place, form)
+        self._log = NodeLog(place.log_dir, place.name, form)
+        self._inside = inside
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -42,6 +54,12 @@ class DatabaseProcess:
         """The number of the process; None: it does not run."""
         process = self._process
         return None if process is None else process.pid
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The same, as its server's statistics are read by."""
+        pid = self.pid
+        return () if pid is None else (pid,)
 
     def launch(
         self,
@@ -57,7 +75,7 @@ class DatabaseProcess:
         place = self._place
         self._await_ports()
         self._log = self._log.from_now()
-        inside = command if place.machine is None else place.machine.entering(command)
+        inside = command if self._inside is None else self._inside.entering(command)
         # First into the group: its files are those of this machine.
         inside = inside if place.group is None else place.group.inside(inside)
         with os.fdopen(open_log(self._log.output, None), "ab") as output:
@@ -144,9 +162,9 @@ class DatabaseProcess:
                 wait.pause(FREE_POLL_SECONDS)
 
     def _taken_ports(self) -> list[int]:
-        if self._place.machine is None:
+        if self._inside is None:
             return taken_ports(self._place.address, self._ports)
-        with self._place.machine.inside_network():
+        with self._inside.inside_network():
             return taken_ports(self._place.address, self._ports)
 
     def failure(self, what: str) -> MachineError:

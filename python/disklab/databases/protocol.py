@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from disklab.database_settings import Setting
-from disklab.hosts.control_group import ControlGroup
-from disklab.machines.netns import NamespaceMachine
+from disklab.databases.place import Place, ServerHost
+from disklab.databases.this_machine import ThisMachine
 
 Progress = Callable[[str], None]
 """Told what is being done, in a few words."""
@@ -25,27 +24,10 @@ def say_nothing(_: str) -> None:
 
 
 @dataclass(frozen=True)
-class NodePlace:
-    """Where one node of a database lives. The caller made all of it, and removes it."""
+class NodePlace(Place):
+    """A place, the machine that it is on, and what a cluster makes of it."""
 
-    name: str
-    """Such as `n1`; unique on this machine while it runs."""
-    address: str
-    """Where it listens: that of its host in namespaces, or without one an address of the loopback
-    block that no other program uses, such as `127.64.0.1`."""
-    volumes: Mapping[str, Path]
-    """Mounted directories by volume name. `data` is required; `commitlog` (or `wal`) may be
-    missing and is then a directory on `data`."""
-    run_dir: Path
-    """For configuration and the process record; `Places.database(name)`, so that `clean` finds
-    the process after a crash."""
-    log_dir: Path
-    """For the logs, which stay: inside the run folder. Absolute: a server runs elsewhere."""
-    group: ControlGroup | None = None
-    """Holds the database's memory and page cache; the provider sets its limit. None: none can be
-    had here, and the page cache is that of the machine."""
-    machine: NamespaceMachine | None = None
-    """The emulated host that it runs on; None: it runs beside disklab, on loopback."""
+    host: ServerHost = field(default_factory=ThisMachine)
     comes_later: bool = False
     """It is no part of the cluster until it is added (`Growing`)."""
     memory_bytes: int | None = None

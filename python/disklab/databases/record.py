@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from disklab.databases.observing import Observer, Target
+from disklab.databases.place import ServerHost
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
+from disklab.engine import Account
+from disklab.errors import Problem
 from disklab.hosts.doctor import Check
 from disklab.results import RuleFinding
 
@@ -30,6 +33,19 @@ def nothing_to_check() -> Iterable[Check]:
 
 
 @dataclass(frozen=True)
+class Needed:
+    """What a host of the user's has for a node, for the plan of a measurement."""
+
+    title: str
+    account: Account | None
+    ports: Sequence[int]
+
+
+Look = Callable[[ServerHost, str | None], Needed | Problem]
+"""Looks at a host for a version, and changes nothing. Raises MachineError."""
+
+
+@dataclass(frozen=True)
 class Record:
     """One database of the registry. Its folder's `__init__` has it as `RECORD`."""
 
@@ -41,5 +57,7 @@ class Record:
     rules: Callable[[Growth, int], Iterable[RuleFinding]] = no_rules
     """The rules that its makers publish, held against a trial's counters. The second argument is
     how many seconds of this machine a second of the described system took."""
+    needed_on: Look | None = None
+    """What a node needs on a host of the user's; None: disklab does not build it there."""
     observe: Callable[[Target], Observer] | None = None
     """Connects to one that runs, to look at it; None: disklab cannot."""

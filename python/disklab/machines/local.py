@@ -7,12 +7,13 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from disklab.errors import MachineError
+from disklab.machines import page_cache
 from disklab.machines.child import LocalChild
 from disklab.machines.protocol import ClockOffset, Command, Finished
 
@@ -58,6 +59,16 @@ class LocalMachine:
             variables=command.variables,
             folder=command.folder,
         )
+
+    def cached_bytes(self, paths: Sequence[PurePosixPath]) -> tuple[int, int]:
+        """Return the bytes of files, and those of them in memory. See `Machine.cached_bytes`."""
+        counts = [page_cache.cached_bytes(Path(path)) for path in paths]
+        return sum(size for size, _ in counts), sum(there for _, there in counts)
+
+    def drop_pages(self, paths: Sequence[PurePosixPath]) -> None:
+        """Let go of clean pages. See `Machine.drop_pages`."""
+        for path in paths:
+            page_cache.drop(Path(path))
 
     def clock(self) -> ClockOffset:
         """Return 0: it is the same clock."""

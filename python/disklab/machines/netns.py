@@ -149,6 +149,14 @@ class NamespaceMachine:
             os.close(read)
         return child, os.fdopen(write, "wb", buffering=0)
 
+    def cached_bytes(self, paths: Sequence[PurePosixPath]) -> tuple[int, int]:  # noqa: ARG002 - see there
+        """Refuse: nobody needs it, as the disks of its nodes are mounted on this machine too."""
+        raise MachineError(f"{self._name}: its page cache cannot be asked for")
+
+    def drop_pages(self, paths: Sequence[PurePosixPath]) -> None:  # noqa: ARG002 - see there
+        """Refuse, as `cached_bytes` does."""
+        raise MachineError(f"{self._name}: its page cache cannot be asked for")
+
     def clock(self) -> ClockOffset:
         """Return 0: one kernel, one clock."""
         return ClockOffset(0.0, 0.0)

@@ -124,5 +124,11 @@ class Machine(Protocol):
     def start(self, command: Command) -> Child:
         """Start a program; it ends with this process, or with its lease on a far machine."""
 
+    def cached_bytes(self, paths: Sequence[PurePosixPath]) -> tuple[int, int]:
+        """Return (bytes of files and of what is below folders, bytes of it in the page cache)."""
+
+    def drop_pages(self, paths: Sequence[PurePosixPath]) -> None:
+        """Let go of the clean pages of files, and of all files below folders."""
+
     def clock(self) -> ClockOffset:
         """Return how far its clock is from this machine's, as of now."""

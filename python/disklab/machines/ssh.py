@@ -12,7 +12,7 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -216,15 +216,23 @@ class SshMachine:
                 best = ClockOffset((there - sent - took_ns / 2) / 1e9, took_ns / 2e9)
         return best
 
-    def pages(self, paths: list[PurePosixPath]) -> list[dict[str, Any]]:
-        """Count the bytes in memory of files, and of all files below folders: `resident_bytes`."""
-        return self._each("pages", paths)
+    def cached_bytes(self, paths: Sequence[PurePosixPath]) -> tuple[int, int]:
+        """Return the bytes of files, and those of them in memory. See `Machine.cached_bytes`."""
+        if not paths:
+            return 0, 0
+        found = self._pages("pages", paths)
+        counts = [(one.get("size_bytes"), one.get("resident_bytes")) for one in found]
+        sizes = [size for size, _ in counts if isinstance(size, int)]
+        cached = [there for _, there in counts if isinstance(there, int)]
+        if len(sizes) != len(paths) or len(cached) != len(paths):
+            raise self.distrust("it does not say what its page cache holds of each file")
+        return sum(sizes), sum(cached)
 
-    def drop_pages(self, paths: list[PurePosixPath]) -> list[dict[str, Any]]:
-        """Write files back and let go of their pages; return what stays, as `pages` does."""
-        return self._each("drop-pages", paths)
+    def drop_pages(self, paths: Sequence[PurePosixPath]) -> None:
+        """Write files back and let go of their pages."""
+        self._pages("drop-pages", paths)
 
-    def _each(self, operation: str, paths: list[PurePosixPath]) -> list[dict[str, Any]]:
+    def _pages(self, operation: str, paths: Sequence[PurePosixPath]) -> list[dict[str, Any]]:
         answer = self.ask(operation, seconds=10 * ASK_S, paths=[str(path) for path in paths])
         found = answer.get("paths")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

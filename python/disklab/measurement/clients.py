@@ -12,10 +12,11 @@ from ipaddress import ip_address
 from pathlib import PurePosixPath
 from typing import Any
 
+from disklab.databases import remote_host
 from disklab.engine.load import LoadDone
 from disklab.errors import MachineError
 from disklab.machines.protocol import ClockOffset, Command, Machine
-from disklab.measurement import far_server, folders
+from disklab.measurement import folders
 from disklab.measurement.far_load import Client
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal
@@ -23,7 +24,7 @@ from disklab.telemetry.judgement import MOST_CLIENT_THREAD
 
 PARENT = PurePosixPath("/tmp")  # noqa: S108 - a new name in it, made by mkdir alone
 AUTHORITIES = "authorities.pem"
-USERS = (*far_server.USERS, "nobody")
+USERS = (*remote_host.USERS, "nobody")
 """Who a generator runs as for root: it reads and writes no file."""
 MOST_AHEAD_MS = 5.0
 """An open loop's arrivals are merged by the clocks of those that make them."""
@@ -50,7 +51,7 @@ def make(
     made = []
     for name in names_of(hosts):
         machine = machines[name]
-        account = far_server.account(machine, USERS)
+        account = remote_host.account(machine, USERS)
         folder_name, token = folders.new_name("load")
         folder = PARENT / folder_name
         journal.note(name, "end_load", str(folder), before=token)

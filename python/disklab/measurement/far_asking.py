@@ -17,13 +17,13 @@ from typing import Any, cast
 from disklab.databases.cassandra.jolokia import PATH, Jolokia
 from disklab.databases.cql import READY_MS, Cql
 from disklab.databases.postgresql.installation import Installation
+from disklab.databases.remote_host import BASH
 from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, MOST_LINES, Login, Sql, words_of
 from disklab.engine import Account, CqlLogin, CqlQuery
 from disklab.engine.binary import SENT_ENGINE, find_engine
 from disklab.errors import EngineError, MachineError
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement.far_server import BASH
 
 # What the engine needs beside its time-out: to connect, and a busy host.
 BESIDE_SECONDS = 30.0

@@ -35,12 +35,12 @@ from disklab.databases.cassandra.java import FIRST_WITHOUT_SECURITY_MANAGER, WAN
 from disklab.databases.cassandra.node import LOG, Node
 from disklab.databases.cassandra.sizing import MemoryPlan
 from disklab.databases.files import open_log
+from disklab.databases.place import Way
+from disklab.databases.remote_host import RemoteHost, ServerJob, listening, ran
 from disklab.engine import Account, CqlLogin
 from disklab.errors import MachineError
 from disklab.machines.protocol import Child, Machine
 from disklab.measurement.far_asking import FarCql, FarJolokia
-from disklab.measurement.far_pages import cached_below, drop_pages
-from disklab.measurement.far_server import FarProcess, OnHosts, ServerFiles, listening, ran, sync
 
 USERS = ("disklab", "cassandra")
 """Who may run a node for root: our own user, else the one that Cassandra's packages make."""
@@ -92,7 +92,7 @@ def send(distribution: Distribution, machine: Machine, folder: Path) -> SentDist
     return SentDistribution(distribution.version, target, jolokia, distribution)
 
 
-class FollowedProcess(FarProcess):
+class FollowedProcess(ServerJob):
     """A node's process on a host. What it says is copied to the run's logs as it comes."""
 
     def __init__(self, machine: Machine, files: NodeFiles) -> None:
@@ -107,9 +107,9 @@ class FollowedProcess(FarProcess):
         variables: Mapping[str, str] | None = None,
     ) -> None:
         """Start it there; returns at once. Raises MachineError for a port that is taken."""
-        taken = listening(self._machine, self._listens)
+        taken = listening(self._machine, self._ports)
         if taken:
-            where = ", ".join(f"{self._where.address}:{port}" for port in taken)
+            where = ", ".join(f"{self._place.address}:{port}" for port in taken)
             raise MachineError(
                 f"{self._machine.name}: another program listens at {where} (`ss -ltnp` names it); "
                 "end it there"
@@ -143,7 +143,7 @@ class FollowedProcess(FarProcess):
         """Return an error that says what happened, with the end of its log."""
         if self._child is not None and not self.is_running():
             self._drain()
-        where = f"{self._machine.name} ({self._where.address})"
+        where = f"{self._machine.name} ({self._place.address})"
         return MachineError(f"{self._what} on {where} {what}\n{self._log.excerpt()}")
 
 
@@ -160,7 +160,7 @@ class FarNode(Node):
         address, account = files.place.address, installation.account
         self._machine = machine
         self._own = installation
-        self._far = ServerFiles(machine, account)
+        self._far = RemoteHost(machine)
         self.process = FollowedProcess(machine, files)
         self.jolokia = FarJolokia(address, JOLOKIA_PORT, USER, secrets.jolokia, machine)
         self.cql = FarCql(address, CQL_PORT, secrets.cql, machine=machine, account=account)
@@ -183,11 +183,11 @@ class FarNode(Node):
         far.folder(files.place.run_dir)
         far.folder(files.configuration)
         for folder in (files.temporary, files.data, files.commitlog):
-            far.own_folder(folder)
+            far.own_folder(folder, self._own.account)
         told = Written.of(files, own, settings, secrets)
         for name, text in {**told.open, "logback.xml": _LOGBACK}.items():
-            far.put(files.configuration / name, text)
-        far.put_secret(files.configuration / JOLOKIA_FILE, told.jolokia)
+            far.write(files.configuration, name, text)
+        far.write_secret(files.configuration, JOLOKIA_FILE, told.jolokia, self._own.account)
         told.keep(files.place)
 
     def launch(self, installation: Installation, start: Start) -> None:
@@ -203,16 +203,16 @@ class FarNode(Node):
 
     def sync(self) -> None:
         """Write everything back that is dirty on its volumes."""
-        sync(self._machine, self.files.place)
+        self._far.sync(self.files.place)
 
     def drop_page_cache(self) -> None:
         """Drop what the host's page cache holds of its files, and of no others."""
         self.sync()
-        drop_pages(self._machine, [PurePosixPath(self.files.data)])
+        self._far.drop_pages([self.files.data])
 
     def cached_bytes(self, keyspace: str) -> tuple[int, int]:
         """Return the size of a keyspace's files, and how much of it the page cache holds."""
-        return cached_below(self._machine, PurePosixPath(self.files.sstables / keyspace))
+        return self._far.cached_bytes([self.files.sstables / keyspace])
 
     def empty(self) -> None:
         """Remove what a dead node has on its disks: another one takes its place."""
@@ -230,7 +230,7 @@ class Installed:
     installation: Installation
 
 
-class FarCassandra(OnHosts, Cassandra):
+class FarCassandra(Cassandra):
     """A cluster on hosts, filled and loaded from here or from client hosts."""
 
     def __init__(
@@ -242,7 +242,7 @@ class FarCassandra(OnHosts, Cassandra):
     ) -> None:
         """Take what is asked for, and each node; `kept`: what data there were made for."""
         known = {one.place.address: one for one in nodes}
-        self._built_on = ", ".join(f"{one.machine.name} ({one.place.address})" for one in nodes)
+        self._way = Way("Cassandra", [(one.place.host, one.place) for one in nodes])
 
         def make(files: NodeFiles, secrets: Secrets) -> Node:
             node = known[files.place.address]
@@ -250,6 +250,11 @@ class FarCassandra(OnHosts, Cassandra):
 
         places = [one.place for one in nodes]
         super().__init__(request, places, nodes[0].installation, plan, make, kept)
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts. Who has its secret is let in, from anywhere."""
+        del addresses
+        self._way.let_in(clients)
 
     @property
     def secret(self) -> str:
@@ -261,7 +266,7 @@ class FarCassandra(OnHosts, Cassandra):
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
         return (
-            self.built_note("Cassandra"),
+            *self._way.notes,
             *self.plan.reasons,
         )
 

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from disklab.databases import Database, NodePlace, Request
+from disklab.database_facts import names
+from disklab.databases import Database, NodePlace, Request, provision, record_of
 from disklab.databases.cassandra.configuration import PORTS as CASSANDRA_PORTS
 from disklab.databases.cassandra.configuration import Installation
 from disklab.databases.cassandra.distribution import exact_version
@@ -17,22 +18,20 @@ from disklab.databases.cassandra.java import WANTED
 from disklab.databases.cassandra.provider import check as check_cassandra
 from disklab.databases.cassandra.provider import distribution_of, settings_of
 from disklab.databases.cassandra.sizing import plan_memory as plan_cassandra
-from disklab.databases.etcd.configuration import ETCD
-from disklab.databases.etcd.configuration import PORTS as ETCD_PORTS
-from disklab.databases.etcd.sizing import plan_memory as plan_etcd
 from disklab.databases.postgresql.configuration import PORTS as POSTGRESQL_PORTS
 from disklab.databases.postgresql.configuration import POSTGRESQL
 from disklab.databases.postgresql.sizing import plan_memory as plan_postgresql
-from disklab.engine import Account
+from disklab.databases.record import Needed
+from disklab.databases.remote_host import RemoteHost, account
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.node import Progress
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import far_cassandra, far_etcd, far_postgresql, far_server
+from disklab.measurement import far_cassandra, far_postgresql
 from disklab.measurement.far_cassandra import FarCassandra, Installed, secrets_of
-from disklab.measurement.far_etcd import FarEtcd
 from disklab.measurement.far_postgresql import FarPostgreSQL
 
 
+@runtime_checkable
 class FarDatabase(Database, Protocol):
     """A database on hosts."""
 
@@ -65,21 +64,18 @@ class Hosted:
             volumes={name: Path(folder) for name, folder in self.folders.items()},
             run_dir=Path(self.folder) / "run",
             log_dir=log_folder.absolute(),
+            host=RemoteHost(self.machine),
         )
-
-
-@dataclass(frozen=True)
-class Needed:
-    """What a host has for a node, for the plan."""
-
-    title: str
-    account: Account | None
-    ports: Sequence[int]
 
 
 def needed(engine: str, version: str | None, machine: Machine) -> Needed | Problem:
     """Return what will be run on a host, or what it lacks. Raises MachineError; changes nothing."""
-    return _LOOKS[engine](version, machine)
+    unknown = _without_address(machine)
+    if engine in _LOOKS:
+        return _LOOKS[engine](version, machine)
+    look = record_of(engine).needed_on
+    assert look is not None, "asked of ENGINES alone"
+    return unknown or look(RemoteHost(machine), version)
 
 
 @dataclass(frozen=True)
@@ -100,10 +96,15 @@ def make(asked: Building, say: Progress) -> FarDatabase:
 
     Raises UserError for what cannot be asked of it, MachineError for what a host lacks.
     """
-    made = _MAKERS[asked.request.engine](asked, say)
+    if asked.request.engine in _MAKERS:
+        made = _MAKERS[asked.request.engine](asked, say)
+    else:
+        places = [node.place(asked.log_folder) for node in asked.nodes]
+        provided = provision(asked.request, places, say)
+        assert isinstance(provided, FarDatabase), "a database that is built on hosts"
+        made = provided
     for node in asked.nodes:
-        folder = Path(node.folder)
-        far_server.ServerFiles(node.machine, None).folder(folder / "run")
+        RemoteHost(node.machine).folder(Path(node.folder) / "run")
     return made
 
 
@@ -132,23 +133,9 @@ def _look_for_cassandra(version: str | None, machine: Machine) -> Needed | Probl
     unknown = _without_address(machine)
     if unknown is not None:
         return unknown
-    account = far_server.account(machine, far_cassandra.USERS)
+    runs_it = account(machine, far_cassandra.USERS)
     title = f"a Cassandra {exact_version(version)} node on Java {java.major}"
-    return Needed(title, account, CASSANDRA_PORTS)
-
-
-def _look_for_etcd(version: str | None, machine: Machine) -> Needed | Problem:
-    del version
-    missing = far_etcd.missing_programs(machine)
-    if missing:
-        rule = "is missing on the host; disklab installs nothing"
-        way_out = "install it there: apt-get install etcd-server curl, dnf install etcd curl"
-        return Problem("", ", ".join(missing), rule, way_out)
-    unknown = _without_address(machine)
-    if unknown is not None:
-        return unknown
-    found = far_etcd.find(machine)
-    return Needed(f"an etcd {found.version} member", found.account, ETCD_PORTS)
+    return Needed(title, runs_it, CASSANDRA_PORTS)
 
 
 def _without_address(machine: Machine) -> Problem | None:
@@ -183,19 +170,6 @@ def _make_postgresql(asked: Building, say: Progress) -> FarDatabase:
     return FarPostgreSQL(request, places, found, plan, asked.kept)
 
 
-def _make_etcd(asked: Building, say: Progress) -> FarDatabase:
-    found = [far_etcd.find(node.machine) for node in asked.nodes]
-    places, request = [node.place(asked.log_folder) for node in asked.nodes], asked.request
-    problems = [*ETCD.check(request, places)]
-    for one in {one.version: one for one in found}.values():
-        problems += ETCD.check_settings(request.settings, one.known_settings(), one.version)
-    if problems:
-        raise UserError(*problems)
-    told = ", ".join(f"{one.machine.name} ({one.version})" for one in found)
-    say(f"etcd on {told}")
-    return FarEtcd(request, places, found, plan_etcd(request.sizes))
-
-
 def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
     request, nodes = asked.request, asked.nodes
     places = [node.place(asked.log_folder) for node in nodes]
@@ -208,9 +182,9 @@ def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
         java = far_cassandra.find_java(node.machine)
         if java is None:
             raise MachineError(f"{node.machine.name}: Java is there no more")
-        account = far_server.account(node.machine, far_cassandra.USERS)
+        runs_it = account(node.machine, far_cassandra.USERS)
         sent = far_cassandra.send(local, node.machine, Path(node.folder))
-        installation = Installation(sent, java, known, account, request.collector)
+        installation = Installation(sent, java, known, runs_it, request.collector)
         return Installed(node.place(asked.log_folder), node.machine, installation)
 
     say(f"sending Cassandra {local.version} to {', '.join(node.machine.name for node in nodes)}")
@@ -226,12 +200,10 @@ Make = Callable[[Building, Progress], FarDatabase]
 _LOOKS: Mapping[str, Look] = {
     "postgresql": _look_for_postgresql,
     "cassandra": _look_for_cassandra,
-    "etcd": _look_for_etcd,
 }
 _MAKERS: Mapping[str, Make] = {
     "postgresql": _make_postgresql,
     "cassandra": _make_cassandra,
-    "etcd": _make_etcd,
 }
-ENGINES = tuple(_LOOKS)
+ENGINES = tuple(name for name in names() if name in _LOOKS or record_of(name).needed_on)
 """Each is built on one host or on several."""

@@ -13,16 +13,14 @@ from pathlib import Path, PurePosixPath
 
 from disklab.databases import NodePlace, Request
 from disklab.databases.postgresql.cluster import ONE_PRIMARY, PostgreSQL
-from disklab.databases.postgresql.configuration import DATABASE, PORTS, USER, access
+from disklab.databases.postgresql.configuration import DATABASE, USER
 from disklab.databases.postgresql.installation import Installation
-from disklab.databases.postgresql.log import LOG
 from disklab.databases.postgresql.server import Server
 from disklab.databases.postgresql.sizing import MemoryPlan
+from disklab.databases.remote_host import RemoteHost, account, ran
 from disklab.databases.sql import Login, Sql
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement.far_asking import FarSql
-from disklab.measurement.far_pages import cached_bytes, drop_pages
-from disklab.measurement.far_server import FarProcess, ServerFiles, account, ran, sync
 from disklab.measurement.folders import end_processes
 
 # The newest of Debian's and Ubuntu's, then of Fedora's and the PostgreSQL project's own packages.
@@ -71,8 +69,7 @@ class FarServer(Server):
         self._machine = machine
         self._clients: Sequence[str] = ()
         self._others: Sequence[str] = ()
-        self.process = FarProcess("PostgreSQL", machine, place, PORTS, LOG)
-        self._far = ServerFiles(machine, installation.account)
+        self._far = RemoteHost(machine)
 
     def let_in(self, clients: Sequence[str]) -> None:
         """Let in these IP addresses too, from the next start on."""
@@ -99,40 +96,38 @@ class FarServer(Server):
     def drop_page_cache(self) -> None:
         """Drop what the host's page cache holds of its files, and of no others. It is stopped."""
         self.sync()
-        drop_pages(self._machine, [PurePosixPath(one) for one in self.place.volumes.values()])
+        self._far.drop_pages(list(self.place.volumes.values()))
 
     def sync(self) -> None:
         """Write everything back that is dirty on the file systems of its volumes."""
-        sync(self._machine, self.place)
+        self._far.sync(self.place)
 
     def cached_bytes(self, folder: str, names: Set[str]) -> tuple[int, int]:
         """See `Server.cached_bytes`."""
         below = PurePosixPath(self.files.data / "base" / folder)
         there = self._machine.files.names(below)
         own = [below / name for name in there if name.split(".")[0] in names]
-        return cached_bytes(self._machine, own)
+        return self._machine.cached_bytes(own)
 
     def pids(self) -> Iterator[int]:
         """Yield nothing: they are numbers of another machine."""
         yield from ()
 
     def _put(self, name: str, text: str) -> None:
-        self._far.put(self._conf(name), text)
+        self._far.write(self._conf(), name, text)
 
     def _put_secret(self, name: str, text: str) -> Path:
-        file = self._conf(name)
-        self._far.put_secret(file, text)
-        return file
+        return self._far.write_secret(self._conf(), name, text, self._installation.account)
 
-    def _conf(self, name: str) -> Path:
+    def _conf(self) -> Path:
         self._far.folder(self.files.configuration)
-        return self.files.configuration / name
+        return self.files.configuration
 
     def _remove(self, file: Path) -> None:
         self._far.remove(file)
 
     def _own_folder(self, folder: Path) -> None:
-        self._far.own_folder(folder)
+        self._far.own_folder(folder, self._installation.account)
 
     def _end_remains(self, program: str) -> list[int]:
         del program
@@ -141,8 +136,7 @@ class FarServer(Server):
 
     def _access(self) -> str:
         """Let in the host's own network, the clients, and where we come from."""
-        text = access(tls=self.request.tls)
-        near = text.replace("127.0.0.0/8", "samenet")
+        near = super()._access()
         kind = "hostssl" if self.request.tls else "hostnossl"
         near += "".join(_entry(kind, one) for one in (*self._clients, *self._others))
         near += "".join(_entry(kind, one, "replication") for one in self._others)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from disklab.catalog.quantity import about_bytes
+from disklab.databases import remote_host
+from disklab.databases.record import Needed
 from disklab.engine import Account
 from disklab.errors import MachineError, Problem
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import canary, clients, far_engines, far_server
+from disklab.measurement import canary, clients, far_engines
 from disklab.measurement.built import volumes_apart
-from disklab.measurement.far_engines import Needed
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Hosts, Volume
 from disklab.measurement.settings import DROP_CACHES, may_drop_page_cache
@@ -66,7 +67,7 @@ def look(
         at = ", ".join(f"{machine.address}:{port}" for port in found.ports)
         where = " and ".join([*directories.values(), *(f"{one}'s disk" for one in disks)])
         makes.append(f"{found.title} with its data in {where}, run by {who}, at {at}; stopped")
-        taken = [] if goes_on else far_server.listening(machine, found.ports)
+        taken = [] if goes_on else remote_host.listening(machine, found.ports)
         if taken:
             rule = f"a program listens at its port {', '.join(map(str, taken))} already"
             way_out = "end it there (`ss -ltnp` names it), or choose another host"
@@ -149,7 +150,7 @@ def _needed(place: str, engine: str, version: str | None, machine: Machine) -> N
 def missing_user(hosts: Hosts, name: str, machine: Machine) -> Iterator[Problem]:
     """Yield that a client host has no user for the load."""
     try:
-        far_server.account(machine, clients.USERS)
+        remote_host.account(machine, clients.USERS)
     except MachineError as error:
         way_out = "see docs/measure.md, Hosts that make the load"
         yield Problem(hosts.place("hosts", name), name, str(error), way_out)

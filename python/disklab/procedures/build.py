@@ -15,6 +15,7 @@ from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import Places as Words
 from disklab.database_facts import facts_of
 from disklab.databases import Database, NodePlace, Request, Sizes, provision, record_of
+from disklab.databases.this_machine import ThisMachine
 from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import UNLIMITED_BYTES, ControlGroup, GroupRoot
@@ -137,7 +138,7 @@ def _node_places(
             run_dir=site.places.database(node.name),
             log_dir=site.logs(node.name),
             group=group,
-            machine=None if made.network is None else made.network[name],
+            host=ThisMachine(None if made.network is None else made.network[name]),
             comes_later=number >= spec.cluster.nodes,
             memory_bytes=_other_memory(spec.cluster, own, site.catalog),
         )

@@ -172,7 +172,7 @@ class Cassandra:
         own = {**placed, **access_settings(known)}
         alone = len(self.nodes) == 1 and not self._waiting
         # On a host with a network of its own, nobody of this machine has a way to it.
-        if alone or node.files.place.machine is None:
+        if alone or not node.files.place.host.has_network:
             own |= node.close_storage_port(self._storage_key, self._installation.account)
         node.configure(own, settings, self._secrets, self._installation.account)
 

@@ -44,10 +44,10 @@ from disklab.databases.cassandra.jolokia import (
 from disklab.databases.cql import READY, Cql
 from disklab.databases.files import open_run_dir, write_secret
 from disklab.databases.log import LogForm
-from disklab.databases.process import DatabaseProcess
+from disklab.databases.place import ServerProcess
 from disklab.engine import Account, QueryError
 from disklab.errors import MachineError
-from disklab.hosts import page_cache
+from disklab.machines import page_cache
 from disklab.waiting import Wait
 
 # 5 s on an idle machine; three nodes on two busy cores and a slow disk took 80 s.
@@ -71,7 +71,7 @@ class Node:
 
     def __init__(self, files: NodeFiles, secrets: Secrets) -> None:
         self.files = files
-        self.process = DatabaseProcess("Cassandra", files.place, PORTS, LOG)
+        self.process: ServerProcess = files.place.host.process("Cassandra", files.place, PORTS, LOG)
         self.jolokia = Jolokia(files.place.address, JOLOKIA_PORT, USER, secrets.jolokia)
         self.cql = Cql(files.place.address, CQL_PORT, secrets.cql)
         self.gc_log = GcLog(files.gc_log)

@@ -1,11 +1,11 @@
 """etcd: the machine's own installation, one member or several on the volumes of an experiment."""
 
 from disklab.databases.etcd.configuration import PORTS
-from disklab.databases.etcd.installation import checks
+from disklab.databases.etcd.installation import checks, needed_on
 from disklab.databases.etcd.provider import provision
 from disklab.databases.etcd.rules import rules
 from disklab.databases.record import Record
 
-RECORD = Record(provision, PORTS, checks, rules)
+RECORD = Record(provision, PORTS, checks, rules, needed_on)
 
 __all__ = ["RECORD"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from disklab.databases.etcd import metrics
 from disklab.databases.etcd.certificates import Certificates, Pair, make_certificates
@@ -21,12 +19,10 @@ from disklab.databases.etcd.gateway import Gateway
 from disklab.databases.etcd.installation import Installation
 from disklab.databases.etcd.log import LOG
 from disklab.databases.etcd.sizing import MIB, MemoryPlan
-from disklab.databases.files import open_run_dir, own_folder, write, write_secret
-from disklab.databases.process import DatabaseProcess
+from disklab.databases.files import write
+from disklab.databases.place import Way
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
-from disklab.engine import Account
 from disklab.errors import MachineError
-from disklab.hosts import page_cache
 from disklab.hosts.left_databases import record_group
 from disklab.waiting import Wait
 
@@ -46,38 +42,40 @@ NEVER_COLD = (
 
 
 class Member:
-    """One member of a cluster."""
+    """One member of a cluster, on its host."""
 
-    def __init__(self, place: NodePlace, pair: Pair, client: Pair) -> None:
+    def __init__(
+        self, place: NodePlace, installation: Installation, pair: Pair, client: Pair
+    ) -> None:
+        """Take its place, the program there, its certificate and the client's."""
         self.place = place
         self.files = MemberFiles(place)
-        self.process = DatabaseProcess("etcd", place, PORTS, LOG)
-        self.gateway = Gateway(place.address, CLIENT_PORT, self.files.configuration)
+        self.process = place.host.process("etcd", place, PORTS, LOG)
+        self.gateway = Gateway(place.host, place.address, CLIENT_PORT, self.files.configuration)
+        self._installation = installation
         self._pair = pair
         self._client = client
 
-    def launch(
-        self, installation: Installation, authority: str, told: list[str], limit: int
-    ) -> None:
+    def launch(self, authority: str, told: list[str], limit: int) -> None:
         """Write the certificates and start; returns at once."""
-        place, account = self.place, installation.account
+        place, host, account = self.place, self.place.host, self._installation.account
         if place.group is not None:
             # Noted before it is used, so that `clean` finds it after a kill.
             record_group(place.run_dir, place.group)
             place.group.set_limit(limit)
-        self._own_folder(self.files.data, account)
-        if self.files.wal is not None:
-            self._own_folder(self.files.wal, account)
-        self._put("authority.pem", authority)
-        self._put("member.pem", self._pair.certificate)
-        self._put_secret("member.key", self._pair.key, account)
-        self._put("client.pem", self._client.certificate)
+        for folder in self.files.own:
+            host.own_folder(folder, account)
+        conf = host.open_run_dir(place.run_dir)
+        host.write(conf, "authority.pem", authority)
+        host.write(conf, "member.pem", self._pair.certificate)
+        host.write_secret(conf, "member.key", self._pair.key, account)
+        host.write(conf, "client.pem", self._client.certificate)
         # Ours alone: the member has no use for it.
-        self._put_secret("client.key", self._client.key, None)
+        host.write_secret(conf, "client.key", self._client.key, None)
         place.log_dir.mkdir(parents=True, exist_ok=True)
         # The configuration is part of what a run keeps.
         write(place.log_dir, f"{place.name}-etcd-flags.txt", "\n".join(told) + "\n")
-        self.process.launch(installation.command(told))
+        self.process.launch(self._installation.command(told))
 
     def death(self) -> MachineError | None:
         """Return why the process has ended, with the end of its log; None: it runs."""
@@ -92,43 +90,24 @@ class Member:
         self.sync()
         if self.place.group is not None:
             self.place.group.reclaim()
-        page_cache.drop(self.files.data)
+        self.place.host.drop_pages(self.files.own)
 
     def sync(self) -> None:
         """Write everything back that is dirty on its volumes."""
-        for volume in self.place.volumes.values():
-            page_cache.sync(volume)
+        self.place.host.sync(self.place)
 
     def cached_bytes(self) -> tuple[int, int]:
         """Return the size of its database, and how much of it the page cache holds."""
-        return page_cache.cached_bytes(self.files.database)
+        return self.place.host.cached_bytes([self.files.database])
 
     def has_data(self) -> bool:
         """Return whether its disks hold what it was."""
-        return (self.files.data / "member").exists()
+        return self.place.host.exists(self.files.data / "member")
 
     def empty(self) -> None:
         """Remove what its disks hold; it must be dead."""
-        for folder in filter(None, (self.files.data, self.files.wal)):
-            if folder.exists():
-                shutil.rmtree(folder)
-
-    def pids(self) -> Iterator[int]:
-        """Yield its process, where that is one of this machine's."""
-        pid = self.process.pid
-        if pid is not None:
-            yield pid
-
-    def _own_folder(self, folder: Path, account: Account | None) -> None:
-        own_folder(folder, account)
-
-    def _put(self, name: str, text: str) -> None:
-        """Write a file of its configuration."""
-        write(open_run_dir(self.place.run_dir), name, text)
-
-    def _put_secret(self, name: str, text: str, account: Account | None) -> None:
-        """Write one that this account alone may read; None: who disklab runs as."""
-        write_secret(open_run_dir(self.place.run_dir), name, text, account)
+        for folder in self.files.own:
+            self.place.host.remove(folder)
 
     def wait_until_healthy(self) -> None:
         """Return when the member answers for a cluster with a leader."""
@@ -138,10 +117,6 @@ class Member:
                 if wait.is_over:
                     raise self.process.failure(f"was not healthy within {READY_SECONDS:.0f} s")
                 wait.pause(POLL_SECONDS)
-
-
-MakeMember = Callable[[NodePlace, Pair, Pair], Member]
-"""Takes its place, its certificate and the client's."""
 
 
 class Etcd:
@@ -154,17 +129,15 @@ class Etcd:
     def __init__(
         self,
         request: Request,
-        places: list[NodePlace],
-        installation: Installation,
+        nodes: Sequence[tuple[NodePlace, Installation]],
         plan: MemoryPlan,
-        make: MakeMember = Member,
     ) -> None:
-        """Take what is asked for and where; `make` makes each member, here or on a host."""
+        """Take what is asked for and where, with the program of each place."""
         self.request = request
         self.plan = plan
-        self._make = make
-        self._places = places
-        self._installation = installation
+        self._nodes = nodes
+        self._places = [place for place, _ in nodes]
+        self._way = Way("etcd", [(place.host, place) for place in self._places])
         self._certificates: Certificates | None = None
         self.members: list[Member] = []
         self._counters: dict[str, dict[str, float]] = {}
@@ -177,17 +150,27 @@ class Etcd:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scale could not be followed in, and which members died."""
-        found = list(self.plan.reasons)
-        if any(place.group is None for place in self._places):
+        found = [*self._way.notes, *self.plan.reasons]
+        if any(place.group is None and not place.host.elsewhere for place in self._places):
             found.append(NO_GROUP.format(mib=self.plan.page_cache // MIB))
         if self._was_cold:
             found.append(NEVER_COLD)
         return (*found, *self._deaths.values())
 
     @property
+    def secret(self) -> str:
+        """What its data are made for: nobody. Each start has certificates of its own."""
+        return "none"
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts. Who has a certificate is let in, from anywhere."""
+        del addresses
+        self._way.let_in(clients)
+
+    @property
     def versions(self) -> Mapping[str, str]:
         """The members'."""
-        return {"etcd": self._installation.version}
+        return {"etcd": self._nodes[0][1].version}
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -224,7 +207,7 @@ class Etcd:
         told = arguments(member.files, self._places, self.plan, self.request.settings, slow)
         if joins:
             told.append("--initial-cluster-state=existing")
-        member.launch(self._installation, authority, told, self.plan.limit)
+        member.launch(authority, told, self.plan.limit)
 
     def kill_node(self, name: str) -> None:
         """End a member at once."""
@@ -322,7 +305,7 @@ class Etcd:
                 continue
             gauges[member.place.name], self._counters[member.place.name] = metrics.read(text)
         return Observation(
-            pids=tuple(pid for member in self.members for pid in member.pids()),
+            pids=tuple(pid for member in self.members for pid in member.process.pids),
             metrics={
                 **metrics.added(gauges),
                 "members": float(len(self.members) - len(self._deaths)),
@@ -335,8 +318,8 @@ class Etcd:
         if self._certificates is None:
             made = make_certificates([place.address for place in self._places])
             self.members = [
-                self._make(place, pair, made.client)
-                for place, pair in zip(self._places, made.members, strict=True)
+                Member(*node, pair, made.client)
+                for node, pair in zip(self._nodes, made.members, strict=True)
             ]
             self._certificates = made
         return self._certificates

@@ -52,6 +52,11 @@ class MemberFiles:
         return None
 
     @property
+    def own(self) -> list[Path]:
+        """The folders that are the member's alone."""
+        return [self.data, *([] if self.wal is None else [self.wal])]
+
+    @property
     def database(self) -> Path:
         """The folder of the database file and the snapshots."""
         return self.data / "member" / "snap"

@@ -12,7 +12,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from disklab.databases.asking import Question, Tls, ask
+from disklab.databases.asking import Question, Tls
+from disklab.databases.place import ServerHost
 from disklab.errors import MachineError
 from disklab.waiting import Wait
 
@@ -38,12 +39,12 @@ class Listed:
 class Gateway:
     """One member, asked with the client's certificate."""
 
-    def __init__(self, address: str, port: int, folder: Path) -> None:
-        """Take the folder of `authority.pem`, `client.pem` and `client.key`."""
+    def __init__(self, host: ServerHost, address: str, port: int, folder: Path) -> None:
+        """Take its host, and there the folder of `authority.pem`, `client.pem` and `client.key`."""
+        self._host = host
         self._address = address
         self._port = port
-        self._folder = folder
-        self._tls: Tls | None = None
+        self._tls = Tls(*(folder / name for name in ("authority.pem", "client.pem", "client.key")))
 
     def is_healthy(self) -> bool:
         """Return whether the member answers and its cluster has a leader."""
@@ -129,12 +130,9 @@ class Gateway:
             raise MachineError(f"{self._address}: {path} was not answered: {error}") from error
 
     def _request(self, method: str, path: str, body: str | None, seconds: float) -> tuple[int, str]:
-        if self._tls is None:
-            names = ("authority.pem", "client.pem", "client.key")
-            self._tls = Tls(*((self._folder / name).read_text("ascii") for name in names))
         asked = (method, path, {"Content-Type": "application/json"}, body)
         question = Question(self._address, self._port, *asked, seconds, self._tls)
-        status, text = ask(question)
+        status, text = self._host.ask(question)
         return status, text.decode("utf-8", "replace")
 
 

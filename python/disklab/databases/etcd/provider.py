@@ -10,14 +10,17 @@ from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.errors import UserError
 
 
-def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:  # noqa: ARG001 - nothing is fetched
+def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
     """Return a cluster that is ready to start."""
     problems = list(ETCD.check(request, nodes))
     if problems:
         raise UserError(*problems)
-    installation = find_etcd()
-    known = installation.known_settings()
-    problems = ETCD.check_settings(request.settings, known, installation.version)
+    found = {host: find_etcd(host) for host in dict.fromkeys(node.host for node in nodes)}
+    for one in {one.version: one for one in found.values()}.values():
+        problems += ETCD.check_settings(request.settings, one.known_settings(), one.version)
     if problems:
         raise UserError(*problems)
-    return Etcd(request, nodes, installation, plan_memory(request.sizes))
+    told = [f"{host.elsewhere} ({one.version})" for host, one in found.items() if host.elsewhere]
+    if told:
+        progress(f"etcd on {', '.join(told)}")
+    return Etcd(request, [(node, found[node.host]) for node in nodes], plan_memory(request.sizes))

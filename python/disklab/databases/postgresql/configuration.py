@@ -9,7 +9,6 @@ from pathlib import Path
 from disklab.database_settings import Setting
 from disklab.databases.installed import WAL_VOLUMES, Installed
 from disklab.databases.protocol import NodePlace
-from disklab.machines import Machine
 
 PORT = 5432
 PORTS = (PORT,)
@@ -154,13 +153,13 @@ def as_text(settings: Mapping[str, Setting]) -> str:
     return "".join(f"{name} = {_quoted(value)}\n" for name, value in sorted(settings.items()))
 
 
-def access(*, tls: bool, machine: Machine | None = None) -> str:
+def access(*, tls: bool, has_network: bool = False) -> str:
     """Return pg_hba.conf: from the nodes' own network, who knows the password. Standbys too.
 
     The network is this machine's loopback, or that of the emulated host that the server is on.
     """
     kind = "hostssl" if tls else "hostnossl"
-    network = "127.0.0.0/8" if machine is None else "samenet"
+    network = "127.0.0.0/8" if not has_network else "samenet"
     allowed = f"{USER} {network} scram-sha-256\n"
     return "".join(f"{kind} {what} {allowed}" for what in ("all", "replication"))
 

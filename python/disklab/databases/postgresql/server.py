@@ -27,14 +27,14 @@ from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.log import LOG
 from disklab.databases.postgresql.remains import end_remains
 from disklab.databases.postgresql.sizing import MemoryPlan
-from disklab.databases.process import KILL_SECONDS, DatabaseProcess
+from disklab.databases.process import KILL_SECONDS
 from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
-from disklab.hosts import page_cache
 from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.left_databases import record_group
 from disklab.hosts.processes import MARK
+from disklab.machines import page_cache
 from disklab.waiting import Wait
 
 # 1 s on an idle machine; after a crash it replays its WAL at the speed of the disk.
@@ -65,7 +65,7 @@ class Server:
         self._has_key = False
         self.place = place
         self.files = ServerFiles(place)
-        self.process = DatabaseProcess("PostgreSQL", place, PORTS, LOG)
+        self.process = place.host.process("PostgreSQL", place, PORTS, LOG)
         self.sql: Sql | None = None
         self._plan = plan
         self._installation = installation
@@ -259,7 +259,7 @@ class Server:
         # A table is cut into files of 1 GiB: 16384, 16384.1, ...
         below = self.files.data / "base" / folder
         own = [path for path in below.iterdir() if path.name.split(".")[0] in names]
-        return page_cache.cached_bytes_of(own)
+        return self.place.host.cached_bytes(list(own))
 
     def expect(self, connections: int) -> None:
         """Keep room for the backends of so many clients, and none for those of loads before."""
@@ -375,7 +375,7 @@ class Server:
         return end_remains(self.files.data, Path(program), KILL_SECONDS)
 
     def _access(self) -> str:
-        return access(tls=self.request.tls, machine=self.place.machine)
+        return access(tls=self.request.tls, has_network=self.place.host.has_network)
 
     def _connect(self, login: Login) -> Sql:
         return Sql(self._installation.program("psql"), login, self._installation.account)

@@ -54,17 +54,12 @@ def sync(folder: Path) -> None:
         raise MachineError(f"sync -f {folder}: {said.strip()}")
 
 
-def cached_bytes(folder: Path) -> tuple[int, int]:
-    """Return (bytes of the files below, bytes of them in the page cache).
+def cached_bytes(path: Path) -> tuple[int, int]:
+    """Return (bytes of a file, or of the files below a folder; bytes of them in the page cache).
 
     The kernel answers for the owner of a file only; others see everything as cached.
     """
-    return _cached(_handles_below(folder))
-
-
-def cached_bytes_of(files: Iterable[Path]) -> tuple[int, int]:
-    """Return the same for some files."""
-    return _cached(handle for file in files for handle in _handle(file))
+    return _cached(_handles_of(path))
 
 
 def _cached(handles: Iterable[int]) -> tuple[int, int]:
@@ -76,13 +71,21 @@ def _cached(handles: Iterable[int]) -> tuple[int, int]:
     return size, cached
 
 
-def drop(folder: Path) -> None:
-    """Ask the kernel to forget the clean pages of the files below.
+def drop(path: Path) -> None:
+    """Ask the kernel to forget the clean pages of a file, or of the files below a folder.
 
     It keeps those that a process has mapped: for them see `ControlGroup.reclaim`.
     """
-    for handle in _handles_below(folder):
+    for handle in _handles_of(path):
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _handles_of(path: Path) -> Iterator[int]:
+    try:
+        is_folder = stat.S_ISDIR(path.lstat().st_mode)
+    except FileNotFoundError:
+        return
+    yield from _handles_below(path) if is_folder else _handle(path)
 
 
 def _handles_below(folder: Path) -> Iterator[int]:

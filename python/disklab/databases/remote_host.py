@@ -1,4 +1,4 @@
-"""Servers on a host: who runs them, the files that are written for them, their processes.
+"""A host of the user's, over SSH, as the host of a measured node.
 
 Nothing is installed and no user is made there: what is missing is a problem of the plan.
 """
@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from disklab.databases import NodePlace
+from disklab.databases.asking import Question
 from disklab.databases.files import open_log
-from disklab.databases.log import LogForm
-from disklab.databases.process import KILL_SECONDS, DatabaseProcess
+from disklab.databases.log import LogForm, NodeLog
+from disklab.databases.place import Place
 from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.machines.protocol import Child, Command, Machine
@@ -25,6 +25,9 @@ from disklab.machines.protocol import Child, Command, Machine
 PROGRAM_SECONDS = 600.0
 # A memtable's worth of dirty pages at the speed of a slow disk, as `page_cache.SYNC_SECONDS`.
 SYNC_SECONDS = 300.0
+KILL_SECONDS = 30.0
+# What curl takes beside its own time-out, on a busy host.
+BESIDE_SECONDS = 30.0
 MOST_LINES = 12
 USERS = ("disklab", "postgres")
 """Who may run a server for root: our own user, else the one that PostgreSQL's packages make."""
@@ -73,86 +76,147 @@ def listening(machine: Machine, ports: Sequence[int]) -> list[int]:
     return [int(word) for word in said.split() if word.isdigit()]
 
 
-def sync(machine: Machine, place: NodePlace) -> None:
-    """Write everything back that is dirty on the file systems of a node's volumes on its host."""
-    for volume in place.volumes.values():
-        ended = machine.run(Command(["sync", "-f", str(volume)]), SYNC_SECONDS)
-        if ended.code != 0:
-            said = ended.stderr.decode(errors="replace").strip()
-            raise MachineError(f"{machine.name}: sync -f {volume}: {said}")
-
-
-class OnHosts:
-    """Where a cluster stands that was built on hosts, and where its load comes from."""
-
-    _built_on: str
-    _loaded_from = "the machine that disklab runs on"
-
-    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
-        """Have the load come from client hosts. Who has its secret is let in, from anywhere."""
-        del addresses
-        self._loaded_from = ", ".join(clients)
-
-    def built_note(self, title: str) -> str:
-        """Return what a reader of its figures should know of the way to it."""
-        return (
-            f"{title} was built on {self._built_on}; the load came from {self._loaded_from}, so "
-            "the way between them is in every latency"
-        )
-
-
 @dataclass(frozen=True)
-class ServerFiles:
-    """What is written on a host for a server, and handed over to the user that runs it."""
+class RemoteHost:
+    """A host of the user's; see `ServerHost`. Our folders there were made, and go with the run."""
 
     machine: Machine
-    account: Account | None
-    """None: the user who is logged in there, who is not root."""
+
+    @property
+    def elsewhere(self) -> str:
+        """What the hosts file calls it."""
+        return self.machine.name
+
+    @property
+    def has_network(self) -> bool:
+        """It is another machine."""
+        return True
+
+    def process(self, what: str, place: Place, ports: Sequence[int], form: LogForm) -> ServerJob:
+        """Return a job of its agent."""
+        return ServerJob(what, self.machine, place, ports, form)
+
+    def program(self, name: str) -> str | None:
+        """Return the path of a program."""
+        ended = self.machine.run(Command(["sh", "-c", f"command -v {name}"]))
+        return ended.stdout.decode(errors="replace").strip() or None
+
+    def said(self, *words: str) -> str:
+        """Return what a program writes."""
+        ended = self.machine.run(Command(words, variables={"LC_ALL": "C"}))
+        return (ended.stdout + ended.stderr).decode(errors="replace")
+
+    def account(self, users: Sequence[str]) -> Account | None:
+        """Return the first of the users that the host has; nobody is made there."""
+        return account(self.machine, users)
+
+    def unreadable(self, account: Account | None, path: Path) -> None:
+        """Return nothing: programs of packages are open to all."""
+        del account, path
+
+    def open_run_dir(self, run_dir: Path) -> Path:
+        """Make the folders, which everybody may pass."""
+        folder = run_dir / "conf"
+        for one in (run_dir, folder):
+            self.folder(one)
+        return folder
 
     def folder(self, folder: Path, mode: str = "0711") -> None:
         """Make a folder of ours, where it is not there yet."""
         ran(self.machine, "mkdir", "-p", "-m", mode, "--", str(folder))
 
-    def own_folder(self, folder: Path) -> None:
-        """Make a folder for the server alone, where it is not there yet."""
+    def own_folder(self, folder: Path, account: Account | None) -> None:
+        """Make a folder for the server alone."""
         self.folder(folder, "0700")
-        self._hand_over(folder)
+        self._hand_over(folder, account)
 
-    def put(self, file: Path, text: str) -> None:
+    def write(self, folder: Path, name: str, text: str) -> Path:
         """Write a file that everybody may read."""
-        self.machine.files.write(PurePosixPath(file), text.encode(), 0o644)
+        self.machine.files.write(PurePosixPath(folder / name), text.encode(), 0o644)
+        return folder / name
 
-    def put_secret(self, file: Path, text: str) -> None:
-        """Write a file that the server alone may read."""
-        self.machine.files.write(PurePosixPath(file), text.encode(), 0o600)
-        self._hand_over(file)
+    def write_secret(self, folder: Path, name: str, text: str, account: Account | None) -> Path:
+        """Write a file that this account alone may read; None: who is logged in there."""
+        self.machine.files.write(PurePosixPath(folder / name), text.encode(), 0o600)
+        self._hand_over(folder / name, account)
+        return folder / name
 
-    def remove(self, file: Path) -> None:
-        """Remove a file, or a folder of ours with all that is in it."""
-        ran(self.machine, "rm", "-rf", "--one-file-system", "--", str(file))
-
-    def _hand_over(self, path: Path) -> None:
-        if self.account is not None:
-            owner = f"{self.account.uid}:{self.account.gid}"
+    def _hand_over(self, path: Path, account: Account | None) -> None:
+        if account is not None:
+            owner = f"{account.uid}:{account.gid}"
             ran(self.machine, "chown", "-h", owner, "--", str(path))
 
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a folder of ours with all that is in it."""
+        ran(self.machine, "rm", "-rf", "--one-file-system", "--", str(path))
 
-class FarProcess(DatabaseProcess):
+    def exists(self, path: Path) -> bool:
+        """Return whether it is there."""
+        return self.machine.run(Command(["test", "-e", str(path)])).code == 0
+
+    def sync(self, place: Place) -> None:
+        """Write everything back."""
+        for volume in place.volumes.values():
+            ended = self.machine.run(Command(["sync", "-f", str(volume)]), SYNC_SECONDS)
+            if ended.code != 0:
+                said = ended.stderr.decode(errors="replace").strip()
+                raise MachineError(f"{self.machine.name}: sync -f {volume}: {said}")
+
+    def drop_pages(self, folders: Sequence[Path]) -> None:
+        """Drop clean pages."""
+        self.machine.drop_pages([PurePosixPath(folder) for folder in folders])
+
+    def cached_bytes(self, paths: Sequence[Path]) -> tuple[int, int]:
+        """Ask its agent."""
+        return self.machine.cached_bytes([PurePosixPath(path) for path in paths])
+
+    def ask(self, question: Question) -> tuple[int, bytes]:
+        """Ask by the curl of the host, so that no port is open to this machine."""
+        words = ["curl", "-q", "-sS", "--noproxy", "*", "--max-time", f"{question.seconds:g}"]
+        words += ["-X", question.method]
+        if question.tls is not None:
+            tls = question.tls
+            words += ["--cacert", f"{tls.authority}", "--cert", f"{tls.certificate}"]
+            words += ["--key", f"{tls.key}"]
+        for name, text in question.headers.items():
+            words += ["-H", f"{name}: {text}"]
+        words += [] if question.body is None else ["--data-binary", "@-"]
+        scheme = "http" if question.tls is None else "https"
+        # The status comes as the last line.
+        words += ["-w", "\\n%{http_code}"]
+        words.append(f"{scheme}://{question.host}:{question.port}{question.path}")
+        stdin = (question.body or "").encode()
+        asked = Command(words, stdin=stdin, variables={"LC_ALL": "C"})
+        ended = self.machine.run(asked, question.seconds + BESIDE_SECONDS)
+        if ended.code != 0:
+            said = ended.stderr.decode(errors="replace").strip()
+            raise OSError(f"{self.machine.name}: {said}")
+        body, _, status = ended.stdout.rpartition(b"\n")
+        return int(status), body
+
+
+class ServerJob:
     """The process of a server on a host: a job of its agent, which ends with the job's lease."""
 
     def __init__(
-        self, what: str, machine: Machine, place: NodePlace, ports: Sequence[int], form: LogForm
+        self, what: str, machine: Machine, place: Place, ports: Sequence[int], form: LogForm
     ) -> None:
-        super().__init__(what, place, ports, form)
+        self._what = what
+        self._log = NodeLog(place.log_dir, place.name, form)
         self._machine = machine
-        self._where = place
-        self._listens = ports
+        self._place = place
+        self._ports = ports
         self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
         """The number of the process on its host; None: it does not run."""
         return None if self._child is None else self._child.pid
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """None: they are numbers of another machine."""
+        return ()
 
     def launch(
         self,
@@ -164,7 +228,7 @@ class FarProcess(DatabaseProcess):
         assert not handles, "no open file goes to another machine"
         given = {"LC_ALL": "C.UTF-8", **(variables or {})}
         # By its working directory it is found when we are gone.
-        folder = PurePosixPath(self._where.run_dir)
+        folder = PurePosixPath(self._place.run_dir)
         self._child = self._machine.start(Command(command, variables=given, folder=folder))
 
     def check(self) -> None:
@@ -184,6 +248,17 @@ class FarProcess(DatabaseProcess):
     def is_running(self) -> bool:
         """Return whether it was started and has not ended."""
         return self._child is not None and self._child.wait(0.0) is None
+
+    def finish(self, seconds: float) -> None:
+        """Wait for a job that does one thing and ends; raises unless it did it."""
+        if self._child is None:
+            raise MachineError(f"{self._what} on {self._machine.name} was ended meanwhile")
+        ended = self._child.wait(seconds)
+        if ended is None:
+            raise self.failure(f"was not ready within {seconds:.0f} s")
+        if ended.code:
+            raise self.failure(f"ended by itself with code {ended.code}")
+        self.kill()
 
     def end(self, sign: signal.Signals, seconds: float) -> None:
         """End it by a signal to the server alone, and by SIGKILL when it takes longer."""
@@ -213,9 +288,9 @@ class FarProcess(DatabaseProcess):
 
     def _keep(self, said: bytes) -> None:
         """Add the end of what it wrote, at most 64 KiB, to its log in the run's folder."""
-        folder = self._where.log_dir
+        folder = self._place.log_dir
         folder.mkdir(parents=True, exist_ok=True)
-        output = open_log(folder / f"{self._where.name}-output.log", None)
+        output = open_log(folder / f"{self._place.name}-output.log", None)
         with os.fdopen(output, "ab") as log:
             log.write(said)
 
@@ -227,5 +302,5 @@ class FarProcess(DatabaseProcess):
                 ended = self._child.wait(0.0)
                 text = b"" if ended is None else ended.stderr
                 said = "\n".join(text.decode(errors="replace").splitlines()[-MOST_LINES:])
-        where = f"{self._machine.name} ({self._where.address})"
+        where = f"{self._machine.name} ({self._place.address})"
         return MachineError(f"{self._what} on {where} {what}\n{said}".strip())

@@ -1,0 +1,170 @@
+"""Where a node of a database lives, and what is asked of the machine that it is on.
+
+A node is written once, over a `ServerHost`. There are two: `this_machine` (rehearsals: emulated
+disks, memory groups, hosts in namespaces) and `remote_host` (measurements: hosts over SSH).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from disklab.databases.asking import Question
+from disklab.databases.log import LogForm
+from disklab.engine import Account
+from disklab.errors import MachineError
+from disklab.hosts.control_group import ControlGroup
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one node of a database lives. The caller made all of it, and removes it."""
+
+    name: str
+    """Such as `n1`; unique on this machine while it runs."""
+    address: str
+    """Where it listens: that of its host in namespaces or over SSH, or without one an address of
+    the loopback block that no other program uses, such as `127.64.0.1`."""
+    volumes: Mapping[str, Path]
+    """Directories by volume name. `data` is required; `commitlog` (or `wal`) may be missing and is
+    then a directory on `data`."""
+    run_dir: Path
+    """For configuration and the process record; `Places.database(name)`, so that `clean` finds
+    the process after a crash."""
+    log_dir: Path
+    """For the logs, which stay: inside the run folder. Absolute: a server runs elsewhere."""
+    group: ControlGroup | None = None
+    """Holds the database's memory and page cache; the provider sets its limit. None: none can be
+    had here, and the page cache is that of the machine."""
+
+
+class ServerProcess(Protocol):
+    """The process of a node. What fails raises MachineError with the end of the node's log."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its number on its machine; None: it does not run."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The same, where it is a process of this machine."""
+
+    def launch(
+        self,
+        command: list[str],
+        handles: Sequence[int] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it, with these open files and variables; returns at once."""
+
+    def check(self) -> None:
+        """Raise MachineError when it has ended by itself."""
+
+    def await_death(self) -> None:
+        """Raise as `check` does, for a process whose connections have just broken."""
+
+    def is_running(self) -> bool:
+        """Return whether it was started and has not ended."""
+
+    def finish(self, seconds: float) -> None:
+        """Wait for a process that does one thing and ends; raises unless it did it."""
+
+    def end(self, sign: signal.Signals, seconds: float) -> None:
+        """End it by a signal, and by SIGKILL when it takes longer."""
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+
+    def failure(self, what: str) -> MachineError:
+        """Return an error that says what happened, with the end of the log."""
+
+
+class ServerHost(Protocol):
+    """The machine that a node is on. Paths are its own; what fails raises MachineError."""
+
+    @property
+    def elsewhere(self) -> str | None:
+        """What the user calls it, where it is a host of his; None: this machine."""
+
+    @property
+    def has_network(self) -> bool:
+        """Whether it has a network of its own, to which this machine's programs have no way."""
+
+    def process(
+        self, what: str, place: Place, ports: Sequence[int], form: LogForm
+    ) -> ServerProcess:
+        """Return the process of a node, not yet started. `what`: the database, for messages."""
+
+    def program(self, name: str) -> str | None:
+        """Return the path of a program; None: it is not installed."""
+
+    def said(self, *words: str) -> str:
+        """Return what a program writes to its standard output and error."""
+
+    def account(self, users: Sequence[str]) -> Account | None:
+        """Return who runs servers for root there: the first of the users that there is.
+
+        None: we are not root there.
+        """
+
+    def unreadable(self, account: Account | None, path: Path) -> Path | None:
+        """Return what keeps the server's user from a program or folder; None: nothing does."""
+
+    def open_run_dir(self, run_dir: Path) -> Path:
+        """Make a node's run directory and the folder of its configuration in it; return that."""
+
+    def own_folder(self, folder: Path, account: Account | None) -> None:
+        """Make a folder for the server alone, where it is not there yet."""
+
+    def write(self, folder: Path, name: str, text: str) -> Path:
+        """Write a file that everybody may read; return it."""
+
+    def write_secret(self, folder: Path, name: str, text: str, account: Account | None) -> Path:
+        """Write a file that this account alone may read; return it."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a folder with all that is in it; nothing when it is not there."""
+
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file or folder."""
+
+    def sync(self, place: Place) -> None:
+        """Write everything back that is dirty on the file systems of a node's volumes."""
+
+    def drop_pages(self, folders: Sequence[Path]) -> None:
+        """Let go of the clean pages of the files below these folders, and of no others."""
+
+    def cached_bytes(self, paths: Sequence[Path]) -> tuple[int, int]:
+        """Return (bytes of files and of what is below folders, bytes of it in the page cache)."""
+
+    def ask(self, question: Question) -> tuple[int, bytes]:
+        """Return status and body of an HTTP answer. Raises OSError: nobody answers, or not so."""
+
+
+class Way:
+    """From where the load comes to a cluster, for a reader of its figures."""
+
+    def __init__(self, title: str, hosts: Sequence[tuple[ServerHost, Place]]) -> None:
+        """Take the database's name and its nodes."""
+        self._title = title
+        self._built_on = [
+            f"{host.elsewhere} ({place.address})" for host, place in hosts if host.elsewhere
+        ]
+        self._clients = "the machine that disklab runs on"
+
+    def let_in(self, clients: Sequence[str]) -> None:
+        """Have the load come from these client hosts."""
+        self._clients = ", ".join(clients)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing of a cluster on this machine."""
+        if not self._built_on:
+            return ()
+        return (
+            f"{self._title} was built on {', '.join(self._built_on)}; the load came from "
+            f"{self._clients}, so the way between them is in every latency",
+        )
