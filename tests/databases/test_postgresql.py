@@ -468,7 +468,7 @@ def test_what_one_server_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         provision(asked, [place(tmp_path)])
     places = [problem.place for problem in refused.value.problems]
-    assert places == ["cluster.nodes", "database", "database.table.compression"]
+    assert places == ["cluster.nodes", "database.version", "database.table.compression"]
 
 
 def test_memory_follows_the_scale() -> None:
