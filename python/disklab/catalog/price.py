@@ -87,7 +87,7 @@ def volume_price(
     disk = provision(catalog, expression, Terms(size_bytes=size_bytes))
     if disk.entry is None:
         raise AssertionError("only local disks have no entry, and those are handled above")
-    found = _list_price(catalog, disk.entry, region, terms)
+    found = list_price(catalog, disk.entry, region, terms)
     if found is None:
         return _no_price(catalog, disk.entry)
     prices, figure = found
@@ -178,7 +178,7 @@ def _nearest(
     return next((one for one in fit if _plain(one[0].region) == wanted), next(iter(fit), None))
 
 
-def _list_price(
+def list_price(
     catalog: Catalog, disk: DiskEntry, region: str, terms: PriceTerms
 ) -> tuple[PriceList, Decimal | PriceFormula] | None:
     """Return the monthly price in USD, one of the asked region if there is."""

@@ -29,6 +29,7 @@ ROOMS = {
     "reproduce": "reproduce",
     "report": "report",
     "serve": "serve",
+    "knob": "knob",
     "import": "import_results",
     "doctor": "doctor",
     "clean": "clean",

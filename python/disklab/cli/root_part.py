@@ -17,7 +17,18 @@ from disklab.privilege.identity import Caller, open_way
 from disklab.privilege.wire import Link
 
 UNPRIVILEGED = frozenset(
-    {"advise", "catalog", "experiment", "import", "observe", "predict", "prices", "report", "serve"}
+    {
+        "advise",
+        "catalog",
+        "experiment",
+        "import",
+        "knob",
+        "observe",
+        "predict",
+        "prices",
+        "report",
+        "serve",
+    }
 )
 """Commands that need no root at all."""
 DIVIDED = frozenset({"calibrate", "disk", "probe", "rehearse", "reproduce", "run"})

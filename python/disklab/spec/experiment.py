@@ -341,8 +341,9 @@ def experiment_of(document: Document) -> Experiment:
     raise_all(problems)
     assert head is not None
     cells = [_cell(document, *parts) for parts in made]
-    everywhere = set(cells[0].problems).intersection(*(cell.problems for cell in cells))
-    raise_all(everywhere)
+    shared = set(cells[0].problems).intersection(*(cell.problems for cell in cells))
+    # In their own order: that of a set differs from run to run.
+    raise_all(problem for problem in cells[0].problems if problem in shared)
     copies = {cell.spec.database.replication_factor for cell in cells if cell.spec.database}
     return Experiment(
         document,

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Builds the simulator for browsers, where it is not there or older than its sources. It is not part of the set-up.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+target=wasm32-unknown-unknown
+to=python/disklab/knob/simulator.wasm
+sources=(Cargo.toml Cargo.lock crates/disklab-wasm crates/disklab-sim crates/disklab-disk crates/disklab-units)
+if [ -e "$to" ] && [ -z "$(find "${sources[@]}" -newer "$to" -type f -print -quit)" ]; then exit 0; fi
+if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; then
+  command -v rustup >/dev/null || { echo "knob: rustc has no standard library for $target, and there is no rustup to add it" >&2; exit 2; }
+  rustup target add "$target" || exit 2
+fi
+# Where crates were fetched to is no part of what browsers load.
+RUSTFLAGS="--remap-path-prefix=$HOME=/home --remap-path-prefix=$PWD=/disklab" cargo build --quiet --locked --profile web --target "$target" -p disklab-wasm
+install -m644 "target/$target/web/disklab_wasm.wasm" "$to.new"
+mv "$to.new" "$to"

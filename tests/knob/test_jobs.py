@@ -1,0 +1,83 @@
+"""The page's rules against Python's: the same choice gives the same job, sentences and price."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import astuple
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.catalog.price import REGIONS
+from disklab.databases.calibration import calibration_for
+from disklab.errors import Problem, UserError
+from disklab.knob.offer import offer
+from disklab.prediction.cells import prepare
+from disklab.results.pricing import cluster_price
+from playwright.sync_api import Browser
+
+from tests.knob.choices import choice
+
+Json = dict[str, Any]
+
+pytestmark = pytest.mark.xdist_group("tests/knob")
+
+ASK = """
+(choices) => choices.map((choice) => {
+  const problems = problemsOf(window.offer, choice);
+  const text = experimentOf(window.offer, choice);
+  if (problems.length) return {problems, text};
+  return {problems, text, job: jobOf(window.offer, choice), usd: priceOf(window.offer, choice)};
+})
+"""
+CHOICES = 400
+
+
+def sentences(problems: tuple[Problem, ...]) -> list[str]:
+    """Return problems without the file and its lines, which the page does not have."""
+    return [re.sub(r"knob\.yaml(:\d+)?: ", "", str(problem)) for problem in problems]
+
+
+def of_python(text: str, engine: str) -> tuple[list[str], Json | None, float | None]:
+    """Return what the command line says of an experiment file: problems, job and price."""
+    try:
+        (trial,) = spec.parse(text, Path("knob.yaml")).trials("predict")
+    except UserError as error:
+        return sentences(error.problems), None, None
+    if trial.refused:
+        first = Problem(*astuple(trial.refused)[:4])
+        return sentences((first, *trial.refused.more)), None, None
+    calibration = None if engine == "fio" else calibration_for(engine)
+    prepared = prepare(trial, load_catalog(), calibration, "knob.yaml")
+    vendor = (trial.spec.cluster or trial.spec.device).vm.split("/")[0]  # type: ignore[union-attr]
+    usd = cluster_price(load_catalog(), trial.spec, REGIONS.get(vendor, ""))
+    return sentences(prepared.reasons), prepared.job, usd
+
+
+def test_a_choice_has_the_job_the_sentences_and_the_price_of_its_file(browser: Browser) -> None:
+    offered = offer(load_catalog())
+    chance = random.Random(42)
+    choices = [choice(chance, offered) for _ in range(CHOICES)]
+    tab = browser.new_page()
+    rules = resources.files("disklab.knob").joinpath("jobs.js").read_text(encoding="utf-8")
+    tab.evaluate("offer => { window.offer = offer; }", offered)
+    tab.add_script_tag(content=rules)
+    answers = tab.evaluate(ASK, choices)
+    tab.close()
+    possible = 0
+    for chosen, answer in zip(choices, answers, strict=True):
+        said, job, usd = of_python(answer["text"], chosen["engine"])
+        here = [str(Problem(**problem)) for problem in answer["problems"]]
+        assert here == said, (chosen, answer["text"])
+        if job is not None:
+            possible += 1
+            assert json.dumps(answer["job"], sort_keys=True) == json.dumps(job, sort_keys=True), (
+                answer["text"]
+            )
+            assert answer["usd"] == pytest.approx(usd, abs=0.02 * 9), answer["text"]
+    assert possible > CHOICES // 4

@@ -1,0 +1,170 @@
+"""The page in a real browser: the engine's bytes, its sentences, the keyboard alone, no request."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disklab.catalog import load_catalog
+from disklab.engine.binary import find_engine
+from disklab.knob import page_text
+from disklab.knob.offer import offer
+from playwright.sync_api import Browser, Page
+
+from tests.contrast import CONTRAST
+from tests.knob.choices import choice
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+JOBS = 50
+NO_TARGET = 2
+ANSWERED, REFINED = "body[data-answers]", "body[data-refined]"
+
+pytestmark = pytest.mark.xdist_group("tests/knob")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page with this tree's simulator, which CI does not build otherwise."""
+    built = subprocess.run([ROOT / "scripts/knob.sh"], check=False).returncode
+    if built == NO_TARGET:
+        pytest.skip("needs Rust's library for browsers (rustup target add wasm32-unknown-unknown)")
+    assert built == 0
+    path = tmp_path_factory.mktemp("knob") / "knob.html"
+    path.write_text(page_text(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, bypass_csp=False)
+    tab = context.new_page()
+    tab.set_default_timeout(60_000)
+    yield tab
+    context.close()
+
+
+def watched(tab: Page, page: Path, state: str = "") -> list[str]:
+    """Open the page, and return what it complains about or asks for, which grows."""
+    noted: list[str] = []
+    tab.on("console", lambda message: noted.append(f"console: {message.text}"))
+    tab.on("pageerror", lambda error: noted.append(f"error: {error}"))
+    own = (page.as_uri(), "blob:")
+    tab.on("request", lambda it: noted.append(it.url) if not it.url.startswith(own) else None)
+    tab.goto(page.as_uri() + state)
+    tab.wait_for_selector(ANSWERED)
+    return noted
+
+
+ASK = """
+async (choices) => {
+  const module = await WebAssembly.compile(await unpacked('module'));
+  const lane = new Lane(module, get('worker').textContent);
+  const answers = [];
+  for (const choice of choices) {
+    if (problemsOf(state.offer, choice).length) continue;
+    const job = fidelity(jobOf(state.offer, choice), answers.length % 10 ? 'sketch' : 'quick');
+    // As it came: not parsed, and so not written again.
+    lane.worker.onmessage = ({data}) => lane.answered({...data, text: JSON.stringify(data)});
+    answers.push([JSON.stringify({cell: 0, seed: 1, ...job}), (await lane.ask(job)).text]);
+    if (answers.length === 50) break;
+  }
+  return answers;
+}
+"""
+
+
+def test_fifty_jobs_have_the_bytes_of_the_engine(tab: Page, page: Path) -> None:
+    watched(tab, page)
+    chance = random.Random(7)
+    offered = offer(load_catalog())
+    answers = tab.evaluate(ASK, [choice(chance, offered) for _ in range(4 * JOBS)])
+    assert len(answers) == JOBS
+    lines = "".join(f"{job}\n" for job, _ in answers)
+    engine = subprocess.run(
+        [find_engine(), "simulate", "--jobs", "1"],
+        check=False,
+        input=lines,
+        capture_output=True,
+        text=True,
+    )
+    told = engine.stdout.splitlines(keepends=True)[:-1]
+    without = [re.sub(r'"wall_s":[0-9.e-]+', '"wall_s":0.0', line) for line in told]
+    assert [text for _, text in answers] == without
+    assert sum(json.loads(line)["event"] == "cell" for line in told) > JOBS // 2
+
+
+def test_it_asks_nobody_and_says_what_the_command_line_says(tab: Page, page: Path) -> None:
+    noted = watched(tab, page, "#b.caching=ReadOnly&b.disk=azure/P50")
+    tab.wait_for_selector(REFINED)
+    assert "azure/P50 (4096 GiB) cannot use the host cache" in tab.inner_text("#problems-b")
+    assert re.search(r"A does [\d,]+ a second", tab.inner_text("#says"))
+    assert "disks: 4 x azure/P30" in tab.inner_text("#file")
+    assert noted == []
+
+
+def test_studies_draw_their_published_points(tab: Page, page: Path) -> None:
+    noted = watched(tab, page)
+    for number, points in enumerate((6, 8, 2, 4, 2)):
+        tab.locator("#presets button").nth(number).click()
+        tab.wait_for_selector(f"#sweep .published >> nth={points - 1}")
+        assert tab.locator("#sweep .published").count() == points
+        assert tab.locator("#problems-a li, #problems-b li").count() == 0
+        assert f"study={number}" in tab.url
+        tab.goto(page.as_uri())
+        tab.reload()
+        tab.wait_for_selector(ANSWERED)
+    assert noted == []
+
+
+def test_the_keyboard_alone_turns_a_knob_and_the_address_keeps_it(tab: Page, page: Path) -> None:
+    watched(tab, page)
+    tab.wait_for_selector(REFINED)
+    before = tab.inner_text("#says")
+    for _ in range(40):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.name + document.activeElement.type") == (
+            "threadsrange"
+        ):
+            break
+    else:
+        pytest.fail("Tab does not reach the knob of the threads")
+    answers = tab.evaluate("Number(document.body.dataset.answers)")
+    for _ in range(3):
+        tab.keyboard.press("PageUp")
+    tab.wait_for_selector(f"body:not([data-answers='{answers}'])")
+    tab.evaluate("delete document.body.dataset.refined")
+    tab.wait_for_selector(REFINED)
+    says = tab.inner_text("#says")
+    assert says != before
+    assert "a.threads=" in tab.url
+    other = tab.context.new_page()
+    other.goto(tab.url)
+    other.wait_for_selector(REFINED, timeout=60_000)
+    assert other.inner_text("#says") == says
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_it_fits_and_is_legible(browser: Browser, page: Path, width: int, scheme: Any) -> None:
+    tab = browser.new_page(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    tab.goto(page.as_uri())
+    tab.wait_for_selector(REFINED, timeout=60_000)
+    assert tab.inner_text("#play") == "Play"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.evaluate(CONTRAST)["low"] == []
+    charts, tables = tab.locator("figure svg").count(), tab.locator("figure table").count()
+    assert charts == tables >= 3
+    controls = tab.locator("input, select, button").all()
+    unnamed = "it => !it.labels?.length && !it.ariaLabel && !it.textContent"
+    assert not any(control.evaluate(unnamed) for control in controls)
+    tab.close()
