@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz attack
+.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz attack demos
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -86,6 +86,12 @@ fuzz: setup
 TRIES := 1000
 attack: setup
 	$(BIN)/python -m campaigns.attack --tries $(TRIES) --seed $(SEED) --page docs/security-tries.md
+
+# On demand: the demo again and again beside a load of LOAD; see docs/demos.md.
+DEMOS := 20
+LOAD := 4
+demos: setup
+	$(BIN)/python -m campaigns.demos --demos $(DEMOS) --load $(LOAD) --page docs/demos.md
 
 # On demand, from copies of github.com/rustsec/advisory-db and github.com/pypa/advisory-database; cargo-deny and pip-audit
 # besides, where they are installed: these fetch what they need.

@@ -1,0 +1,47 @@
+"""The campaign of demos sees a wait in which nothing runs, and no other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+from campaigns.demos.stillness import Look, Span, Watch, longest_still, stills, waits
+
+
+def test_a_wait_counts_by_what_did_not_run_in_it() -> None:
+    # Half a core for ten seconds, nothing for thirty, half a core again.
+    cpu = [0.5 * second for second in range(11)]
+    cpu += [cpu[-1]] * 30
+    cpu += [cpu[-1] + 0.5 * second for second in range(1, 11)]
+    quiet = stills(Look(float(at), used) for at, used in enumerate(cpu))
+    assert quiet == [Span(10.0, 40.0)]
+    assert longest_still(Span(0.0, 9.0), quiet) == 0.0
+    assert longest_still(Span(5.0, 25.0), quiet) == 15.0
+    assert longest_still(Span(0.0, 60.0), quiet) == 30.0
+
+
+def test_each_wait_of_a_run_is_one() -> None:
+    def waiting(second: int, name: str, since_s: float) -> str:
+        told = {"t": f"2026-11-27T01:00:{second:02}.000Z", "event": "Waiting", "name": name}
+        return json.dumps({**told, "what": "", "since_s": since_s, "limit_s": 300, "ended": False})
+
+    other = json.dumps({"t": "2026-11-27T01:00:01.000Z", "event": "PhaseStarted"})
+    events = [other, waiting(4, "n1: start", 3.0), waiting(5, "n1: start", 4.0)]
+    events += [waiting(30, "n1: start", 2.5)]
+    assert [(wait.name, wait.span.seconds) for wait in waits(events)] == [
+        ("n1: start", 4.0),
+        ("n1: start", 2.5),
+    ]
+
+
+def test_what_a_program_started_counts_when_it_has_lost_its_parent() -> None:
+    orphan = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]])"
+    busy = "import time; end = time.process_time() + 1\nwhile time.process_time() < end: pass"
+    with Watch() as watch:
+        subprocess.run([sys.executable, "-c", orphan, busy], check=True)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not any(look.cpu_s >= 0.8 for look in watch.looks):
+            time.sleep(0.2)
+    assert max(look.cpu_s for look in watch.looks) >= 0.8
