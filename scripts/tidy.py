@@ -11,6 +11,8 @@ from pathlib import Path
 
 FILE_LIMIT = 800  # STYLE.md: 400 lines is a smell, 800 a limit
 FUNCTION_LIMIT = 70  # STYLE.md
+LINE_LIMIT = 200  # STYLE.md: what a reader's eye follows, in the pages that everybody opens
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "STYLE.md")
 PACKAGE = Path("python/disklab")
 # Programs are started by `disklab.machines.child`, which ends them with their children whatever
 # ends disklab. These still do it by themselves: servers and hosts that outlive disklab, a worker
@@ -94,11 +96,20 @@ def starting_programs(sources: list[Path]) -> Iterator[str]:
         yield f"{path}: it starts no program any more; take it from STARTS_PROGRAMS"
 
 
+def long_lines() -> Iterator[str]:
+    """Yield complaints about lines of the first pages; a table's row is one line too."""
+    for page in (*map(Path, PAGES), *Path("docs").glob("predict*.md")):
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > LINE_LIMIT:
+                yield f"{page}:{number}: {len(line)} characters; the limit is {LINE_LIMIT}"
+
+
 def main() -> int:
     """Print every complaint; return 1 when there is one."""
     sources = tracked_sources()
     found = [complaint for path in sources for complaint in complaints(path)]
     found += starting_programs([path for path in sources if path.suffix == ".py"])
+    found += long_lines()
     for complaint in found:
         print(complaint, file=sys.stderr)
     return 1 if found else 0

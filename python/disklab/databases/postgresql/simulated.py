@@ -114,7 +114,7 @@ UPPER_BOUND = (
     "take the rate of PostgreSQL's writes as an upper bound: our rehearsals, whose shared_buffers "
     "are small, did 28 to 60 % of what was predicted of them"
 )
-"""**Source:** our own rehearsals of 2026-11-24, in docs/predict.md."""
+"""**Source:** our own rehearsals of 2026-11-24, in docs/predict-postgresql.md."""
 
 
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
