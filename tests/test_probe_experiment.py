@@ -73,7 +73,7 @@ factors:
     [
         ("vm: azure", "wm: azure", ":3: device.wm: wm: there is no such key; known here"),
         ("volume: {", "volumes: {", ":4: device.volumes: volumes: there is no such key; did you"),
-        ("bs: 8k", "bs: 5k", ":6: workload.fio.bs: 5k: a block is a multiple of 4 KiB"),
+        ("bs: 8k", "bs: 500", ":6: workload.fio.bs: 500: a block has 512 bytes to 1 GiB"),
         ("rw: randwrite", "rw: randwrit", "; did you mean randwrite or randrw"),
         ("{disks: local}", "{}", ":4: device.volume.disks: (missing): is needed; add it"),
         ("[sync, async]", "[sync, asink]", ":8: workload.fio.profile: asink: is not one of"),

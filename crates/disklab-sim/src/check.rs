@@ -442,7 +442,11 @@ fn check_device(rules: &mut Rules, job: &DeviceJob) {
     let size = job.host.volumes.iter().find(|v| v.name == job.volume);
     let size = size.map_or(0, |volume| volume.size_bytes);
     match (&job.fio, &job.trace) {
-        (Some(fio), None) => check_fio(rules, fio, size),
+        (Some(fio), None) => {
+            for section in std::iter::once(fio).chain(&job.beside) {
+                check_fio(rules, section, size);
+            }
+        }
         (None, Some(trace)) => check_trace(rules, trace, size),
         _ => rules.must(
             false,
@@ -531,6 +535,7 @@ fn check_fio(rules: &mut Rules, fio: &Fio, size: u64) {
         "a block fits each job's part of the volume",
         "choose a larger file or smaller blocks",
     );
+    check_fio_ways(rules, fio);
     let under_way = u64::from(fio.jobs) * u64::from(fio.depth);
     rules.must(
         under_way <= u64::from(MOST_UNDER_WAY),
@@ -538,6 +543,47 @@ fn check_fio(rules: &mut Rules, fio: &Fio, size: u64) {
         under_way,
         &format!("at most {MOST_UNDER_WAY} I/Os are under way at a time"),
         "use fewer jobs or a smaller depth",
+    );
+}
+
+/// Several block sizes, the page cache, and syncs.
+fn check_fio_ways(rules: &mut Rules, fio: &Fio) {
+    let shares: u64 = fio.split.iter().map(|size| u64::from(size.share_ppm)).sum();
+    rules.must(
+        fio.split.is_empty() || shares == 1_000_000,
+        "fio.split",
+        shares,
+        "the shares of block sizes make a million",
+        "give shares that add up",
+    );
+    let largest = fio.split.iter().map(|size| size.block_bytes).max();
+    rules.must(
+        largest.is_none_or(|largest| largest == fio.block_bytes)
+            && fio.split.iter().all(|size| size.block_bytes > 0),
+        "fio.split",
+        format!("{largest:?}"),
+        "block_bytes is the largest size, and none is 0",
+        "give the largest size there",
+    );
+    let windows = fio
+        .buffered
+        .as_ref()
+        .map(|buffered| buffered.read_ahead_bytes);
+    rules.must(
+        windows.is_none_or(|bytes| bytes % 4096 == 0 && bytes <= 1 << 24),
+        "fio.buffered.read_ahead_bytes",
+        format!("{windows:?}"),
+        "a kernel reads whole pages ahead, and at most 16 MiB",
+        "give a multiple of 4096",
+    );
+    rules.must(
+        fio.sync
+            .as_ref()
+            .is_none_or(|sync| sync.every > 0 && sync.journal_writes <= 16),
+        "fio.sync",
+        format!("{:?}", fio.sync),
+        "a sync follows one write at least, and has up to 16 writes of a journal",
+        "give every: 1 or more",
     );
 }
 

@@ -1,21 +1,31 @@
-//! One device under fio: jobs that keep so many direct I/Os under way.
+//! One device under fio: jobs that keep so many I/Os under way, past the page cache or through it.
+
+mod pages;
+
+use std::collections::VecDeque;
 
 use disklab_disk::{Host, Io, Op, Refusal, VolumeCounters, VolumeId};
 use disklab_units::random::Stream;
 use disklab_units::{Bytes, Instant};
 
-use crate::client::Kind;
 use crate::disks::Disks;
 use crate::engine::{Code, Queue};
 use crate::job::{CacheState, DeviceJob, Fio, Mechanism};
 use crate::record::Recorder;
 use crate::station::Servers;
+use pages::{MOST_DIRTY_BYTES, PAGE_BYTES, Pages};
+
+/// What the I/Os of a section are called, in the order of the recorder's kinds.
+pub const KINDS: [&str; 3] = ["read", "write", "sync"];
+const READ: usize = 0;
+const WRITE: usize = 1;
+const SYNC: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A slot of a job's queue submits an I/O.
     Submit(u32),
-    /// The I/O of a slot has ended.
+    /// The I/O of a slot has ended, or beyond the slots one of the page cache's.
     Ended(u32),
     /// The disk model is due.
     Due,
@@ -39,28 +49,75 @@ impl Code for Event {
     }
 }
 
+/// One section of a job file.
+struct Section {
+    fio: Fio,
+    /// Blocks of each job's file.
+    blocks: u64,
+    /// When its last I/O ended.
+    last_end: u64,
+}
+
+/// A process of fio.
+struct JobState {
+    section: usize,
+    /// First byte of its file.
+    base: u64,
+    /// Its own thread, which submits one I/O after the other.
+    thread: Servers,
+    /// Of reads and of writes, which each follow their own order: the next byte, in bytes of the file.
+    cursors: [u64; 2],
+    /// I/Os submitted, and how many there will be.
+    submitted: u64,
+    most: u64,
+    writes: u64,
+    writes_since_sync: u32,
+    pages: Pages,
+    /// Slots whose write waits until pages are written.
+    waiting: VecDeque<u32>,
+    /// The slot that syncs, and how many writes of the journal are left to it.
+    syncing: Option<(u32, u32)>,
+    /// The slot that waits for what is read ahead, up to this byte of the file.
+    reader: Option<(u32, u64)>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    job: u32,
+    start: u64,
+    kind: usize,
+}
+
+/// An I/O of the kernel's.
+#[derive(Clone, Copy)]
+enum Kernel {
+    /// Pages are written.
+    Flush(u32, u32),
+    /// The journal is.
+    Journal(u32),
+    /// A file is read ahead up to this byte.
+    Ahead(u32, u64),
+}
+
 /// A device under load in virtual time.
 pub struct Device {
     queue: Queue<Event>,
     disks: Disks,
     volume: VolumeId,
-    random: bool,
-    read_ppm: u32,
-    block: u64,
-    blocks: u64,
-    depth: u32,
-    submit_ns: u64,
     warm_up_ns: u64,
     /// Of the whole load.
     ends_ns: u64,
-    /// Each job's own thread, which submits one I/O after the other.
-    threads: Vec<Servers>,
-    /// Of reads and of writes, which each follow their own order: by job and kind.
-    cursors: Vec<[u64; 2]>,
+    sections: Vec<Section>,
+    jobs: Vec<JobState>,
+    slots: Vec<Slot>,
+    /// Slots that go on.
+    active: usize,
+    /// Under way, by the number that follows those of the slots; and free ones.
+    kernel: Vec<Kernel>,
+    free: Vec<u32>,
     places: Stream,
     directions: Stream,
-    /// When each slot's I/O was submitted, and what it is.
-    starts: Vec<(u64, Kind)>,
+    sizes: Stream,
     recorder: Recorder,
     /// Of the volume, where the measurement begins.
     before: VolumeCounters,
@@ -72,7 +129,7 @@ impl Device {
     /// Builds the device. Refuses what the disk model refuses; the job is checked.
     pub fn new(
         job: &DeviceJob,
-        fio: &Fio,
+        first: &Fio,
         seed: u64,
         off: &[Mechanism],
     ) -> Result<Device, Refusal> {
@@ -86,32 +143,44 @@ impl Device {
         let volume = host.volume_named(&job.volume);
         let volume = volume.expect("the job was checked: the volume exists");
         let size = host.volume(volume).map_or(0, |v| v.size_bytes);
+        let loads: Vec<&Fio> = std::iter::once(first).chain(&job.beside).collect();
+        let (sections, jobs) = laid_out(&loads, size);
         if job.host_cache != CacheState::Cold {
-            let files = fio.size_bytes.saturating_mul(u64::from(fio.jobs)).min(size);
+            let files = loads
+                .iter()
+                .map(|fio| fio.size_bytes.saturating_mul(u64::from(fio.jobs)));
+            let files = files.fold(0, u64::saturating_add).min(size);
             host.warm(volume, Bytes::ZERO, Bytes::new(files));
         }
         let before = host.counters(Instant::EPOCH, volume);
-        let jobs = fio.jobs as usize;
-        // Files of several jobs share a device that is too small for all.
-        let file = fio.size_bytes.min(size / u64::from(fio.jobs));
+        let mut slots = Vec::new();
+        for (number, state) in jobs.iter().enumerate() {
+            let slot = Slot {
+                job: number as u32,
+                start: 0,
+                kind: READ,
+            };
+            slots.extend(std::iter::repeat_n(
+                slot,
+                depth(&sections[state.section].fio),
+            ));
+        }
         Ok(Device {
             queue: Queue::default(),
             disks,
             volume,
-            random: fio.random,
-            read_ppm: fio.read_ppm,
-            block: u64::from(fio.block_bytes),
-            blocks: (file / u64::from(fio.block_bytes)).max(1),
-            depth: fio.depth,
-            submit_ns: fio.submit_ns,
-            warm_up_ns: fio.warm_up_ns,
-            ends_ns: fio.warm_up_ns.saturating_add(fio.runtime_ns),
-            threads: vec![Servers::new(1, false); jobs],
-            cursors: vec![[0; 2]; jobs],
+            warm_up_ns: first.warm_up_ns,
+            ends_ns: first.warm_up_ns.saturating_add(first.runtime_ns),
+            recorder: Recorder::of_kinds(KINDS.len() * sections.len()),
+            active: slots.len(),
+            sections,
+            jobs,
+            slots,
+            kernel: Vec::new(),
+            free: Vec::new(),
             places: Stream::new(seed, "fio places"),
             directions: Stream::new(seed, "fio directions"),
-            starts: vec![(0, Kind::Read); jobs * fio.depth as usize],
-            recorder: Recorder::new(),
+            sizes: Stream::new(seed, "fio sizes"),
             before,
             busy_before_ns: 0,
         })
@@ -119,11 +188,12 @@ impl Device {
 
     /// Runs to the end.
     pub fn run(&mut self) {
-        for slot in 0..self.starts.len() as u32 {
+        for slot in 0..self.slots.len() as u32 {
             self.next(0, slot);
         }
         let mut warm = self.warm_up_ns == 0;
-        while let Some(event) = self.queue.pop() {
+        while self.active > 0 {
+            let Some(event) = self.queue.pop() else { break };
             let now = self.queue.now();
             if now >= self.ends_ns {
                 break;
@@ -134,11 +204,7 @@ impl Device {
             }
             match event {
                 Event::Submit(slot) => self.submit(now, slot),
-                Event::Ended(slot) => {
-                    let (start, kind) = self.starts[slot as usize];
-                    self.recorder.ended(now, kind, start);
-                    self.next(now, slot);
-                }
+                Event::Ended(number) => self.ended(now, number),
                 Event::Due => {
                     if self.disks.step(now) {
                         self.schedule(now);
@@ -164,44 +230,232 @@ impl Device {
     }
 
     fn busy_ns(&self) -> u64 {
-        self.threads
-            .iter()
-            .map(|thread| thread.usage().busy_ns)
-            .sum()
+        self.jobs.iter().map(|job| job.thread.usage().busy_ns).sum()
     }
 
-    /// A slot gets its turn with the job's thread.
+    /// A slot gets its turn with the job's thread, when the job's rate allows it; or has nothing left to do.
     fn next(&mut self, now: u64, slot: u32) {
-        let job = (slot / self.depth) as usize;
-        let at = self.threads[job].serve(now, self.submit_ns);
+        let job = &mut self.jobs[self.slots[slot as usize].job as usize];
+        if job.submitted == job.most {
+            self.active -= 1;
+            return;
+        }
+        let fio = &self.sections[job.section].fio;
+        let due = match fio.rate_iops {
+            0 => now,
+            rate => now.max((u128::from(job.submitted) * 1_000_000_000 / u128::from(rate)) as u64),
+        };
+        job.submitted += 1;
+        let at = job.thread.serve(due, fio.submit_ns);
         self.queue.push(at, Event::Submit(slot));
     }
 
     fn submit(&mut self, now: u64, slot: u32) {
-        let job = (slot / self.depth) as usize;
-        let (kind, op) = if self.directions.chance(self.read_ppm) {
-            (Kind::Read, Op::Read)
+        let number = self.slots[slot as usize].job as usize;
+        let job = &mut self.jobs[number];
+        let section = &self.sections[job.section];
+        let fio = &section.fio;
+        let kind = if self.directions.chance(fio.read_ppm) {
+            READ
         } else {
-            (Kind::Write, Op::Write)
+            WRITE
         };
-        let block = if self.random {
-            self.places.below(self.blocks)
-        } else {
-            let cursor = &mut self.cursors[job][usize::from(kind)];
-            *cursor = (*cursor + 1) % self.blocks;
+        let block = u64::from(fio.block_bytes);
+        let file = section.blocks * block;
+        let len = block_of(fio, &mut self.sizes);
+        let offset = if fio.random {
+            self.places.below(section.blocks) * block
+        } else if fio.split.is_empty() {
+            let cursor = &mut job.cursors[kind];
+            *cursor = (*cursor + block) % file;
             *cursor
+        } else {
+            let cursor = &mut job.cursors[kind];
+            let offset = if *cursor + len > file { 0 } else { *cursor };
+            *cursor = offset + len;
+            offset
         };
-        let io = Io {
-            tag: u64::from(slot),
-            volume: self.volume,
-            op,
-            offset: Bytes::new((job as u64 * self.blocks + block) * self.block),
-            len: self.block as u32,
-        };
-        self.starts[slot as usize] = (now, kind);
+        job.writes += u64::from(kind == WRITE);
+        let (random, buffered) = (fio.random, fio.buffered.clone());
+        let first_kind = KINDS.len() * job.section;
+        let at = job.base + offset;
+        let state = &mut self.slots[slot as usize];
+        (state.start, state.kind) = (now, first_kind + kind);
         self.recorder.started(now);
-        self.disks.submit(now, io);
+        match (buffered, kind) {
+            (None, _) => self.send(now, u64::from(slot), kind, at, len as u32),
+            (Some(_), WRITE) => self.write_pages(now, slot, offset, len),
+            (Some(_), _) if random => {
+                let first = at / PAGE_BYTES * PAGE_BYTES;
+                let end = (at + len).div_ceil(PAGE_BYTES) * PAGE_BYTES;
+                self.send(now, u64::from(slot), READ, first, (end - first) as u32);
+            }
+            (Some(buffered), _) => {
+                self.read_in_order(now, slot, offset, len, u64::from(buffered.read_ahead_bytes));
+            }
+        }
         self.schedule(now);
+    }
+
+    fn send(&mut self, now: u64, tag: u64, kind: usize, offset: u64, len: u32) {
+        let op = if kind == READ { Op::Read } else { Op::Write };
+        let (volume, offset) = (self.volume, Bytes::new(offset));
+        self.disks.submit(
+            now,
+            Io {
+                tag,
+                volume,
+                op,
+                offset,
+                len,
+            },
+        );
+    }
+
+    /// Sends an I/O of the kernel's.
+    fn send_own(&mut self, now: u64, own: Kernel, kind: usize, offset: u64, len: u32) {
+        let index = self.free.pop().unwrap_or(self.kernel.len() as u32) as usize;
+        if index == self.kernel.len() {
+            self.kernel.push(own);
+        } else {
+            self.kernel[index] = own;
+        }
+        self.send(now, (self.slots.len() + index) as u64, kind, offset, len);
+    }
+
+    fn write_pages(&mut self, now: u64, slot: u32, offset: u64, len: u64) {
+        let number = self.slots[slot as usize].job;
+        let job = &mut self.jobs[number as usize];
+        job.pages.write(offset, len);
+        let synced = self.sections[job.section].fio.sync.is_some();
+        // A job that syncs leaves its pages to that; else the kernel writes them as they come together.
+        if !synced || job.pages.unwritten_bytes() >= MOST_DIRTY_BYTES {
+            let random = self.sections[job.section].fio.random;
+            if random || job.pages.waiting() >= (1 << 20) / PAGE_BYTES {
+                self.flush(now, number);
+            }
+        }
+        let job = &mut self.jobs[number as usize];
+        if !synced && job.pages.unwritten_bytes() >= MOST_DIRTY_BYTES {
+            job.waiting.push_back(slot);
+        } else {
+            self.complete(now, slot);
+        }
+    }
+
+    fn flush(&mut self, now: u64, number: u32) {
+        let job = &mut self.jobs[number as usize];
+        let base = job.base;
+        for (offset, len) in job.pages.take_writes() {
+            self.send_own(now, Kernel::Flush(number, len), WRITE, base + offset, len);
+        }
+    }
+
+    fn read_in_order(&mut self, now: u64, slot: u32, offset: u64, len: u64, window: u64) {
+        let number = self.slots[slot as usize].job;
+        let job = &mut self.jobs[number as usize];
+        let section = &self.sections[job.section];
+        let file = section.blocks * u64::from(section.fio.block_bytes);
+        if offset == 0 {
+            job.pages.rewind();
+        }
+        let (base, end) = (job.base, offset + len);
+        let window = window.max(PAGE_BYTES);
+        for (at, bytes) in job.pages.read_ahead(end, window, file) {
+            let own = Kernel::Ahead(number, at + u64::from(bytes));
+            self.send_own(now, own, READ, base + at, bytes);
+        }
+        let job = &mut self.jobs[number as usize];
+        if job.pages.has(end, window) {
+            self.complete(now, slot);
+        } else {
+            job.reader = Some((slot, end));
+        }
+    }
+
+    fn ended(&mut self, now: u64, number: u32) {
+        let Some(index) = (number as usize).checked_sub(self.slots.len()) else {
+            self.complete(now, number);
+            return;
+        };
+        self.free.push(index as u32);
+        match self.kernel[index] {
+            Kernel::Flush(number, len) => {
+                let job = &mut self.jobs[number as usize];
+                job.pages.writing_bytes -= u64::from(len);
+                if job.pages.writing_bytes == 0 && job.syncing.is_some() {
+                    self.journal(now, number);
+                } else if job.pages.unwritten_bytes() < MOST_DIRTY_BYTES
+                    && let Some(slot) = job.waiting.pop_front()
+                {
+                    self.complete(now, slot);
+                }
+            }
+            Kernel::Journal(number) => self.journal(now, number),
+            Kernel::Ahead(number, end) => {
+                let job = &mut self.jobs[number as usize];
+                job.pages.came(end);
+                let section = &self.sections[job.section];
+                let window = section
+                    .fio
+                    .buffered
+                    .as_ref()
+                    .map_or(0, |b| b.read_ahead_bytes);
+                let window = u64::from(window).max(PAGE_BYTES);
+                if let Some((slot, _)) = job.reader.filter(|&(_, end)| job.pages.has(end, window)) {
+                    job.reader = None;
+                    self.complete(now, slot);
+                }
+            }
+        }
+        self.schedule(now);
+    }
+
+    /// An I/O of a slot is done, as far as its job can see.
+    fn complete(&mut self, now: u64, slot: u32) {
+        let Slot { job, start, kind } = self.slots[slot as usize];
+        self.recorder.ended(now, kind, start);
+        let state = &mut self.jobs[job as usize];
+        let section = &mut self.sections[state.section];
+        section.last_end = now;
+        if kind % KINDS.len() == WRITE {
+            state.writes_since_sync += 1;
+        }
+        if let Some(sync) = &section.fio.sync {
+            let due = state.writes_since_sync >= sync.every;
+            if due && kind % KINDS.len() == WRITE && state.syncing.is_none() {
+                state.writes_since_sync = 0;
+                // Blocks that were written before change neither the file's size nor its extents.
+                let logs = !sync.data_only || state.writes <= section.blocks;
+                state.syncing = Some((slot, if logs { sync.journal_writes } else { 0 }));
+                let sync_kind = kind - WRITE + SYNC;
+                let state = &mut self.slots[slot as usize];
+                (state.start, state.kind) = (now, sync_kind);
+                self.recorder.started(now);
+                self.flush(now, job);
+                if self.jobs[job as usize].pages.writing_bytes == 0 {
+                    self.journal(now, job);
+                }
+                self.schedule(now);
+                return;
+            }
+        }
+        self.next(now, slot);
+    }
+
+    /// The data of a sync are on the disk, or a part of the journal: writes the next part, or ends the sync.
+    fn journal(&mut self, now: u64, number: u32) {
+        let job = &mut self.jobs[number as usize];
+        let (slot, left) = job.syncing.expect("a sync is under way");
+        if left > 0 {
+            job.syncing = Some((slot, left - 1));
+            // Beside the file: at its first page, which nobody tells from the journal's.
+            let base = job.base;
+            self.send_own(now, Kernel::Journal(number), WRITE, base, PAGE_BYTES as u32);
+        } else {
+            job.syncing = None;
+            self.complete(now, slot);
+        }
     }
 
     fn schedule(&mut self, now: u64) {
@@ -209,9 +463,23 @@ impl Device {
             .schedule(now, &mut self.queue, Event::Ended, Event::Due);
     }
 
-    /// What was recorded.
+    /// What was recorded, by [`KINDS`] of each section.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    /// The name of each section, and the measured time until its last I/O.
+    pub fn sections(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.sections.iter().map(|section| {
+            let elapsed = section.last_end.saturating_sub(self.warm_up_ns).max(1);
+            let whole = !section.fio.once;
+            let span = if whole {
+                self.recorder.elapsed_ns()
+            } else {
+                elapsed
+            };
+            (section.fio.name.as_str(), span)
+        })
     }
 
     /// The disk model and the volume.
@@ -226,14 +494,82 @@ impl Device {
 
     /// Jobs' threads: how many, and their busy time.
     pub fn thread_usage(&self) -> (u64, u64) {
-        (
-            self.threads.len() as u64,
-            self.busy_ns() - self.busy_before_ns,
-        )
+        (self.jobs.len() as u64, self.busy_ns() - self.busy_before_ns)
     }
 
     /// Events scheduled.
     pub fn events(&self) -> u64 {
         self.queue.scheduled()
     }
+}
+
+/// How many I/Os a job has under way: the page cache has each caller wait.
+fn depth(fio: &Fio) -> usize {
+    if fio.buffered.is_some() {
+        1
+    } else {
+        fio.depth as usize
+    }
+}
+
+fn block_of(fio: &Fio, sizes: &mut Stream) -> u64 {
+    if fio.split.is_empty() {
+        return u64::from(fio.block_bytes);
+    }
+    let mut part = sizes.below(1_000_000);
+    for size in &fio.split {
+        if part < u64::from(size.share_ppm) {
+            return u64::from(size.block_bytes);
+        }
+        part -= u64::from(size.share_ppm);
+    }
+    u64::from(fio.block_bytes)
+}
+
+/// Files of several jobs share a device that is too small for all, in equal parts.
+fn laid_out(loads: &[&Fio], size: u64) -> (Vec<Section>, Vec<JobState>) {
+    let count: u64 = loads.iter().map(|fio| u64::from(fio.jobs)).sum();
+    let (mut sections, mut jobs) = (Vec::new(), Vec::new());
+    let mut base = 0;
+    for (number, fio) in loads.iter().enumerate() {
+        let block = u64::from(fio.block_bytes);
+        let blocks = (fio.size_bytes.min(size / count) / block).max(1);
+        let mean = match fio
+            .split
+            .iter()
+            .map(|s| u64::from(s.block_bytes) * u64::from(s.share_ppm))
+            .sum()
+        {
+            0 => block,
+            sum => (sum / 1_000_000).max(1),
+        };
+        let most = if fio.once {
+            blocks * block / mean
+        } else {
+            u64::MAX
+        };
+        sections.push(Section {
+            fio: (*fio).clone(),
+            blocks,
+            last_end: 0,
+        });
+        for _ in 0..fio.jobs {
+            jobs.push(JobState {
+                section: number,
+                base,
+                thread: Servers::new(1, false),
+                cursors: [0; 2],
+                submitted: 0,
+                most,
+                writes: 0,
+                writes_since_sync: 0,
+                pages: Pages::default(),
+                waiting: VecDeque::new(),
+                syncing: None,
+                reader: None,
+            });
+            base += (blocks * block).div_ceil(PAGE_BYTES) * PAGE_BYTES;
+        }
+    }
+    (sections, jobs)
 }

@@ -8,12 +8,14 @@ use disklab_units::sizes::Size;
 use serde::{Deserialize, Serialize};
 
 pub mod faults;
+mod fio;
 mod operations;
 mod parameters;
 mod postgresql;
 mod sql;
 
 pub use faults::{Faults, SqlFaults};
+pub use fio::{BlockShare, Buffered, Fio, Sync};
 pub use operations::OtherOperations;
 pub use parameters::{Collector, Parameters};
 pub use postgresql::{
@@ -699,6 +701,9 @@ pub struct DeviceJob {
     /// The load of fio. Exactly one of this and `trace` is given.
     #[serde(default)]
     pub fio: Option<Fio>,
+    /// Sections of fio that run at the same time on files of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Fio>,
     /// The I/Os of a trace.
     #[serde(default)]
     pub trace: Option<Trace>,
@@ -723,29 +728,4 @@ pub struct Trace {
     /// Closed loop: so many under way at a time, whatever the times say. Absent: an open loop at the times.
     #[serde(default)]
     pub depth: Option<u32>,
-}
-
-/// A load as fio's options name it, with `direct=1`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fio {
-    /// Whether places are drawn, or follow each other: `randread` or `read` of `rw`.
-    pub random: bool,
-    /// Share of reads in parts per million, the rest are writes: `rwmixread`, or all or none.
-    pub read_ppm: u32,
-    /// `bs`.
-    pub block_bytes: u32,
-    /// `numjobs`.
-    pub jobs: u32,
-    /// `iodepth`.
-    pub depth: u32,
-    /// `size` of each job's file.
-    pub size_bytes: u64,
-    /// `runtime`, in nanoseconds: what is measured.
-    pub runtime_ns: u64,
-    /// Load before it, which is not counted.
-    #[serde(default)]
-    pub warm_up_ns: u64,
-    /// Time of a job's own thread for each I/O: it submits and reaps them one after the other.
-    pub submit_ns: u64,
 }

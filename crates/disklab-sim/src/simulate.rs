@@ -11,7 +11,7 @@ use crate::client::NAMES;
 use crate::database::cassandra::Cassandra;
 use crate::database::postgresql::Postgresql;
 use crate::database::yugabytedb::Yugabytedb;
-use crate::device::Device;
+use crate::device::{Device, KINDS};
 use crate::job::{
     CacheState, DatabaseJob, DeviceJob, Fidelity, FileJob, Fio, Job, Kind, Load, Mechanism, Stop,
     Trace,
@@ -406,7 +406,34 @@ fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal
     device.run();
     let (recorder, usage) = (device.recorder(), device.thread_usage());
     let parts = (recorder, device.host(), device.before());
-    let mut report = device_report(job.cell, &given.host, parts, Some(usage));
+    let sections: Vec<(&str, u64)> = device.sections().collect();
+    let named: Vec<String> = (sections.iter())
+        .flat_map(|(name, _)| KINDS.map(|kind| format!("{name} {kind}").trim().to_owned()))
+        .collect();
+    let kinds: Vec<(usize, &str)> = named.iter().map(String::as_str).enumerate().collect();
+    let mut report = device_report(job.cell, &given.host, parts, &kinds, Some(usage));
+    let mut rate = 0.0;
+    for (kind, name) in kinds {
+        if let Some(own) = report.per_operation.get_mut(name) {
+            let span_ns = sections[kind / KINDS.len()].1;
+            own.ops_per_s = own.operations as f64 * 1e9 / span_ns as f64;
+            if !name.ends_with(KINDS[2]) {
+                rate += own.ops_per_s;
+            }
+        }
+    }
+    // fio counts I/Os, and tells of syncs beside them; whoever asks for syncs waits for them.
+    report.ops_per_s = rate;
+    let mut syncs = crate::record::histogram();
+    let mut sum = 0;
+    for kind in (KINDS.len() - 1..recorder.kinds()).step_by(KINDS.len()) {
+        let histogram = recorder.latencies(kind);
+        syncs.add(histogram).expect("all have the same bounds");
+        sum += recorder.latency_sum(kind);
+    }
+    if !syncs.is_empty() {
+        report.latency_ms = latencies(&syncs, sum);
+    }
     report.events = device.events();
     Ok(report)
 }
@@ -415,7 +442,7 @@ fn trace_report(job: &Job, given: &DeviceJob, trace: &Trace) -> Result<Report, R
     let mut replay = Replay::new(given, trace, job.seed, &job.ablate)?;
     replay.run();
     let parts = (replay.recorder(), replay.host(), replay.before());
-    let mut report = device_report(job.cell, &given.host, parts, None);
+    let mut report = device_report(job.cell, &given.host, parts, &NAMES[..2], None);
     report.events = replay.events();
     if let Some(rate) = replay.rate() {
         report.ops_per_s = rate;
@@ -424,13 +451,14 @@ fn trace_report(job: &Job, given: &DeviceJob, trace: &Trace) -> Result<Report, R
 }
 
 /// What a device did. `threads`: those that submit, and their busy time, where they take any.
-fn device_report(
+fn device_report<K: Into<usize> + Copy>(
     cell: u64,
     host: &HostProfile,
     (recorder, (model, volume), before): (&Recorder, (&Host, VolumeId), &VolumeCounters),
+    names: &[(K, &str)],
     threads: Option<(u64, u64)>,
 ) -> Report {
-    let mut report = empty_report(cell, recorder, &NAMES[..2]);
+    let mut report = empty_report(cell, recorder, names);
     let mut tally = Tally::new([host], recorder);
     let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);
     let reads = tally.volume("", "", &counters, before);

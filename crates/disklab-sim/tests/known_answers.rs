@@ -7,7 +7,9 @@
 mod jobs;
 
 use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
-use disklab_sim::job::{Arrivals, CacheState, Fidelity, Job, Keys, Load, Mechanism};
+use disklab_sim::job::{
+    Arrivals, BlockShare, Buffered, CacheState, Fidelity, Job, Keys, Load, Mechanism, Sync,
+};
 use disklab_sim::{Report, simulate};
 
 const SEEDS: u64 = 12;
@@ -445,4 +447,91 @@ fn operations_of_a_warm_up_do_not_end_the_run() {
         (500..=508).contains(&counted),
         "{counted} operations counted"
     );
+}
+
+/// A sync is the write of its data and one of the log, one after the other: twice a write's time, and etcd's test of
+/// 2300 bytes does half as many a second as a disk that does nothing else writes.
+#[test]
+fn a_sync_takes_the_data_and_then_the_log() {
+    let rate = |sync: Option<Sync>, buffered: bool| {
+        let mut job = jobs::fio(0, 1, 1, 600_000_000_000);
+        let fio = jobs::device(&mut job).fio.as_mut().expect("a fio job");
+        (fio.random, fio.once, fio.block_bytes) = (false, true, if buffered { 2300 } else { 4096 });
+        fio.size_bytes = 22 << 20;
+        fio.buffered = buffered.then_some(Buffered {
+            read_ahead_bytes: 131_072,
+        });
+        fio.sync = sync;
+        let report = simulate(&job).expect("valid");
+        let write = &report.per_operation["write"];
+        assert_eq!(
+            write.operations,
+            (22 << 20) / if buffered { 2300 } else { 4096 }
+        );
+        (report.ops_per_s, report.latency_ms.mean)
+    };
+    let (direct, _) = rate(None, false);
+    let log = Sync {
+        every: 1,
+        data_only: true,
+        journal_writes: 1,
+    };
+    let (synced, sync_ms) = rate(Some(log), true);
+    assert!(
+        (synced / direct - 0.5).abs() < 0.02,
+        "{synced} of {direct} writes a second"
+    );
+    assert!(
+        (sync_ms * synced / 1000.0 - 1.0).abs() < 0.02,
+        "nothing but syncs takes time"
+    );
+}
+
+/// Two sections at the same time share the disk's limit, a rate is kept, and a mean of block sizes is moved.
+#[test]
+fn sections_share_a_disk_and_keep_their_rates() {
+    let mut job = jobs::fio(jobs::ALL_READS, 1, 32, 20_000_000_000);
+    let device = jobs::device(&mut job);
+    let fio = device.fio.as_mut().expect("a fio job");
+    fio.name = "whole".to_owned();
+    let mut slow = fio.clone();
+    (slow.name, slow.rate_iops, slow.depth) = ("slow".to_owned(), 50, 4);
+    slow.block_bytes = 65_536;
+    let share = |block_bytes, share_ppm| BlockShare {
+        block_bytes,
+        share_ppm,
+    };
+    slow.split = vec![share(4096, 500_000), share(65_536, 500_000)];
+    device.beside.push(slow);
+    let report = simulate(&job).expect("valid");
+    let rate = |name: &str| report.per_operation[name].ops_per_s;
+    assert!(
+        (rate("slow read") - 50.0).abs() < 1.0,
+        "{}",
+        rate("slow read")
+    );
+    assert!((rate("whole read") + rate("slow read") - report.ops_per_s).abs() < 1e-6);
+}
+
+/// Buffered: a reader in order has what the kernel read ahead, and a writer goes as fast as the disk at last.
+#[test]
+fn through_the_page_cache_a_stream_goes_at_the_disks_rate() {
+    let rate = |read_ppm, buffered: bool, depth| {
+        let mut job = jobs::fio(read_ppm, 1, depth, 5_000_000_000);
+        let fio = jobs::device(&mut job).fio.as_mut().expect("a fio job");
+        fio.random = false;
+        fio.buffered = buffered.then_some(Buffered {
+            read_ahead_bytes: 131_072,
+        });
+        simulate(&job).expect("valid").ops_per_s
+    };
+    let (ahead, one) = (
+        rate(jobs::ALL_READS, true, 1),
+        rate(jobs::ALL_READS, false, 1),
+    );
+    assert!(
+        ahead > 8.0 * one,
+        "{ahead} against {one} without reading ahead"
+    );
+    assert!(rate(0, true, 1) > 8.0 * rate(0, false, 1));
 }

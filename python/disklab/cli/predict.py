@@ -17,6 +17,7 @@ from rich.text import Text
 
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
+from disklab.cli import fio_files
 from disklab.cli.check import Check, code_of_run, needs_promise
 from disklab.cli.cluster import Cluster, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
@@ -54,6 +55,9 @@ CheckRegister = Annotated[
 ]
 
 
+Repeat = Annotated[
+    int, typer.Option(help="Simulations of each cell, each with another seed.", min=1, max=1000)
+]
 Against = Annotated[
     str | None,
     typer.Option(help="reference: beside the published results, with the error.", metavar="WHAT"),
@@ -63,10 +67,7 @@ Against = Annotated[
 def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: ExperimentFile,
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
-    repeat: Annotated[
-        int,
-        typer.Option(help="Simulations of each cell, each with another seed.", min=1, max=1000),
-    ] = 1,
+    repeat: Repeat = 1,
     jobs: Annotated[
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
     ] = None,
@@ -86,13 +87,18 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check: Check = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+    disk: fio_files.Disks = None,
+    vm: fio_files.Vm = None,
+    caching: fio_files.Caching = None,
+    write: fio_files.Write = None,
 ) -> None:
-    """Answer an experiment by simulation, at full scale, with the bottleneck of each cell.
+    """Answer an experiment, or a fio job (.fio) on `--disk`, by simulation, with the bottlenecks.
 
     Examples: [bold]disklab predict experiments/cassandra-disk-caching-threads.yaml[/bold],
     [bold]disklab predict FILE --against reference[/bold],
     [bold]disklab predict FILE --only 'data disks=local' --repeat 5[/bold],
-    [bold]disklab predict FILE --cluster ray://head.example.com[/bold]
+    [bold]disklab predict FILE --cluster ray://head.example.com[/bold],
+    [bold]disklab predict wal.fio --disk azure/P30 --write wal.yaml[/bold]
     """
     # Loaded here because it brings polars: no other command is to wait for that.
     from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
@@ -102,29 +108,35 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     check_against(against)
     known = read_register(check_register) if check_register else None
-    ranged = read_ranged(experiment, choices(only))
-    needs_promise(ranged.middle, check=check)
-    options = Options(
-        seed=seed,
-        repeats=repeat,
-        fidelity=fidelity_of(fidelity),
-        bands=bands,
-        ranged=ranged,
-        ablate=tuple(ablate or ()),
-        calibration=read_calibration(calibration) if calibration else None,
-        out=out,
-        command=("disklab", *sys.argv[1:]),
-    )
-    with progress(as_json=json) as emit, workers_of(cluster, jobs, emit) as who:
-        run = predict(ranged.middle, replace(options, workers=who), emit)
+    with fio_files.as_experiment(experiment, disk, vm, caching, write) as file:
+        ranged = read_ranged(file, choices(only))
+        needs_promise(ranged.middle, check=check)
+        options = Options(
+            seed=seed,
+            repeats=repeat,
+            fidelity=fidelity_of(fidelity),
+            bands=bands,
+            ranged=ranged,
+            ablate=tuple(ablate or ()),
+            calibration=read_calibration(calibration) if calibration else None,
+            out=out,
+            command=("disklab", *sys.argv[1:]),
+        )
+        with progress(as_json=json) as emit, workers_of(cluster, jobs, emit) as who:
+            run = predict(ranged.middle, replace(options, workers=who), emit)
     results = run.results()
     if not json:
+        stays = file if write or file == experiment else None
         print_results(ranged.middle, results, judged(results, run.planned()))
+        print_answer(run, stays, database=ranged.middle.kind == "cluster")
     if against:
         print_comparison(compare(ranged.middle, results), as_json=json)
-    if not json:
-        print_answer(run, experiment, database=ranged.middle.kind == "cluster")
     tell_register(register, known, (ranged.middle, options, results))
+    end(run, results, check=check)
+
+
+def end(run: Run, results: list[TrialResult], *, check: bool) -> None:
+    """End with 1 where no cell has a result; with `check` as promises are kept."""
     if not any(result.usable for result in results):
         raise typer.Exit(1)
     if check:
@@ -164,8 +176,11 @@ def tell_register(
     notes().print("the predictions are the same now")
 
 
-def print_answer(run: Run, experiment: Path, *, database: bool) -> None:
-    """Print the verdict of a prediction, and what to do next; `database`: it has one."""
+def print_answer(run: Run, experiment: Path | None, *, database: bool) -> None:
+    """Print the verdict of a prediction, and what to do next; `database`: it has one.
+
+    `experiment`: its file; None: there is none that stays.
+    """
     from disklab.report.report import Report  # noqa: PLC0415 - it brings NumPy
     from disklab.report.terminal import show_answer  # noqa: PLC0415
 
@@ -173,10 +188,9 @@ def print_answer(run: Run, experiment: Path, *, database: bool) -> None:
     out.print()
     show_answer(Report.of([run]), out)
     where = "with a real database" if database else "on emulated disks"
-    steps = {
-        "charts, as one page": f"disklab report {run.folder}",
-        where: f"disklab rehearse {experiment} --quick --repeat 3",
-    }
+    steps = {"charts, as one page": f"disklab report {run.folder}"}
+    if experiment is not None:
+        steps[where] = f"disklab rehearse {experiment} --quick --repeat 3"
     out.print()
     for gives, command in steps.items():
         out.print(Text.assemble((f"{gives + ':':22}", "dim"), command), soft_wrap=True)
@@ -242,12 +256,29 @@ def print_results(
     for result in results:
         table.add_row(*map(str, result.factors.values()), *cells_of(result, banded=banded))
     out.print(table)
+    for line in parts_in_words(results):
+        out.print(line, markup=False)
     for line in bands_in_words(results):
         out.print(line, markup=False)
     reasons = {str(result.reason): None for result in results if result.reason}
     for reason in reasons:
         out.print(f"\nrefused: {reason}", markup=False)
     print_kept(kept, results)
+
+
+def parts_in_words(results: list[TrialResult]) -> Iterator[str]:
+    """Yield what fio's syncs took, and each section of several that run at the same time."""
+    for result in results:
+        parts = result.per_operation
+        if result.loop.get("kind") != "closed" or not any(
+            name.endswith("sync") or " " in name for name in parts
+        ):
+            continue
+        for name, part in parts.items():
+            level = ", ".join(map(str, result.factors.values()))
+            tail = f"p50 {part.latency_ms['p50']:.3g} ms, p99 {part.latency_ms['p99']:.3g} ms"
+            rate = wording.rate(part.ops_per_s)
+            yield f"  {f'{level}, ' if level else ''}{name}: {rate} a second, {tail}"
 
 
 def bands_in_words(results: list[TrialResult]) -> Iterator[str]:

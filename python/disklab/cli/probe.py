@@ -10,11 +10,13 @@ import typer
 
 from disklab.cli.check import Check, code_of
 from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.fio_files import as_experiment
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.probe.known import Disk, parse_caching
 from disklab.probe.request import Output, Request, plan_of
 from disklab.results import required
+from disklab.spec.fio_file import is_fio_file
 
 if TYPE_CHECKING:
     from disklab.probe.command import Override
@@ -40,7 +42,9 @@ Vm = Annotated[
 ]
 Target = Annotated[
     Path | None,
-    typer.Argument(metavar="PATH|DEVICE", help="Directory, file, device or experiment (.yaml)."),
+    typer.Argument(
+        metavar="PATH|DEVICE", help="Directory, file, device, experiment (.yaml) or fio job (.fio)."
+    ),
 ]
 
 
@@ -173,11 +177,10 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
         if not disks:
             raise missing_target()
         end(command.probe_emulated(disks, plan_of(request), output, look), check=check)
-    if path.suffix in (".yaml", ".yml"):
-        if disks:
-            rule = "an experiment names its own disks"
-            raise UserError(Problem("--disk", str(disk), rule, "leave --disk out"))
-        end(command.probe_experiment(path, override_of(request), output, look), check=check)
+    if is_fio_file(path) or path.suffix in (".yaml", ".yml"):
+        asked = (None if disk is None else [disk], vm, ", ".join(caching or []) or None)
+        with as_experiment(path, *asked, None) as file:
+            end(command.probe_experiment(file, override_of(request), output, look), check=check)
     if len(disks) > 1:
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))

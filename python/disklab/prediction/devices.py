@@ -11,6 +11,7 @@ from disklab.databases.simulating import (
     host_profile,
 )
 from disklab.spec import Trial, TrialSpec
+from disklab.spec.model import FioSection
 from disklab.spec.replay import Replay
 
 FIO_FILE_BYTES = 5 * GIB
@@ -35,27 +36,68 @@ def device_job(spec: TrialSpec) -> Job:
     fio, stop = spec.workload.fio, spec.workload.stop
     assert fio is not None
     assert stop is not None
-    jobs, depth = fio.load
     host = host_profile(spec)
-    volume_bytes = host["volumes"][0]["size_bytes"]
+    sections = (fio, *fio.beside)
     # A tenth stays free, as on any disk in use; small OS disks take smaller files.
-    size = min(FIO_FILE_BYTES, volume_bytes * 9 // 10 // jobs // fio.block_bytes * fio.block_bytes)
+    room = host["volumes"][0]["size_bytes"] * 9 // 10 // sum(one.load[0] for one in sections)
+    times = {
+        "runtime_ns": round((stop.duration_s or 0) * NS_PER_S),
+        "warm_up_ns": round(spec.workload.warm_up_s * NS_PER_S),
+    }
+    first, *beside = (section_job(section, spec, room) | times for section in sections)
     return {
         "host": host,
         "volume": "data",
-        "fio": {
-            "random": fio.random,
-            "read_ppm": fio.read_percent * PPM // 100,
-            "block_bytes": fio.block_bytes,
-            "jobs": jobs,
-            "depth": depth,
-            "size_bytes": size,
-            "runtime_ns": round((stop.duration_s or 0) * NS_PER_S),
-            "warm_up_ns": round(spec.workload.warm_up_s * NS_PER_S),
-            "submit_ns": FIO_SUBMIT_NS,
-        },
+        "fio": first,
+        **({"beside": beside} if beside else {}),
         "host_cache": HOST_CACHE[spec.before.host_cache],
     }
+
+
+JOURNAL_WRITES = {"xfs": 1, "ext4": 2}
+"""Of a sync that changes metadata: XFS's log; ext4's transaction, then its commit record."""
+READ_AHEAD_BYTES = 128 * 1024
+"""Of a sequential reader, where the file says nothing. **Source:** Linux's `VM_READAHEAD_PAGES`."""
+
+
+def section_job(fio: FioSection, spec: TrialSpec, room_bytes: int) -> Job:
+    """Return one section as the simulator takes it, in files of at most so many bytes."""
+    assert spec.device is not None
+    volume, block = spec.device.volume, fio.block_bytes
+    jobs, depth = fio.load
+    job: Job = {
+        "random": fio.random,
+        "read_ppm": fio.read_percent * PPM // 100,
+        "block_bytes": block,
+        "jobs": jobs,
+        "depth": depth,
+        "size_bytes": min(fio.size_bytes or FIO_FILE_BYTES, room_bytes // block * block),
+        "submit_ns": FIO_SUBMIT_NS,
+    }
+    every = fio.fsync or fio.fdatasync
+    more = {
+        "name": fio.name,
+        "once": fio.once,
+        "rate_iops": fio.rate_iops,
+        "split": [
+            {"block_bytes": size.block_bytes, "share_ppm": round(size.share_ratio * PPM)}
+            for size in fio.bssplit
+        ],
+        "sync": every
+        and {
+            "every": every,
+            "data_only": fio.fdatasync is not None,
+            "journal_writes": JOURNAL_WRITES[volume.filesystem],
+        },
+        "buffered": None
+        if fio.direct
+        else {
+            "read_ahead_bytes": READ_AHEAD_BYTES
+            if volume.read_ahead_bytes is None
+            else volume.read_ahead_bytes // 4096 * 4096
+        },
+    }
+    return job | {key: value for key, value in more.items() if value}
 
 
 def trace_job(spec: TrialSpec, replay: Replay) -> Job:

@@ -11,7 +11,9 @@ from disklab.errors import Problem, UserError
 from disklab.hosts.filesystem import Filesystem
 from disklab.probe.cells import Cell, Direction, Load, cell_of
 from disklab.probe.known import Disk
+from disklab.spec.model import Fio
 from disklab.spec.sections import DEFAULT_DURATION_S
+from disklab.traces import SECTOR_BYTES
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def trial_of(trial: spec.Trial) -> Trial:
     device, work = trial.spec.device, trial.spec.workload
     assert device is not None
     assert work.fio is not None
+    only_predicted(work.fio)
     return Trial(
         levels={name: str(level) for name, level in trial.factors.items()},
         disk=Disk(
@@ -79,3 +82,24 @@ def trial_of(trial: spec.Trial) -> Trial:
         if work.stop is None or work.stop.duration_s is None
         else work.stop.duration_s,
     )
+
+
+def only_predicted(section: Fio) -> None:
+    """Raise UserError where a load has what is predicted and neither probed nor rehearsed."""
+    has = {
+        "beside": section.beside,
+        "bssplit": section.bssplit,
+        "fsync": section.fsync,
+        "fdatasync": section.fdatasync,
+        "rate_iops": section.rate_iops,
+        "once": section.once,
+        "direct: false": not section.direct,
+        f"bs: {section.block_bytes}": section.block_bytes % SECTOR_BYTES,
+    }
+    rule = "is predicted, and neither rehearsed nor probed"
+    way_out = "use `disklab predict`, or leave it out; emulated disks have sectors of 4 KiB"
+    problems = [
+        Problem("workload.fio", name, rule, way_out) for name, given in has.items() if given
+    ]
+    if problems:
+        raise UserError(*problems)

@@ -1,0 +1,104 @@
+"""fio's job files where an experiment is expected: the disk that they are asked of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.output import notes
+from disklab.errors import Problem, UserError
+from disklab.spec.fio_file import On, experiment_text, is_fio_file
+
+Disks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--disk",
+        help="Of fio's job file: the disk; several are compared.",
+        metavar="DISKS",
+        autocompletion=disk_names,
+    ),
+]
+Vm = Annotated[
+    str | None,
+    typer.Option(
+        "--vm",
+        help="Of fio's job file: the VM; without it a large one, so that the disk decides.",
+        metavar="VM",
+        autocompletion=vm_names,
+    ),
+]
+Caching = Annotated[
+    str | None,
+    typer.Option("--caching", help="Of fio's job file: host caching.", metavar="MODE"),
+]
+Write = Annotated[
+    Path | None,
+    typer.Option("--write", help="Of fio's job file: keep the experiment file.", metavar="FILE"),
+]
+
+LARGE_VMS = {
+    "azure": "azure/Standard_E64s_v3",
+    "aws": "aws/m6i.32xlarge",
+    "gcp": "gcp/n2-standard-80",
+}
+"""Where a disk is asked alone: limits above those of nearly every disk."""
+
+
+@contextmanager
+def as_experiment(
+    path: Path, disks: list[str] | None, vm: str | None, caching: str | None, write: Path | None
+) -> Iterator[Path]:
+    """Yield the experiment file of a path: of a job file one made of it, else the path itself."""
+    if not is_fio_file(path):
+        given = {"--disk": disks and ", ".join(disks), "--vm": vm, "--caching": caching}
+        rule = "an experiment file names its own disks; this is for fio's job files"
+        problems = [
+            Problem(name, str(value), rule, "leave it out")
+            for name, value in {**given, "--write": write}.items()
+            if value
+        ]
+        if problems:
+            raise UserError(*problems)
+        yield path
+        return
+    if not disks:
+        rule = "a job file does not say which disk it is asked of"
+        raise UserError(Problem(str(path), "(no disk)", rule, "add --disk, such as azure/P30"))
+    text = experiment_text(path, On(tuple(disks), vm or large_vm(disks[0]), caching or "None"))
+    if write is not None:
+        kept_at(write, text)
+        yield write
+        return
+    with TemporaryDirectory(prefix="disklab-fio-") as folder:
+        file = Path(folder) / f"{path.stem}.yaml"
+        file.write_text(text)
+        yield file
+
+
+def large_vm(disks: str) -> str:
+    """Return a VM of the disk's cloud that leaves the decision to the disk."""
+    cloud = disks.rpartition("x ")[2].strip().partition("/")[0]
+    if cloud not in LARGE_VMS:
+        rule = "its cloud has no VM that disklab would take by itself"
+        raise UserError(Problem("--vm", disks, rule, "name the VM"))
+    notes().print(f"on {LARGE_VMS[cloud]}; --vm names yours", markup=False)
+    return LARGE_VMS[cloud]
+
+
+def kept_at(file: Path, text: str) -> None:
+    """Write an experiment file where none is."""
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        rule = "is there already"
+        raise UserError(Problem("--write", str(file), rule, "name a new file")) from None
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise UserError(Problem("--write", str(file), rule, "name another place")) from None

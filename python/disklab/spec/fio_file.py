@@ -1,0 +1,365 @@
+"""fio's job files as experiments: sections, and what each asks of a disk.
+
+**Source:** fio's HOWTO of 3.33. Options that change nothing of the load are passed over; one that
+changes it in a way that disklab does not have is named by file and line, all at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from disklab.catalog.suggest import did_you_mean
+from disklab.errors import Problem, UserError
+from disklab.reading import EXPERIMENT, text
+from disklab.spec.model import FIO_MIXES, FIO_READS
+
+SUFFIXES = (".fio", ".job", ".ini")
+FACTOR = "section"
+
+SAME = {
+    "readwrite": "rw",
+    "blocksize": "bs",
+    "wait_for_previous": "stonewall",
+    "bs_split": "bssplit",
+}
+"""Names that mean the same option."""
+
+READ = frozenset(
+    {
+        *("rw", "rwmixread", "rwmixwrite", "bs", "bssplit", "iodepth", "numjobs", "ioengine"),
+        *("direct", "buffered", "fsync", "fdatasync", "rate_iops", "size", "io_size", "filesize"),
+        *("runtime", "time_based", "ramp_time", "stonewall", "name"),
+    }
+)
+"""Options that are read."""
+
+WITHOUT_EFFECT = frozenset(
+    """
+    directory filename filename_format group_reporting new_group thread description fallocate
+    randrepeat allrandrepeat randseed norandommap softrandommap random_generator invalidate
+    end_fsync fsync_on_close sync_file_range create_on_open create_serialize create_fsync
+    create_only file_append unlink unlink_each_loop overwrite openfiles nrfiles file_service_type
+    fadvise_hint refill_buffers scramble_buffers zero_buffers buffer_pattern
+    buffer_compress_percentage buffer_compress_chunk dedupe_percentage mem iomem_align
+    hugepage_size gtod_reduce gtod_cpu clocksource disable_lat disable_clat disable_slat
+    disable_bw_measurement lat_percentiles clat_percentiles slat_percentiles percentile_list
+    significant_figures log_avg_msec log_hist_msec log_max_value log_offset log_compression
+    log_store_compressed write_bw_log write_lat_log write_iops_log write_hist_log write_iolog
+    per_job_logs bwavgtime iopsavgtime disk_util unified_rw_reporting kb_base unit_base
+    status_interval eta eta_newline exitall exitall_on_error exit_what continue_on_error
+    allow_mounted_write allow_file_create cpus_allowed cpus_allowed_policy cpumask numa_cpu_nodes
+    numa_mem_policy nice prio prioclass uid gid exec_prerun exec_postrun hipri fixedbufs
+    registerfiles sqthread_poll sqthread_poll_cpu nonvectored userspace_reap libaio_vector
+    iodepth_low iodepth_batch iodepth_batch_submit iodepth_batch_complete
+    iodepth_batch_complete_min iodepth_batch_complete_max io_submit_mode ss steadystate
+    max_latency stats warnings_fatal minimal output-format output blockalign ba
+    """.split()  # noqa: SIM905 - a hundred names, to be read
+)
+"""Options that change neither what a disk is asked nor when."""
+
+WAITING = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2"})
+"""Engines whose callers wait for each I/O, so that a depth means nothing."""
+QUEUED = frozenset({"libaio", "io_uring", "posixaio", "windowsaio", "solarisaio"})
+
+SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE)
+POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+TIME = re.compile(r"(\d+)\s*(d|h|m|s|ms|msec|us|usec)?", re.IGNORECASE)
+TIMES_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+LONGEST = "1h"
+"""What a job without `runtime` may take; it ends when it has done its bytes."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A value and where it stands."""
+
+    value: str
+    line: int
+
+
+@dataclass
+class _Section:
+    """One job of a file, with what the global sections before it say."""
+
+    name: str
+    line: int
+    options: dict[str, Option]
+
+    @property
+    def walled(self) -> bool:
+        """Whether it waits for those before it."""
+        return self.options.get("stonewall", Option("0", 0)).value != "0"
+
+
+@dataclass
+class FioFile:
+    """A job file as it is read, with what is wrong with it."""
+
+    path: Path
+    problems: list[Problem] = field(default_factory=list)
+
+    def fault(self, line: int, value: str, rule: str, way_out: str) -> None:
+        """Note that something cannot be read or done."""
+        self.problems.append(Problem(f"{self.path}:{line}", value, rule, way_out))
+
+    def sections(self, content: str) -> list[_Section]:
+        """Return the jobs of a file in its order."""
+        common: dict[str, Option] = {}
+        jobs: list[_Section] = []
+        current: dict[str, Option] | None = None
+        for number, raw in enumerate(content.splitlines(), start=1):
+            line = raw.strip()
+            if line.startswith("[") and line.endswith("]"):
+                name = line[1:-1].strip()
+                if name != "global":
+                    jobs.append(_Section(name, number, dict(common)))
+                current = common if name == "global" else jobs[-1].options
+            elif line and line[0] not in "#;":
+                self._option(number, line, current)
+        if not jobs and not self.problems:
+            self.fault(1, str(self.path), "has no job", "write a section, such as [wal]")
+        return jobs
+
+    def _option(self, number: int, line: str, options: dict[str, Option] | None) -> None:
+        """Take one line of a section."""
+        key, sign, value = (part.strip() for part in line.partition("="))
+        if options is None:
+            rule = "stands before the first section"
+            self.fault(number, line, rule, "write [global] or [NAME] above it")
+        elif key.split()[0] == "include":
+            self.fault(number, line, "files are not included", "write its lines here")
+        elif "${" in value or "$(" in value:
+            rule = "a variable is fio's environment's, which disklab does not know"
+            self.fault(number, line, rule, "write its value")
+        else:
+            options[SAME.get(key, key)] = Option(value if sign else "1", number)
+
+    def number(self, option: Option | None, name: str, otherwise: int) -> int:
+        """Return a count."""
+        if option is None:
+            return otherwise
+        if not option.value.isdigit():
+            self.fault(option.line, f"{name}={option.value}", "is not a number", "write digits")
+            return otherwise
+        return int(option.value)
+
+    def bytes_(self, option: Option, name: str) -> int | None:
+        """Return bytes, of which k and M are powers of 1024."""
+        match = SIZE.fullmatch(option.value)
+        if match is None:
+            rule = "is not a size that disklab reads"
+            self.fault(option.line, f"{name}={option.value}", rule, "write for example 22m or 4k")
+            return None
+        return int(match[1]) << POWERS[(match[2] or "").lower()]
+
+    def seconds(self, option: Option, name: str) -> float:
+        """Return a time."""
+        match = TIME.fullmatch(option.value)
+        if match is None:
+            rule = "is not a time that disklab reads"
+            self.fault(option.line, f"{name}={option.value}", rule, "write for example 60s or 2m")
+            return 0.0
+        unit = (match[2] or "s").lower().removesuffix("ec")
+        return int(match[1]) * TIMES_S[unit]
+
+    def load(self, job: _Section) -> dict[str, Any]:
+        """Return a section as `workload.fio` has it."""
+        options = job.options
+        for name, option in options.items():
+            if name not in READ and name not in WITHOUT_EFFECT:
+                rule = "disklab has no such load"
+                way_out = did_you_mean(name, sorted(READ), "leave the line out, or run fio itself")
+                self.fault(option.line, f"{name}={option.value}", rule, way_out)
+        rw = self._direction(options)
+        fio: dict[str, Any] = {"rw": rw, "jobs": self.number(options.get("numjobs"), "numjobs", 1)}
+        fio["depth"] = self._depth(options)
+        fio |= self._blocks(options, rw)
+        if rw in FIO_MIXES:
+            written = 100 - self.number(options.get("rwmixwrite"), "rwmixwrite", 50)
+            fio["rwmixread"] = self.number(options.get("rwmixread"), "rwmixread", written)
+        if not self._direct(options):
+            fio["direct"] = False
+        for name in ("fsync", "fdatasync"):
+            every = self.number(options.get(name), name, 0)
+            if every and FIO_READS[rw] < 100:
+                fio[name] = every
+        if "rate_iops" in options:
+            fio["rate_iops"] = self._rate(options["rate_iops"], fio)
+        return fio | self._size(job)
+
+    def _size(self, job: _Section) -> dict[str, Any]:
+        """Return how much a section does, unless its time says so."""
+        options = job.options
+        size = options.get("io_size") or options.get("size") or options.get("filesize")
+        timed = self.number(options.get("time_based"), "time_based", 0) != 0
+        if size is None and not timed and "runtime" not in options:
+            rule = "says neither how much nor how long"
+            self.fault(job.line, f"[{job.name}]", rule, "write size=1g, or runtime=60s")
+        amount = None if size is None else self.bytes_(size, "size")
+        if amount is None:
+            return {}
+        return {"size": amount} if timed else {"size": amount, "once": True}
+
+    def _direction(self, options: Mapping[str, Option]) -> str:
+        option = options.get("rw", Option("read", 0))  # fio's default
+        rw = {"readwrite": "rw"}.get(option.value, option.value)
+        if rw not in FIO_READS:
+            rule = "disklab has no such pattern"
+            way_out = did_you_mean(rw, [*FIO_READS], f"write one of {', '.join(FIO_READS)}")
+            self.fault(option.line, f"rw={rw}", rule, way_out)
+            return "read"
+        return rw
+
+    def _direct(self, options: Mapping[str, Option]) -> bool:
+        if "buffered" in options and "direct" not in options:
+            return self.number(options["buffered"], "buffered", 1) == 0
+        return self.number(options.get("direct"), "direct", 0) == 1
+
+    def _depth(self, options: Mapping[str, Option]) -> int:
+        engine = options.get("ioengine", Option("psync", 0))
+        if engine.value not in WAITING | QUEUED:
+            rule = "disklab has no such engine"
+            way_out = did_you_mean(
+                engine.value, sorted(WAITING | QUEUED), "write libaio, io_uring or psync"
+            )
+            self.fault(engine.line, f"ioengine={engine.value}", rule, way_out)
+        depth = self.number(options.get("iodepth"), "iodepth", 1)
+        return 1 if engine.value in WAITING else depth
+
+    def _blocks(self, options: Mapping[str, Option], rw: str) -> dict[str, Any]:
+        if "bssplit" in options:
+            return self._split(options["bssplit"])
+        option = options.get("bs", Option("4k", 0))
+        parts = option.value.split(",")
+        chosen = parts[0] if FIO_READS[rw] or len(parts) == 1 else parts[1] or parts[0]
+        if len(parts) > 1 and rw in FIO_MIXES and len(set(parts[:2])) > 1:
+            rule = "reads and writes of a mix have one block size"
+            way_out = "write two sections, one that reads and one that writes"
+            self.fault(option.line, f"bs={option.value}", rule, way_out)
+        return {"bs": self.bytes_(Option(chosen, option.line), "bs") or 4096}
+
+    def _split(self, option: Option) -> dict[str, Any]:
+        shown = f"bssplit={option.value}"
+        if "," in option.value:
+            rule = "reads and writes have one split"
+            self.fault(option.line, shown, rule, "write one section for each")
+            return {"bs": 4096}
+        sizes = [part.partition("/") for part in option.value.split(":")]
+        shares = [int(share) if share.isdigit() else None for _, _, share in sizes]
+        blocks = [self.bytes_(Option(size, option.line), "bssplit") for size, _, _ in sizes]
+        left = 100 - sum(share for share in shares if share is not None)
+        missing = shares.count(None)
+        told = [left / missing if share is None else share for share in shares]
+        if left < 0 or (left and not missing) or None in blocks:
+            rule = "the shares of its sizes do not make 100"
+            self.fault(option.line, shown, rule, "write for example 4k/60:64k/40")
+            return {"bs": 4096}
+        split = [
+            {"bs": block, "share": f"{share:g}%"}
+            for block, share in zip(blocks, told, strict=True)
+            if share
+        ]
+        return {"bs": max(int(size["bs"]) for size in split if size["bs"]), "bssplit": split}
+
+    def _rate(self, option: Option, fio: Mapping[str, Any]) -> int:
+        """Return the I/Os a second of a job: fio caps each direction by itself."""
+        caps = [int(part) if part.isdigit() else 0 for part in option.value.split(",")]
+        if not all(caps):
+            rule = "is not a number of I/Os a second"
+            self.fault(option.line, f"rate_iops={option.value}", rule, "write for example 500")
+            return 1
+        read, write = caps[0], caps[-1]
+        reads: float = fio.get("rwmixread", FIO_READS[fio["rw"]]) / 100
+        bounds = [cap / share for cap, share in ((read, reads), (write, 1 - reads)) if share]
+        return max(1, round(min(bounds)))
+
+
+@dataclass(frozen=True)
+class On:
+    """The disk that a job file is asked of."""
+
+    disks: tuple[str, ...]
+    vm: str
+    caching: str = "None"
+
+
+def is_fio_file(path: Path) -> bool:
+    """Return whether a path is that of a job file, by its name."""
+    return path.suffix in SUFFIXES
+
+
+def experiment_text(path: Path, on: On) -> str:
+    """Return a job file as an experiment file. Raises UserError with all that it cannot say."""
+    file = FioFile(path)
+    jobs = file.sections(text(path, EXPERIMENT, "EXPERIMENT"))
+    groups: list[list[_Section]] = []
+    for job in jobs:
+        if not groups or job.walled:
+            groups.append([])
+        groups[-1].append(job)
+    workloads = {" + ".join(job.name for job in group): _workload(file, group) for group in groups}
+    if len(workloads) < len(groups):
+        file.fault(1, str(path), "two of its jobs have one name", "give each a name of its own")
+    if file.problems:
+        raise UserError(*file.problems)
+    base, *_ = workloads.values()
+    tree: dict[str, Any] = {
+        "title": f"fio's {path.name}",
+        "source": f"the job file {path.name}",
+        "device": {"vm": on.vm, "volume": {"disks": on.disks[0], "caching": on.caching}},
+        "workload": base,
+    }
+    factors: dict[str, Any] = {}
+    if len(on.disks) > 1:
+        factors["device.volume.disks"] = [*on.disks]
+    if len(workloads) > 1:
+        # A level is laid over the first section: what that one alone says is taken back.
+        own = base["fio"].keys()
+        factors[FACTOR] = {
+            name: {
+                "workload": {
+                    **each,
+                    "fio": dict.fromkeys(sorted(own - each["fio"].keys())) | each["fio"],
+                }
+            }
+            for name, each in workloads.items()
+        }
+    if factors:
+        tree["factors"] = factors
+    head = f"# Written by `disklab predict {path.name}` from fio's job file.\n"
+    return head + yaml.safe_dump(tree, sort_keys=False, width=100)
+
+
+def _workload(file: FioFile, group: Sequence[_Section]) -> dict[str, Any]:
+    """Return sections that run at the same time as a workload."""
+    first, *others = (file.load(job) for job in group)
+    if others:
+        first["name"] = group[0].name
+        named = [{**load, "name": job.name} for load, job in zip(others, group[1:], strict=True)]
+        first["beside"] = named
+    work: dict[str, Any] = {"fio": first}
+    for name, key in (("ramp_time", "warm_up"), ("runtime", "")):
+        times = dict(_times(file, group, name))
+        if len(set(times.values())) > 1:
+            line = max(times)
+            rule = f"sections that run at the same time have one {name}"
+            file.fault(line, name, rule, "write it once, under [global]")
+        if times and key:
+            work[key] = f"{max(times.values()):g}s"
+        if not key:
+            work["stop"] = {"duration": f"{max(times.values()):g}s" if times else LONGEST}
+    return work
+
+
+def _times(file: FioFile, group: Sequence[_Section], name: str) -> Iterator[tuple[int, float]]:
+    """Yield line and seconds of an option of each section that has it."""
+    for job in group:
+        if name in job.options and (seconds := file.seconds(job.options[name], name)):
+            yield job.options[name].line, seconds
