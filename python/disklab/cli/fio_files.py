@@ -13,6 +13,8 @@ import typer
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
+from disklab.report import wording
+from disklab.results import TrialResult
 from disklab.spec.fio_file import On, experiment_text, is_fio_file
 
 Disks = Annotated[
@@ -24,18 +26,27 @@ Disks = Annotated[
         autocompletion=disk_names,
     ),
 ]
+Measured = Annotated[
+    str | None,
+    typer.Option(
+        "--disk",
+        help="Of fio's JSON output: the disk that it measured.",
+        metavar="DISKS",
+        autocompletion=disk_names,
+    ),
+]
 Vm = Annotated[
     str | None,
     typer.Option(
         "--vm",
-        help="Of fio's job file: the VM; without it a large one, so that the disk decides.",
+        help="Of fio's files: the VM; without it a large one, so that the disk decides.",
         metavar="VM",
         autocompletion=vm_names,
     ),
 ]
 Caching = Annotated[
     str | None,
-    typer.Option("--caching", help="Of fio's job file: host caching.", metavar="MODE"),
+    typer.Option("--caching", help="Of fio's files: host caching.", metavar="MODE"),
 ]
 Write = Annotated[
     Path | None,
@@ -102,3 +113,28 @@ def kept_at(file: Path, text: str) -> None:
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
         raise UserError(Problem("--write", str(file), rule, "name another place")) from None
+
+
+def disk_of_output(path: Path, disk: str | None, vm: str | None, caching: str | None) -> On:
+    """Return the disk of fio's output. Raises UserError where none is named."""
+    if disk is None:
+        rule = "fio's output does not say which disk it measured"
+        raise UserError(Problem(str(path), "(no disk)", rule, "add --disk, such as azure/P30"))
+    return On((disk,), vm or large_vm(disk), caching or "None")
+
+
+def beside_its_promise(result: TrialResult) -> str:
+    """Return a sentence: what was measured, and what the disk owes."""
+    name = ", ".join(map(str, result.factors.values()))
+    more = result.model_extra or {}
+    parts = [f"{wording.rate(result.ops_per_s or 0)} IOPS, {more['mb_per_s']:.3g} MB/s"]
+    for kind, part in result.per_operation.items():
+        tails = [f"{p} {part.latency_ms[p]:.3g} ms" for p in ("p50", "p99") if p in part.latency_ms]
+        parts.append(f"{kind} {' and '.join(tails)}" if tails else kind)
+    told = f"{f'{name}: ' if name else ''}{'; '.join(parts)}"
+    promised, verdict = more.get("promise"), more.get("verdict")
+    if not promised or not verdict:
+        why = "; ".join(result.warnings) or "not held against the disk: it is not asked alone"
+        return f"{told}. {why}"
+    owed = f"{wording.rate(promised['ops_per_s'])} IOPS, bound by {promised['bound_by']}"
+    return f"{told}. Promised: {owed}: {verdict['outcome']}"

@@ -65,23 +65,26 @@ def trial_of(trial: spec.Trial) -> Trial:
     only_predicted(work.fio)
     return Trial(
         levels={name: str(level) for name, level in trial.factors.items()},
-        disk=Disk(
-            device.volume.disks,
-            device.vm,
-            device.volume.caching,
-            device.host_cache_bytes,
-            device.volume.latency,
-        ),
+        disk=disk_of(trial),
         filesystem=device.volume.filesystem,
-        cell=cell_of(
-            Load(*work.fio.load),
-            Direction(work.fio.random, work.fio.read_percent),
-            work.fio.block_bytes,
-        ),
+        cell=cell_of_fio(work.fio),
         duration_s=DEFAULT_DURATION_S
         if work.stop is None or work.stop.duration_s is None
         else work.stop.duration_s,
     )
+
+
+def disk_of(trial: spec.Trial) -> Disk:
+    """Return the disk of a device experiment's trial."""
+    device = trial.spec.device
+    assert device is not None
+    volume = device.volume
+    return Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes, volume.latency)
+
+
+def cell_of_fio(fio: Fio) -> Cell:
+    """Return the cell of a load."""
+    return cell_of(Load(*fio.load), Direction(fio.random, fio.read_percent), fio.block_bytes)
 
 
 def only_predicted(section: Fio) -> None:

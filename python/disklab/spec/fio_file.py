@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class Option:
 
 
 @dataclass
-class _Section:
+class Section:
     """One job of a file, with what the global sections before it say."""
 
     name: str
@@ -109,17 +109,17 @@ class FioFile:
         """Note that something cannot be read or done."""
         self.problems.append(Problem(f"{self.path}:{line}", value, rule, way_out))
 
-    def sections(self, content: str) -> list[_Section]:
+    def sections(self, content: str) -> list[Section]:
         """Return the jobs of a file in its order."""
         common: dict[str, Option] = {}
-        jobs: list[_Section] = []
+        jobs: list[Section] = []
         current: dict[str, Option] | None = None
         for number, raw in enumerate(content.splitlines(), start=1):
             line = raw.strip()
             if line.startswith("[") and line.endswith("]"):
                 name = line[1:-1].strip()
                 if name != "global":
-                    jobs.append(_Section(name, number, dict(common)))
+                    jobs.append(Section(name, number, dict(common)))
                 current = common if name == "global" else jobs[-1].options
             elif line and line[0] not in "#;":
                 self._option(number, line, current)
@@ -169,7 +169,7 @@ class FioFile:
         unit = (match[2] or "s").lower().removesuffix("ec")
         return int(match[1]) * TIMES_S[unit]
 
-    def load(self, job: _Section) -> dict[str, Any]:
+    def load(self, job: Section) -> dict[str, Any]:
         """Return a section as `workload.fio` has it."""
         options = job.options
         for name, option in options.items():
@@ -194,7 +194,7 @@ class FioFile:
             fio["rate_iops"] = self._rate(options["rate_iops"], fio)
         return fio | self._size(job)
 
-    def _size(self, job: _Section) -> dict[str, Any]:
+    def _size(self, job: Section) -> dict[str, Any]:
         """Return how much a section does, unless its time says so."""
         options = job.options
         size = options.get("io_size") or options.get("size") or options.get("filesize")
@@ -299,7 +299,56 @@ def experiment_text(path: Path, on: On) -> str:
     """Return a job file as an experiment file. Raises UserError with all that it cannot say."""
     file = FioFile(path)
     jobs = file.sections(text(path, EXPERIMENT, "EXPERIMENT"))
-    groups: list[list[_Section]] = []
+    return _experiment_text(file, jobs, on)
+
+
+def experiment_text_of(path: Path, jobs: Sequence[Section], on: On) -> str:
+    """Return jobs that fio has run as an experiment file, one after the other."""
+    apart = [replace(job, options={**job.options, "stonewall": Option("1", 1)}) for job in jobs]
+    return _experiment_text(FioFile(path), apart, on)
+
+
+def jobs_of_report(
+    path: Path, report: Mapping[str, Any]
+) -> tuple[list[Section], dict[str, list[Mapping[str, Any]]]]:
+    """Return the jobs of fio's JSON output by their names: their options, and what they did."""
+    common = {"runtime": "60", "time_based": "1", **_words(report.get("global options"))}
+    sections: dict[str, Section] = {}
+    jobs: dict[str, list[Mapping[str, Any]]] = {}
+    group = None
+    for job in report["jobs"]:
+        name = str(job.get("jobname", "job"))
+        options = common | _words(job.get("job options"))
+        if name not in sections:
+            read = {
+                SAME.get(key, key): Option(value, 1)
+                for key, value in options.items()
+                if SAME.get(key, key) in READ
+            }
+            # Options without a value are not told; a stonewall begins a group.
+            if group not in (None, job.get("groupid")):
+                read["stonewall"] = Option("1", 1)
+            group = job.get("groupid")
+            sections[name] = Section(name, 1, read)
+        elif "numjobs" not in options:
+            rule = "two jobs of the output have this name"
+            raise UserError(
+                Problem(str(path), name, rule, "give each job a name, and run it again")
+            )
+        jobs.setdefault(name, []).append(job)
+    return [*sections.values()], jobs
+
+
+def _words(options: object) -> dict[str, str]:
+    """Return options of fio's JSON output: an empty one stands for 1."""
+    if not isinstance(options, Mapping):
+        return {}
+    return {str(key): str(value) or "1" for key, value in options.items()}
+
+
+def _experiment_text(file: FioFile, jobs: Sequence[Section], on: On) -> str:
+    path = file.path
+    groups: list[list[Section]] = []
     for job in jobs:
         if not groups or job.walled:
             groups.append([])
@@ -337,7 +386,7 @@ def experiment_text(path: Path, on: On) -> str:
     return head + yaml.safe_dump(tree, sort_keys=False, width=100)
 
 
-def _workload(file: FioFile, group: Sequence[_Section]) -> dict[str, Any]:
+def _workload(file: FioFile, group: Sequence[Section]) -> dict[str, Any]:
     """Return sections that run at the same time as a workload."""
     first, *others = (file.load(job) for job in group)
     if others:
@@ -358,7 +407,7 @@ def _workload(file: FioFile, group: Sequence[_Section]) -> dict[str, Any]:
     return work
 
 
-def _times(file: FioFile, group: Sequence[_Section], name: str) -> Iterator[tuple[int, float]]:
+def _times(file: FioFile, group: Sequence[Section], name: str) -> Iterator[tuple[int, float]]:
     """Yield line and seconds of an option of each section that has it."""
     for job in group:
         if name in job.options and (seconds := file.seconds(job.options[name], name)):

@@ -1,0 +1,198 @@
+"""fio's JSON output as a run: what was measured beside what the disk promises.
+
+Each job of the output is a cell; several of one name are one. **Divergence:** percentiles of such
+a group, and of reads and writes together, are the means of theirs weighted by I/Os: fio keeps no
+histogram of the whole unless it was told to (`group_reporting`, `unified_rw_reporting=both`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from disklab import spec
+from disklab.errors import Problem, UserError
+from disklab.probe.cells import Plan
+from disklab.probe.experiment import cell_of_fio, disk_of
+from disklab.probe.fio import SIDES, Latency, Measurement, Side
+from disklab.probe.known import placed
+from disklab.probe.promise import SPENT, Promise, State, owed_now, promise
+from disklab.probe.record import latency_record, promise_record, verdict_record
+from disklab.probe.verdict import judge
+from disklab.reading import IMPORTED, text
+from disklab.results import Operation, TrialResult
+from disklab.spec.fio_file import FACTOR, On, experiment_text_of, jobs_of_report
+from disklab.spec.model import Fio
+
+Job = Mapping[str, Any]
+
+NOT_SYNCHRONOUS = "its jobs ran at the same time, so none of them is held against the disk alone"
+MANY = "percentiles are means of its jobs' percentiles: fio told of each job by itself"
+
+
+@dataclass(frozen=True)
+class FioRun:
+    """fio's output, read."""
+
+    experiment_text: str
+    """What it measured, as an experiment file."""
+    trials: tuple[spec.Trial, ...]
+    results: tuple[TrialResult, ...]
+
+
+def read(path: Path, on: On) -> FioRun:
+    """Return an output of `fio --output-format=json` of a disk. Raises UserError."""
+    report = read_json(path)
+    sections, jobs = jobs_of_report(path, report)
+    made = experiment_text_of(path, sections, on)
+    trials = spec.parse(made, path).trials("measure")
+    refused = next((trial.refused for trial in trials if trial.refused is not None), None)
+    if refused is not None:
+        raise UserError(Problem(refused.place, refused.value, refused.rule, refused.way_out))
+    apart = len(sections) == 1 or all(section.walled for section in sections[1:])
+    results = [
+        result_of(trial, jobs[str(trial.factors.get(FACTOR, sections[0].name))], report, apart)
+        for trial in trials
+    ]
+    return FioRun(made, tuple(trials), tuple(results))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the report of a file, before which fio may have printed warnings."""
+    content = text(path, IMPORTED)
+    try:
+        report = json.loads(content[max(0, content.find("{")) :])
+    except (json.JSONDecodeError, RecursionError) as error:
+        rule = f"is not JSON: {error}"
+        raise UserError(Problem(str(path), "(content)", rule, WAY_OUT)) from None
+    jobs = report.get("jobs") if isinstance(report, dict) else None
+    if not isinstance(jobs, list) or not jobs or "fio version" not in report:
+        raise UserError(Problem(str(path), "(content)", "has no jobs of fio", WAY_OUT))
+    return dict(report)
+
+
+WAY_OUT = "name the output of `fio --output-format=json`"
+
+
+def result_of(trial: spec.Trial, jobs: Sequence[Job], report: Job, apart: bool) -> TrialResult:
+    """Return what jobs of one name measured, as a result of their cell."""
+    fio = trial.spec.workload.fio
+    assert fio is not None
+    try:
+        measured = measurement(fio, jobs, report)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        rule = f"a job lacks what fio writes: {error!r}"
+        raise UserError(Problem(str(trial.factors or "jobs"), "(job)", rule, WAY_OUT)) from None
+    owed, warnings = owed_of(trial, fio, measured), [] if len(jobs) == 1 else [MANY]
+    if not apart:
+        owed, warnings = None, [*warnings, NOT_SYNCHRONOUS]
+    judged = None if owed is None else judge(measured, owed, None, None)
+    operations = {
+        name: Operation(
+            operations=side.ios,
+            ops_per_s=side.ios / measured.runtime_s,
+            latency_ms=shown(side.latency),
+            service_ms=shown(side.latency),
+        )
+        for name, side in {**measured.sides, **syncs(jobs)}.items()
+    }
+    cell = measured.cell
+    return TrialResult.model_validate(
+        {
+            "experiment": f"fio's {report.get('fio version')}",
+            "mode": "measure",
+            "trial": trial.index,
+            "repeat": 0,
+            "factors": dict(trial.factors),
+            "warnings": warnings,
+            "ops_per_s": measured.iops,
+            "mb_per_s": measured.bytes_per_s / 1e6,
+            "nodes": 1,
+            "loop": {"kind": "closed", "jobs": cell.load.jobs, "depth": cell.load.depth},
+            "latency_ms": shown(measured.latency),
+            "per_operation": operations,
+            "promise": promise_record(owed),
+            "verdict": verdict_record(judged),
+            "duration_s": measured.runtime_s,
+            "fio": {"version": measured.fio_version, "command": []},
+        }
+    )
+
+
+def owed_of(trial: spec.Trial, fio: Fio, measured: Measurement) -> Promise | None:
+    """Return what the disk owes; None: it is asked through the page cache, or at a rate."""
+    if not fio.direct or fio.fsync or fio.fdatasync or fio.rate_iops or fio.bssplit:
+        return None
+    at = placed(disk_of(trial))
+    plan = Plan((measured.cell,), measured.runtime_s, fio.size_bytes or 1 << 30)
+    bursting = promise(at, measured.cell, plan, State())
+    owed = owed_now(measured.iops, bursting, promise(at, measured.cell, plan, SPENT))
+    # Percentiles that are judged: those that fio was asked for, of one direction.
+    told = [side.latency.percentiles_ns.keys() >= {50.0, 99.0} for side in measured.sides.values()]
+    return owed if all(told) else replace(owed, percentiles_ns=None)
+
+
+def measurement(fio: Fio, jobs: Sequence[Job], report: Job) -> Measurement:
+    """Return the figures of jobs of one name."""
+    sides = {
+        name: Side(
+            sum(int(job[name]["total_ios"]) for job in jobs),
+            sum(int(job[name]["io_bytes"]) for job in jobs),
+            together([latency_of(job[name], "clat_ns") for job in jobs if job[name]["total_ios"]]),
+        )
+        for name in SIDES
+        if any(job[name]["total_ios"] for job in jobs)
+    }
+    if not sides:
+        raise ValueError("no I/O was done")
+    runtime_ms = max(float(job[name]["runtime"]) for job in jobs for name in sides)
+    return Measurement(
+        cell=cell_of_fio(fio),
+        sides=sides,
+        latency=together([(side.ios, side.latency) for side in sides.values()]),
+        runtime_s=max(runtime_ms, 1.0) / 1000,
+        fio_version=str(report["fio version"]),
+        command=(),
+    )
+
+
+def latency_of(side: Job, name: str) -> tuple[int, Latency]:
+    """Return how many I/Os a job did, and how long they took."""
+    told = side[name]
+    found = told.get("percentile", {})
+    percentiles = {float(key): int(ns) for key, ns in found.items()}
+    # Syncs are counted beside their latencies alone.
+    count = int(told.get("N") or side["total_ios"])
+    return count, Latency(float(told["mean"]), int(told["min"]), int(told["max"]), percentiles)
+
+
+def together(parts: Sequence[tuple[int, Latency]]) -> Latency:
+    """Return latencies of several jobs or directions as one, weighted by their I/Os."""
+    count = sum(ios for ios, _ in parts)
+    common = set.intersection(*({*of.percentiles_ns} for _, of in parts))
+    return Latency(
+        mean_ns=sum(ios * of.mean_ns for ios, of in parts) / count,
+        min_ns=min(of.min_ns for _, of in parts),
+        max_ns=max(of.max_ns for _, of in parts),
+        percentiles_ns={
+            p: sum(ios * of.percentiles_ns[p] for ios, of in parts) // count for p in sorted(common)
+        },
+    )
+
+
+def syncs(jobs: Sequence[Job]) -> dict[str, Side]:
+    """Return the fsyncs of jobs, where there were any."""
+    parts = [
+        latency_of(job["sync"], "lat_ns")
+        for job in jobs
+        if job.get("sync", {}).get("lat_ns", {}).get("N")
+    ]
+    return {"sync": Side(sum(ios for ios, _ in parts), 0, together(parts))} if parts else {}
+
+
+def shown(latency: Latency) -> dict[str, float]:
+    """Return latencies in milliseconds."""
+    return latency_record(latency)
