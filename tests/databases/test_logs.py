@@ -6,9 +6,14 @@ import os
 import tracemalloc
 from pathlib import Path
 
+import pytest
 from disklab.databases.cassandra.gc_log import PIECE_BYTES, GcLog
 from disklab.databases.cassandra.node import LOG
-from disklab.databases.log import NodeLog
+from disklab.databases.etcd.log import LOG as ETCD
+from disklab.databases.log import FirstErrors, LogForm, NodeLog, watched
+from disklab.databases.postgresql.log import LOG as POSTGRESQL
+from disklab.errors import MachineError
+from disklab.procedures import outcome
 
 STOP = (
     '[2026-11-21T11:24:57.098+0000][15078277554ns] Safepoint "{name}", Time since last: '
@@ -130,3 +135,43 @@ def test_what_an_earlier_start_said_is_left_out(tmp_path: Path) -> None:
         more.write("WARN  [y] something else\n")
     assert not now.is_full()
     assert now.excerpt().splitlines()[0] == "WARN  [y] something else"
+
+
+# PostgreSQL 15.18 on a full disk, with lines for those that asked too early and too late; etcd 3.4
+# without a folder; entries in the form of Cassandra 5.0.6 with the exception of docs/upstream.
+LOGS = Path(__file__).with_name("logs")
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "first", "lines"),
+    [
+        (POSTGRESQL, "postgresql", 'PANIC:  could not write to file "pg_wal/xlogtemp.8108"', 1),
+        (ETCD, "etcd", '"msg":"discovery failed"', 1),
+        (LOG, "cassandra", "Cannot open nb-1-big", 3),
+    ],
+)
+def test_the_first_error_is_the_cause(
+    tmp_path: Path, form: LogForm, name: str, first: str, lines: int
+) -> None:
+    log = NodeLog(tmp_path, "n1", form)
+    log.output.write_text((LOGS / f"{name}.log").read_text())
+    found = log.first_error()
+    assert first in found[0]
+    assert len(found) == lines
+
+
+def test_a_failure_says_what_the_server_logged_first(tmp_path: Path) -> None:
+    log = watched(NodeLog(tmp_path, "n1", POSTGRESQL))
+    log.output.write_text("2026-11-27 02:00:00.000 UTC [1] ERROR:  of an earlier turn\n")
+    errors = FirstErrors()
+    heard = MachineError("server closed the connection unexpectedly\nbefore or while processing")
+    assert outcome.explained(heard, errors.lines()) is heard
+    with log.output.open("a") as more:
+        more.write((LOGS / "postgresql.log").read_text())
+    told = str(outcome.explained(heard, errors.lines())).splitlines()
+    assert told[0].startswith("server closed the connection unexpectedly; n1 logged: 2026-11-27")
+    assert told[0].endswith("No space left on device")
+    assert told[-1] == "before or while processing"
+    # Who says it already does not say it twice.
+    whole = MachineError(f"n1 ended by itself\n{log.excerpt()}")
+    assert outcome.explained(whole, errors.lines()) is whole

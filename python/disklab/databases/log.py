@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class LogForm:
     """An entry that is a warning or worse."""
     cause: re.Pattern[str]
     """A further line of a bad entry that says why."""
+    error: re.Pattern[str]
+    """An entry that is an error or worse, and no answer to somebody who came too early or late."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,20 @@ class NodeLog:
         shown = [line[:MOST_LINE] for line in lines[-MOST_LINES:]]
         return "\n".join([*head, *shown, f"(the whole log: {whole})"])
 
+    def first_error(self) -> list[str]:
+        """Return the first error with its causes: later ones follow from it. Empty: there is none.
+
+        Of a log of many lines only the last ones are looked through.
+        """
+        for lines in (self._logged(), self._said()):
+            relevant = self._relevant(lines)
+            for number, line in enumerate(relevant):
+                if self.form.error.match(line):
+                    rest = relevant[number + 1 : number + MOST_LINES]
+                    ends = (at for at, after in enumerate(rest) if self.form.entry.match(after))
+                    return [line, *rest[: next(ends, len(rest))]]
+        return []
+
     def is_full(self) -> bool:
         """Return whether the node has met a full disk."""
         return any(_FULL.search(line) for line in [*self._logged(), *self._said()])
@@ -91,6 +108,33 @@ class NodeLog:
             elif inside and self.form.cause.match(line):
                 found.append(line)
         return found
+
+
+class FirstErrors:
+    """What the servers of this process log as errors from here on.
+
+    A client that loses its connection is told no more than that; its server knows why.
+    """
+
+    def __init__(self) -> None:
+        self._from_here = {log: log.from_now() for log in _WRITTEN}
+
+    def lines(self) -> list[str]:
+        """Return each node's first error with its causes, its name before it."""
+        found: dict[str, None] = {}
+        for log in sorted(_WRITTEN, key=lambda log: log.name):
+            for number, line in enumerate(self._from_here.get(log, log).first_error()):
+                found[line if number else f"{log.name} logged: {line}"] = None
+        return [line[:MOST_LINE] for line in found]
+
+
+_WRITTEN: weakref.WeakSet[NodeLog] = weakref.WeakSet()
+
+
+def watched(log: NodeLog) -> NodeLog:
+    """Return a log that `FirstErrors` looks at as long as somebody holds it."""
+    _WRITTEN.add(log)
+    return log
 
 
 def _size(file: Path) -> int:

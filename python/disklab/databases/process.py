@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from disklab.databases.files import open_log
-from disklab.databases.log import LogForm, NodeLog
+from disklab.databases.log import LogForm, NodeLog, watched
 from disklab.databases.place import Place
 from disklab.errors import MachineError
 from disklab.hosts.addresses import taken_ports
@@ -74,7 +74,7 @@ class DatabaseProcess:
         """
         place = self._place
         self._await_ports()
-        self._log = self._log.from_now()
+        self._log = watched(self._log.from_now())
         inside = command if self._inside is None else self._inside.entering(command)
         # First into the group: its files are those of this machine.
         inside = inside if place.group is None else place.group.inside(inside)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.databases import record_of
-from disklab.errors import DisklabError, UserError
+from disklab.errors import DisklabError, MachineError, UserError
 from disklab.procedures import benchmark, burst, jobs
 from disklab.procedures.account import Account
 from disklab.procedures.record import MEASURED, Notes
@@ -138,6 +138,18 @@ def _disks(account: Account, elapsed_s: float) -> dict[str, float]:
     if not elapsed_s:
         return {}
     return {"disk_iops": ios / elapsed_s, "disk_mb_per_s": bytes_ / 1e6 / elapsed_s}
+
+
+def explained(error: DisklabError, logged: Sequence[str]) -> DisklabError:
+    """Return a failure with what servers logged as their first errors.
+
+    A client that loses its connection hears no more than that.
+    """
+    first, _, rest = str(error).partition("\n")
+    news = [line for line in logged if line.partition(" logged: ")[2] not in str(error)]
+    if isinstance(error, UserError) or not any(" logged: " in line for line in news):
+        return error
+    return MachineError("\n".join([f"{first}; {news[0]}", *news[1:], *([rest] if rest else [])]))
 
 
 def failed(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from disklab import waiting
+from disklab.databases.log import FirstErrors
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted, Waiting, Warned
 from disklab.hosts.cleaning import clean_orphans
@@ -137,6 +138,7 @@ def _run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) ->
         return _device_turn(turn, frame, started, emit)
     notes: Notes | None = None
     phases: list[Phase] = []
+    errors = FirstErrors()
     with ExitStack() as undo:
         try:
             bed = beds.get(turn, emit, phases)
@@ -169,6 +171,7 @@ def _run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) ->
         if failure is None and not turn.spec.events:
             return result
         if failure is not None:
+            failure = outcome.explained(failure, errors.lines())
             result = outcome.failed(frame, turn, notes, failure, started)
         # What was broken on purpose is not as it was either.
         try:

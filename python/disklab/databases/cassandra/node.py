@@ -60,6 +60,7 @@ LOG = LogForm(
     entry=re.compile(r"(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b"),
     bad=re.compile(r"(WARN|ERROR|FATAL)\b"),
     cause=re.compile(r"Caused by: |[\w.$]+(Exception|Error)\b"),
+    error=re.compile(r"(ERROR|FATAL)\b"),
 )
 
 

@@ -11,4 +11,5 @@ LOG = LogForm(
     bad=re.compile(r'\{"level":"(warn|error|dpanic|panic|fatal)"'),
     # The stack of a panic.
     cause=re.compile(r"panic: |goroutine "),
+    error=re.compile(r'\{"level":"(error|dpanic|panic|fatal)"'),
 )
