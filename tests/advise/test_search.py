@@ -12,7 +12,7 @@ from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_
 from disklab.advice.levers import tuned
 from disklab.advice.options import disks_alone
 from disklab.advice.question import Question, question_of
-from disklab.advice.search import Ladder, Simulator, Tried, front, ladders_of
+from disklab.advice.search import Ladder, Simulator, Tried, front, ladders_of, sketches
 from disklab.catalog import load_catalog
 from disklab.cli.advise_asked import Asked
 from disklab.databases.calibration import calibration_for
@@ -207,7 +207,7 @@ def test_options_are_tried_with_the_way_that_does_most_first(
     def quick(able: bool, miss: float) -> Any:
         point = Point("read p99", Outcome.MISSED, "", "", miss)
 
-        def found(_: Simulator, ways: list[Candidate]) -> dict[str, Tried]:
+        def found(_: Simulator, ways: list[Candidate], fidelity: str = "quick") -> dict[str, Tried]:
             asked.append([way.name for way in ways])
             kept = Kept(Outcome.MET if able else Outcome.MISSED, (point,))
             return {way.name: Tried(way, calm(5), kept, able) for way in ways}
@@ -215,12 +215,45 @@ def test_options_are_tried_with_the_way_that_does_most_first(
         return found
 
     monkeypatch.setattr(Simulator, "quick", quick(True, 1.0))
-    assert len(simulator.variants(one)) == 1
+    assert len(simulator.variants([one])[0]) == 1
     # What is far off is not saved by fewer levers; what is near may be.
     monkeypatch.setattr(Simulator, "quick", quick(False, 50.0))
-    assert len(simulator.variants(one)) == 1
+    assert len(simulator.variants([one])[0]) == 1
     monkeypatch.setattr(Simulator, "quick", quick(False, 1.5))
-    assert {way.name for way in (tried.candidate for tried in simulator.variants(one))} == {
+    assert {way.name for way in (tried.candidate for tried in simulator.variants([one])[0])} == {
         one.name,
         *(way.name for way in tuned(one, question().spec)),
     }
+
+
+def test_a_sketch_that_a_quick_cell_denies_is_not_believed_any_more() -> None:
+    all_ = candidates()
+    result: Any = None
+    met, missed = Kept(Outcome.MET, ()), Kept(Outcome.MISSED, ())
+    ladder = Ladder("P", list(all_), fidelity="sketch")
+    weak = all_[0]
+    other = next(one for one in all_ if not one.strength.at_most(weak.strength))
+    ladder.learn(other, [Tried(other, result, met, True, "sketch")])
+    ladder.learn(weak, [Tried(weak, result, met, True, "sketch")])
+    assert best_of(ladder) == weak
+    ladder.confirm(Tried(weak, result, missed, False))
+    # The other sketch is as doubtful, so it is tried again; what is no better than the weak one
+    # is not.
+    assert (ladder.fidelity, ladder.best) == ("quick", None)
+    assert other in ladder.alive
+    assert weak not in ladder.alive
+    ladder.learn(other, [Tried(other, result, met, True)])
+    assert best_of(ladder) == other
+
+
+def test_a_sketch_is_searched_with_where_no_node_stops_for_long() -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+
+    def by(jvm: str) -> bool:
+        told = small().text({}).replace("engine: cassandra", f"engine: cassandra\n  jvm: {jvm}")
+        asked = question_of(spec.parse(told, Path("t.yaml")))
+        return sketches(Simulator(asked, load_catalog(), calibration))
+
+    assert not by("{collector: g1}")
+    assert by("{collector: zgc}")

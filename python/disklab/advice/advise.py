@@ -17,7 +17,16 @@ from disklab.advice.levers import COLLECTOR, COMPACTION, rooms, singly
 from disklab.advice.options import Lever, Option, disks_alone, levers_of, short
 from disklab.advice.present import candidate_of
 from disklab.advice.question import FACTOR, Question
-from disklab.advice.search import Ladder, Simulator, Tried, best_of, climb, ladders_of
+from disklab.advice.search import (
+    Ladder,
+    Simulator,
+    Tried,
+    best_of,
+    climb,
+    ladders_of,
+    sketches,
+    steady,
+)
 from disklab.catalog import load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of, names
@@ -33,7 +42,7 @@ from disklab.results import Run
 from disklab.results.required import Outcome, kept, only_durability, required_of
 from disklab.spec import Experiment, TrialSpec
 
-FINALISTS = 4
+FINALISTS = 3
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
 
 MOST_ROUNDS = 4
@@ -58,6 +67,8 @@ class How:
     workers: Workers = None
     bands: bool | None = None
     """Whether finalists get 80 % bands; None: where that is quick."""
+    rough: frozenset[str] = frozenset()
+    """Options whose bands are sketched."""
     calibration: Calibration | None = None
     out: Path = Path("disklab-runs")
     command: tuple[str, ...] = ()
@@ -106,7 +117,9 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         if not finalists:
             break
         tell("simulating the finalists", simulator.cells, briefly(finalists[0], question))
-        found = beside(advice, runs_now, [one.candidate for one in finalists], how, emit)
+        rough = {one.candidate.name for one in finalists if steady(one, question.spec)}
+        options = [one.candidate for one in finalists]
+        found = beside(advice, runs_now, options, replace(how, rough=frozenset(rough)), emit)
         known |= found
         if advice.calm or not rejected_of(ladders, found, cheapest_met(known.values())):
             break
@@ -197,7 +210,7 @@ def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
         return [*keeping[: FINALISTS - len(lossy)], *lossy]
     near = [found for one in ladders if (found := one.nearest) is not None]
     near = [one for one in near if not one.candidate.lossy]
-    return [*sorted(near, key=lambda one: one.miss)[: FINALISTS - 2], *lossy]
+    return [*sorted(near, key=lambda one: one.miss)[: FINALISTS - 1], *lossy]
 
 
 def cheapest_met(options: Iterable[Option]) -> float:
@@ -245,8 +258,11 @@ def finals(
     """Simulate the finalists at full fidelity, as a run."""
     by_name = {one.name: one for one in finalists}
     levels = {name: one.patch() for name, one in by_name.items()}
+    experiment = question.experiment(levels)
+    rough = (one for one in experiment.trials("predict") if one.factors[FACTOR] in how.rough)
     options = Options(
         seed=how.seed,
+        rough=frozenset(trial.index for trial in rough),
         workers=how.workers,
         bands=how.bands,
         calibration=how.calibration,
@@ -255,7 +271,6 @@ def finals(
         out=how.out,
         command=how.command,
     )
-    experiment = question.experiment(levels)
     run = predict(experiment, options, emit)
     rebuilt = _rebuilt(experiment, options, how.calibration or calibration_of(question))
     nodes = question.spec.cluster.nodes if question.spec.cluster else 1
@@ -312,7 +327,7 @@ def explain(advice: Advice, simulator: Simulator) -> None:
 SAME_PRICE = 0.03
 """List prices that differ by less are the same."""
 
-EXPLAINED = 3
+EXPLAINED = 2
 """Options whose levers are turned one by one."""
 
 
@@ -322,7 +337,7 @@ def judge_disks(advice: Advice, simulator: Simulator) -> None:
     if calm is None:
         return
     candidates = [one.candidate for one in advice.options]
-    alone = calm.quick(candidates)
+    alone = calm.quick(candidates, "sketch" if sketches(calm) else "quick")
     usual = {
         one.name: replace(one, settings=left)
         for one in candidates

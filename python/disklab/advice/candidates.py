@@ -403,8 +403,9 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     if not fits:
         found.refused["the data do not fit, with room for compaction"] += 1
         return
-    host = without_credits(made) if spec.before.credits_ratio == 0 else made.host
-    made = replace(made, host=host, volume=host.volumes[0])
+    if spec.before.credits_ratio == 0 and has_credits(made):
+        host = without_credits(made)
+        made = replace(made, host=host, volume=host.volumes[0])
     strength = strength_of(made, seconds_of(spec), vm.facts.net_mbit_per_s)
     own = next(iter(shop.rooms))
     fixed = shop.settings | ({} if own in fits else {COMPACTION: fits[0]})
@@ -452,6 +453,12 @@ def _wanted(question: Question) -> float:
     """Return the rate below which a limit rules an option out."""
     load = question.spec.workload.load
     return (load.rate_per_s or 0) * SLACK if load is not None else 0.0
+
+
+def has_credits(made: Resolution) -> bool:
+    """Return whether a limit has burst credits."""
+    limits = (*made.host.cached, *made.host.uncached, *made.volume.disks[0].limits)
+    return any(one.burst is not None and one.burst.credits is not None for one in limits)
 
 
 def without_credits(made: Resolution) -> Any:

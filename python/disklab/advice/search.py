@@ -1,6 +1,8 @@
 """The search: on each kind of disks the cheapest option that may keep the promise.
 
-Everything here is simulated at quick fidelity.
+Everything here is simulated at sketch fidelity (a seventh of a quick cell's time), and what it ends
+with at quick fidelity. A sketch is too short for what builds up: disks at their limit, and stops of
+the JVM. So a kind whose best sketch quick denies is searched quick from there on.
 
 Options of one kind are tried by halves of their prices. One that fails takes with it every option
 that is no better in anything: a faster profile is never slower. If the strongest of a kind fails,
@@ -11,21 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from disklab.advice.candidates import NODES, Candidate, Field, too_weak
-from disklab.advice.levers import singly, tuned
+from disklab.advice.levers import COLLECTOR, collectors, singly, tuned
 from disklab.advice.question import FACTOR, Question
 from disklab.catalog import Catalog
+from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
 from disklab.engine.simulation import Workers, simulate
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio
-from disklab.results.required import MAY_BE_LOST, Kept, Outcome, Required, kept, required_of
+from disklab.results.required import (
+    MAY_BE_LOST,
+    Kept,
+    Outcome,
+    Required,
+    fullest,
+    kept,
+    required_of,
+)
+from disklab.spec import TrialSpec
 
 QUICK_SLACK = 1.25
 """A quick cell may keep a latency that it misses by this factor.
@@ -36,6 +48,8 @@ QUICK_SLACK = 1.25
 FAR = 3.0
 """An option that misses by such a factor, or carries less than all with every lever turned, is not
 tried with fewer of them."""
+
+Fidelity = Literal["sketch", "quick"]
 
 MOST_TRIED = 14
 """Options of a kind that are simulated: 2^14 by halves, more than there are."""
@@ -51,6 +65,7 @@ class Tried:
     """By the promise as it is."""
     promising: bool
     """Whether it keeps the promise with the slack of a quick run."""
+    fidelity: Fidelity = "quick"
 
     @property
     def miss(self) -> float:
@@ -75,6 +90,8 @@ class Ladder:
     """Whether even the strongest fails."""
     rejected: list[Candidate] = field(default_factory=list)
     """Those that looked able quick, and at full fidelity were not."""
+    fidelity: Fidelity = "quick"
+    """At which its options are tried."""
 
     def __post_init__(self) -> None:
         """Remember which there were."""
@@ -125,6 +142,22 @@ class Ladder:
         """
         assert self.best is not None
         self.rejected.append(self.best.candidate)
+        self._look_again(below_usd)
+
+    def confirm(self, quick: Tried) -> None:
+        """Take in what became at quick fidelity of the best, which was a sketch."""
+        assert self.best is not None
+        self.tried = [one for one in self.tried if one is not self.best] + [quick]
+        if self.passes(quick):
+            self.best = quick
+            return
+        # What a sketch let pass is not believed any more; what it denied is.
+        self.tried = [one for one in self.tried if one.fidelity == "quick" or not self.passes(one)]
+        self.fidelity = "quick"
+        self._look_again(float("inf"))
+
+    def _look_again(self, below_usd: float) -> None:
+        """Begin anew with what has been tried, among what costs less than a price."""
         names = {one.name for one in self.rejected}
         # Where an option fails as it is, it may do with its levers turned.
         passed = [one for one in self.tried if self.passes(one) and one.candidate.name not in names]
@@ -157,20 +190,30 @@ class Simulator:
     cells: int = 0
     """How many were simulated."""
 
-    def variants(self, candidate: Candidate) -> list[Tried]:
-        """Return what becomes of an option with its levers turned, until one way does it.
+    def variants(
+        self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"
+    ) -> list[list[Tried]]:
+        """Return what becomes of each option with its levers turned, until one way does it.
 
         The way that does most comes first, and the option as the file has it last.
         """
-        found: list[Tried] = []
-        ways = [*tuned(candidate, self.question.spec), candidate]
-        for some in (ways[:1], ways[1:]):
-            found += self.quick(some).values()
-            if any(one.promising or one.miss > FAR for one in found):
-                break
+        ways = [[*tuned(one, self.question.spec), one] for one in candidates]
+        first = self.quick([some[0] for some in ways], fidelity)
+        found = [[first[some[0].name]] if some[0].name in first else [] for some in ways]
+        open_ways = [
+            way
+            for some, tried in zip(ways, found, strict=True)
+            if not any(one.promising or one.miss > FAR for one in tried)
+            for way in some[1:]
+        ]
+        others = self.quick(open_ways, fidelity)
+        for some, tried in zip(ways, found, strict=True):
+            tried += [others[way.name] for way in some[1:] if way.name in others]
         return found
 
-    def quick(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
+    def quick(
+        self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"
+    ) -> dict[str, Tried]:
         """Return what becomes of each option by name; those that are refused are missing."""
         if not candidates:
             return {}
@@ -189,7 +232,7 @@ class Simulator:
                 head = {
                     "cell": index,
                     "seed": 1,
-                    "fidelity": "quick",
+                    "fidelity": fidelity,
                     "ablate": list(self.ablate),
                 }
                 jobs.append({**head, **prepared.job})
@@ -209,7 +252,8 @@ class Simulator:
                 warnings=warnings[trial.index],
                 price_usd_per_month=candidate.usd_per_month,
             )
-            found[name] = self._tried(candidate, result, trial.spec.model_dump(mode="json"))
+            tried = self._tried(candidate, result, trial.spec.model_dump(mode="json"))
+            found[name] = replace(tried, fidelity=fidelity)
         return found
 
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
@@ -266,30 +310,93 @@ def climb(
 
     `tell` hears how many cells are done, and the best so far.
     """
+    if sketches(simulator):
+        for ladder in ladders:
+            ladder.fidelity = "sketch" if not ladder.tried else ladder.fidelity
+    while True:
+        try_all(ladders, simulator, tell)
+        sketched = [
+            one
+            for one in by_price(ladders)[:CONFIRMED]
+            if one.best and one.best.fidelity != "quick"
+        ]
+        if not sketched:
+            break
+        best = {id(one): one.best.candidate for one in sketched if one.best is not None}
+        quick = simulator.quick(list(best.values()))
+        for ladder in sketched:
+            ladder.confirm(quick[best[id(ladder)].name])
+        tell(simulator.cells, best_of(ladders))
+    for ladder in ladders:
+        if ladder.best is not None and ladder.best.fidelity != "quick":
+            # Dearer than all that are simulated at full fidelity, and never confirmed.
+            ladder.best = None
+    for ladder in by_price(ladders)[:SIMPLIFIED]:
+        simplify(ladder, simulator)
+    tell(simulator.cells, best_of(ladders))
+
+
+def sketches(simulator: Simulator) -> bool:
+    """Return whether a sketch tells anything: its nodes have no long stops, which it would miss."""
+    database = simulator.question.spec.database
+    assert database is not None
+    if facts_of(database.engine).simulator != "cassandra":
+        return False
+    spec = simulator.question.spec
+    return bool(simulator.ablate or collectors(spec)) or database.jvm.collector in CONCURRENT
+
+
+def steady(tried: Tried, spec: TrialSpec) -> bool:
+    """Return whether a sketch tells how an option answers to small changes: no limit is near."""
+    assert spec.database is not None
+    collector = tried.candidate.settings.get(COLLECTOR, spec.database.jvm.collector)
+    return collector in CONCURRENT and (fullest(tried.result) or 0.0) < NEAR
+
+
+NEAR = 0.8
+"""A limit that is so full may be passed where everything is a little worse, and what waits at it
+then grows for longer than a sketch lasts."""
+
+
+CONCURRENT = ("zgc", "shenandoah")
+"""Collectors that stop a node for less than a millisecond."""
+
+
+def by_price(ladders: Sequence[Ladder]) -> list[Ladder]:
+    """Return the ladders that have a best, the cheapest first."""
+    able = [one for one in ladders if one.best is not None]
+    return sorted(able, key=lambda one: one.best.candidate.usd_per_month if one.best else 0.0)
+
+
+def try_all(
+    ladders: Sequence[Ladder], simulator: Simulator, tell: Callable[[int, Tried | None], None]
+) -> None:
+    """Try options, some kinds at a time, until each ladder has a best or nothing left."""
     while True:
         leave_dear(ladders)
         turns = [(ladder, one) for ladder in ladders if (one := ladder.next()) is not None]
         if not turns:
-            break
-        # The kind that may be the cheapest first: what it costs leaves dearer kinds out.
-        known = any(ladder.best is not None for ladder in ladders)
+            return
+        # The kinds that may be the cheapest first: what they cost leaves dearer kinds out.
         turns.sort(key=lambda turn: turn[0].alive[0].usd_per_month)
-        for ladder, one in turns if known else turns[:FIRST_KINDS]:
-            ladder.learn(one, simulator.variants(one))
+        turns = turns[:FIRST_KINDS]
+        for fidelity in dict.fromkeys(ladder.fidelity for ladder, _ in turns):
+            some = [turn for turn in turns if turn[0].fidelity == fidelity]
+            tried = simulator.variants([one for _, one in some], fidelity)
+            for (ladder, one), variants in zip(some, tried, strict=True):
+                ladder.learn(one, variants)
         leave_weak(ladders, simulator)
         tell(simulator.cells, best_of(ladders))
-    cheapest = [one for one in ladders if one.best is not None]
-    cheapest.sort(key=lambda one: one.best.candidate.usd_per_month if one.best else 0.0)
-    for ladder in cheapest[:SIMPLIFIED]:
-        simplify(ladder, simulator)
-    tell(simulator.cells, best_of(ladders))
 
 
 SIMPLIFIED = 2
 """Kinds of disks, the cheapest, whose best is looked at with fewer levers."""
 
+CONFIRMED = 4
+"""Kinds of disks, the cheapest, whose best is simulated quick: one more than are finalists."""
+
 FIRST_KINDS = 3
-"""Kinds of disks that are tried at first, until one of them does."""
+"""Kinds of disks that are tried at a time: what they cost may leave the others out."""
 
 
 def best_of(ladders: Sequence[Ladder]) -> Tried | None:
@@ -344,7 +451,7 @@ OTHER_KIND = 0.85
 """The same of a kind of disks that can be no more than second."""
 
 
-LEARNED_SLACK = 0.9
+LEARNED_SLACK = {"quick": 0.9, "sketch": 0.8}
 """Of the disk reads that a simulated operation had: they vary by a few percent with the seed."""
 
 
@@ -354,7 +461,10 @@ def leave_weak(ladders: Sequence[Ladder], simulator: Simulator) -> None:
     Nodes with no more memory than a simulated one have no fewer.
     """
     shown = [
-        (tried.candidate.strength.memory_gib, reads_of(tried.result))
+        (
+            tried.candidate.strength.memory_gib,
+            reads_of(tried.result) * LEARNED_SLACK[tried.fidelity],
+        )
         for ladder in ladders
         for tried in ladder.tried
     ]
@@ -362,8 +472,7 @@ def leave_weak(ladders: Sequence[Ladder], simulator: Simulator) -> None:
         left = []
         for one in ladder.alive:
             some = [reads for gib, reads in shown if gib >= one.strength.memory_gib]
-            least = min(some, default=0.0) * LEARNED_SLACK
-            if not too_weak(simulator.question, one, simulator.calibration, least):
+            if not too_weak(simulator.question, one, simulator.calibration, min(some, default=0.0)):
                 left.append(one)
         ladder.alive = left
 

@@ -215,7 +215,7 @@ def progress() -> Iterator[Any]:
             yield tell
     except KeyboardInterrupt:
         if best_so_far:
-            warn(f"interrupted; the cheapest so far, simulated quick: {best_so_far}")
+            warn(f"interrupted; the cheapest so far, not yet at full fidelity: {best_so_far}")
         raise
 
 

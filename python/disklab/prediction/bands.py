@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,16 +175,17 @@ def _movers(design: Design, moved: Mapping[str, Floats]) -> list[Mover]:
     ]
 
 
-def simulated_bands(
+def simulated_bands(  # noqa: PLR0913, PLR0917 - each says which cells, or how
     cells: Mapping[int, Uncertain],
     design: Design,
     seed: int,
     ablate: Sequence[str],
     workers: Workers,
+    rough: Container[int] = (),
 ) -> dict[int, Bands]:
     """Return the bands of each cell, by its number, from one list of jobs at quick fidelity.
 
-    A cell that the simulator refuses in one of its draws has none.
+    Those of `rough` are sketches. A cell that the simulator refuses in one of its draws has none.
     """
     each = len(design) + 1  # the prediction itself comes first
 
@@ -194,7 +195,7 @@ def simulated_bands(
                 yield {
                     "cell": number * each + draw,
                     "seed": seed,
-                    "fidelity": "quick",
+                    "fidelity": "sketch" if number in rough else "quick",
                     "ablate": list(ablate),
                     **job,
                 }

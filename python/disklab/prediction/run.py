@@ -69,6 +69,8 @@ class Options:
     fidelity: Literal["full", "quick"] = "full"
     bands: bool | None = False
     """Whether figures get 80 % bands; None: where that takes at most `MOST_AUTOMATIC` cells."""
+    rough: frozenset[int] = frozenset()
+    """Trials whose bands are sketched, a seventh of the time: nothing builds up in them."""
     ranged: Ranged | None = None
     """The experiment file with its ranges, of which the experiment is the middle."""
     ablate: tuple[str, ...] = ()
@@ -209,7 +211,9 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
         and (slow or len(found) * len(design) > MOST_AUTOMATIC)
     ):
         return {}
-    return simulated_bands(found, design, options.seed, options.ablate, options.workers)
+    return simulated_bands(
+        found, design, options.seed, options.ablate, options.workers, options.rough
+    )
 
 
 def _yearly(cells: list[_Cell], options: Options) -> dict[int, Yearly]:
