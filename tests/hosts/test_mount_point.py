@@ -130,8 +130,11 @@ class TestAttach:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
-def test_a_folder_of_somebody_elses_in_one_of_everybodys_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o1777)
+@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o1775])
+def test_a_folder_of_somebody_elses_in_one_of_everybodys_is_refused(
+    tmp_path: Path, mode: int
+) -> None:
+    tmp_path.chmod(mode)
     point = tmp_path / "point"
     point.mkdir()
     with held(point) as mine:
@@ -139,6 +142,16 @@ def test_a_folder_of_somebody_elses_in_one_of_everybodys_is_refused(tmp_path: Pa
     os.chown(point, NOBODY, NOBODY)
     with pytest.raises(MachineError, match="belongs to uid 65534"), held(point):
         pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+def test_a_databases_folder_in_one_of_roots_is_held(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    point = tmp_path / "postgresql"
+    point.mkdir()
+    os.chown(point, NOBODY, NOBODY)
+    with held(point) as mine:
+        assert mine.exists
 
 
 def test_a_path_with_a_link_is_not_held(tmp_path: Path) -> None:

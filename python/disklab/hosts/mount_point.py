@@ -19,6 +19,7 @@ from disklab.errors import MachineError
 from disklab.hosts.filesystem import mount_device, unmount
 from disklab.hosts.ownership import OurDevice
 
+EVERYBODYS = stat.S_ISVTX | stat.S_IWOTH
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -105,8 +106,9 @@ def _folder_in(parent: int, path: Path) -> int | None:
         raise MachineError(f"{path}: it is a folder no more: {error.strerror}") from error
     above, found = os.fstat(parent), os.fstat(folder)
     owners = {0, os.geteuid(), above.st_uid}
-    # In a folder of everybody's, such as /tmp, another user's would be taken away at any time.
-    if above.st_mode & stat.S_ISVTX and found.st_uid not in owners | _caller():
+    # In a folder of everybody's, such as /tmp, another user's would be taken away at any time; in
+    # one that everybody writes to and that is not sticky, any folder would.
+    if above.st_mode & EVERYBODYS and found.st_uid not in owners | _caller():
         os.close(folder)
         raise MachineError(f"{path}: it belongs to uid {found.st_uid}; use a folder of your own")
     return folder
