@@ -127,6 +127,8 @@ docs: setup
 # target/site works from files; nothing is sent anywhere.
 site: docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	scripts/knob.sh
+	$(BIN)/disklab knob target/site/turn-the-knob.html
 
 lock:
 	$(BIN)/python -m pip install --quiet uv

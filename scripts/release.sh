@@ -57,6 +57,7 @@ fi
 
 say "building disklab $version (profile $profile)"
 rm -rf dist
+scripts/knob.sh
 .venv/bin/maturin build --quiet --locked --profile "$profile" --out dist
 # No C library of this machine is asked for that older systems lack: maturin names the oldest that serves.
 wheel=$(ls dist/*.whl)
@@ -78,6 +79,8 @@ python3 -m venv "$room/venv"
   grep -q "ReadOnly" predicted.txt || fail "the wheel's prediction has no answer: see $room/predicted.txt"
   "${bare[@]}" disklab report cassandra-host-caching-quick-predict --html page.html >/dev/null
   [ -s page.html ] || fail "the wheel writes no report"
+  "${bare[@]}" disklab knob knob.html >/dev/null
+  [ -s knob.html ] || fail "the wheel writes no page of the simulator"
   for file in man/man1/disklab.1 bash-completion/completions/disklab zsh/site-functions/_disklab fish/vendor_completions.d/disklab.fish; do
     [ -s "venv/share/$file" ] || fail "the wheel does not install share/$file"
   done

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from disklab.catalog import load_catalog
 from disklab.engine.binary import find_engine
-from disklab.knob import page_text
+from disklab.knob import made_page
 from disklab.knob.offer import offer
 from playwright.sync_api import Browser, Page
 
 from tests.contrast import CONTRAST
 from tests.knob.choices import choice
+from tests.web.test_live_page import TOKEN, served
 
 Json = dict[str, Any]
 
@@ -38,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs Rust's library for browsers (rustup target add wasm32-unknown-unknown)")
     assert built == 0
     path = tmp_path_factory.mktemp("knob") / "knob.html"
-    path.write_text(page_text(), encoding="utf-8")
+    path.write_text(made_page().text, encoding="utf-8")
     return path
 
 
@@ -149,6 +150,18 @@ def test_the_keyboard_alone_turns_a_knob_and_the_address_keeps_it(tab: Page, pag
     other.goto(tab.url)
     other.wait_for_selector(REFINED, timeout=60_000)
     assert other.inner_text("#says") == says
+
+
+def test_serve_links_to_it_and_shows_it_to_whom_has_the_token(
+    tab: Page, page: Path, tmp_path: Path
+) -> None:
+    assert page.is_file()
+    with served(tmp_path) as server:
+        assert server.ask("/knob")[0] == 403
+        tab.goto(f"http://127.0.0.1:{server.port}/?token={TOKEN}")
+        tab.get_by_role("link", name="Turn the knob").click()
+        tab.wait_for_selector(ANSWERED)
+        assert "A does" in tab.inner_text("#says")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

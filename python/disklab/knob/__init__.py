@@ -1,5 +1,5 @@
 """The simulator on a page: what it offers, and the page, one file without a server."""
 
-from disklab.knob.page import has_module, page_text
+from disklab.knob.page import Page, has_module, made_page
 
-__all__ = ["has_module", "page_text"]
+__all__ = ["Page", "has_module", "made_page"]

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from disklab.knob.offer import offer
 from disklab.reading import Kind
 from disklab.report import theme
 
-PAGE = "knob.html"
+HTML = "knob.html"
 MODULE = "simulator.wasm"
 NAMED = "DISKLAB_WASM"
 SCRIPTS = ("jobs.js", "charts.js", "picture.js", "knob.js")
@@ -35,7 +36,15 @@ def has_module() -> bool:
     return module_path().is_file()
 
 
-def page_text() -> str:
+@dataclass(frozen=True)
+class Page:
+    """The page, and what it may do, which it says itself too."""
+
+    text: str
+    policy: str
+
+
+def made_page() -> Page:
     """Return the page. Raises MachineError where the simulator for browsers was not built."""
     path = module_path()
     if not path.is_file():
@@ -52,18 +61,19 @@ def page_text() -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
+    policy = _policy(script, style)
     parts = {
-        "POLICY": _policy(script, style),
+        "POLICY": policy,
         "STYLE": style,
         "SCRIPT": script,
         "WORKER": _file("worker.js"),
         "OFFER": _packed(offered.encode()),
         "MODULE": _packed(reading.contents(path, KIND, str(path))),
     }
-    text = _file(PAGE)
+    text = _file(HTML)
     for name, part in parts.items():
         text = text.replace(f"<!--{name}-->", part)
-    return text
+    return Page(text, policy)
 
 
 def _policy(script: str, style: str) -> str:

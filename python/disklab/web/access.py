@@ -32,6 +32,8 @@ POLICY = (
 PUBLIC = re.compile(r"/|/runs/[^/]*|/assets/[^/]*")
 """What has no secret in it: the page without any figures."""
 REPORT = re.compile(r"/runs/([^/]*)/report")
+KNOB = "/knob"
+"""The simulator's page: it has the prices of the user's own catalogue files."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class Guard:
 
     def _is_open(self, path: str, key: str) -> bool:
         """Return whether a page needs no token: it has no secret, or the key of this report."""
+        if path == KNOB:
+            return is_same(key, key_of(self._token, KNOB))
         report = REPORT.fullmatch(path)
         if report is None:
             return PUBLIC.fullmatch(path) is not None
@@ -118,7 +122,7 @@ class Guard:
 
 
 def key_of(token: str, run: str) -> str:
-    """Return what opens the report of one run, and nothing else."""
+    """Return what opens the report of one run, or the simulator's page, and nothing else."""
     name = run.encode("utf-8", "surrogatepass")
     return hmac.new(token.encode(), b"report " + name, hashlib.sha256).hexdigest()
 
@@ -126,6 +130,11 @@ def key_of(token: str, run: str) -> str:
 def report_address(token: str, run: str) -> str:
     """Return the address of a run's report."""
     return f"/runs/{quote(run, safe='', errors='surrogatepass')}/report?key={key_of(token, run)}"
+
+
+def knob_address(token: str) -> str:
+    """Return the address of the simulator's page."""
+    return f"{KNOB}?key={key_of(token, KNOB)}"
 
 
 def is_same(given: str, wanted: str) -> bool:

@@ -256,5 +256,13 @@ async function list() {
   setTimeout(list, 3000);
 }
 
+// The simulator's page, where it was built.
+async function linkKnob() {
+  const answer = await ask("/api/knob");
+  const { address } = answer.ok ? await answer.json() : {};
+  if (address) document.querySelector("header a").after(element("a", { href: address }, "Turn the knob"));
+}
+
+linkKnob().catch(() => {});
 const path = location.pathname.match(/^\/runs\/([^/]+)$/);
 if (path) follow(path[1]); else list();

@@ -32,11 +32,12 @@ from starlette.routing import Route
 from disklab import reading
 from disklab.errors import UserError
 from disklab.folders import Inside
+from disklab.knob import Page, has_module, made_page
 from disklab.reading import Kind
 from disklab.report.policy import POLICY
 from disklab.results.wishes import Wish, wish
 from disklab.web import metrics
-from disklab.web.access import Address, Guard, report_address
+from disklab.web.access import KNOB, Address, Guard, knob_address, report_address
 from disklab.web.state import Followed, runs_in
 
 LOOK_S = 1.0
@@ -95,6 +96,8 @@ def application(folder: Path, token: str, address: Address) -> Starlette:
             Route("/api/runs/{run}", pages.state),
             Route("/api/runs/{run}/events", pages.events),
             Route("/api/runs/{run}/after-trial", pages.after_trial, methods=["POST"]),
+            Route(KNOB, pages.knob),
+            Route("/api/knob", pages.knob_address),
             Route("/metrics", pages.scrape),
             Route("/assets/{name}", pages.asset),
         ],
@@ -108,6 +111,8 @@ class Pages:
     def __init__(self, runs: Runs, token: str) -> None:
         self._runs = runs
         self._token = token
+        # Made when it is first asked for.
+        self._knob: Page | None = None
         # Followers are read by one request at a time.
         self._turn = asyncio.Lock()
 
@@ -162,6 +167,21 @@ class Pages:
             raise HTTPException(404, "this run has no report yet") from None
         headers = {"content-security-policy": SANDBOX}
         return StreamingResponse(parts_of(file), media_type="text/html", headers=headers)
+
+    async def knob_address(self, _request: Request) -> Response:
+        """Answer where the simulator's page is; null: it was not built here."""
+        return JSONResponse({"address": knob_address(self._token) if has_module() else None})
+
+    async def knob(self, _request: Request) -> Response:
+        """Answer the simulator's page, under its own policy."""
+        if not has_module():
+            raise HTTPException(404, "the simulator for browsers was not built here")
+        async with self._turn:
+            if self._knob is None:
+                self._knob = await run_in_threadpool(made_page)
+            page = self._knob
+        headers = {"content-security-policy": f"{page.policy}; frame-ancestors 'none'"}
+        return HTMLResponse(page.text, headers=headers)
 
     async def scrape(self, _request: Request) -> Response:
         """Answer all runs for Prometheus."""
