@@ -12,6 +12,10 @@ from typing import Any
 PERCENTILES = (50.0, 99.0)
 
 
+# Until fio's jobs have begun and reported: for one that hangs, and not for a machine that is busy.
+SLACK_S = 600.0
+
+
 @dataclass(frozen=True)
 class Load:
     """What fio does: block size in bytes, queue depth, jobs, seconds, direction."""
@@ -54,7 +58,7 @@ def run(target: tuple[str, ...], load: Load) -> Figures:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as fio:
         try:
-            out, complaint = fio.communicate(timeout=load.seconds + 60)
+            out, complaint = fio.communicate(timeout=load.seconds + SLACK_S)
         except BaseException:
             os.killpg(fio.pid, signal.SIGKILL)
             raise
