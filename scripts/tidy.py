@@ -26,7 +26,6 @@ STARTS_PROGRAMS = {
         "cloud/record.py",
         "databases/asking.py",
         "databases/cassandra/distribution.py",
-        "databases/postgresql/installation.py",
         "databases/process.py",
         "engine/account.py",
         "engine/process.py",

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 from disklab.errors import MachineError
+from disklab.machines import own_folders as folders
 from disklab.machines.local import LocalMachine
-from disklab.measurement import folders
 
 LOCAL = LocalMachine()
 

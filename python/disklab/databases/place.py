@@ -14,6 +14,7 @@ from typing import Protocol
 
 from disklab.databases.asking import Question
 from disklab.databases.log import LogForm
+from disklab.databases.sql import Login, Sql
 from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup
@@ -101,6 +102,14 @@ class ServerHost(Protocol):
     def program(self, name: str) -> str | None:
         """Return the path of a program; None: it is not installed."""
 
+    def run(
+        self, words: Sequence[str], variables: Mapping[str, str] | None = None, name: str = ""
+    ) -> str:
+        """Run a program to its end and return what it wrote; raises when it fails.
+
+        `name`: what it is called then, where another one starts it.
+        """
+
     def said(self, *words: str) -> str:
         """Return what a program writes to its standard output and error."""
 
@@ -131,6 +140,15 @@ class ServerHost(Protocol):
     def exists(self, path: Path) -> bool:
         """Return whether there is a file or folder."""
 
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder."""
+
+    def end_remains(self, folder: Path, program: str) -> list[int]:
+        """End what a killed server has left that works in this folder; return what stays.
+
+        `program`: the server's, which each of them runs.
+        """
+
     def sync(self, place: Place) -> None:
         """Write everything back that is dirty on the file systems of a node's volumes."""
 
@@ -142,6 +160,12 @@ class ServerHost(Protocol):
 
     def ask(self, question: Question) -> tuple[int, bytes]:
         """Return status and body of an HTTP answer. Raises OSError: nobody answers, or not so."""
+
+    def sql(self, program: str, login: Login, account: Account | None) -> Sql:
+        """Return a connection to a server by a psql on its host."""
+
+    def visitors(self) -> Sequence[str]:
+        """Return the IP addresses from which this machine comes to it, where it is elsewhere."""
 
 
 class Way:

@@ -39,6 +39,8 @@ class Needed:
     title: str
     account: Account | None
     ports: Sequence[int]
+    by_ip: bool = False
+    """Whether its nodes know each other by IP addresses."""
 
 
 Look = Callable[[ServerHost, str | None], Needed | Problem]

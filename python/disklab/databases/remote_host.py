@@ -17,8 +17,11 @@ from disklab.databases.asking import Question
 from disklab.databases.files import open_log
 from disklab.databases.log import LogForm, NodeLog
 from disklab.databases.place import Place
+from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, Login, Sql, words_of
+from disklab.databases.sql import MOST_LINES as MOST_SQL_LINES
 from disklab.engine import Account
 from disklab.errors import MachineError
+from disklab.machines import own_folders
 from disklab.machines.protocol import Child, Command, Machine
 
 # initdb writes 40 MB; of a slow disk, and as rehearsals have it.
@@ -34,6 +37,7 @@ USERS = ("disklab", "postgres")
 # Debian's bash reads ~/.bashrc where it finds itself below sshd, and what stands there takes its
 # time (a pyenv's: a minute, on a busy machine).
 BASH = ("bash", "--noprofile", "--norc", "-c")
+_ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}", re.ASCII)
 _USER = re.compile(r"([a-z]+):[^:]*:(\d+):(\d+):", re.ASCII)
 # $1: an address, then ports. Says at which of them somebody answers.
 _ANSWERS = """address=$1; shift
@@ -101,6 +105,12 @@ class RemoteHost:
         ended = self.machine.run(Command(["sh", "-c", f"command -v {name}"]))
         return ended.stdout.decode(errors="replace").strip() or None
 
+    def run(
+        self, words: Sequence[str], variables: Mapping[str, str] | None = None, name: str = ""
+    ) -> str:
+        """Run a program to its end; see `ServerHost.run`."""
+        return ran(self.machine, *words, variables=variables, name=name)
+
     def said(self, *words: str) -> str:
         """Return what a program writes."""
         ended = self.machine.run(Command(words, variables={"LC_ALL": "C"}))
@@ -154,6 +164,16 @@ class RemoteHost:
         """Return whether it is there."""
         return self.machine.run(Command(["test", "-e", str(path)])).code == 0
 
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder."""
+        return self.machine.files.names(PurePosixPath(folder))
+
+    def end_remains(self, folder: Path, program: str) -> list[int]:
+        """End what works in the folder, which is ours, whatever it runs; raises when one stays."""
+        del program
+        own_folders.end_processes(self.machine, str(folder))
+        return []
+
     def sync(self, place: Place) -> None:
         """Write everything back."""
         for volume in place.volumes.values():
@@ -193,6 +213,43 @@ class RemoteHost:
             raise OSError(f"{self.machine.name}: {said}")
         body, _, status = ended.stdout.rpartition(b"\n")
         return int(status), body
+
+    def sql(self, program: str, login: Login, account: Account | None) -> Sql:
+        """Return what asks by a psql for each statement: a link that is lost delays an answer."""
+        words = words_of(program, login)
+        return SqlByAgent(self.machine, words if account is None else account.command(words), login)
+
+    def visitors(self) -> Sequence[str]:
+        """Return where our SSH connection comes from."""
+        ended = self.machine.run(Command(["printenv", "SSH_CONNECTION"]))
+        words = ended.stdout.decode(errors="replace").split()
+        return words[:1] if words and _ADDRESS.fullmatch(words[0]) else ()
+
+
+class SqlByAgent(Sql):
+    """Statements to one server, each by a run of its own psql on its host."""
+
+    def __init__(self, machine: Machine, words: list[str], login: Login) -> None:
+        """Take the host, the command of a psql there, and who asks."""
+        self._machine = machine
+        self._words = words
+        self._login = login
+
+    def ask(self, statement: str) -> list[list[str]]:
+        """Return the rows of a statement, as texts. Raises MachineError with the server's words."""
+        variables = {**self._login.variables(), "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
+        variables["PGCONNECT_TIMEOUT"] = str(CONNECT_SECONDS)
+        asked = Command(self._words, variables=variables, stdin=f"{statement};\n".encode())
+        ended = self._machine.run(asked, ANSWER_SECONDS + BESIDE_SECONDS)
+        if ended.code != 0:
+            told = ended.stderr.decode(errors="replace").splitlines()[-MOST_SQL_LINES:]
+            said = "; ".join(told) or f"psql ended with {ended.code}"
+            raise MachineError(f"{self._machine.name}: {statement}: {said}")
+        text = ended.stdout.decode(errors="replace")
+        return [line.split("\t") for line in text.split("\n")[:-1]]
+
+    def close(self) -> None:
+        """Do nothing: no process stands behind it."""
 
 
 class ServerJob:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -11,8 +11,11 @@ from disklab.databases import asking, files
 from disklab.databases.asking import Question
 from disklab.databases.log import LogForm
 from disklab.databases.place import Place
-from disklab.databases.process import DatabaseProcess
+from disklab.databases.process import KILL_SECONDS, DatabaseProcess
+from disklab.databases.remains import end_remains
+from disklab.databases.sql import Login, Sql
 from disklab.engine import Account, server_account, unreachable
+from disklab.errors import MachineError
 from disklab.hosts.requirements import find_program
 from disklab.machines import page_cache
 from disklab.machines.local import LocalMachine
@@ -20,6 +23,8 @@ from disklab.machines.netns import NamespaceMachine
 from disklab.machines.protocol import Command
 
 PROGRAM_SECONDS = 30.0
+# initdb writes 40 MB, and pg_basebackup a copy: of a slow disk.
+WORK_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,17 @@ class ThisMachine:
     def program(self, name: str) -> str | None:
         """Return the path of a program."""
         return find_program(name)
+
+    def run(
+        self, words: Sequence[str], variables: Mapping[str, str] | None = None, name: str = ""
+    ) -> str:
+        """Run a program to its end; see `ServerHost.run`."""
+        given = {"LC_ALL": "C", **(variables or {})}
+        ended = LocalMachine().run(Command(words, variables=given), WORK_SECONDS)
+        if ended.code != 0:
+            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
+            raise MachineError(f"{name or words[0]} failed with code {ended.code}\n{said}")
+        return ended.stdout.decode(errors="replace")
 
     def said(self, *words: str) -> str:
         """Return what a program writes."""
@@ -89,6 +105,14 @@ class ThisMachine:
         """Return whether it is there."""
         return path.exists()
 
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder."""
+        return [path.name for path in folder.iterdir()]
+
+    def end_remains(self, folder: Path, program: str) -> list[int]:
+        """End processes by their working directory and program."""
+        return end_remains(folder, Path(program), KILL_SECONDS)
+
     def sync(self, place: Place) -> None:
         """Write everything back."""
         for volume in place.volumes.values():
@@ -106,3 +130,11 @@ class ThisMachine:
     def ask(self, question: Question) -> tuple[int, bytes]:
         """Ask by a process without root, where this one has it."""
         return asking.ask(question)
+
+    def sql(self, program: str, login: Login, account: Account | None) -> Sql:
+        """Return one psql that stays."""
+        return Sql(program, login, account)
+
+    def visitors(self) -> Sequence[str]:
+        """Return nothing: we are here."""
+        return ()

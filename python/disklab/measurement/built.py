@@ -21,14 +21,15 @@ from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
+from disklab.machines import own_folders as folders
 from disklab.machines.protocol import Machine
-from disklab.measurement import canary, far_engines, folders, settings
+from disklab.measurement import canary, far_engines, settings
 from disklab.measurement import clients as client_hosts
 from disklab.measurement.built_bed import FILLED, KEPT_SECRET, BuiltBed
 from disklab.measurement.canary import Beside, Canaries
 from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
 from disklab.measurement.far_counters import doubts
-from disklab.measurement.far_engines import Building, FarDatabase, Hosted
+from disklab.measurement.far_engines import Building, Hosted, HostedDatabase
 from disklab.measurement.far_load import Client
 from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
@@ -479,7 +480,7 @@ class BuiltStage:
     def _bed(
         self,
         turn: Turn,
-        database: FarDatabase,
+        database: HostedDatabase,
         nodes: Sequence[Hosted],
         site: Site,
         state: dict[str, Any],

@@ -15,8 +15,8 @@ from typing import Any
 from disklab.databases import remote_host
 from disklab.engine.load import LoadDone
 from disklab.errors import MachineError
+from disklab.machines import own_folders as folders
 from disklab.machines.protocol import ClockOffset, Command, Machine
-from disklab.measurement import folders
 from disklab.measurement.far_load import Client
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal

@@ -1,4 +1,4 @@
-"""Asking a database on a host: CQL, JMX and SQL by programs of that host, through its agent.
+"""Asking a database on a host: CQL and JMX by programs of that host, through its agent.
 
 So it needs no port that is open to this machine, and a link that is lost for a while only makes an
 answer later.
@@ -16,9 +16,7 @@ from typing import Any, cast
 
 from disklab.databases.cassandra.jolokia import PATH, Jolokia
 from disklab.databases.cql import READY_MS, Cql
-from disklab.databases.postgresql.installation import Installation
 from disklab.databases.remote_host import BASH
-from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, MOST_LINES, Login, Sql, words_of
 from disklab.engine import Account, CqlLogin, CqlQuery
 from disklab.engine.binary import SENT_ENGINE, find_engine
 from disklab.errors import EngineError, MachineError
@@ -127,29 +125,3 @@ class _Said:
         """Return it as a file."""
         assert mode == "rb"
         return io.BytesIO(self._content)
-
-
-class FarSql(Sql):
-    """Statements to one server, each by a run of its own psql on its host."""
-
-    def __init__(self, machine: Machine, installation: Installation, login: Login) -> None:
-        """Take the host, the server's programs there, and who asks."""
-        self._machine = machine
-        self._words = installation.as_user(words_of(installation.program("psql"), login))
-        self._login = login
-
-    def ask(self, statement: str) -> list[list[str]]:
-        """Return the rows of a statement, as texts. Raises MachineError with the server's words."""
-        variables = {**self._login.variables(), "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
-        variables["PGCONNECT_TIMEOUT"] = str(CONNECT_SECONDS)
-        asked = Command(self._words, variables=variables, stdin=f"{statement};\n".encode())
-        ended = self._machine.run(asked, ANSWER_SECONDS + BESIDE_SECONDS)
-        if ended.code != 0:
-            told = ended.stderr.decode(errors="replace").splitlines()[-MOST_LINES:]
-            said = "; ".join(told) or f"psql ended with {ended.code}"
-            raise MachineError(f"{self._machine.name}: {statement}: {said}")
-        text = ended.stdout.decode(errors="replace")
-        return [line.split("\t") for line in text.split("\n")[:-1]]
-
-    def close(self) -> None:
-        """Do nothing: no process stands behind it."""

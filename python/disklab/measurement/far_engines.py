@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
 from disklab.database_facts import names
 from disklab.databases import Database, NodePlace, Request, provision, record_of
@@ -18,21 +18,16 @@ from disklab.databases.cassandra.java import WANTED
 from disklab.databases.cassandra.provider import check as check_cassandra
 from disklab.databases.cassandra.provider import distribution_of, settings_of
 from disklab.databases.cassandra.sizing import plan_memory as plan_cassandra
-from disklab.databases.postgresql.configuration import PORTS as POSTGRESQL_PORTS
-from disklab.databases.postgresql.configuration import POSTGRESQL
-from disklab.databases.postgresql.sizing import plan_memory as plan_postgresql
 from disklab.databases.record import Needed
 from disklab.databases.remote_host import RemoteHost, account
-from disklab.errors import MachineError, Problem, UserError
+from disklab.errors import MachineError, Problem
 from disklab.hosts.node import Progress
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import far_cassandra, far_postgresql
+from disklab.measurement import far_cassandra
 from disklab.measurement.far_cassandra import FarCassandra, Installed, secrets_of
-from disklab.measurement.far_postgresql import FarPostgreSQL
 
 
-@runtime_checkable
-class FarDatabase(Database, Protocol):
+class HostedDatabase(Database, Protocol):
     """A database on hosts."""
 
     @property
@@ -70,12 +65,14 @@ class Hosted:
 
 def needed(engine: str, version: str | None, machine: Machine) -> Needed | Problem:
     """Return what will be run on a host, or what it lacks. Raises MachineError; changes nothing."""
-    unknown = _without_address(machine)
     if engine in _LOOKS:
-        return _LOOKS[engine](version, machine)
-    look = record_of(engine).needed_on
-    assert look is not None, "asked of ENGINES alone"
-    return unknown or look(RemoteHost(machine), version)
+        found = _LOOKS[engine](version, machine)
+    else:
+        look = record_of(engine).needed_on
+        assert look is not None, "asked of ENGINES alone"
+        found = look(RemoteHost(machine), version)
+    unknown = _without_address(machine) if isinstance(found, Needed) and found.by_ip else None
+    return unknown or found
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Building:
     """The `secret` of data that are there already."""
 
 
-def make(asked: Building, say: Progress) -> FarDatabase:
+def make(asked: Building, say: Progress) -> HostedDatabase:
     """Return a database that is ready to start.
 
     Raises UserError for what cannot be asked of it, MachineError for what a host lacks.
@@ -100,22 +97,12 @@ def make(asked: Building, say: Progress) -> FarDatabase:
         made = _MAKERS[asked.request.engine](asked, say)
     else:
         places = [node.place(asked.log_folder) for node in asked.nodes]
-        provided = provision(asked.request, places, say)
-        assert isinstance(provided, FarDatabase), "a database that is built on hosts"
-        made = provided
+        request = replace(asked.request, kept=asked.kept)
+        # What has `needed_on` in its record has these two methods more.
+        made = cast("HostedDatabase", provision(request, places, say))
     for node in asked.nodes:
         RemoteHost(node.machine).folder(Path(node.folder) / "run")
     return made
-
-
-def _look_for_postgresql(version: str | None, machine: Machine) -> Needed | Problem:
-    del version
-    found = far_postgresql.find(machine)
-    if found is None:
-        rule = "the package is missing on the host; disklab installs nothing"
-        way_out = "install it there: apt-get install postgresql, dnf install postgresql-server"
-        return Problem("", "postgresql", rule, way_out)
-    return Needed(f"a PostgreSQL {found.major} server", found.account, POSTGRESQL_PORTS)
 
 
 def _look_for_cassandra(version: str | None, machine: Machine) -> Needed | Problem:
@@ -148,29 +135,7 @@ def _without_address(machine: Machine) -> Problem | None:
     return None
 
 
-def _make_postgresql(asked: Building, say: Progress) -> FarDatabase:
-    found = []
-    for node in asked.nodes:
-        installation = far_postgresql.find(node.machine)
-        if installation is None:
-            raise MachineError(f"{node.machine.name}: PostgreSQL is there no more")
-        found.append(installation)
-    majors = {one.major for one in found}
-    if len(majors) > 1:
-        told = ", ".join(f"{one.machine.name} {one.major}" for one in found)
-        raise MachineError(f"a standby has the version of its primary, and there are {told}")
-    places, request = [node.place(asked.log_folder) for node in asked.nodes], asked.request
-    problems = [*POSTGRESQL.check(request, places)]
-    known = found[0].known_settings()
-    problems += POSTGRESQL.check_settings(request.settings, known, found[0].major)
-    if problems:
-        raise UserError(*problems)
-    say(f"PostgreSQL {found[0].major} on {', '.join(one.machine.name for one in found)}")
-    plan = plan_postgresql(request.sizes)
-    return FarPostgreSQL(request, places, found, plan, asked.kept)
-
-
-def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
+def _make_cassandra(asked: Building, say: Progress) -> HostedDatabase:
     request, nodes = asked.request, asked.nodes
     places = [node.place(asked.log_folder) for node in nodes]
     check_cassandra(request, places)
@@ -195,14 +160,12 @@ def _make_cassandra(asked: Building, say: Progress) -> FarDatabase:
 
 
 Look = Callable[[str | None, Machine], Needed | Problem]
-Make = Callable[[Building, Progress], FarDatabase]
+Make = Callable[[Building, Progress], HostedDatabase]
 
 _LOOKS: Mapping[str, Look] = {
-    "postgresql": _look_for_postgresql,
     "cassandra": _look_for_cassandra,
 }
 _MAKERS: Mapping[str, Make] = {
-    "postgresql": _make_postgresql,
     "cassandra": _make_cassandra,
 }
 ENGINES = tuple(name for name in names() if name in _LOOKS or record_of(name).needed_on)

@@ -20,8 +20,9 @@ from pydantic import BaseModel, ConfigDict
 from disklab import reading
 from disklab.errors import DisklabError, MachineError
 from disklab.folders import Inside
+from disklab.machines import own_folders as folders
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import folders, qdiscs, routes, striping
+from disklab.measurement import qdiscs, routes, striping
 from disklab.measurement.striping import Stripe
 from disklab.results import durable
 

@@ -86,7 +86,7 @@ def needed_on(host: ServerHost, version: str | None) -> Needed | Problem:
     found = look_for_etcd(host)
     if isinstance(found, Problem):
         return found
-    return Needed(f"an etcd {found.version} member", found.account, PORTS)
+    return Needed(f"an etcd {found.version} member", found.account, PORTS, by_ip=True)
 
 
 def checks() -> Iterator[Check]:

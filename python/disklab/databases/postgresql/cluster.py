@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from disklab.databases.place import Way
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
 from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.server import POLL_SECONDS, Server
@@ -48,9 +49,6 @@ _SEEN = """SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'a
  FROM pg_stat_database d WHERE datname = current_database()"""
 REPLAYED = "SELECT application_name, coalesce(replay_lsn, '0/0') FROM pg_stat_replication"
 
-MakeServer = Callable[[Request, NodePlace, Installation, MemoryPlan, str], Server]
-"""As `Server` takes them; the last is the password."""
-
 
 class PostgreSQL:
     """A server, or several, that disklab makes, starts and stops.
@@ -61,19 +59,18 @@ class PostgreSQL:
     def __init__(
         self,
         request: Request,
-        places: list[NodePlace],
-        installation: Installation,
+        nodes: Sequence[tuple[NodePlace, Installation]],
         plan: MemoryPlan,
-        make: MakeServer = Server,
     ) -> None:
-        """Take what is asked for and where; `make` makes each server, here or on a host."""
+        """Take what is asked for and where, with the programs of each place."""
         self.request = request
         self.plan = plan
-        self._installation = installation
-        self._password = secrets.token_urlsafe(SECRET_BYTES)
-        self.servers = [
-            make(request, place, installation, plan, self._password) for place in places
-        ]
+        self._major = nodes[0][1].major
+        self._password = request.kept or secrets.token_urlsafe(SECRET_BYTES)
+        self.servers = [Server(request, *node, plan, self._password) for node in nodes]
+        for server in self.servers:
+            server.know([place.address for place, _ in nodes])
+        self._way = Way(f"PostgreSQL ({DATABASE})", [(place.host, place) for place, _ in nodes])
         self._primary = self.servers[0]
         self._promoted = False
         self._connections = 0
@@ -110,17 +107,29 @@ class PostgreSQL:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scale could not be followed in, and where it is not a distributed database."""
-        found = list(self.plan.reasons)
-        if any(server.place.group is None for server in self.servers):
+        found = [*self._way.notes, *self.plan.reasons]
+        here = [server.place for server in self.servers if not server.place.host.elsewhere]
+        if any(place.group is None for place in here):
             found.append(NO_GROUP.format(mib=self.plan.page_cache // MIB))
         if self.standbys:
             found.append(ONE_PRIMARY.format(quorum=self.quorum))
         return tuple(found)
 
     @property
+    def secret(self) -> str:
+        """What the servers were made for: their password."""
+        return self._password
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts, at these IP addresses."""
+        self._way.let_in(clients)
+        for server in self.servers:
+            server.let_in(addresses)
+
+    @property
     def versions(self) -> Mapping[str, str]:
         """The server's."""
-        return {"PostgreSQL": str(self._installation.major)}
+        return {"PostgreSQL": str(self._major)}
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -166,7 +175,7 @@ class PostgreSQL:
     def start_node(self, name: str) -> None:
         """Start a killed server; returns when it has replayed its log and answers queries."""
         server = self._named(name)
-        if not (server.files.data / "PG_VERSION").exists():
+        if not server.has_data():
             raise server.process.failure("cannot be started: its disks are empty")
         server.launch(self._role(server))
         server.wait_until_ready(makes_schema=server is self.primary)

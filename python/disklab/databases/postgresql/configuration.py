@@ -49,6 +49,11 @@ class ServerFiles:
         return None
 
     @property
+    def own(self) -> list[Path]:
+        """The folders that are the server's alone."""
+        return [self.data, *([] if self.wal is None else [self.wal])]
+
+    @property
     def configuration(self) -> Path:
         """The folder of the generated files, which are not the server's to change."""
         return self.place.run_dir / "conf"
@@ -162,6 +167,13 @@ def access(*, tls: bool, has_network: bool = False) -> str:
     network = "127.0.0.0/8" if not has_network else "samenet"
     allowed = f"{USER} {network} scram-sha-256\n"
     return "".join(f"{kind} {what} {allowed}" for what in ("all", "replication"))
+
+
+def entry(address: str, what: str = "all", *, tls: bool) -> str:
+    """Return the line of pg_hba.conf that lets our user in from an address."""
+    bits = 128 if ":" in address else 32
+    kind = "hostssl" if tls else "hostnossl"
+    return f"{kind} {what} {USER} {address}/{bits} scram-sha-256\n"
 
 
 def libpq_quoted(value: str) -> str:

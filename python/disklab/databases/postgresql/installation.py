@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from disklab.engine import Account, server_account
-from disklab.errors import MachineError, Problem, UserError
+from disklab.databases.place import ServerHost
+from disklab.databases.postgresql.configuration import PORTS
+from disklab.databases.record import Needed
+from disklab.databases.this_machine import ThisMachine
+from disklab.engine import Account
+from disklab.errors import Problem, UserError
 from disklab.hosts.doctor import Check
 from disklab.hosts.requirements import how_to_get
-from disklab.machines.environment import minimal
 
-# Debian and Ubuntu, then Fedora and the PostgreSQL project's own RPMs.
-WHERE = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/bin")
-PROGRAMS = ("initdb", "postgres", "psql", "pg_basebackup")
-SECONDS = 60.0
-_MAJOR = re.compile(r"\(PostgreSQL\) (\d+)")
+# The newest of Debian's and Ubuntu's, then of Fedora's and the PostgreSQL project's own packages.
+_FIND = """for d in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/bin; do
+  for p in initdb postgres psql pg_basebackup; do [ -x "$d/$p" ] || continue 2; done
+  echo "$d $("$d/postgres" --version)"
+done; true"""
+_FOUND = re.compile(r"(/\S+) .*\(PostgreSQL\) (\d+)", re.ASCII)
+USERS = ("disklab", "postgres")
+"""Who may run a server for root: our own user, else the one that PostgreSQL's packages make."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ class Installation:
     folder: Path
     major: int
     account: Account | None
-    """None: the user who runs disklab, who is not root."""
+    """None: the user who runs disklab, or is logged in, who is not root."""
+    host: ServerHost
 
     def program(self, name: str) -> str:
         """Return the path of a program."""
@@ -48,13 +54,12 @@ class Installation:
 
     def run(self, command: list[str], variables: Mapping[str, str] | None = None) -> str:
         """Run a program as the server's user and return what it wrote. MachineError if it fails."""
-        name = Path(command[0]).name
-        return _run(name, self.alone(self.as_user(command)), variables)
+        words = self.alone(self.as_user(command))
+        return self.host.run(words, variables, Path(command[0]).name)
 
     def certificate(self, address: str) -> tuple[str, str]:
         """Return a new certificate for an address, and its key (PEM)."""
-        made = _run(
-            "openssl",
+        made = ThisMachine().run(
             [
                 *("openssl", "req", "-new", "-x509", "-nodes", "-days", "365"),
                 *("-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}"),
@@ -75,56 +80,42 @@ class Installation:
         return frozenset(line.split("\t")[0] for line in lines)
 
 
-def _run(name: str, command: list[str], variables: Mapping[str, str] | None = None) -> str:
-    ran = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS * 10,
-        check=False,
-        cwd="/",
-        env=minimal({"LC_ALL": "C", **(variables or {})}),
-    )
-    if ran.returncode != 0:
-        said = (ran.stderr or ran.stdout).strip()
-        raise MachineError(f"{name} failed with code {ran.returncode}\n{said}")
-    return ran.stdout
+def look_for_postgresql(host: ServerHost) -> Installation | Problem:
+    """Return the newest server of a machine, or that it has none. Raises MachineError."""
+    known = [_FOUND.match(line) for line in host.run(["sh", "-c", _FIND]).splitlines()]
+    found = sorted((int(one[2]), one[1]) for one in known if one is not None)
+    if found:
+        major, folder = found[-1]
+        return Installation(Path(folder), major, host.account(USERS), host)
+    if host.elsewhere is None:
+        rule = "no PostgreSQL server is installed"
+        return Problem("postgres", "not found", rule, f"install it: {how_to_get('postgres')}")
+    rule = "the package is missing on the host; disklab installs nothing"
+    way_out = "install it there: apt-get install postgresql, dnf install postgresql-server"
+    return Problem("", "postgresql", rule, way_out)
+
+
+def find_postgresql(host: ServerHost | None = None) -> Installation:
+    """Return the newest server of a machine, of this one. Raises UserError when there is none."""
+    found = look_for_postgresql(ThisMachine() if host is None else host)
+    if isinstance(found, Problem):
+        raise UserError(found)
+    return found
+
+
+def needed_on(host: ServerHost, version: str | None) -> Needed | Problem:
+    """Return what a server will need of a host, or what that lacks."""
+    del version
+    found = look_for_postgresql(host)
+    if isinstance(found, Problem):
+        return found
+    return Needed(f"a PostgreSQL {found.major} server", found.account, PORTS)
 
 
 def checks() -> Iterator[Check]:
     """Look for a server: for `disklab doctor`."""
-    try:
-        found = find_postgresql()
+    found = look_for_postgresql(ThisMachine())
+    if isinstance(found, Problem):
+        yield Check("PostgreSQL", found.rule, False, False, found.way_out)
+    else:
         yield Check("PostgreSQL", f"{found.major} in {found.folder}", True, False)
-    except UserError as error:
-        (problem,) = error.problems
-        yield Check("PostgreSQL", problem.rule, False, False, problem.way_out)
-
-
-def find_postgresql(where: tuple[str, ...] = WHERE) -> Installation:
-    """Return the newest server of this machine. Raises UserError when there is none."""
-    found = sorted(_servers(where), key=lambda one: one[0], reverse=True)
-    if not found:
-        rule = "no PostgreSQL server is installed"
-        raise UserError(
-            Problem("postgres", "not found", rule, f"install it: {how_to_get('postgres')}")
-        )
-    major, folder = found[0]
-    return Installation(folder, major, server_account())
-
-
-def _servers(where: tuple[str, ...]) -> Iterator[tuple[int, Path]]:
-    for pattern in where:
-        for folder in Path("/").glob(pattern.lstrip("/")):
-            if all((folder / name).exists() for name in PROGRAMS):
-                ran = subprocess.run(
-                    [str(folder / "postgres"), "--version"],
-                    capture_output=True,
-                    text=True,
-                    timeout=SECONDS,
-                    check=False,
-                    env=minimal(),
-                )
-                version = _MAJOR.search(ran.stdout)
-                if version is not None:
-                    yield int(version[1]), folder

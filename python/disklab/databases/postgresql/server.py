@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
-from disklab.databases.files import open_run_dir, own_folder, write, write_secret
+from disklab.databases.files import write
 from disklab.databases.postgresql import timing
 from disklab.databases.postgresql.configuration import (
     DATABASE,
@@ -20,21 +19,19 @@ from disklab.databases.postgresql.configuration import (
     ServerFiles,
     access,
     as_text,
+    entry,
     schema,
     server_settings,
 )
 from disklab.databases.postgresql.installation import Installation
 from disklab.databases.postgresql.log import LOG
-from disklab.databases.postgresql.remains import end_remains
 from disklab.databases.postgresql.sizing import MemoryPlan
-from disklab.databases.process import KILL_SECONDS
 from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup
 from disklab.hosts.left_databases import record_group
 from disklab.hosts.processes import MARK
-from disklab.machines import page_cache
 from disklab.waiting import Wait
 
 # 1 s on an idle machine; after a crash it replays its WAL at the speed of the disk.
@@ -61,7 +58,10 @@ class Server:
     ) -> None:
         self.request = request
         self._password = password
-        self._made_here = False
+        # Data that were kept are of our password.
+        self._made_here = request.kept is not None
+        self._clients: Sequence[str] = ()
+        self._others: Sequence[str] = ()
         self._has_key = False
         self.place = place
         self.files = ServerFiles(place)
@@ -84,11 +84,23 @@ class Server:
 
         Raises MachineError for one that was made for another password than ours.
         """
-        if not self._made_here and (self.files.data / "PG_VERSION").exists():
+        if not self._made_here and self.has_data():
             raise MachineError(
                 f"{self.files.data} is another start's database, whose password is gone; remove it"
             )
         return self._made_here
+
+    def has_data(self) -> bool:
+        """Return whether its disks hold a data directory."""
+        return self.place.host.exists(self.files.data / "PG_VERSION")
+
+    def know(self, addresses: Sequence[str]) -> None:
+        """Let in the servers at these IP addresses, which may follow it; from the next start on."""
+        self._others = [one for one in addresses if one != self.place.address]
+
+    def let_in(self, clients: Sequence[str]) -> None:
+        """Let in clients at these IP addresses too, from the next start on."""
+        self._clients = clients
 
     def make(self) -> None:
         """Make an empty data directory, with the write-ahead log on its own volume."""
@@ -101,7 +113,7 @@ class Server:
         try:
             self._make_with(command, {})
         finally:
-            self._remove(told)
+            self.place.host.remove(told)
 
     def make_copy_of(self, primary: Server) -> None:
         """Copy the primary's data directory; it must run."""
@@ -119,16 +131,14 @@ class Server:
         begun = time.monotonic()
         self.kill()
         self._record()
-        for folder in filter(None, (self.files.data, self.files.wal)):
-            if folder.exists():
-                shutil.rmtree(folder)
+        for folder in self.files.own:
+            self.place.host.remove(folder)
         (name, *rest), variables = self._copying(primary)
         command = [self._installation.program(name), *self._with_folders(rest)]
         self.process.launch(self._installation.as_user(command), variables=variables)
         self.process.finish(COPY_SECONDS * self.request.sizes.time_dilation)
         self._follow()
-        files = (one for one in self.files.data.rglob("*") if one.is_file())
-        self.copied_bytes += sum(one.stat().st_size for one in files)
+        self.copied_bytes += self.place.host.cached_bytes([self.files.data])[0]
         self.copied_s = time.monotonic() - begun
 
     def _copying(self, primary: Server) -> tuple[list[str], dict[str, str]]:
@@ -160,12 +170,10 @@ class Server:
 
     def _with_folders(self, command: list[str]) -> list[str]:
         """Make the folders of the data and of the log; return the command that uses them."""
-        files = self.files
-        self._own_folder(files.data)
-        if files.wal is None:
-            return command
-        self._own_folder(files.wal)
-        return [*command, "--waldir", str(files.wal)]
+        for folder in self.files.own:
+            self.place.host.own_folder(folder, self._installation.account)
+        wal = self.files.wal
+        return command if wal is None else [*command, "--waldir", str(wal)]
 
     def launch(self, role: Role) -> None:
         """Write the configuration and start; returns at once."""
@@ -241,15 +249,14 @@ class Server:
 
     def drop_page_cache(self) -> None:
         """Drop what the page cache holds of the data files. The server should not run."""
-        page_cache.sync(self.place.volumes["data"])
+        self.sync()
         if self.place.group is not None:
             self.place.group.reclaim()
-        page_cache.drop(self.files.data)
+        self.place.host.drop_pages(self.files.own)
 
     def sync(self) -> None:
         """Write everything back that is dirty on the server's volumes."""
-        for volume in self.place.volumes.values():
-            page_cache.sync(volume)
+        self.place.host.sync(self.place)
 
     def cached_bytes(self, folder: str, names: Set[str]) -> tuple[int, int]:
         """Return the size of the tables' files, and how much of it the page cache holds.
@@ -258,8 +265,9 @@ class Server:
         """
         # A table is cut into files of 1 GiB: 16384, 16384.1, ...
         below = self.files.data / "base" / folder
-        own = [path for path in below.iterdir() if path.name.split(".")[0] in names]
-        return self.place.host.cached_bytes(list(own))
+        host = self.place.host
+        own = [below / name for name in host.names(below) if name.split(".")[0] in names]
+        return host.cached_bytes(own)
 
     def expect(self, connections: int) -> None:
         """Keep room for the backends of so many clients, and none for those of loads before."""
@@ -291,13 +299,11 @@ class Server:
 
     def pids(self) -> Iterator[int]:
         """Yield the server and its backends: each connection is a process."""
-        pid = self.process.pid
-        if pid is None:
-            return
-        yield pid
-        with suppress(OSError):
-            children = Path(f"/proc/{pid}/task/{pid}/children")
-            yield from map(int, children.read_text(encoding="ascii").split())
+        for pid in self.process.pids:
+            yield pid
+            with suppress(OSError):
+                children = Path(f"/proc/{pid}/task/{pid}/children")
+                yield from map(int, children.read_text(encoding="ascii").split())
 
     def _configure(self, role: Role) -> None:
         files, tls = self.files, self.request.tls
@@ -353,29 +359,30 @@ class Server:
         if sql is not None:
             sql.close()
 
-    # What a server on another machine does there.
-
     def _put(self, name: str, text: str) -> None:
         """Write a file of the configuration."""
-        write(open_run_dir(self.place.run_dir), name, text)
+        host = self.place.host
+        host.write(host.open_run_dir(self.place.run_dir), name, text)
 
     def _put_secret(self, name: str, text: str) -> Path:
         """Write one that the server alone may read; return it."""
-        folder = open_run_dir(self.place.run_dir)
-        return write_secret(folder, name, text, self._installation.account)
-
-    def _remove(self, file: Path) -> None:
-        file.unlink()
-
-    def _own_folder(self, folder: Path) -> None:
-        own_folder(folder, self._installation.account)
+        host, account = self.place.host, self._installation.account
+        return host.write_secret(host.open_run_dir(self.place.run_dir), name, text, account)
 
     def _end_remains(self, program: str) -> list[int]:
         """End what a killed server has left on the data directory; return what stays."""
-        return end_remains(self.files.data, Path(program), KILL_SECONDS)
+        return self.place.host.end_remains(self.files.data, program)
 
     def _access(self) -> str:
-        return access(tls=self.request.tls, has_network=self.place.host.has_network)
+        """Let in the nodes' own network; elsewhere the other servers, clients and us as well."""
+        host, tls = self.place.host, self.request.tls
+        text = access(tls=tls, has_network=host.has_network)
+        if host.elsewhere is None:
+            return text
+        guests = [*self._clients, *self._others, *host.visitors()]
+        text += "".join(entry(one, tls=tls) for one in guests)
+        return text + "".join(entry(one, "replication", tls=tls) for one in self._others)
 
     def _connect(self, login: Login) -> Sql:
-        return Sql(self._installation.program("psql"), login, self._installation.account)
+        installation = self._installation
+        return self.place.host.sql(installation.program("psql"), login, installation.account)
