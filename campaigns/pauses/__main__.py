@@ -125,7 +125,7 @@ def started(setup: Setup) -> Iterator[Cassandra]:
         distribution = distribution_of(request, lambda *_: None)
         settings = settings_of(request, distribution)
         installation = Installation(distribution, find_java(), settings, server_account())
-        database = Cassandra(request, [place], installation, plan)
+        database = Cassandra(request, [(place, installation)], plan)
         try:
             database.start()
             yield database

@@ -9,11 +9,10 @@ import time
 from pathlib import PurePosixPath
 
 import pytest
-from disklab.databases.cassandra.jolokia import PATH
-from disklab.databases.remote_host import listening
+from disklab.databases.cassandra.jolokia import PATH, Jolokia
+from disklab.databases.remote_host import RemoteHost, listening
 from disklab.errors import MachineError
 from disklab.machines.local import LocalMachine
-from disklab.measurement.far_asking import FarJolokia
 from disklab.measurement.far_counters import Counters, Look, doubts, sources_of, spent, traffic
 
 DEV = """Inter-|   Receive                                                |  Transmit
@@ -84,7 +83,7 @@ def test_jmx_is_asked_by_a_program_of_the_host() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_port
         assert listening(machine, [port]) == [port]
-        jmx = FarJolokia("127.0.0.1", port, "u", "secret", machine)
+        jmx = Jolokia("127.0.0.1", port, "u", "secret", RemoteHost(machine))
         assert jmx.read(("bean", "LiveNodes")) == ["LiveNodes"]
         server.shutdown()
     assert listening(machine, [port]) == []

@@ -130,7 +130,7 @@ def server() -> Iterator[Encrypting]:
     known = settings_of(request, distribution)
     installation = Installation(distribution, find_java(), known, server_account())
     plan = plan_memory(request.sizes)
-    database = Cassandra(request, [place], installation, plan, EncryptingNode)
+    database = Cassandra(request, [(place, installation)], plan, EncryptingNode)
     try:
         database.start()
         yield Encrypting(database, root / "ca.pem", root / "other.pem")

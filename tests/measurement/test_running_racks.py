@@ -89,7 +89,9 @@ def running(served: Served) -> Iterator[Cassandra]:
     distribution = distribution_of(request, lambda _what: None)
     known = settings_of(request, distribution)
     installation = Installation(distribution, find_java(), known, server_account())
-    cluster = Cassandra(request, places, installation, plan_memory(sizes), RackedNode)
+    cluster = Cassandra(
+        request, [(one, installation) for one in places], plan_memory(sizes), RackedNode
+    )
     try:
         cluster.start()
         yield cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from disklab.databases.place import ServerHost
 from disklab.engine import CqlLogin, CqlQuery, CqlTls, QueryError
 from disklab.errors import MachineError
 
@@ -23,6 +24,8 @@ class Cql:
     port: int
     login: CqlLogin | None = None
     tls: CqlTls | None = None
+    server: ServerHost | None = None
+    """The machine that it is on, which asks it; None: this one asks."""
 
     def run(self, *statements: str) -> list[list[dict[str, Any]]]:
         """Run statements in order; return the rows of each. MachineError when one fails."""
@@ -34,5 +37,7 @@ class Cql:
 
     def connection(self, timeout_ms: int = READY_MS) -> CqlQuery:
         """Return a connection for several questions, to be used as a context manager."""
+        if self.server is not None:
+            return self.server.query(f"{self.host}:{self.port}", timeout_ms, self.login)
         points = [f"{self.host}:{self.port}"]
         return CqlQuery(points, timeout_ms=timeout_ms, login=self.login, tls=self.tls)

@@ -7,7 +7,7 @@ disks, memory groups, hosts in namespaces) and `remote_host` (measurements: host
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +15,7 @@ from typing import Protocol
 from disklab.databases.asking import Question
 from disklab.databases.log import LogForm
 from disklab.databases.sql import Login, Sql
-from disklab.engine import Account
+from disklab.engine import Account, CqlLogin, CqlQuery
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup
 
@@ -83,6 +83,9 @@ class ServerProcess(Protocol):
         """Return an error that says what happened, with the end of the log."""
 
 
+LogOf = Callable[[bytes], Path]
+
+
 class ServerHost(Protocol):
     """The machine that a node is on. Paths are its own; what fails raises MachineError."""
 
@@ -95,9 +98,18 @@ class ServerHost(Protocol):
         """Whether it has a network of its own, to which this machine's programs have no way."""
 
     def process(
-        self, what: str, place: Place, ports: Sequence[int], form: LogForm
+        self,
+        what: str,
+        place: Place,
+        ports: Sequence[int],
+        form: LogForm,
+        log_of: LogOf | None = None,
     ) -> ServerProcess:
-        """Return the process of a node, not yet started. `what`: the database, for messages."""
+        """Return the process of a node, not yet started. `what`: the database, for messages.
+
+        `log_of`: in which of the run's logs a line belongs that a server elsewhere writes to its
+        standard output. One on this machine writes them itself.
+        """
 
     def program(self, name: str) -> str | None:
         """Return the path of a program; None: it is not installed."""
@@ -131,8 +143,13 @@ class ServerHost(Protocol):
     def write(self, folder: Path, name: str, text: str) -> Path:
         """Write a file that everybody may read; return it."""
 
-    def write_secret(self, folder: Path, name: str, text: str, account: Account | None) -> Path:
+    def write_secret(
+        self, folder: Path, name: str, text: str | bytes, account: Account | None
+    ) -> Path:
         """Write a file that this account alone may read; return it."""
+
+    def put(self, source: Path, path: Path) -> None:
+        """Copy a file of this machine there, which everybody may read."""
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a folder with all that is in it; nothing when it is not there."""
@@ -163,6 +180,9 @@ class ServerHost(Protocol):
 
     def sql(self, program: str, login: Login, account: Account | None) -> Sql:
         """Return a connection to a server by a psql on its host."""
+
+    def query(self, point: str, timeout_ms: int, login: CqlLogin | None) -> CqlQuery:
+        """Return what asks a node on it (`HOST:PORT`) by CQL, to be used as a context manager."""
 
     def visitors(self) -> Sequence[str]:
         """Return the IP addresses from which this machine comes to it, where it is elsewhere."""

@@ -5,23 +5,31 @@ Nothing is installed and no user is made there: what is missing is a problem of 
 
 from __future__ import annotations
 
+import http.client
+import io
+import json
 import os
 import re
 import signal
+import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import IO, Any, cast
 
-from disklab.databases.asking import Question
+from disklab.databases.asking import Question, Tls
 from disklab.databases.files import open_log
 from disklab.databases.log import LogForm, NodeLog
-from disklab.databases.place import Place
+from disklab.databases.place import LogOf, Place
 from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, Login, Sql, words_of
 from disklab.databases.sql import MOST_LINES as MOST_SQL_LINES
-from disklab.engine import Account
-from disklab.errors import MachineError
+from disklab.engine import Account, CqlLogin, CqlQuery
+from disklab.engine.binary import SENT_ENGINE, find_engine
+from disklab.errors import EngineError, MachineError
 from disklab.machines import own_folders
+from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Child, Command, Machine
 
 # initdb writes 40 MB; of a slow disk, and as rehearsals have it.
@@ -29,16 +37,21 @@ PROGRAM_SECONDS = 600.0
 # A memtable's worth of dirty pages at the speed of a slow disk, as `page_cache.SYNC_SECONDS`.
 SYNC_SECONDS = 300.0
 KILL_SECONDS = 30.0
+# The rest of what a server said is there when its process has ended.
+FOLLOW_SECONDS = 30.0
 # What curl takes beside its own time-out, on a busy host.
 BESIDE_SECONDS = 30.0
 MOST_LINES = 12
 USERS = ("disklab", "postgres")
 """Who may run a server for root: our own user, else the one that PostgreSQL's packages make."""
+CQL_USERS = ("disklab", "cassandra")
 # Debian's bash reads ~/.bashrc where it finds itself below sshd, and what stands there takes its
 # time (a pyenv's: a minute, on a busy machine).
 BASH = ("bash", "--noprofile", "--norc", "-c")
 _ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}", re.ASCII)
 _USER = re.compile(r"([a-z]+):[^:]*:(\d+):(\d+):", re.ASCII)
+# $1, $2: address and port. What comes on standard input is said there, and what is answered told.
+_EXCHANGE = 'exec 3<>"/dev/tcp/$1/$2" && cat >&3 && cat <&3'
 # $1: an address, then ports. Says at which of them somebody answers.
 _ANSWERS = """address=$1; shift
 for port; do (exec 3<>"/dev/tcp/$address/$port") 2>/dev/null && echo "$port"; done; true"""
@@ -96,9 +109,16 @@ class RemoteHost:
         """It is another machine."""
         return True
 
-    def process(self, what: str, place: Place, ports: Sequence[int], form: LogForm) -> ServerJob:
+    def process(
+        self,
+        what: str,
+        place: Place,
+        ports: Sequence[int],
+        form: LogForm,
+        log_of: LogOf | None = None,
+    ) -> ServerJob:
         """Return a job of its agent."""
-        return ServerJob(what, self.machine, place, ports, form)
+        return ServerJob(what, self.machine, place, ports, form, log_of)
 
     def program(self, name: str) -> str | None:
         """Return the path of a program."""
@@ -145,9 +165,12 @@ class RemoteHost:
         self.machine.files.write(PurePosixPath(folder / name), text.encode(), 0o644)
         return folder / name
 
-    def write_secret(self, folder: Path, name: str, text: str, account: Account | None) -> Path:
+    def write_secret(
+        self, folder: Path, name: str, text: str | bytes, account: Account | None
+    ) -> Path:
         """Write a file that this account alone may read; None: who is logged in there."""
-        self.machine.files.write(PurePosixPath(folder / name), text.encode(), 0o600)
+        data = text if isinstance(text, bytes) else text.encode()
+        self.machine.files.write(PurePosixPath(folder / name), data, 0o600)
         self._hand_over(folder / name, account)
         return folder / name
 
@@ -155,6 +178,10 @@ class RemoteHost:
         if account is not None:
             owner = f"{account.uid}:{account.gid}"
             ran(self.machine, "chown", "-h", owner, "--", str(path))
+
+    def put(self, source: Path, path: Path) -> None:
+        """Send a file; nothing is sent when it is there with this content."""
+        self.machine.files.put(source, PurePosixPath(path), 0o644)
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a folder of ours with all that is in it."""
@@ -191,39 +218,129 @@ class RemoteHost:
         return self.machine.cached_bytes([PurePosixPath(path) for path in paths])
 
     def ask(self, question: Question) -> tuple[int, bytes]:
-        """Ask by the curl of the host, so that no port is open to this machine."""
-        words = ["curl", "-q", "-sS", "--noproxy", "*", "--max-time", f"{question.seconds:g}"]
-        words += ["-X", question.method]
-        if question.tls is not None:
-            tls = question.tls
-            words += ["--cacert", f"{tls.authority}", "--cert", f"{tls.certificate}"]
-            words += ["--key", f"{tls.key}"]
-        for name, text in question.headers.items():
-            words += ["-H", f"{name}: {text}"]
-        words += [] if question.body is None else ["--data-binary", "@-"]
-        scheme = "http" if question.tls is None else "https"
-        # The status comes as the last line.
-        words += ["-w", "\\n%{http_code}"]
-        words.append(f"{scheme}://{question.host}:{question.port}{question.path}")
-        stdin = (question.body or "").encode()
-        asked = Command(words, stdin=stdin, variables={"LC_ALL": "C"})
-        ended = self.machine.run(asked, question.seconds + BESIDE_SECONDS)
-        if ended.code != 0:
-            said = ended.stderr.decode(errors="replace").strip()
-            raise OSError(f"{self.machine.name}: {said}")
-        body, _, status = ended.stdout.rpartition(b"\n")
-        return int(status), body
+        """Ask by a program of the host, so that no port is open to this machine."""
+        return (
+            _asked_by_bash(self.machine, question)
+            if question.tls is None
+            else _asked_by_curl(self.machine, question, question.tls)
+        )
 
     def sql(self, program: str, login: Login, account: Account | None) -> Sql:
         """Return what asks by a psql for each statement: a link that is lost delays an answer."""
         words = words_of(program, login)
         return SqlByAgent(self.machine, words if account is None else account.command(words), login)
 
+    def query(self, point: str, timeout_ms: int, login: CqlLogin | None) -> CqlQuery:
+        """Return what asks by the engine that is its agent, as the user that runs servers."""
+        runs_it = account(self.machine, CQL_USERS)
+        return QueryByAgent(self.machine, runs_it, point, timeout_ms, login)
+
     def visitors(self) -> Sequence[str]:
         """Return where our SSH connection comes from."""
         ended = self.machine.run(Command(["printenv", "SSH_CONNECTION"]))
         words = ended.stdout.decode(errors="replace").split()
         return words[:1] if words and _ADDRESS.fullmatch(words[0]) else ()
+
+
+def _asked_by_bash(machine: Machine, question: Question) -> tuple[int, bytes]:
+    """Put a question without TLS. Raises OSError: nobody answers."""
+    body = (question.body or "").encode()
+    given = {"Host": f"{question.host}:{question.port}", "Content-Length": str(len(body))}
+    headers = "".join(f"{key}: {text}\r\n" for key, text in {**given, **question.headers}.items())
+    request = f"{question.method} {question.path} HTTP/1.0\r\n{headers}\r\n".encode() + body
+    words = [*BASH, _EXCHANGE, "disklab", question.host, str(question.port)]
+    ended = machine.run(Command(words, stdin=request), question.seconds + BESIDE_SECONDS)
+    if ended.code != 0:
+        raise OSError(f"{machine.name}: {ended.stderr.decode(errors='replace').strip()}")
+    response = http.client.HTTPResponse(cast("Any", _Said(ended.stdout)))
+    try:
+        response.begin()
+        return response.status, response.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"{machine.name}: {error!r}") from error
+
+
+def _asked_by_curl(machine: Machine, question: Question, tls: Tls) -> tuple[int, bytes]:
+    """Put a question through TLS. Raises OSError: nobody answers, or not so."""
+    words = ["curl", "-q", "-sS", "--noproxy", "*", "--max-time", f"{question.seconds:g}"]
+    words += ["-X", question.method, "--cacert", str(tls.authority)]
+    words += ["--cert", str(tls.certificate), "--key", str(tls.key)]
+    for name, text in question.headers.items():
+        words += ["-H", f"{name}: {text}"]
+    words += [] if question.body is None else ["--data-binary", "@-"]
+    # The status comes as the last line.
+    words += ["-w", "\\n%{http_code}"]
+    words.append(f"https://{question.host}:{question.port}{question.path}")
+    stdin = (question.body or "").encode()
+    asked = Command(words, stdin=stdin, variables={"LC_ALL": "C"})
+    ended = machine.run(asked, question.seconds + BESIDE_SECONDS)
+    if ended.code != 0:
+        raise OSError(f"{machine.name}: {ended.stderr.decode(errors='replace').strip()}")
+    body, _, status = ended.stdout.rpartition(b"\n")
+    return int(status), body
+
+
+class _Said:
+    """An answer that is there as a whole, where `HTTPResponse` wants a socket."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        """Return it as a file."""
+        assert mode == "rb"
+        return io.BytesIO(self._content)
+
+
+def engine_of(machine: Machine) -> Sequence[str]:
+    """Return the words that start our engine on a machine: the one that was sent as its agent."""
+    return (str(find_engine()),) if isinstance(machine, LocalMachine) else SENT_ENGINE
+
+
+class QueryByAgent(CqlQuery):
+    """Statements to one node, each by a run of the engine on its host."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        account: Account | None,
+        point: str,
+        timeout_ms: int,
+        login: CqlLogin | None,
+    ) -> None:
+        """Take the host, who the engine runs as there, the node, and who asks."""
+        self._machine = machine
+        self._seconds = timeout_ms / 1000 + BESIDE_SECONDS
+        rights = [] if account is None else account.arguments()
+        asked = ["query", "--timeout-ms", str(timeout_ms), "--consistency", "LOCAL_ONE"]
+        self._words = [*engine_of(machine), *asked, "--contact-point", point, *rights]
+        self._login: dict[str, str] | None = None
+        if login is not None:
+            self.log_in(login)
+
+    def _say(self, line: str | dict[str, str]) -> dict[str, Any]:
+        if isinstance(line, dict) and "user" in line:
+            self._login = line
+            return {}
+        lines = [*([] if self._login is None else [self._login]), line]
+        said = "".join(f"{json.dumps(one)}\n" for one in lines).encode()
+        ended = self._machine.run(Command(self._words, stdin=said), self._seconds)
+        try:
+            answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+        except (ValueError, IndexError) as error:
+            told = ended.stderr.decode(errors="replace").strip()
+            raise EngineError(
+                f"{self._machine.name}: disklab-engine query ended with {ended.code}: {told}"
+            ) from error
+        return answer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Do nothing: no process stands behind it."""
 
 
 class SqlByAgent(Sql):
@@ -255,15 +372,23 @@ class SqlByAgent(Sql):
 class ServerJob:
     """The process of a server on a host: a job of its agent, which ends with the job's lease."""
 
-    def __init__(
-        self, what: str, machine: Machine, place: Place, ports: Sequence[int], form: LogForm
+    def __init__(  # noqa: PLR0913, PLR0917 - as `ServerHost.process`, and where
+        self,
+        what: str,
+        machine: Machine,
+        place: Place,
+        ports: Sequence[int],
+        form: LogForm,
+        log_of: LogOf | None = None,
     ) -> None:
         self._what = what
         self._log = NodeLog(place.log_dir, place.name, form)
         self._machine = machine
         self._place = place
         self._ports = ports
+        self._log_of = log_of
         self._child: Child | None = None
+        self._follower: threading.Thread | None = None
 
     @property
     def pid(self) -> int | None:
@@ -283,10 +408,23 @@ class ServerJob:
     ) -> None:
         """Start it there; returns at once. A port that is taken ends it."""
         assert not handles, "no open file goes to another machine"
+        taken = [] if self._log_of is None else listening(self._machine, self._ports)
+        if taken:
+            where = ", ".join(f"{self._place.address}:{port}" for port in taken)
+            raise MachineError(
+                f"{self._machine.name}: another program listens at {where} (`ss -ltnp` names it); "
+                "end it there"
+            )
+        self._log = self._log.from_now()
         given = {"LC_ALL": "C.UTF-8", **(variables or {})}
         # By its working directory it is found when we are gone.
         folder = PurePosixPath(self._place.run_dir)
         self._child = self._machine.start(Command(command, variables=given, folder=folder))
+        if self._log_of is not None:
+            told = (self._child, self._log_of)
+            name = f"log of {self._machine.name}"
+            self._follower = threading.Thread(target=_follow, args=told, name=name, daemon=True)
+            self._follower.start()
 
     def check(self) -> None:
         """Raise MachineError, with the end of its log, when it has ended by itself."""
@@ -341,7 +479,10 @@ class ServerJob:
         self._keep(ended.stderr)
 
     def _drain(self) -> None:
-        """Take what else it has said, before the host forgets it."""
+        """Wait until all that it said is in the logs, before the host forgets it."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.join(FOLLOW_SECONDS)
 
     def _keep(self, said: bytes) -> None:
         """Add the end of what it wrote, at most 64 KiB, to its log in the run's folder."""
@@ -353,11 +494,26 @@ class ServerJob:
 
     def failure(self, what: str) -> MachineError:
         """Return an error that says what happened, with the end of what it wrote."""
+        where = f"{self._machine.name} ({self._place.address})"
+        if self._log_of is not None:
+            if self._child is not None and not self.is_running():
+                self._drain()
+            return MachineError(f"{self._what} on {where} {what}\n{self._log.excerpt()}")
         said = ""
         if self._child is not None:
             with suppress(MachineError):
                 ended = self._child.wait(0.0)
                 text = b"" if ended is None else ended.stderr
                 said = "\n".join(text.decode(errors="replace").splitlines()[-MOST_LINES:])
-        where = f"{self._machine.name} ({self._place.address})"
         return MachineError(f"{self._what} on {where} {what}\n{said}".strip())
+
+
+def _follow(child: Child, log_of: LogOf) -> None:
+    """Copy what a job says to the run's logs, as it comes."""
+    with suppress(MachineError), ExitStack() as undo:
+        logs: dict[Path, IO[bytes]] = {}
+        for line in child.lines():
+            file = log_of(line)
+            if file not in logs:
+                logs[file] = undo.enter_context(os.fdopen(open_log(file, None), "ab", buffering=0))
+            logs[file].write(line + b"\n")

@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 from disklab.databases import asking, files
 from disklab.databases.asking import Question
 from disklab.databases.log import LogForm
-from disklab.databases.place import Place
+from disklab.databases.place import LogOf, Place
 from disklab.databases.process import KILL_SECONDS, DatabaseProcess
 from disklab.databases.remains import end_remains
 from disklab.databases.sql import Login, Sql
-from disklab.engine import Account, server_account, unreachable
+from disklab.engine import Account, CqlLogin, CqlQuery, server_account, unreachable
 from disklab.errors import MachineError
 from disklab.hosts.requirements import find_program
 from disklab.machines import page_cache
@@ -44,9 +44,15 @@ class ThisMachine:
         return self.inside is not None
 
     def process(
-        self, what: str, place: Place, ports: Sequence[int], form: LogForm
+        self,
+        what: str,
+        place: Place,
+        ports: Sequence[int],
+        form: LogForm,
+        log_of: LogOf | None = None,
     ) -> DatabaseProcess:
         """Return a child of this process."""
+        del log_of
         return DatabaseProcess(what, place, ports, form, self.inside)
 
     def program(self, name: str) -> str | None:
@@ -90,9 +96,15 @@ class ThisMachine:
         """Write a file that everybody may read."""
         return files.write(folder, name, text)
 
-    def write_secret(self, folder: Path, name: str, text: str, account: Account | None) -> Path:
+    def write_secret(
+        self, folder: Path, name: str, text: str | bytes, account: Account | None
+    ) -> Path:
         """Write a file that this account alone may read; None: who disklab runs as."""
         return files.write_secret(folder, name, text, account)
+
+    def put(self, source: Path, path: Path) -> None:
+        """Copy a file."""
+        LocalMachine().files.put(source, PurePosixPath(path), 0o644)
 
     def remove(self, path: Path) -> None:
         """Remove a folder or a file."""
@@ -134,6 +146,10 @@ class ThisMachine:
     def sql(self, program: str, login: Login, account: Account | None) -> Sql:
         """Return one psql that stays."""
         return Sql(program, login, account)
+
+    def query(self, point: str, timeout_ms: int, login: CqlLogin | None) -> CqlQuery:
+        """Return one engine that stays."""
+        return CqlQuery([point], timeout_ms=timeout_ms, login=login)
 
     def visitors(self) -> Sequence[str]:
         """Return nothing: we are here."""

@@ -19,6 +19,7 @@ from pathlib import PurePosixPath
 from signal import SIGTERM
 from types import TracebackType
 
+from disklab.databases.remote_host import engine_of
 from disklab.engine import Account
 from disklab.engine.load import (
     END_SECONDS,
@@ -33,7 +34,6 @@ from disklab.engine.load import (
 from disklab.errors import EngineError, MachineError
 from disklab.machines.protocol import Child, ClockOffset, Command, Machine
 from disklab.measurement import merged_load
-from disklab.measurement.far_asking import engine_of
 
 LEAST_LEAD_S = 0.5
 """From the decision to the common moment: a generator looks for it each 5 ms, and a host that is

@@ -3,9 +3,9 @@
 from disklab.databases.cassandra.configuration import PORTS
 from disklab.databases.cassandra.examination import checks
 from disklab.databases.cassandra.observer import CassandraObserver
-from disklab.databases.cassandra.provider import provision
+from disklab.databases.cassandra.provider import needed_on, provision
 from disklab.databases.record import Record
 
-RECORD = Record(provision, PORTS, checks, observe=CassandraObserver.connect)
+RECORD = Record(provision, PORTS, checks, needed_on=needed_on, observe=CassandraObserver.connect)
 
 __all__ = ["RECORD"]

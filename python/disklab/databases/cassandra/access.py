@@ -7,6 +7,7 @@ every connection that came meanwhile is closed. Should somebody have been quicke
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -74,6 +75,17 @@ class Secrets:
             CqlLogin(USER, secrets.token_urlsafe(SECRET_BYTES)),
             secrets.token_urlsafe(SECRET_BYTES),
         )
+
+    @property
+    def text(self) -> str:
+        """As they are kept beside data that were made for them."""
+        return json.dumps([self.cql.user, self.cql.password, self.jolokia])
+
+    @classmethod
+    def of(cls, text: str) -> Secrets:
+        """Return those that were kept."""
+        user, password, jolokia = json.loads(text)
+        return cls(CqlLogin(user, password), jolokia)
 
 
 def policy() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +30,7 @@ from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import merged
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan, plan_memory
 from disklab.databases.cassandra.table import statements
+from disklab.databases.place import Way
 from disklab.databases.protocol import (
     Coldness,
     Conditions,
@@ -55,38 +56,34 @@ NO_GROUP = (
 )
 
 
-MakeNode = Callable[[NodeFiles, Secrets], Node]
+MakeNode = Callable[[NodeFiles, Secrets, Installation], Node]
 
 
 class Cassandra:
     """A cluster that disklab starts and stops. See `Database` for what each method promises."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a cluster is made of
+    def __init__(
         self,
         request: Request,
-        places: list[NodePlace],
-        installation: Installation,
+        nodes: Sequence[tuple[NodePlace, Installation]],
         plan: MemoryPlan,
         make: MakeNode = Node,
-        kept: Secrets | None = None,
     ) -> None:
-        """Take what is asked for and where; `make` makes each node, here or on a host.
-
-        `kept`: the passwords that data were made for which are there already.
-        """
+        """Take what is asked for and where, with the programs of each place."""
         self.request = request
         self.plan = plan
-        self._installation = installation
-        self._secrets = kept or Secrets.new()
+        self._installation = nodes[0][1]
+        self._secrets = Secrets.new() if request.kept is None else Secrets.of(request.kept)
         self._storage_key = StorageKey()
-        self._has_role = kept is not None
-        first = [place for place in places if not place.comes_later]
-        self.nodes = [make(NodeFiles(place), self._secrets) for place in first]
-        self._waiting = {
-            place.name: make(NodeFiles(place), self._secrets)
-            for place in places
-            if place.comes_later
+        self._has_role = request.kept is not None
+        self._way = Way("Cassandra", [(place.host, place) for place, _ in nodes])
+        first = [place for place, _ in nodes if not place.comes_later]
+        made = {
+            place.name: make(NodeFiles(place), self._secrets, installation)
+            for place, installation in nodes
         }
+        self.nodes = [made.pop(place.name) for place in first]
+        self._waiting = made
         tokens = even_tokens(len(self.nodes))
         names = (place.name for place in first)
         self._tokens = dict(zip(names, tokens, strict=True))
@@ -97,9 +94,20 @@ class Cassandra:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scale could not be followed in."""
-        if all(node.files.place.group is not None for node in self.nodes):
-            return self.plan.reasons
-        return (*self.plan.reasons, NO_GROUP.format(mib=self.plan.page_cache // MIB))
+        told = (*self._way.notes, *self.plan.reasons)
+        if all(node.files.place.group or node.host.elsewhere for node in self.nodes):
+            return told
+        return (*told, NO_GROUP.format(mib=self.plan.page_cache // MIB))
+
+    @property
+    def secret(self) -> str:
+        """What its data are made for: the passwords."""
+        return self._secrets.text
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts. Who has its secret is let in, from anywhere."""
+        del addresses
+        self._way.let_in(clients)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -171,10 +179,11 @@ class Cassandra:
         placed = node_settings(node.files, addresses, token, replaces=replaces, joins=joins)
         own = {**placed, **access_settings(known)}
         alone = len(self.nodes) == 1 and not self._waiting
-        # On a host with a network of its own, nobody of this machine has a way to it.
-        if alone or not node.files.place.host.has_network:
-            own |= node.close_storage_port(self._storage_key, self._installation.account)
-        node.configure(own, settings, self._secrets, self._installation.account)
+        # On a host with a network of its own, nobody of this machine has a way to it. On the user's
+        # own hosts he decides who has.
+        if not node.host.elsewhere and (alone or not node.host.has_network):
+            own |= node.close_storage_port(self._storage_key)
+        node.configure(own, settings, self._secrets, node.installation.account)
 
     def kill_node(self, name: str) -> None:
         """End a node's process at once."""
@@ -372,7 +381,7 @@ class Cassandra:
         alone = self.request.replication_factor == 1
         replaced = Replaced(node.files.place.address, alone) if replaces else None
         start = Start(self._plan_of(node), len(self.nodes), makes_role, replaced)
-        node.launch(self._installation, start)
+        node.launch(start)
 
     def _check(self) -> None:
         for node in self.nodes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -15,7 +15,7 @@ from disklab.databases.cassandra.access import Secrets, agent_options, policy
 from disklab.databases.cassandra.distribution import Distribution
 from disklab.databases.cassandra.java import Java
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan
-from disklab.databases.files import open_log, open_run_dir, own_folder, write, write_secret
+from disklab.databases.files import open_log, write
 from disklab.databases.protocol import NodePlace
 from disklab.engine import Account
 
@@ -69,6 +69,13 @@ OPENS = (
     "jdk.management/com.sun.management.internal",
 )
 
+LOGBACK_TO_OUTPUT = """<configuration>
+  <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%-5level [%thread] %date{ISO8601} %F:%L - %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="OUT"/></root>
+</configuration>
+"""
 _LOGBACK = """<configuration>
   <appender name="FILE" class="ch.qos.logback.core.FileAppender">
     <file>{file}</file>
@@ -299,45 +306,20 @@ def write_files(
     account: Account | None,
 ) -> None:
     """Write the configuration of a node and make its folders."""
-    configuration = open_run_dir(files.place.run_dir)
+    host = files.place.host
+    configuration = host.open_run_dir(files.place.run_dir)
     assert configuration == files.configuration
-    files.place.log_dir.mkdir(parents=True, exist_ok=True)
     for folder in (files.temporary, files.data, files.commitlog):
-        own_folder(folder, account)
-    told = Written.of(files, own, settings, secrets)
-    for name, text in told.open.items():
-        write(configuration, name, text)
-    write_secret(configuration, JOLOKIA_FILE, told.jolokia, account)
-    told.keep(files.place)
-
-
-@dataclass(frozen=True)
-class Written:
-    """What the files of a node's configuration hold."""
-
-    open: Mapping[str, str]
-    """By name: those that everybody may read."""
-    jolokia: str = field(repr=False)
-    """Of `JOLOKIA_FILE`, which has a password and is for the server alone."""
-
-    @classmethod
-    def of(
-        cls,
-        files: NodeFiles,
-        own: Mapping[str, object],
-        settings: Mapping[str, object],
-        secrets: Secrets,
-    ) -> Written:
-        """Return what is to be written for a node, wherever it runs."""
-        text = yaml.safe_dump({**own, **settings}, sort_keys=True)
-        rules = str(files.configuration / "jolokia-access.xml")
-        agent = agent_options(files.place.address, JOLOKIA_PORT, secrets.jolokia, rules)
-        return cls({"cassandra.yaml": text, "jolokia-access.xml": policy()}, agent)
-
-    def keep(self, place: NodePlace) -> None:
-        """Write what a run keeps of it, which has no secret."""
-        place.log_dir.mkdir(parents=True, exist_ok=True)
-        write(place.log_dir, f"{place.name}-cassandra.yaml", self.open["cassandra.yaml"])
+        host.own_folder(folder, account)
+    text = yaml.safe_dump({**own, **settings}, sort_keys=True)
+    rules = str(configuration / "jolokia-access.xml")
+    agent = agent_options(files.place.address, JOLOKIA_PORT, secrets.jolokia, rules)
+    host.write(configuration, "cassandra.yaml", text)
+    host.write(configuration, "jolokia-access.xml", policy())
+    host.write_secret(configuration, JOLOKIA_FILE, agent, account)
+    # What a run keeps of it, which has no secret.
+    files.place.log_dir.mkdir(parents=True, exist_ok=True)
+    write(files.place.log_dir, f"{files.place.name}-cassandra.yaml", text)
 
 
 @contextmanager

@@ -69,6 +69,8 @@ class Distribution:
     """The folder of the jars."""
     jolokia: Path
     """The agent's jar."""
+    agent: Path | None = None
+    """Where `jamm` is, of program files that are on another machine."""
 
     @property
     def line(self) -> str:
@@ -84,7 +86,7 @@ class Distribution:
     @property
     def jamm(self) -> Path:
         """The agent that Cassandra measures its objects with, and does not start without."""
-        return next(iter(sorted(self.libraries.glob("jamm-*.jar"))))
+        return self.agent or next(iter(sorted(self.libraries.glob("jamm-*.jar"))))
 
 
 def cache_folder() -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab import reading
+from disklab.databases.place import ServerHost
 from disklab.errors import Problem, UserError
 
 # Apache's tested Java for 5.0 is 17 (and 11); 4.0 and 4.1 run on 17 as well (our own starts).
@@ -18,6 +19,12 @@ WANTED = 17
 # 486) removed it for good.
 FIRST_WITHOUT_SECURITY_MANAGER = 24
 WHERE = (Path("/usr/lib/jvm"), Path("/opt"), Path("/Library/Java/JavaVirtualMachines"))
+# Java's homes of a host as `find_java` looks for them, with the version of their `release` files.
+_FIND = """for d in "$JAVA_HOME" /usr/lib/jvm/* /opt/*; do
+  [ -x "$d/bin/java" ] && [ -r "$d/release" ] && \\
+    echo "$(readlink -f "$d") $(grep -m1 ^JAVA_VERSION= "$d/release")"
+done; true"""
+_FOUND = re.compile(r'(/\S+) JAVA_VERSION="(?:1\.)?(\d+)', re.ASCII)
 _VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)[^"]*"', re.MULTILINE)
 
 
@@ -98,3 +105,19 @@ def _major(home: Path) -> int | None:
     except UserError:
         return None
     return None if found is None else int(found[1])
+
+
+def look_for_java(host: ServerHost) -> Java | Problem:
+    """Return the best Java of a host of the user's, as `find_java` does, or that none will do."""
+    lines = host.run(["sh", "-c", _FIND]).splitlines()
+    found = [match for line in lines if (match := _FOUND.match(line)) is not None]
+    javas = [Java(Path(match[1]), int(match[2])) for match in found]
+    fitting = [one for one in javas if WANTED <= one.major < FIRST_WITHOUT_SECURITY_MANAGER]
+    if fitting:
+        return min(fitting, key=lambda one: one.major)
+    rule = f"Cassandra needs Java {WANTED}, up to 23; disklab installs nothing"
+    way_out = (
+        "install it there: apt-get install openjdk-17-jre-headless, dnf install "
+        "java-17-openjdk-headless"
+    )
+    return Problem("", "java", rule, way_out)

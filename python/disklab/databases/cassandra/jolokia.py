@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from disklab.databases.asking import Question, ask
+from disklab.databases.asking import Question
+from disklab.databases.place import ServerHost
+from disklab.databases.this_machine import ThisMachine
 from disklab.errors import MachineError
 
 # A read of a handful of attributes takes milliseconds; a JVM in a long collection some seconds.
@@ -48,6 +50,8 @@ class Jolokia:
     port: int
     user: str
     password: str = field(repr=False)
+    host: ServerHost = field(default_factory=ThisMachine)
+    """The machine that the node is on, which asks it."""
 
     def read(self, *wanted: tuple[str, str]) -> list[Any]:
         """Return the values of (object name, attribute), in order. MachineError when one fails."""
@@ -79,7 +83,7 @@ class Jolokia:
     def _exchange(self, body: bytes, seconds: float) -> bytes:
         """Return what the agent answers to a body. Raises OSError."""
         where, text = (self.address, self.port), body.decode()
-        return ask(Question(*where, "POST", PATH, self._headers(), text, seconds))[1]
+        return self.host.ask(Question(*where, "POST", PATH, self._headers(), text, seconds))[1]
 
     def _headers(self) -> dict[str, str]:
         word = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()

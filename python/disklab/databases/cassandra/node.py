@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from disklab.databases.cassandra.access import (
     USER,
@@ -17,6 +17,7 @@ from disklab.databases.cassandra.access import (
 from disklab.databases.cassandra.configuration import (
     CQL_PORT,
     JOLOKIA_PORT,
+    LOGBACK_TO_OUTPUT,
     PORTS,
     Installation,
     NodeFiles,
@@ -42,12 +43,9 @@ from disklab.databases.cassandra.jolokia import (
     Jolokia,
 )
 from disklab.databases.cql import READY, Cql
-from disklab.databases.files import open_run_dir, write_secret
 from disklab.databases.log import LogForm
-from disklab.databases.place import ServerProcess
 from disklab.engine import Account, QueryError
 from disklab.errors import MachineError
-from disklab.machines import page_cache
 from disklab.waiting import Wait
 
 # 5 s on an idle machine; three nodes on two busy cores and a slow disk took 80 s.
@@ -67,19 +65,28 @@ LOG = LogForm(
 class Node:
     """One node of a cluster that we start and stop."""
 
-    dropped_by = "group reclaim"
-    """How `drop_page_cache` does it while the node runs, for `Coldness`."""
-
-    def __init__(self, files: NodeFiles, secrets: Secrets) -> None:
+    def __init__(self, files: NodeFiles, secrets: Secrets, installation: Installation) -> None:
+        """Take its files, the cluster's passwords, and the programs of its host."""
         self.files = files
-        self.process: ServerProcess = files.place.host.process("Cassandra", files.place, PORTS, LOG)
-        self.jolokia = Jolokia(files.place.address, JOLOKIA_PORT, USER, secrets.jolokia)
-        self.cql = Cql(files.place.address, CQL_PORT, secrets.cql)
+        self.host = host = files.place.host
+        self.installation = installation
+        self.process = host.process("Cassandra", files.place, PORTS, LOG, self._log_of)
+        self.jolokia = Jolokia(files.place.address, JOLOKIA_PORT, USER, secrets.jolokia, host)
+        self.cql = Cql(files.place.address, CQL_PORT, secrets.cql, server=host)
         self.gc_log = GcLog(files.gc_log)
         self.serves = False
         """Whether it has answered a query and nobody has begun to stop it."""
         self.is_reachable = True
         """Whether this machine has a way to it."""
+
+    @property
+    def dropped_by(self) -> str:
+        """How `drop_page_cache` does it while the node runs, for `Coldness`."""
+        return "in place" if self.host.elsewhere else "group reclaim"
+
+    def _log_of(self, line: bytes) -> Path:
+        # The JVM's own lines begin with their time; those of the log with their level.
+        return self.files.gc_log if line.startswith(b"[") else self.files.log
 
     def configure(
         self,
@@ -91,41 +98,47 @@ class Node:
         """Write its configuration and make its folders."""
         write_files(self.files, own, settings, secrets, account)
 
-    def close_storage_port(self, key: StorageKey, account: Account | None) -> dict[str, object]:
+    def close_storage_port(self, key: StorageKey) -> dict[str, object]:
         """Give it the key of the storage port; return the settings by which it is asked for."""
-        folder = open_run_dir(self.files.place.run_dir)
-        return closing_settings(write_secret(folder, KEYSTORE_FILE, key.keystore, account))
+        folder = self.host.open_run_dir(self.files.place.run_dir)
+        account = self.installation.account
+        return closing_settings(
+            self.host.write_secret(folder, KEYSTORE_FILE, key.keystore, account)
+        )
 
-    def launch(self, installation: Installation, start: Start) -> None:
-        """Start the process, with its open logs; returns at once."""
+    def launch(self, start: Start) -> None:
+        """Start the process; returns at once. On this machine it writes its logs itself."""
         self.keep_gc_log()
-        with opened_logs(self.files, installation.account) as (log, gc_log):
+        files, installation = self.files, self.installation
+        if self.host.elsewhere:
+            self.host.write(files.configuration, "logback.xml", LOGBACK_TO_OUTPUT)
+            self.process.launch(command_line(files, installation, start, "stdout"))
+            return
+        with opened_logs(files, installation.account) as (log, gc_log):
             output = f"file={name_of(gc_log)}"
-            command = command_line(self.files, installation, start, output)
+            command = command_line(files, installation, start, output)
             self.process.launch(command, (log, gc_log))
 
     @property
     def pids(self) -> tuple[int, ...]:
         """Its processes on this machine."""
-        pid = self.process.pid
-        return () if pid is None else (pid,)
+        return self.process.pids
 
     def sync(self) -> None:
         """Write everything back that is dirty on its volumes."""
-        for volume in self.files.place.volumes.values():
-            page_cache.sync(volume)
+        self.host.sync(self.files.place)
 
     def drop_page_cache(self) -> None:
         """Drop what the page cache holds of its files, written back before."""
-        page_cache.sync(self.files.place.volumes["data"])
+        self.sync()
         if self.files.place.group is not None:
             self.files.place.group.reclaim()
         # Pages that an earlier process read are charged to its group, or to nobody's.
-        page_cache.drop(self.files.data)
+        self.host.drop_pages([self.files.data])
 
     def cached_bytes(self, keyspace: str) -> tuple[int, int]:
         """Return the size of a keyspace's files, and how much of it the page cache holds."""
-        return page_cache.cached_bytes(self.files.sstables / keyspace)
+        return self.host.cached_bytes([self.files.sstables / keyspace])
 
     def wait_until_up(self, limit_s: float = READY_SECONDS) -> None:
         """Return when the node has taken its place in the ring; CQL is closed then.
@@ -254,8 +267,7 @@ class Node:
         """Remove what a dead node has on its disks: another one takes its place."""
         self.kill()
         for folder in (self.files.data, self.files.commitlog):
-            if folder.exists():
-                shutil.rmtree(folder)
+            self.host.remove(folder)
 
     def _is_up(self) -> bool:
         return str(self.jolokia.read((STORAGE, "OperationMode"))[0]) == "NORMAL"

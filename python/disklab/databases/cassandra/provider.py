@@ -4,35 +4,100 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from disklab.databases.cassandra.cluster import Cassandra
-from disklab.databases.cassandra.configuration import COLLECTORS, Installation
-from disklab.databases.cassandra.distribution import Distribution, fetched, unpacked
-from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.configuration import COLLECTORS, PORTS, Installation
+from disklab.databases.cassandra.distribution import Distribution, exact_version, fetched, unpacked
+from disklab.databases.cassandra.java import Java, find_java, look_for_java
 from disklab.databases.cassandra.settings import check_settings, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.cassandra.table import check_table
+from disklab.databases.place import ServerHost
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
-from disklab.engine import server_account, unreachable
+from disklab.databases.record import Needed
+from disklab.engine import Account
 from disklab.errors import Problem, UserError
+
+USERS = ("disklab", "cassandra")
+"""Who may run a node for root: our own user, else the one that Cassandra's packages make."""
+LIBRARIES = "lib"
 
 
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
     """Return a cluster that is ready to start. Fetches Cassandra the first time."""
     check(request, nodes)
-    java = find_java()
-    account = server_account()
-    plan = plan_memory(request.sizes)
+    hosts = dict.fromkeys(node.host for node in nodes)
+    javas = {host: java_of(host) for host in hosts}
+    accounts = {host: host.account(USERS) for host in hosts}
+    here = any(not host.elsewhere for host in hosts)
+    plan = plan_memory(request.sizes, None if here else request.sizes.memory_bytes)
     distribution = distribution_of(request, progress)
-    closed = unreachable(account, [java.home, java.program, distribution.libraries])
-    if account is not None and closed is not None:
-        rule = f"Cassandra runs as the user {account.name}, who may not read it"
-        way_out = f"open it (chmod o+rx {closed}), or set XDG_CACHE_HOME, CASSANDRA_HOME, JAVA_HOME"
-        raise UserError(Problem("this machine", str(closed), rule, way_out))
+    for host, java in javas.items():
+        _check_readable(host, accounts[host], [java.home, java.program, distribution.libraries])
     known = settings_of(request, distribution)
-    installation = Installation(distribution, java, known, account, request.collector)
-    return Cassandra(request, nodes, installation, plan)
+
+    def install(node: NodePlace) -> tuple[NodePlace, Installation]:
+        host = node.host
+        sent = sent_to(host, distribution, node.volumes["data"])
+        java, account = javas[host], accounts[host]
+        return node, Installation(sent, java, known, account, request.collector)
+
+    told = [str(host.elsewhere) for host in hosts if host.elsewhere]
+    if told:
+        progress(f"sending Cassandra {distribution.version} to {', '.join(told)}")
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        return Cassandra(request, list(pool.map(install, nodes)), plan)
+
+
+def java_of(host: ServerHost) -> Java:
+    """Return the Java of a host. Raises UserError for none."""
+    found = look_for_java(host) if host.elsewhere else find_java()
+    if isinstance(found, Problem):
+        raise UserError(found)
+    return found
+
+
+def sent_to(host: ServerHost, distribution: Distribution, folder: Path) -> Distribution:
+    """Return a distribution as a host has it: sent to a folder of ours there, unless it is here."""
+    if not host.elsewhere:
+        return distribution
+    target = folder / LIBRARIES
+    host.run(["mkdir", "-p", "-m", "0755", "--", str(target)])
+    jars = sorted(distribution.libraries.glob("*.jar"))
+    for jar in dict.fromkeys([*jars, distribution.jolokia]):
+        host.put(jar, target / jar.name)
+    return replace(
+        distribution,
+        libraries=target,
+        jolokia=target / distribution.jolokia.name,
+        agent=target / distribution.jamm.name,
+    )
+
+
+def needed_on(host: ServerHost, version: str | None) -> Needed | Problem:
+    """Return what a node will need of a host, or what that lacks."""
+    java = look_for_java(host)
+    if isinstance(java, Problem):
+        return java
+    if not (host.program("bash") and host.program("setpriv")):
+        rule = "the programs are missing on the host; disklab installs nothing"
+        return Problem("", "bash, setpriv", rule, "install the packages bash and util-linux there")
+    title = f"a Cassandra {exact_version(version)} node on Java {java.major}"
+    return Needed(title, host.account(USERS), PORTS, by_ip=True)
+
+
+def _check_readable(host: ServerHost, account: Account | None, paths: Sequence[Path]) -> None:
+    for path in paths:
+        closed = host.unreadable(account, path)
+        if account is not None and closed is not None:
+            rule = f"Cassandra runs as the user {account.name}, who may not read it"
+            way_out = (
+                f"open it (chmod o+rx {closed}), or set XDG_CACHE_HOME, CASSANDRA_HOME, JAVA_HOME"
+            )
+            raise UserError(Problem("this machine", str(closed), rule, way_out))
 
 
 def check(request: Request, nodes: Sequence[NodePlace]) -> None:
