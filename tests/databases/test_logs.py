@@ -11,7 +11,7 @@ from disklab.databases.cassandra.gc_log import PIECE_BYTES, GcLog
 from disklab.databases.cassandra.node import LOG
 from disklab.databases.etcd.log import LOG as ETCD
 from disklab.databases.log import FirstErrors, LogForm, NodeLog, watched
-from disklab.databases.postgresql.log import LOG as POSTGRESQL
+from disklab.databases.postgresql.server import LOG as POSTGRESQL
 from disklab.errors import MachineError
 from disklab.procedures import outcome
 

@@ -74,7 +74,7 @@ class Request:
     """Clients that are connected at once, at most."""
     version: str | None = None
     """Such as `5.0`, `4.1.10`; None: the provider's usual one."""
-    kept: str | None = None
+    kept: str | None = field(default=None, repr=False)
     """What data that are there already were made for (`secret` of such a database)."""
     keyspace: str = "disklab"
     table_name: str = "rows"

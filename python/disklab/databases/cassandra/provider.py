@@ -10,7 +10,14 @@ from pathlib import Path
 
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.configuration import COLLECTORS, PORTS, Installation
-from disklab.databases.cassandra.distribution import Distribution, exact_version, fetched, unpacked
+from disklab.databases.cassandra.distribution import (
+    RELEASES,
+    Distribution,
+    cache_folder,
+    exact_version,
+    fetched,
+    unpacked,
+)
 from disklab.databases.cassandra.java import Java, find_java, look_for_java
 from disklab.databases.cassandra.settings import check_settings, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
@@ -20,6 +27,8 @@ from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.databases.record import Needed
 from disklab.engine import Account
 from disklab.errors import Problem, UserError
+from disklab.hosts.doctor import Check
+from disklab.hosts.requirements import find_program, how_to_get
 
 USERS = ("disklab", "cassandra")
 """Who may run a node for root: our own user, else the one that Cassandra's packages make."""
@@ -150,3 +159,28 @@ def _check_nodes(request: Request, nodes: Sequence[NodePlace]) -> Iterator[Probl
             rule = "Cassandra keeps its tables on the volume `data`"
             way_out = "name one of the cluster's volumes data"
             yield Problem("cluster.volumes", ", ".join(node.volumes) or "none", rule, way_out)
+
+
+def checks() -> Iterator[Check]:
+    """Look for Java and for Cassandra, or for the program that fetches it."""
+    try:
+        java = find_java()
+        yield Check("Java", f"{java.major} in {java.home}", True, False)
+    except UserError as error:
+        (problem,) = error.problems
+        yield Check("Java", problem.value, False, False, problem.way_out)
+    yield _cassandra()
+
+
+def _cassandra() -> Check:
+    if os.environ.get("CASSANDRA_HOME"):
+        return Check("Cassandra", f"CASSANDRA_HOME={os.environ['CASSANDRA_HOME']}", True, False)
+    folder = cache_folder() / "cassandra"
+    fetched = [version for version in RELEASES.values() if (folder / version).exists()]
+    if fetched:
+        return Check("Cassandra", f"{', '.join(fetched)} in {folder}", True, False)
+    maven = find_program("mvn")
+    if maven is not None:
+        return Check("Cassandra", f"the first rehearsal fetches it by {maven}", True, False)
+    way_out = f"{how_to_get('mvn')}; or set CASSANDRA_HOME to an unpacked tarball"
+    return Check("Cassandra", "neither fetched nor Maven to fetch it", False, False, way_out)

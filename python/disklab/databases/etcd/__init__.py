@@ -1,8 +1,8 @@
 """etcd: the machine's own installation, one member or several on the volumes of an experiment."""
 
+from disklab.databases.etcd.cluster import provision
 from disklab.databases.etcd.configuration import PORTS
 from disklab.databases.etcd.installation import checks, needed_on
-from disklab.databases.etcd.provider import provision
 from disklab.databases.etcd.rules import rules
 from disklab.databases.record import Record
 

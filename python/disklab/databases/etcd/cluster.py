@@ -9,6 +9,7 @@ from disklab.databases.etcd import metrics
 from disklab.databases.etcd.certificates import Certificates, Pair, make_certificates
 from disklab.databases.etcd.configuration import (
     CLIENT_PORT,
+    ETCD,
     PEER_PORT,
     PORTS,
     MemberFiles,
@@ -16,13 +17,21 @@ from disklab.databases.etcd.configuration import (
     url,
 )
 from disklab.databases.etcd.gateway import Gateway
-from disklab.databases.etcd.installation import Installation
+from disklab.databases.etcd.installation import Installation, find_etcd
 from disklab.databases.etcd.log import LOG
-from disklab.databases.etcd.sizing import MIB, MemoryPlan
+from disklab.databases.etcd.sizing import MIB, MemoryPlan, plan_memory
 from disklab.databases.files import write
 from disklab.databases.place import Way
-from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
-from disklab.errors import MachineError
+from disklab.databases.protocol import (
+    Coldness,
+    Conditions,
+    Database,
+    NodePlace,
+    Observation,
+    Progress,
+    Request,
+)
+from disklab.errors import MachineError, UserError
 from disklab.hosts.left_databases import record_group
 from disklab.waiting import Wait
 
@@ -340,3 +349,19 @@ class Etcd:
         if last is not None and len(alive) + len(self._away) <= len(self.members) // 2:
             raise last
         return alive
+
+
+def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
+    """Return a cluster that is ready to start."""
+    problems = list(ETCD.check(request, nodes))
+    if problems:
+        raise UserError(*problems)
+    found = {host: find_etcd(host) for host in dict.fromkeys(node.host for node in nodes)}
+    for one in {one.version: one for one in found.values()}.values():
+        problems += ETCD.check_settings(request.settings, one.known_settings(), one.version)
+    if problems:
+        raise UserError(*problems)
+    told = [f"{host.elsewhere} ({one.version})" for host, one in found.items() if host.elsewhere]
+    if told:
+        progress(f"etcd on {', '.join(told)}")
+    return Etcd(request, [(node, found[node.host]) for node in nodes], plan_memory(request.sizes))

@@ -9,13 +9,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from disklab.databases.place import Way
-from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
-from disklab.databases.postgresql.installation import Installation
+from disklab.databases.postgresql.configuration import DATABASE, PORT, POSTGRESQL, USER, Role
+from disklab.databases.postgresql.installation import Installation, find_postgresql
 from disklab.databases.postgresql.server import POLL_SECONDS, Server
-from disklab.databases.postgresql.sizing import MIB, MemoryPlan
-from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
+from disklab.databases.postgresql.sizing import MIB, MemoryPlan, plan_memory
+from disklab.databases.protocol import (
+    Coldness,
+    Conditions,
+    Database,
+    NodePlace,
+    Observation,
+    Progress,
+    Request,
+)
 from disklab.databases.sql import Sql
-from disklab.errors import MachineError
+from disklab.errors import MachineError, UserError
 from disklab.waiting import Wait
 
 VACUUM_POLL_SECONDS = 0.5
@@ -516,3 +524,24 @@ def position(lsn: str) -> int:
     """Return a place in the write-ahead log, such as 0/16B3748, as a number of bytes."""
     high, _, low = lsn.partition("/")
     return (int(high, 16) << 32) + int(low, 16)
+
+
+def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
+    """Return a server that is ready to start."""
+    problems = list(POSTGRESQL.check(request, nodes))
+    if problems:
+        raise UserError(*problems)
+    found = {host: find_postgresql(host) for host in dict.fromkeys(node.host for node in nodes)}
+    told = [f"{host.elsewhere} {one.major}" for host, one in found.items() if host.elsewhere]
+    majors = {one.major for one in found.values()}
+    if len(majors) > 1:
+        shown = ", ".join(told)
+        raise MachineError(f"a standby has the version of its primary, and there are {shown}")
+    first = found[nodes[0].host]
+    problems = POSTGRESQL.check_settings(request.settings, first.known_settings(), first.major)
+    if problems:
+        raise UserError(*problems)
+    if told:
+        progress(f"PostgreSQL on {', '.join(told)}")
+    plan = plan_memory(request.sizes, request.row_bytes)
+    return PostgreSQL(request, [(node, found[node.host]) for node in nodes], plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -9,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from disklab.databases.files import write
+from disklab.databases.log import LogForm
 from disklab.databases.postgresql import timing
 from disklab.databases.postgresql.configuration import (
     DATABASE,
@@ -24,7 +26,6 @@ from disklab.databases.postgresql.configuration import (
     server_settings,
 )
 from disklab.databases.postgresql.installation import Installation
-from disklab.databases.postgresql.log import LOG
 from disklab.databases.postgresql.sizing import MemoryPlan
 from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
@@ -43,6 +44,18 @@ COPY_SECONDS = 1800.0
 # All of the log that it has received is replayed first, which max_wal_size bounds.
 PROMOTE_SECONDS = 300.0
 POLL_SECONDS = 0.2
+
+LOG = LogForm(
+    # log_line_prefix "%m [%p] ", then the level.
+    entry=re.compile(r"\d{4}-\d\d-\d\d .*?\[\d+\] +(?!DETAIL|HINT|CONTEXT|STATEMENT)[A-Z]+: "),
+    bad=re.compile(r".*?\] +(WARNING|ERROR|FATAL|PANIC): "),
+    cause=re.compile(r".*?\] +(DETAIL|HINT): "),
+    # Whoever asks while it starts or stops, and whoever gives up, is told so in this way.
+    error=re.compile(
+        r".*?\] +(ERROR|FATAL|PANIC):  (?!the database system is |terminating connection due to "
+        r"administrator|canceling |sorry, too many clients)"
+    ),
+)
 
 
 class Server:
