@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import select
 import signal
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
+
+from disklab.waiting import Wait
 
 
 def end_remains(data: Path, program: Path, seconds: float) -> list[int]:
@@ -29,14 +30,13 @@ def end_remains(data: Path, program: Path, seconds: float) -> list[int]:
             if handle is not None:
                 open_handles.callback(os.close, handle)
                 killed[handle] = pid
-        deadline = time.monotonic() + seconds
-        while killed:
-            left_s = max(deadline - time.monotonic(), 0.0)
-            ended, _, _ = select.select([*killed], [], [], left_s)
-            if not ended:
-                break
-            for handle in ended:
-                del killed[handle]
+        with Wait("what is left of a server ends", seconds, f"{len(killed)} processes") as wait:
+            while killed:
+                ended, _, _ = select.select([*killed], [], [], wait.left_s)
+                if not ended:
+                    break
+                for handle in ended:
+                    del killed[handle]
         return sorted(killed.values())
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.errors import MachineError
 from disklab.hosts.ownership import mounts
+from disklab.waiting import Wait
 
 # All our groups are below one folder of this name, so that what a crash left can be found.
 PARENT = "disklab"
@@ -123,14 +123,14 @@ class ControlGroup:
 
         Raises MachineError when more than that is in use and cannot be taken back.
         """
-        deadline = time.monotonic() + SHRINK_SECONDS
-        while not self._try_limit(limit_bytes):
-            if time.monotonic() > deadline:
-                raise MachineError(
-                    f"{self.folder}: more than {limit_bytes} bytes are in use, and could not be "
-                    f"taken back within {SHRINK_SECONDS:.0f} s: {self.use()}"
-                )
-            time.sleep(POLL_SECONDS)
+        with Wait(f"{self.folder.name} gives memory back", SHRINK_SECONDS) as wait:
+            while not self._try_limit(limit_bytes):
+                if wait.is_over:
+                    raise MachineError(
+                        f"{self.folder}: more than {limit_bytes} bytes are in use, and could not "
+                        f"be taken back within {SHRINK_SECONDS:.0f} s: {self.use()}"
+                    )
+                wait.pause(POLL_SECONDS)
 
     def _try_limit(self, limit_bytes: int) -> bool:
         """Set the limit; returns False when what is in use could not be taken back at once."""
@@ -223,14 +223,14 @@ class ControlGroup:
 
     def remove(self) -> bool:
         """Remove the group, once nobody is inside; returns whether it is gone."""
-        deadline = time.monotonic() + REMOVE_SECONDS
-        for folder in self.folders:
-            while folder.exists() and not _remove(folder):
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(POLL_SECONDS)
-            # Another group of ours may be there.
-            _remove(folder.parent)
+        with Wait(f"the last process of {self.folder.name} is gone", REMOVE_SECONDS) as wait:
+            for folder in self.folders:
+                while folder.exists() and not _remove(folder):
+                    if wait.is_over:
+                        return False
+                    wait.pause(POLL_SECONDS)
+                # Another group of ours may be there.
+                _remove(folder.parent)
         return True
 
 

@@ -6,7 +6,6 @@ import fcntl
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from disklab.engine.own_folder import (
 from disklab.engine.process import start_time_of
 from disklab.errors import MachineError, Problem, UserError
 from disklab.names import NAME, NAME_RULE, is_name
+from disklab.waiting import Wait
 
 DEFAULT_RUN_DIR = Path("/run/disklab")
 DEFAULT_DATA_DIR = Path("/var/lib/disklab")
@@ -418,14 +418,14 @@ class Places:
 
 
 def _wait_for_lock(lock: int, run: Path) -> None:
-    deadline = time.monotonic() + LOCK_SECONDS
-    while not _try_lock(lock):
-        if time.monotonic() > deadline:
-            raise MachineError(
-                f"{run}/lock: another disklab command has held it for {LOCK_SECONDS:.0f} s; "
-                "wait for it to end, or see `ps` for one that hangs"
-            )
-        time.sleep(LOCK_POLL_SECONDS)
+    with Wait("another disklab command lets go", LOCK_SECONDS, f"{run}/lock") as wait:
+        while not _try_lock(lock):
+            if wait.is_over:
+                raise MachineError(
+                    f"{run}/lock: another disklab command has held it for {LOCK_SECONDS:.0f} s; "
+                    "wait for it to end, or see `ps` for one that hangs"
+                )
+            wait.pause(LOCK_POLL_SECONDS)
 
 
 def _try_lock(lock: int) -> bool:

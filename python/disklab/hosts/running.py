@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from disklab.hosts.ownership import (
 )
 from disklab.hosts.places import HostPlace, Places, remove_mount_point
 from disklab.hosts.requirements import require_machine
+from disklab.waiting import Wait
 
 # A killed process leaves its files to the kernel, which closes them within milliseconds.
 LOSE_SECONDS = 10.0
@@ -226,12 +226,14 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
 
 def _await_free(device: Path) -> None:
     """Return when no namespace has it mounted; those of killed programs go a moment later."""
-    deadline = time.monotonic() + LET_GO_SECONDS
-    while _is_held(device):
-        if time.monotonic() > deadline:
-            rule = "another mount namespace still has it mounted (`grep -l` it in /proc/*/mounts)"
-            raise MachineError(f"{device}: {rule}; end the programs there")
-        time.sleep(LOSE_POLL_SECONDS)
+    with Wait(f"nobody has {device} mounted", LET_GO_SECONDS) as wait:
+        while _is_held(device):
+            if wait.is_over:
+                rule = (
+                    "another mount namespace still has it mounted (`grep -l` it in /proc/*/mounts)"
+                )
+                raise MachineError(f"{device}: {rule}; end the programs there")
+            wait.pause(LOSE_POLL_SECONDS)
 
 
 def _is_held(device: Path) -> bool:
@@ -243,11 +245,11 @@ def _is_held(device: Path) -> bool:
 
 
 def _unmount_dead(point: Path) -> None:
-    deadline = time.monotonic() + LOSE_SECONDS
-    while not force_unmount(point):
-        if time.monotonic() > deadline:
-            raise MachineError(f"{point}: {', '.join(users_of(point)) or 'somebody'} uses it")
-        time.sleep(LOSE_POLL_SECONDS)
+    with Wait(f"nobody uses {point}", LOSE_SECONDS) as wait:
+        while not force_unmount(point):
+            if wait.is_over:
+                raise MachineError(f"{point}: {', '.join(users_of(point)) or 'somebody'} uses it")
+            wait.pause(LOSE_POLL_SECONDS)
 
 
 def warm_cache(target: Target, ranges: Iterable[tuple[int, int]] | None = None) -> CacheCounters:
