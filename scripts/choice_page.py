@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from disklab.catalog import load_catalog
 from disklab.prediction.against import ComparedCell
+from disklab.results.pricing import cluster_price
 
-from scripts.accuracy_page import PAGE, SECTIONS, STUDIES, block_of, label, read_back, table
+from scripts.accuracy_page import PAGE, SECTIONS, STUDIES, block_of, label, load, read_back, table
 
 CHOICE = PAGE.with_name("choice.md")
 BOUGHT = ("disk", "device", "caching", "read_ahead", "vm")
@@ -24,7 +26,16 @@ BOUGHT = ("disk", "device", "caching", "read_ahead", "vm")
 NEAR = 1.10
 """Within 10 % of the best. **Source:** Selecta (USENIX ATC 2018) counts so."""
 
-FIGURES = {"rate": (("ops/s",), max), "p99": (("p99",), min), "p95": (("p95",), min)}
+DEARER = 1.03
+"""Prices that differ by less are the same."""
+
+PRICE = "price"
+FIGURES = {
+    "rate": (("ops/s",), max),
+    "p99": (("p99",), min),
+    "p95": (("p95",), min),
+    PRICE: (("ops/s",), max),
+}
 """By word: the figures that say it, and which of two is better."""
 
 HEAD = """# How often the choice is right
@@ -36,7 +47,8 @@ cells that differ in one thing that is bought or set up (disks, caching, read-ah
 nothing else. A choice is *right* where the option that is predicted best was measured best, and
 *near* where it was measured within 10 % of the best. Selecta (USENIX ATC 2018) picks within 10 % of
 the best in 94 % of its cases. *Unseen* choices are those of which no cell was fitted on, or looked
-at when a value was chosen.
+at when a value was chosen. By *price*, the best is what does most operations a second for a USD a
+month (list prices of VMs and disks today); choices whose options cost the same are left out.
 
 """
 
@@ -49,6 +61,8 @@ class Choice:
     factor: str
     rest: dict[str, object]
     cells: tuple[ComparedCell, ...]
+    prices: tuple[float | None, ...] = ()
+    """Of each cell, in USD a month."""
 
     @property
     def unseen(self) -> bool:
@@ -67,7 +81,9 @@ class Answer:
     """By how much what was taken is worse than the best; 1: it is the best."""
 
 
-def choices(study: str, cells: Sequence[ComparedCell]) -> Iterator[Choice]:
+def choices(
+    study: str, cells: Sequence[ComparedCell], prices: Mapping[str, float | None] | None = None
+) -> Iterator[Choice]:
     """Yield the choices of a study, each once."""
     names = {name for cell in cells for name in cell.factors}
     for factor in sorted(name for name in names if any(part in name for part in BOUGHT)):
@@ -78,7 +94,8 @@ def choices(study: str, cells: Sequence[ComparedCell]) -> Iterator[Choice]:
         for group in groups.values():
             if len(group) > 1:
                 rest = {n: level for n, level in group[0].factors.items() if n != factor}
-                yield Choice(study, factor, rest, tuple(group))
+                usd = tuple((prices or {}).get(label(cell.factors)) for cell in group)
+                yield Choice(study, factor, rest, tuple(group), usd)
 
 
 def answer_of(choice: Choice, word: str) -> Answer | None:
@@ -87,9 +104,16 @@ def answer_of(choice: Choice, word: str) -> Answer | None:
     known = [one for one in choice.cells if figure in one.published and figure in one.predicted]
     if len(known) < len(choice.cells):
         return None
-    taken = better(known, key=lambda one: one.predicted[figure])
-    best = better(known, key=lambda one: one.published[figure])
-    pair = (taken.published[figure], best.published[figure])
+    usd = [1.0] * len(known)
+    if word == PRICE:
+        usd = [price for price in choice.prices if price]
+        if len(usd) < len(known) or max(usd) < min(usd) * DEARER:
+            return None
+    order = range(len(known))
+    bought = better(order, key=lambda at: known[at].predicted[figure] / usd[at])
+    winner = better(order, key=lambda at: known[at].published[figure] / usd[at])
+    taken, best = known[bought], known[winner]
+    pair = (taken.published[figure] / usd[bought], best.published[figure] / usd[winner])
     return Answer(choice, taken, best, max(pair) / min(pair) if min(pair) else 1.0)
 
 
@@ -141,7 +165,17 @@ def published() -> Iterator[Choice]:
     for name in STUDIES:
         block = block_of(next(one for one in SECTIONS if one.name == name), text)
         assert block is not None, f"{name} is missing in {PAGE.name}"
-        yield from choices(name, read_back(name, block).cells)
+        yield from choices(name, read_back(name, block).cells, prices_of(name))
+
+
+def prices_of(name: str) -> dict[str, float | None]:
+    """Return what the cells of a study cost, by the label of their factors."""
+    catalog = load_catalog()
+    return {
+        label(dict(trial.factors)): cluster_price(catalog, trial.spec)
+        for trial in load(name).trials("predict")
+        if trial.refused is None
+    }
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from disklab.prediction.against import ComparedCell
 
 from scripts import choice_page
+from scripts.accuracy_page import label
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,3 +43,18 @@ def test_the_page_and_the_readme_say_what_the_tables_say() -> None:
         assert row is not None
         said = f"{row[2]} of {row[1]}" if word == "p99" else f"{row[2]}, and"
         assert said in readme
+
+
+def test_by_price_the_best_does_most_for_a_dollar() -> None:
+    cells = [cell("P30", 64, 100, 300), cell("P40", 64, 125, 200)]
+    names = [label(one.factors) for one in cells]
+    (choice,) = choice_page.choices("t", cells, dict(zip(names, (100.0, 200.0), strict=True)))
+    answer = choice_page.answer_of(choice, "price")
+    assert answer is not None
+    assert answer.factor == 1
+    assert answer.best.factors["disks"] == "P30"
+    # What costs the same is no choice by price, and neither is what nobody knows the price of.
+    (equal,) = choice_page.choices("t", cells, dict.fromkeys(names, 100.0))
+    assert choice_page.answer_of(equal, "price") is None
+    (unpriced,) = choice_page.choices("t", cells)
+    assert choice_page.answer_of(unpriced, "price") is None
