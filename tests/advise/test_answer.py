@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from disklab.advice.candidates import Candidate, Field, field_of
 from disklab.advice.options import DisksAlone, Option
 from disklab.advice.question import Question, question_of
 from disklab.catalog import load_catalog
+from disklab.cli.advise import table_of
 from disklab.databases.calibration import calibration_for
 from disklab.results import TrialResult
 from disklab.results.required import Kept, Outcome, Point
+from rich.console import Console
 
 from tests.advise.exhaustive import FILE
 
@@ -97,3 +100,33 @@ def test_what_loses_data_comes_last_and_is_never_the_answer(
         line.startswith(f"{lossy.name} would be ") and "durability: may be lost" in line
         for line in told.sentences()
     )
+
+
+def test_the_table_of_a_terminal_fits_100_columns_with_cells_of_few_lines(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    wide = replace(
+        candidates[0],
+        settings={
+            "database.jvm.collector": "zgc",
+            "database.settings.concurrent_reads": 128,
+            "cluster.volumes.data.read_ahead": "8KiB",
+            "database.table.compaction": "leveled",
+        },
+    )
+    assert wide.name.endswith(", ZGC, 128 concurrent reads, 8 KiB read-ahead, leveled compaction")
+    table = table_of(advice(question, [option(wide, Outcome.CANNOT_TELL)]))
+    screen = Console(width=160, file=io.StringIO())
+    screen.print(table)
+    assert isinstance(screen.file, io.StringIO)
+    lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 100
+    assert len(lines) <= 1 + 8
+
+
+def test_the_answer_says_for_which_state_it_holds(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    told = advice(question, [option(candidates[0], Outcome.MET)])
+    assert any("with warm caches and burst credits spent." in line for line in told.sentences())
+    assert told.next_step().startswith("Next: `disklab rehearse t-advice.yaml`")

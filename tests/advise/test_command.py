@@ -139,7 +139,7 @@ def test_a_server_of_postgresql_is_advised_on(tmp_path: Path) -> None:
     assert "no other copy" in told["options"][-1]["why"]
     assert "upper bound" in " ".join(first["warnings"])
     # More log between checkpoints is a lever, and what it does was simulated.
-    assert any("max_wal_size" in option["option"] for option in told["quick"])
+    assert any("of WAL between checkpoints" in option["option"] for option in told["quick"])
     again = spec.load(tmp_path / "advice.yaml")
     assert {trial.spec.database.engine for trial in again.trials("rehearse") if trial.spec.database}
 

@@ -65,12 +65,12 @@ def test_another_compaction_is_tried_where_it_may_help(
 def test_a_compaction_that_wants_less_room_lets_smaller_disks_be_bought() -> None:
     asked = question("size-tiered")
     small, large = (candidates(asked)[f"E8s_v3 with {d}"] for d in ("P30", "2 x P30"))
-    assert small.name == "E8s_v3 with P30, compaction leveled"
+    assert small.name == "E8s_v3 with P30, leveled compaction"
     assert small.patch()[COMPACTION] == "leveled"
     assert large.fixed == {}
     assert large.name == "E8s_v3 with 2 x P30"
     (lever,) = room_of(small, asked.spec)
-    assert str(lever).startswith("compaction leveled: 1.")
+    assert str(lever).startswith("leveled compaction: 1.")
     assert room_of(large, asked.spec) == ()
 
 
@@ -107,9 +107,9 @@ def test_levers_are_turned_one_by_one_beside_what_must_stay() -> None:
     bare, *turned = singly(tuned(small, asked.spec)[0], asked.spec)
     assert bare.settings == {COMPACTION: "leveled"}
     told = [turned_in_words(one) for one in turned]
-    assert told == ["concurrent_reads 128", "read_ahead 8KiB", "collector zgc"]
+    assert told == ["128 concurrent reads", "8 KiB read-ahead", "ZGC"]
     large = candidates(asked)["E8s_v3 with 2 x P30"]
-    assert turned_in_words(singly(large, asked.spec)[-2]) == "compaction leveled"
+    assert turned_in_words(singly(large, asked.spec)[-2]) == "leveled compaction"
 
 
 @pytest.mark.parametrize(

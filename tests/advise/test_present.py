@@ -92,7 +92,7 @@ def test_the_answer_moves_stays_or_costs_more() -> None:
     same = found("E16s_v3 with 4 x P30, ReadOnly", now.usd_per_month)
     turned = found("E16s_v3 with 4 x P30, ReadOnly", now.usd_per_month)
     turned.candidate.settings["database.settings.concurrent_reads"] = 128
-    assert "ReadOnly and set concurrent_reads 128: it is the cheapest" in now.verdict(turned)
+    assert "ReadOnly with 128 concurrent reads: it is the cheapest" in now.verdict(turned)
     assert "is the cheapest that surely keeps the promise" in now.verdict(same)
     assert now.difference(same) == ""
 

@@ -13,7 +13,7 @@ import yaml
 from disklab.advice import page
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import NODES, Candidate, field_of
-from disklab.advice.levers import COLLECTOR, COMPACTION, rooms, singly
+from disklab.advice.levers import COLLECTOR, COMPACTION, in_words, rooms, singly
 from disklab.advice.options import Lever, Option, disks_alone, levers_of, short
 from disklab.advice.present import candidate_of
 from disklab.advice.question import FACTOR, Question
@@ -357,9 +357,9 @@ def judge_disks(advice: Advice, simulator: Simulator) -> None:
 
 
 def turned_in_words(variant: Candidate) -> str:
-    """Return the settings of an option that were turned: `concurrent_reads 128`."""
+    """Return the settings of an option that were turned: `128 concurrent reads`."""
     return ", ".join(
-        f"{path.rpartition('.')[2]} {value}"
+        in_words(path, value)
         for path, value in variant.settings.items()
         if path not in variant.fixed and path != NODES
     )
@@ -372,7 +372,7 @@ def room_of(candidate: Candidate, spec: TrialSpec) -> tuple[Lever, ...]:
     need = rooms(spec)
     own, other = next(iter(need)), candidate.fixed[COMPACTION]
     before = f"{about_bytes(need[own])} a node with room for {own} compaction"
-    return (Lever(f"compaction {other}", before, about_bytes(need[other])),)
+    return (Lever(in_words(COMPACTION, other), before, about_bytes(need[other])),)
 
 
 def flips(advice: Advice, simulator: Simulator) -> list[str]:

@@ -15,6 +15,7 @@ from disklab.advice.question import Question
 from disklab.advice.search import Ladder
 from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price
+from disklab.database_facts import facts_of
 from disklab.results.required import Outcome
 
 MOST_REASONS = 6
@@ -87,8 +88,8 @@ class Advice:
         difference = "" if now is None else now.difference(one)
         found = [
             f"{headline} {difference}".rstrip(),
-            f"Its fullest limit is {one.bound_by}. {tail_of(one)}"
-            f"A stopped or lost VM loses {one.lost}.",
+            f"{limit_of(one)}{tail_of(one)}A stopped or lost VM loses {one.lost}.",
+            self.state(),
         ]
         if one.local:
             keeping = next(
@@ -112,6 +113,25 @@ class Advice:
             )
         return found
 
+    def state(self) -> str:
+        """Return in which state of the system all this holds, as a sentence."""
+        spec = self.question.spec
+        database, before = spec.database, spec.before
+        assert database is not None
+        title = facts_of(database.engine).title
+        name = f"{title} {database.version}" if database.version else title
+        warm = f"{'warm' if before.page_cache == 'warm' else 'empty'} caches"
+        left = f"{before.credits_ratio * 100:.0f} % of the burst credits left"
+        if before.credits_ratio == 0:
+            left = "burst credits spent"
+        return f"Simulated as {name} with {warm} and {left}."
+
+    def next_step(self) -> str:
+        """Return the command that tells more; empty: nothing was written for it."""
+        if not self.written or self.chosen is None:
+            return ""
+        return f"Next: `disklab rehearse {self.written}` runs these options with real databases."
+
     @staticmethod
     def _p99(one: Option) -> str:
         """Return the 99th percentile with storage's share of it."""
@@ -127,6 +147,7 @@ class Advice:
             f"p99 {self._p99(one)}.{difference}",
             f"{sentence(str(one.kept))}.{way}",
             f"{tail_of(one)}A stopped or lost VM loses {one.lost}.",
+            self.state(),
         ]
 
     def _what_would_tell(self, one: Option) -> str:
@@ -153,8 +174,8 @@ class Advice:
             return self._but_for_pauses(able)
         return [
             f"Nothing qualifies: the nearest is {best.name}, {best.price}.",
-            f"{sentence(str(best.kept))}. Its fullest limit is {best.bound_by}. "
-            f"{tail_of(best)}".rstrip(),
+            f"{sentence(str(best.kept))}. {limit_of(best)}{tail_of(best)}".rstrip(),
+            self.state(),
         ]
 
     def _but_for_pauses(self, able: Sequence[Option]) -> list[str]:
@@ -169,7 +190,7 @@ class Advice:
             f"{first.price}, p99 {first.latency('p99')}, of which storage takes "
             f"{short(first.disks.storage_ms)} ms.",
             f"Without stops of the JVM it would be {short(first.disks.p99_ms)} ms: choose another "
-            f"collector or heap (`database.jvm`{now}), or allow more.",
+            f"collector or heap (`database.jvm`{now}), or allow more. {self.state()}",
         ]
         if others:
             ranked = "; ".join(f"{one.name}, {one.price}" for one in others)
@@ -239,6 +260,14 @@ class Advice:
 def tail_of(one: Option) -> str:
     """Return what the option's 99th percentile consists of as a sentence; empty: nobody tells."""
     return f"Its p99 is {one.tail}. " if one.tail else ""
+
+
+def limit_of(one: Option) -> str:
+    """Return the fullest limit as a sentence."""
+    if one.bound_by.startswith("none"):
+        first = one.bound_by.partition("; first ")[2]
+        return f"No limit is near: the fullest is {first}. " if first else "No limit is near. "
+    return f"Its fullest limit is {one.bound_by}. " if one.bound_by else ""
 
 
 def sentence(text: str) -> str:

@@ -19,7 +19,7 @@ from disklab.advice.bounds import (
     seconds_of,
     serving_nodes,
 )
-from disklab.advice.levers import COMPACTION, rooms
+from disklab.advice.levers import COMPACTION, in_words, rooms
 from disklab.advice.question import LOCAL, Question
 from disklab.advice.strength import Strength, strength_of
 from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeRequest, resolve
@@ -97,11 +97,7 @@ class Candidate:
     @property
     def name(self) -> str:
         """The option in words, its levers with it."""
-        told = [
-            f"{path.rpartition('.')[2]} {value}"
-            for path, value in self.settings.items()
-            if path != NODES
-        ]
+        told = [in_words(path, value) for path, value in self.settings.items() if path != NODES]
         return ", ".join([self.hardware, *told])
 
     def nodes_of(self, usual: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,6 +38,23 @@ COLLECTOR = "database.jvm.collector"
 """Of Cassandra, whose default is G1: ZGC stops a node for less than a millisecond, and takes
 processor time all the while. **Source:** JEP 333 and 376; Java 17, which Cassandra 5.0 runs on, has
 it for production (JEP 377)."""
+
+
+def in_words(path: str, value: str | int) -> str:
+    """Return a setting as people say it: `128 concurrent reads`."""
+    words = {
+        "database.settings.concurrent_reads": "{} concurrent reads",
+        "database.settings.max_wal_size": "{} of WAL between checkpoints",
+        "cluster.volumes.data.read_ahead": "{} read-ahead",
+        COMPACTION: "{} compaction",
+        COLLECTOR: "{}",
+    }
+    told = TITLES.get(str(value), re.sub(r"(?<=\d)(?=[A-Za-z])", " ", str(value)))
+    return words.get(path, f"{path.rpartition('.')[2]} {{}}").format(told)
+
+
+TITLES = {"zgc": "ZGC", "g1": "G1", "shenandoah": "Shenandoah", "parnew": "ParNew", "cms": "CMS"}
+"""Collectors as their makers write them."""
 
 
 def collectors(spec: TrialSpec) -> tuple[str, ...]:

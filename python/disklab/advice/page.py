@@ -195,5 +195,5 @@ def evidence(advice: Advice, seed: int) -> Sequence[str]:
         *advice.changes,
         f"Seed {seed}. Experiment: {question.path}.",
         *([f"Run: {advice.run}"] if advice.run is not None else []),
-        *([f"To rehearse: disklab rehearse {advice.written}"] if advice.written else []),
+        *([step] if (step := advice.next_step()) else []),
     ]

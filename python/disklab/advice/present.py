@@ -7,6 +7,7 @@ from typing import Any
 
 from disklab.advice.bounds import seconds_of
 from disklab.advice.candidates import Candidate, Disks, named, without_credits
+from disklab.advice.levers import in_words
 from disklab.advice.options import Option, short
 from disklab.advice.question import Question
 from disklab.advice.strength import strength_of
@@ -62,7 +63,7 @@ class Present:
         if one.candidate.hardware == self.hardware:
             turned = one.candidate.settings
             also = "".join(
-                f"{' and set ' if not number else ', '}{path.rpartition('.')[2]} {value}"
+                f"{' with ' if not number else ', '}{in_words(path, value)}"
                 for number, (path, value) in enumerate(turned.items())
             )
             return f"Stay on {self.name}{also}: it is the cheapest that surely keeps the promise"

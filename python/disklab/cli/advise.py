@@ -69,6 +69,10 @@ Write = Annotated[
         show_default="EXPERIMENT-advice.yaml",
     ),
 ]
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="Print settings one by one, and what was ruled out and why."),
+]
 Html = Annotated[
     Path | None,
     typer.Option(
@@ -107,6 +111,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
     ] = None,
     cluster: Cluster = None,
+    everything: Everything = False,
     check: Check = False,
     json: Json = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
@@ -145,7 +150,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         found = advise(question, replace(how, workers=workers), quiet, tell)
     if html is not None:
         write_page(found, html, seed)
-    print_json(found.as_json()) if json else show(found)
+    print_json(found.as_json()) if json else show(found, everything=everything)
     raise typer.Exit(exit_code(found) if check else 0)
 
 
@@ -219,8 +224,8 @@ def progress() -> Iterator[Any]:
         raise
 
 
-def show(advice: Advice) -> None:
-    """Print the answer, then what it rests on."""
+def show(advice: Advice, *, everything: bool = False) -> None:
+    """Print the answer, the options, what would change it, what to do next; the rest if asked."""
     out = console()
     first, *rest = advice.sentences()
     out.print(first, style="bold", markup=False)
@@ -229,17 +234,24 @@ def show(advice: Advice) -> None:
     if advice.options:
         out.print()
         out.print(table_of(advice))
-        for one in advice.options:
-            for lever in one.levers:
-                out.print(f"  {one.candidate.hardware}: {lever}", markup=False)
         out.print()
     for line in [*advice.changes, *advice.price_doubts()]:
         out.print(line, markup=False)
-    show_search(advice)
+    if step := advice.next_step():
+        out.print(step, markup=False)
+    if everything:
+        show_levers(advice)
+        show_search(advice)
     if advice.run is not None:
-        out.print(f"\n{advice.run}", markup=False)
-    if advice.written is not None:
-        out.print(f"{advice.written}", markup=False)
+        more = "" if everything else "`--all` prints the rest; it is also in "
+        out.print(f"\n{more}{advice.run}", markup=False)
+
+
+def show_levers(advice: Advice) -> None:
+    """Print what each setting that costs nothing changes, by option."""
+    for one in advice.options:
+        for lever in one.levers:
+            console().print(f"  {one.candidate.hardware}: {lever}", markup=False)
 
 
 def show_search(advice: Advice) -> None:
@@ -263,17 +275,19 @@ def show_search(advice: Advice) -> None:
 def table_of(advice: Advice) -> Table:
     """Return the options as a table."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("option", overflow="fold")
-    for heading in ("USD/month", "carries", "p50 ms", "p95 ms", "p99 ms"):
-        table.add_column(heading, justify="right")
-    table.add_column("fullest limit", overflow="fold")
-    table.add_column("asked for", overflow="fold")
+    table.add_column("option", max_width=28)
+    table.add_column("USD/month", justify="right")
+    table.add_column("p99 ms", justify="right", max_width=16)
+    table.add_column("to spare", justify="right", max_width=8)
+    table.add_column("fullest limit", max_width=14)
+    table.add_column("promise", max_width=16)
     for one in advice.options:
+        room = one.head_room
         table.add_row(
             one.name,
             f"{one.candidate.usd_per_month:,.0f}",
-            one.carries,
-            *(one.latency(name).replace(" ms", "") for name in ("p50", "p95", "p99")),
+            one.latency("p99").replace(" ms", "") or one.carries,
+            "" if room is None else f"{room * 100:.0f} %",
             one.bound_by,
             str(one.kept),
         )
