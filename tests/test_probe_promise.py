@@ -50,15 +50,19 @@ DS14_V2 = HostProfile.model_validate(
 )
 
 
-def owed(
+def owed(  # noqa: PLR0913 - each is a part of a disk
     cell: Cell,
     *,
     disks: list[dict[str, Any]] | None = None,
     caching: str = "None",
     duration_s: float = 10.0,
     state: State | None = None,
+    charges_writes: bool = False,
 ) -> Promise:
     disks = disks or [P30]
+    assert DS14_V2.cache is not None
+    cache = DS14_V2.cache.model_copy(update={"charges_writes": charges_writes})
+    host = DS14_V2.model_copy(update={"cache": cache})
     volume = VolumeProfile.model_validate(
         {
             "name": "data",
@@ -69,7 +73,7 @@ def owed(
         }
     )
     plan = Plan((cell,), duration_s, size_bytes=MIB)
-    return promise(Placement(DS14_V2, volume), cell, plan, state or State())
+    return promise(Placement(host, volume), cell, plan, state or State())
 
 
 def loaded(direction: Direction, block_bytes: int) -> Cell:
@@ -117,6 +121,11 @@ def test_a_read_only_write_pays_the_disk() -> None:
 
 def test_a_read_write_write_is_acknowledged_by_the_cache() -> None:
     assert owed(loaded(WRITE, 4 * KIB), caching="ReadWrite").bound_by == "vm cached 64000 IOPS"
+
+
+def test_a_read_write_cache_may_charge_its_writes_to_the_disk() -> None:
+    found = owed(loaded(WRITE, 4 * KIB), caching="ReadWrite", charges_writes=True)
+    assert found.bound_by == "disk 0 5000 IOPS"
 
 
 def test_a_mix_pays_the_disk_for_its_writes_alone_and_owes_both_latencies() -> None:

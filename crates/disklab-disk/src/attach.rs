@@ -133,12 +133,18 @@ impl Host {
             })
             .collect()
         };
+        let charges = (self.cache.as_ref()).is_some_and(|cache| cache.charges_writes);
+        let (at_ack, at_destage) = if charges {
+            ([&disk, network, ssd], [&[][..]; 3])
+        } else {
+            ([&[][..], &[], ssd], [&disk[..], network, &[]])
+        };
         let routes = [
             (Route::Read, join(Scope::Read, [&disk, network, ssd])),
             (Route::Write, join(Scope::Write, [&disk, network, ssd])),
             (Route::Hit, join(Scope::Read, [&[], &[], ssd])),
-            (Route::WriteBack, join(Scope::Write, [&[], &[], ssd])),
-            (Route::Destage, join(Scope::Write, [&disk, network, &[]])),
+            (Route::WriteBack, join(Scope::Write, at_ack)),
+            (Route::Destage, join(Scope::Write, at_destage)),
         ];
         for (route, gates) in routes {
             self.lanes[lane as usize].set_route(route, gates);

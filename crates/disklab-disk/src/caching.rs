@@ -27,6 +27,8 @@ pub(crate) struct HostCache {
     pub contents: BlockCache,
     /// Its own service times.
     pub times: ServiceTimes,
+    /// Whether the disk's limits count writes when they are acknowledged.
+    pub charges_writes: bool,
     /// Writes that wait for dirty room.
     waiting: VecDeque<Part>,
     /// Dirty sectors of all lanes.
@@ -43,6 +45,7 @@ impl HostCache {
         HostCache {
             contents: BlockCache::new(profile.capacity_bytes, profile.block_bytes),
             times: ServiceTimes::new(&profile.latency),
+            charges_writes: profile.charges_writes,
             waiting: VecDeque::new(),
             dirty: 0,
             promised: 0,

@@ -346,6 +346,7 @@ fn a_host_cache_as_large_as_the_tables_has_all_of_them_after_a_fill() {
         capacity_bytes: 10_191 * 8_192,
         block_bytes: 8_192,
         latency: host.volumes[0].disks[0].latency.clone(),
+        charges_writes: false,
     });
     server.database.shared_buffers_bytes = 1 << 20;
     server.before.host_cache = CacheState::Warm;

@@ -80,6 +80,8 @@ class CacheProfile(Profile):
     capacity_bytes: UnsignedInt
     block_bytes: int
     latency: Latency
+    charges_writes: bool = False
+    """Whether the disk's limits count what ReadWrite caching acknowledges, and its destage not."""
 
 
 class HostProfile(Profile):

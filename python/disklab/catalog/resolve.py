@@ -141,6 +141,14 @@ def _line(name: str) -> str:
     return re.split(r"[\d-]", short, maxsplit=1)[0]
 
 
+UNCHARGED = "2020"
+"""The period in which writes to a ReadWrite cache were not counted against the disk.
+
+**Source:** tomaskubica.cz 2020-09 (60,100 writes a second on a P4), stian 2019 (11,500). Those of
+December 2021 were: see `charges_writes` in `crates/disklab-disk/src/profile.rs`.
+"""
+
+
 def resolve(
     catalog: Catalog,
     host: HostRequest,
@@ -161,6 +169,9 @@ def resolve(
         disks=[asked.disks.profile] * asked.expression.count,
     )
     machine = host_profile(catalog, asked.vm, host)
+    if volume.latency == UNCHARGED and machine.cache is not None:
+        cache = machine.cache.model_copy(update={"charges_writes": False})
+        machine = machine.model_copy(update={"cache": cache})
     return Resolution(
         host=machine.model_copy(update={"volumes": [profile]}),
         volume=profile,
@@ -217,6 +228,7 @@ def host_profile(catalog: Catalog, vm: VmEntry | None, request: HostRequest) -> 
             capacity_bytes=max(CACHE_BLOCK_BYTES, capacity),
             block_bytes=CACHE_BLOCK_BYTES,
             latency=latency_profile(catalog, vm.series.latency["host_cache"]),
+            charges_writes=True,
         )
     return HostProfile(
         name=vm.name,

@@ -179,6 +179,8 @@ def caps_of(
     medium = volume.disks[0].medium
     shares = cell.direction.shares
     misses = {side: share * (1.0 - (hits[side] or 0.0)) for side, share in shares.items()}
+    if "write" in shares and host.cache is not None and host.cache.charges_writes:
+        misses["write"] = shares["write"]
     none = dict.fromkeys(shares, 0.0)
     found = []
     for place, limits, paying in (
@@ -226,9 +228,10 @@ def striped(cap: Cap, volume: VolumeProfile, limit: Limit, cell: Cell) -> Cap:
     disks, chunk = len(volume.disks), volume.chunk_bytes
     if disks == 1 or not chunk:
         return cap
-    pieces = max(1.0, cell.block_bytes / chunk)
-    per_piece = cost(limit, min(cell.block_bytes, chunk))
-    return replace(cap, place="disk", per_s=cap.per_s * disks, units_per_io=pieces * per_piece)
+    # What a disk gets of an I/O lies in a row on it, and is one I/O there.
+    parts = min(float(disks), max(1.0, cell.block_bytes / chunk))
+    per_part = cost(limit, round(cell.block_bytes / parts))
+    return replace(cap, place="disk", per_s=cap.per_s * disks, units_per_io=parts * per_part)
 
 
 def service_times(placed: Placement, cell: Cell, side: str, hits: float | None) -> Quantiles:

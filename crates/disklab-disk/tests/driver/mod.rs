@@ -99,6 +99,7 @@ pub fn host_cache(capacity_bytes: u64) -> CacheProfile {
         capacity_bytes,
         block_bytes: 64 << 10,
         latency: constant(200_000),
+        charges_writes: false,
     }
 }
 

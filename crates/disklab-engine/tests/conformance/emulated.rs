@@ -248,6 +248,7 @@ impl<'bench> EmulatedHost<'bench> {
                 capacity_bytes: 64 << 20,
                 block_bytes: 64 << 10,
                 latency: volume("any", 4096).disks.swap_remove(0).latency,
+                charges_writes: false,
             }),
             volumes: Vec::new(),
         };

@@ -57,6 +57,7 @@ pub fn host(chance: &mut Stream) -> HostProfile {
             capacity_bytes: (64 << 10) << chance.below(5),
             block_bytes,
             latency: latency(chance),
+            charges_writes: false,
         }),
         volumes: Vec::new(),
     }
