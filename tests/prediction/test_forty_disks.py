@@ -82,25 +82,13 @@ def test_the_simulator_does_what_the_probe_promises(tmp_path: Path, vm: str) -> 
     assert not differ, "\n".join(differ)
 
 
-EMULATED = [
-    (AZURE, "azure/P10", "100%"),
-    (AZURE, "azure/P10", "0%"),
-    (AZURE, "azure/S4", "100%"),
-    ("aws/m5.xlarge", "aws/gp2(100GiB)", "0%"),
-]
-"""A share of them, whose rates any machine reaches."""
-
-
 @pytest.mark.machine
 @pytest.mark.alone
-@pytest.mark.parametrize(("vm", "disks", "left"), EMULATED)
-def test_the_emulator_does_what_the_simulator_does(
-    tmp_path: Path, vm: str, disks: str, left: str
-) -> None:
-    """Some seconds each: the disk is made and filled before fio measures it."""
+def test_the_emulator_does_what_the_simulator_does(tmp_path: Path) -> None:
+    """Some seconds: the disk is made and filled before fio measures it."""
     file = tmp_path / "e.yaml"
-    first = EXPERIMENT[: EXPERIMENT.index("factors:")]
-    text = first.format(vm=vm, first=disks, seconds=3).replace("100%", left)
+    text = EXPERIMENT[: EXPERIMENT.index("factors:")]
+    text = text.format(vm=AZURE, first="azure/P10", seconds=3)
     file.write_text(text.replace("depth: 256", "depth: 32"))
     simulated, emulated = (only_result(file, mode)["ops_per_s"] for mode in ("predict", "rehearse"))
     assert emulated == pytest.approx(simulated, rel=0.07)
