@@ -180,12 +180,15 @@ async function refine() {
     }
     show();
   }
-  await sweep(outdated);
-  if (!outdated()) document.body.dataset.refined = round;
+  const lines = await sweep(outdated, 'sketch');
+  if (outdated()) return;
+  document.body.dataset.refined = round;
+  // A sketch lasts few windows of a throttle: a full one shows in the refined line.
+  await sweep(outdated, 'quick', lines);
 }
 
-async function sweep(outdated) {
-  const places = state.at ?? TURNS[state.turn], lines = SIDES.map((css) => ({css, points: [], published: []}));
+async function sweep(outdated, name, begun = SIDES.map((css) => ({css, points: [], published: []}))) {
+  const places = state.at ?? TURNS[state.turn], lines = begun;
   const preset = state.preset !== null && state.offer.presets[state.preset];
   if (preset && preset.turn === state.turn) {
     for (const line of lines) {
@@ -193,23 +196,24 @@ async function sweep(outdated) {
       line.published = at.map((value, index) => [places.indexOf(value), rate[index]]).filter(([place, value]) => place >= 0 && value);
     }
   }
-  showSweep(lines, places);
+  showSweep(lines, places, name);
   for (const [index, value] of places.entries()) {
     for (const line of lines) {
       const job = jobFor({...state[line.css], [state.turn]: value});
-      const report = job && await state.refining.ask(fidelity(job, 'sketch'));
-      if (outdated()) return;
-      if (report?.ops_per_s) line.points.push([index, report.ops_per_s]);
+      const report = job && await state.refining.ask(fidelity(job, name));
+      if (outdated()) return lines;
+      if (report?.ops_per_s) line.points = [...line.points.filter(([place]) => place !== index), [index, report.ops_per_s]].sort(([x], [y]) => x - y);
     }
-    showSweep(lines, places);
+    showSweep(lines, places, name);
   }
+  return lines;
 }
 
-function showSweep(lines, places) {
+function showSweep(lines, places, name) {
   const published = lines.some((line) => line.published.length);
   const cell = (points, index) => { const found = points.find(([place]) => place === index); return found ? shown(found[1]) : ''; };
   const rows = places.map((value, index) => [String(value), ...lines.map(({points}) => cell(points, index)), ...(published ? lines.map((line) => cell(line.published, index)) : [])]);
-  const caption = `Operations a second as the knob is turned, A whole and B dashed; sketches${published ? '; squares are published' : ''}.`;
+  const caption = `Operations a second as the knob is turned, A whole and B dashed; ${name === 'quick' ? 'quick fidelity, from the left' : 'sketches'}${published ? '; squares are published' : ''}.`;
   get('sweep').replaceChildren(figureOf(linesOf(lines, places, 'operations a second'), caption,
     tableOf('Operations a second', [get('turn').selectedOptions[0]?.text ?? state.turn, 'A', 'B', ...(published ? ['A, published', 'B, published'] : [])], rows)));
 }
@@ -218,12 +222,15 @@ function showSweep(lines, places) {
 const usd = (amount) => (amount === null ? 'not known' : `${Math.round(amount).toLocaleString('en')} USD`);
 const ratio = (number) => (number >= 10 ? Math.round(number).toLocaleString('en') : number.toFixed(1));
 
+// The simulator calls what binds `latency` where every limit has room.
+const bound = ({resource, utilisation}) => (resource === 'latency' ? 'no limit is full, latency decides' : `${utilisation < 0.8 ? 'nearest limit' : 'limited by'}: ${resource} (${Math.round(utilisation * 100)} % used)`);
+
 function sentence() {
   const able = SIDES.filter((side) => state.answers[side]?.report);
   if (!able.length) return 'Neither can be simulated: see what is wrong below.';
   const one = (side) => {
     const {report} = state.answers[side];
-    return `${side.toUpperCase()} does ${shown(report.ops_per_s)} a second, 99 % within ${shown(report.latency_ms.p99)} ms; ${report.bottleneck.resource} binds (${Math.round(report.bottleneck.utilisation * 100)} %).`;
+    return `${side.toUpperCase()} does ${shown(report.ops_per_s)} a second, 99 % within ${shown(report.latency_ms.p99)} ms; ${bound(report.bottleneck)}.`;
   };
   if (able.length < 2) return one(able[0]);
   const [a, b] = SIDES.map((side) => state.answers[side].report.ops_per_s), [first, second] = a >= b ? ['A', 'B'] : ['B', 'A'];
@@ -252,7 +259,7 @@ function showAnswer() {
   const ms = (percentile) => of(({latency_ms}) => `${shown(latency_ms[percentile])} ms`);
   const rows = [
     ['Operations a second', ...of(({ops_per_s}) => shown(ops_per_s))], ['Median', ...ms('p50')], ['95 % within', ...ms('p95')], ['99 % within', ...ms('p99')],
-    ['What binds', ...of(({bottleneck: {resource, place, utilisation}}) => `${resource} (${place ? `${place}, ` : ''}${Math.round(utilisation * 100)} %)`)],
+    ['What binds', ...of(({bottleneck}) => `${bound(bottleneck)}${bottleneck.place ? `, ${bottleneck.place}` : ''}`)],
     ['Then', ...of(({resources}) => resources.slice(1, 3).map(({resource, utilisation}) => `${resource} ${Math.round(utilisation * 100)} %`).join(', '))],
     ['Price a month', ...of((_, {choice}) => usd(priceOf(state.offer, choice)))],
     ['After the credits', ...of((_, {after}) => (after === null ? '-' : `${shown(after)} a second`))],
