@@ -276,7 +276,8 @@ function hostOf(offer, choice, volume, logName) {
   const vm = offer.vms[choice.vm];
   const host = structuredClone({
     version: 1, name: choice.vm, seed: 1, cached: vm.cached, uncached: vm.uncached,
-    cache: vm.cache && {...vm.cache, latency: offer.latencies[vm.cache.latency]}, volumes: [volume],
+    // OS disks of 2020 did not count what their cache acknowledged: catalog/resolve.py, UNCHARGED.
+    cache: vm.cache && {...vm.cache, latency: offer.latencies[vm.cache.latency], charges_writes: choice.latency !== '2020'}, volumes: [volume],
   });
   if (logName) {
     const local = vm.local.local;
