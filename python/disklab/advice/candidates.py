@@ -168,7 +168,7 @@ def _amounts(vm: VmEntry) -> tuple[float, ...]:
     """Return what a VM size has of everything that attached disks need of it."""
     facts, series = vm.facts, vm.series
     budgets: list[float] = []
-    for limit in (facts.cached, facts.uncached, facts.uncached_burst):
+    for limit in (facts.cached, facts.cached_burst, facts.uncached, facts.uncached_burst):
         names = ("iops", "mb_per_s", "read_mb_per_s", "write_mb_per_s", "cache_gib")
         budgets += [float(getattr(limit, name, None) or 0) for name in names]
     network = float("inf") if facts.net_mbit_per_s is None else float(facts.net_mbit_per_s)

@@ -307,6 +307,7 @@ class VmFacts(Facts):
     max_data_disks: int | None = None
     net_mbit_per_s: int | None = None
     cached: VmLimit | None = None
+    cached_burst: VmLimit | None = None
     uncached: VmLimit | None = None
     uncached_burst: VmLimit | None = None
     nvme: NvmeFacts | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -95,15 +96,19 @@ def _by_direction(
     ]
 
 
-def cached_limits(vm: VmEntry) -> list[Limit]:
-    """Return the budget of the host's own SSD: host cache and temp disk."""
-    limit = vm.facts.cached
+def cached_limits(vm: VmEntry, scale: Fraction) -> list[Limit]:
+    """Return the budget of the host's own SSD, host cache and temp disk, with VM bursting."""
+    limit, top = vm.facts.cached, vm.facts.cached_burst or VmLimit()
     if limit is None:
         return []
     unit, window = vm.series.cached_mb_bytes, CACHED_BYTES_WINDOW_NS
     return [
-        *_limit("all", limit.iops),
-        *_byte_limit("all", limit.mb_per_s, unit, window),
+        *_bursting(_limit("all", limit.iops), top.iops, scale),
+        *_bursting(
+            _byte_limit("all", limit.mb_per_s, unit, window),
+            top.mb_per_s and top.mb_per_s * unit,
+            scale,
+        ),
         *_byte_limit("read", limit.read_mb_per_s, unit, window),
         *_byte_limit("write", limit.write_mb_per_s, unit, window),
     ]
@@ -115,18 +120,21 @@ def uncached_limits(vm: VmEntry, scale: Fraction) -> list[Limit]:
     if limit is None:
         return []
     unit = vm.series.uncached_mb_bytes
-    found = []
-    for bucket, high in (
-        (_limit("all", limit.iops), top.iops),
-        (_byte_limit("all", limit.mb_per_s, unit), top.mb_per_s and top.mb_per_s * unit),
-    ):
-        for one in bucket:
-            burst = None
-            if high is not None and high > one.per_s:
-                full = burst_credits(high, one.per_s, VM_BURST_SECONDS, scale)
-                burst = Burst(per_s=high, credits=full)
-            found.append(one.model_copy(update={"burst": burst}))
-    return found
+    top_bytes = top.mb_per_s and top.mb_per_s * unit
+    return [
+        *_bursting(_limit("all", limit.iops), top.iops, scale),
+        *_bursting(_byte_limit("all", limit.mb_per_s, unit), top_bytes, scale),
+    ]
+
+
+def _bursting(limits: list[Limit], high: int | None, scale: Fraction) -> Iterator[Limit]:
+    """Yield limits of a VM with the burst above each; None or no higher: they have none."""
+    for limit in limits:
+        burst = None
+        if high is not None and high > limit.per_s:
+            full = burst_credits(high, limit.per_s, VM_BURST_SECONDS, scale)
+            burst = Burst(per_s=high, credits=full)
+        yield limit.model_copy(update={"burst": burst})
 
 
 def nvme_limits(vm: VmEntry) -> list[Limit]:

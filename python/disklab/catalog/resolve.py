@@ -233,7 +233,7 @@ def host_profile(catalog: Catalog, vm: VmEntry | None, request: HostRequest) -> 
     return HostProfile(
         name=vm.name,
         seed=request.seed,
-        cached=cached_limits(vm),
+        cached=cached_limits(vm, request.scale),
         uncached=uncached_limits(vm, request.scale),
         cache=cache,
         volumes=[],

@@ -236,6 +236,7 @@ def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
         ("data disks", "max_data_disks", facts.max_data_disks),
         ("network Mbit/s", "net_mbit_per_s", facts.net_mbit_per_s),
         ("cached", "cached", _figures(facts.cached)),
+        ("cached burst, 30 minutes", "cached_burst", _figures(facts.cached_burst)),
         ("one cached MB", "cached", odd_mb),
         ("uncached", "uncached", _figures(facts.uncached)),
         ("uncached burst, 30 minutes", "burst", _figures(facts.uncached_burst)),
