@@ -193,16 +193,18 @@ def end(results: Sequence[CellResult], *, check: bool) -> NoReturn:
     """End with 0, or with `check` as the promises of valid cells were kept: 0, 3 or 4."""
     from disklab.probe.verdict import Outcome  # noqa: PLC0415 - see above
 
+    if not check:
+        raise typer.Exit
     kept = {
         Outcome.MET: required.Outcome.MET,
         Outcome.ABOVE: required.Outcome.MET,
         Outcome.SHORT: required.Outcome.MISSED,
     }
     outcomes = [
-        None if one.invalid or one.verdict is None else kept.get(one.verdict.outcome)
-        for one in results
+        None if cell.invalid or cell.verdict is None else kept.get(cell.verdict.outcome)
+        for cell in results
     ]
-    raise typer.Exit(code_of(outcomes) if check else 0)
+    raise typer.Exit(code_of(outcomes))
 
 
 def seen_from_root(path: Path) -> Path:
