@@ -184,7 +184,10 @@ def test_no_fio_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         fio.find_fio("libaio")
 
 
-def test_a_signal_waits_until_a_started_program_is_known() -> None:
+def test_a_signal_waits_until_a_started_program_is_known(request: pytest.FixtureRequest) -> None:
+    # Under nohup, and in a script's background, SIGINT is ignored from the start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     known = False
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - where it comes is what is tested
         with held_back():

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -86,7 +87,9 @@ def answered(app: Any, request: Request) -> tuple[int, dict[bytes, bytes], bytes
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    # A test of a browser beside may have left an event loop running in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, app(scope, receive, send)).result()
     if not sent:
         raise HurtError("it was not answered")
     text = b"".join(message.get("body", b"") for message in sent[1:])
