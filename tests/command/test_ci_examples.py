@@ -18,7 +18,7 @@ import yaml
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB, SUDO
 
-from .test_action import ACTION, last_step
+from .test_action import ACTION, run_step
 
 PROJECT = Path(__file__).resolve().parents[2]
 EXAMPLE = PROJECT / "docs/ci/example"
@@ -59,7 +59,7 @@ def project() -> Iterator[Path]:
 @pytest.mark.parametrize("step", steps(), ids=lambda step: step["name"])
 def test_each_step_of_the_workflow_keeps_its_budget(lab: Lab, project: Path, step: Any) -> None:
     assert set(step["with"]) <= set(yaml.safe_load(ACTION.read_text(encoding="utf-8"))["inputs"])
-    ran = last_step(lab, project.parent, step["with"], GITHUB_WORKSPACE=str(project), **SUDO)
+    ran = run_step(lab, project.parent, step["with"], GITHUB_WORKSPACE=str(project), **SUDO)
     assert ran.returncode == 0, ran.stderr
     assert lab.devices() == {}
 
