@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disklab.errors import Problem, UserError
-from disklab.results import Run
-from disklab.results.required import Outcome, judged, required_of
-from disklab.spec import Experiment
+
+if TYPE_CHECKING:
+    from disklab.results import Run
+    from disklab.results.required import Outcome
+    from disklab.spec import Experiment
 
 MISSED = 3
 """The exit code where something misses what it promises."""
@@ -34,6 +36,8 @@ def needs_promise(experiment: Experiment, *, check: bool) -> None:
 
 def code_of(outcomes: Collection[Outcome | None]) -> int:
     """Return the exit code of judgements; None among them: nothing could be judged."""
+    from disklab.results.required import Outcome  # noqa: PLC0415 - it brings polars
+
     if {Outcome.MISSED, Outcome.CANNOT_SUSTAIN} & set(outcomes):
         return MISSED
     return 0 if outcomes and set(outcomes) == {Outcome.MET} else CANNOT_TELL
@@ -41,6 +45,8 @@ def code_of(outcomes: Collection[Outcome | None]) -> int:
 
 def code_of_run(run: Run) -> int:
     """Return the exit code of a run: of all its trials that require something."""
+    from disklab.results.required import judged, required_of  # noqa: PLC0415 - it brings polars
+
     planned = run.planned()
     kept = judged(run.results(), planned)
     promising = [trial.trial for trial in planned if required_of(trial.spec) is not None]

@@ -15,7 +15,6 @@ from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.probe.known import Disk, parse_caching
 from disklab.probe.request import Output, Request, plan_of
-from disklab.results import required
 from disklab.spec.fio_file import is_fio_file
 
 if TYPE_CHECKING:
@@ -195,6 +194,8 @@ def end(results: Sequence[CellResult], *, check: bool) -> NoReturn:
 
     if not check:
         raise typer.Exit
+    from disklab.results import required  # noqa: PLC0415 - it brings polars
+
     kept = {
         Outcome.MET: required.Outcome.MET,
         Outcome.ABOVE: required.Outcome.MET,
