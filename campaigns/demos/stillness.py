@@ -63,7 +63,7 @@ class Watch:
         self._thread = threading.Thread(target=self._look, name="stillness", daemon=True)
 
     def __enter__(self) -> Watch:
-        """Begin. Whoever loses its parent below becomes a child of this process."""
+        """Begin. Descendants whose parent ends become children of this process."""
         _adopt_orphans(True)
         self._thread.start()
         return self

@@ -7,6 +7,9 @@ changed when one is raised.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class DisklabError(Exception):
@@ -41,6 +44,13 @@ class UserError(DisklabError):
     def __init__(self, *problems: Problem) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
+
+
+def usable(found: T | Problem) -> T:
+    """Return what was found on a machine. Raises UserError where it is a problem."""
+    if isinstance(found, Problem):
+        raise UserError(found)
+    return found
 
 
 class MachineError(DisklabError):

@@ -422,7 +422,7 @@ fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal
             }
         }
     }
-    // fio counts I/Os, and tells of syncs beside them; whoever asks for syncs waits for them.
+    // fio counts I/Os and reports syncs separately; a job that syncs waits for each sync.
     report.ops_per_s = rate;
     let mut syncs = crate::record::histogram();
     let mut sum = 0;

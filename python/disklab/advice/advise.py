@@ -119,9 +119,9 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         tell("simulating the finalists", simulator.cells, briefly(finalists[0], question))
         rough = {one.candidate.name for one in finalists if steady(one, question.spec)}
         options = [one.candidate for one in finalists]
-        found = beside(advice, runs_now, options, replace(how, rough=frozenset(rough)), emit)
-        known |= found
-        if advice.calm or not rejected_of(ladders, found, cheapest_met(known.values())):
+        simulated = beside(advice, runs_now, options, replace(how, rough=frozenset(rough)), emit)
+        known |= simulated
+        if advice.calm or not rejected_of(ladders, simulated, cheapest_met(known.values())):
             break
     advice.options = sorted(known.values(), key=by_price if advice.calm else order)
     advice.cells = simulator.cells

@@ -97,8 +97,8 @@ class Candidate:
     @property
     def name(self) -> str:
         """The option in words, its levers with it."""
-        told = [in_words(path, value) for path, value in self.settings.items() if path != NODES]
-        return ", ".join([self.hardware, *told])
+        levers = [in_words(path, value) for path, value in self.settings.items() if path != NODES]
+        return ", ".join([self.hardware, *levers])
 
     def nodes_of(self, usual: int) -> int:
         """Return how many nodes it has; `usual`: those of the file."""

@@ -49,8 +49,8 @@ def in_words(path: str, value: str | int) -> str:
         COMPACTION: "{} compaction",
         COLLECTOR: "{}",
     }
-    told = TITLES.get(str(value), re.sub(r"(?<=\d)(?=[A-Za-z])", " ", str(value)))
-    return words.get(path, f"{path.rpartition('.')[2]} {{}}").format(told)
+    amount = TITLES.get(str(value), re.sub(r"(?<=\d)(?=[A-Za-z])", " ", str(value)))
+    return words.get(path, f"{path.rpartition('.')[2]} {{}}").format(amount)
 
 
 TITLES = {"zgc": "ZGC", "g1": "G1", "shenandoah": "Shenandoah", "parnew": "ParNew", "cms": "CMS"}

@@ -87,10 +87,10 @@ def volume_price(
     disk = provision(catalog, expression, Terms(size_bytes=size_bytes))
     if disk.entry is None:
         raise AssertionError("only local disks have no entry, and those are handled above")
-    found = list_price(catalog, disk.entry, region, terms)
-    if found is None:
+    listed = list_price(catalog, disk.entry, region, terms)
+    if listed is None:
         return _no_price(catalog, disk.entry)
-    prices, figure = found
+    prices, figure = listed
     if isinstance(figure, PriceFormula):
         mb_per_s = Decimal(disk.bytes_per_s or 0) / disk.entry.family.mb_bytes
         size_gib = Decimal(disk.size_bytes) / GIB

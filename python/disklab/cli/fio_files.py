@@ -131,10 +131,10 @@ def beside_its_promise(result: TrialResult) -> str:
     for kind, part in result.per_operation.items():
         tails = [f"{p} {part.latency_ms[p]:.3g} ms" for p in ("p50", "p99") if p in part.latency_ms]
         parts.append(f"{kind} {' and '.join(tails)}" if tails else kind)
-    told = f"{f'{name}: ' if name else ''}{'; '.join(parts)}"
+    measured = f"{f'{name}: ' if name else ''}{'; '.join(parts)}"
     promised, verdict = more.get("promise"), more.get("verdict")
     if not promised or not verdict:
         why = "; ".join(result.warnings) or "not held against the disk: it is not asked alone"
-        return f"{told}. {why}"
+        return f"{measured}. {why}"
     owed = f"{wording.rate(promised['ops_per_s'])} IOPS, bound by {promised['bound_by']}"
-    return f"{told}. Promised: {owed}: {verdict['outcome']}"
+    return f"{measured}. Promised: {owed}: {verdict['outcome']}"

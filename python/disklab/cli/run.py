@@ -34,13 +34,13 @@ from disklab.cli.root_part import root_part
 from disklab.command.budget import Judged, parse_budget
 from disklab.command.compare import Change, OnDisks, changes, check_alike, read_base
 from disklab.command.counts import (
+    SIMULATED,
     CommandRun,
     hits_between,
     late_between,
     limits_between,
     operations_between,
 )
-from disklab.command.simulated import SIMULATED, simulated_run
 from disklab.command.written import headline, junit, limit_sentences, markdown, operation_rows
 from disklab.engine import View
 from disklab.errors import Problem, UserError
@@ -196,12 +196,14 @@ def _check_writable(files: dict[str, Path | None]) -> None:
 def _simulated(
     request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
 ) -> CommandRun:
-    asked = request.wish
-    on = OnDisks(asked.volume.disks, asked.vm, asked.volume.caching, SIMULATED)
+    from disklab.command.simulated import simulated_run  # noqa: PLC0415 - it brings the simulator
+
+    wish = request.wish
+    on = OnDisks(wish.volume.disks, wish.vm, wish.volume.caching, SIMULATED)
     if base is not None:
         check_alike(base, on, "--compare")
     share = credits_share(request.credits or "full")
-    return simulated_run(command, request.catalog, (asked.volume, asked.vm, share), keep)
+    return simulated_run(command, request.catalog, (wish.volume, wish.vm, share), keep)
 
 
 def _measured(

@@ -11,6 +11,8 @@ from disklab.engine import Lateness, LimitCounters, View
 
 Kind = Literal["read", "write", "flush", "discard"]
 NameOf = Callable[[LimitCounters], str]
+SIMULATED = "simulated"
+"""Instead of a file system's name: such a run is compared with its like alone."""
 KINDS: tuple[Kind, ...] = ("read", "write", "flush", "discard")
 
 

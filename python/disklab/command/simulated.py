@@ -13,16 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from disklab.catalog import Catalog, HostRequest, Resolution, VolumeRequest, resolve
-from disklab.command.counts import KINDS, CommandRun, Kind, Latency, LimitUse, Operations
+from disklab.command.counts import (
+    KINDS,
+    SIMULATED,
+    CommandRun,
+    Kind,
+    Latency,
+    LimitUse,
+    Operations,
+)
 from disklab.command.recording import Recording, command_of, recording_of
-from disklab.databases.simulating import with_credits
+from disklab.databases.simulating import replayed, with_credits
 from disklab.engine.simulation import simulate
 from disklab.errors import EngineError, Problem, UserError
 from disklab.machines.foreground import Ended, run_command
 from disklab.traces import MOST_IOS, placed
-
-SIMULATED = "simulated"
-"""Instead of a file system's name: such a run is compared with its like alone."""
 
 
 def simulated_run(
@@ -83,18 +88,7 @@ def _answer(recording: Recording, resolution: Resolution, credits_ratio: Fractio
         "seed": 1,
         "fidelity": "full",
         "ablate": [],
-        "device": {
-            "host": host,
-            "volume": resolution.volume.name,
-            "trace": {
-                "at_ns": trace.at_ns.tolist(),
-                "offset_bytes": trace.offset_bytes.tolist(),
-                "len_bytes": trace.length_bytes.tolist(),
-                "is_write": [bool(writes) for writes in trace.is_write],
-                "depth": 1,
-            },
-            "host_cache": "cold",
-        },
+        "device": replayed(host, trace, 1, "cold"),
     }
     answer = next(simulate([job], workers=1))
     if answer["event"] != "cell":
@@ -120,8 +114,10 @@ def _operations(recording: Recording, answer: Any) -> dict[Kind, Operations]:
             if bool(is_write) == writes
         ]
         if lengths:
-            told = answer["per_operation"][kind]["latency_ms"]
-            figures = {f"{name}_ms": told[name] for name in ("mean", "p50", "p95", "p99", "max")}
+            latency_ms = answer["per_operation"][kind]["latency_ms"]
+            figures = {
+                f"{name}_ms": latency_ms[name] for name in ("mean", "p50", "p95", "p99", "max")
+            }
             latency = Latency.model_validate(figures)
             made[kind] = Operations(ios=len(lengths), bytes=sum(lengths), failed=0, latency=latency)
     return made
@@ -131,12 +127,12 @@ def _limits(answer: Any) -> list[LimitUse]:
     """Return the limits that I/Os waited for."""
     if answer is None:
         return []
-    ios = sum(int(one["operations"]) for one in answer["per_operation"].values())
+    ios = sum(int(operation["operations"]) for operation in answer["per_operation"].values())
     return [
         LimitUse(
-            name=f"{one['place']} {one['resource']}".strip(),
-            delayed_s=one["wait_ms_per_operation"] * ios / 1e3,
+            name=f"{limit['place']} {limit['resource']}".strip(),
+            delayed_s=limit["wait_ms_per_operation"] * ios / 1e3,
         )
-        for one in sorted(answer["resources"], key=lambda one: -one["wait_ms_per_operation"])
-        if one["wait_ms_per_operation"] > 0
+        for limit in sorted(answer["resources"], key=lambda limit: -limit["wait_ms_per_operation"])
+        if limit["wait_ms_per_operation"] > 0
     ]

@@ -21,6 +21,7 @@ from disklab.errors import Problem
 from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec, resolve_volumes
 from disklab.spec.model import Database
 from disklab.spec.share import Share, threads_of
+from disklab.traces import Trace
 
 Job = dict[str, Any]
 
@@ -159,6 +160,26 @@ def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
     host = {**_dumped(next(iter(resolved)).host), "volumes": volumes}
     share = spec.before.credits_ratio
     return host if share == 1 else with_credits(host, share)
+
+
+def replayed(host: Job, trace: Trace, depth: int | None, host_cache: str) -> Job:
+    """Return the job of a host's one volume under a trace; `host_cache` in the simulator's words.
+
+    `depth`: so many I/Os under way whatever the trace's times are; None: at its times.
+    """
+    (volume,) = host["volumes"]
+    return {
+        "host": host,
+        "volume": volume["name"],
+        "trace": {
+            "at_ns": trace.at_ns.tolist(),
+            "offset_bytes": trace.offset_bytes.tolist(),
+            "len_bytes": trace.length_bytes.tolist(),
+            "is_write": [bool(writes) for writes in trace.is_write],
+            "depth": depth,
+        },
+        "host_cache": host_cache,
+    }
 
 
 def with_credits(host: Job, share: float) -> Job:

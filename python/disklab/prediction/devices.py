@@ -9,6 +9,7 @@ from disklab.databases.simulating import (
     PPM,
     Job,
     host_profile,
+    replayed,
 )
 from disklab.spec import Trial, TrialSpec
 from disklab.spec.model import FioSection
@@ -102,17 +103,7 @@ def section_job(fio: FioSection, spec: TrialSpec, room_bytes: int) -> Job:
 
 def trace_job(spec: TrialSpec, replay: Replay) -> Job:
     """Return the job of a device under a trace."""
-    asked, trace = spec.workload.trace, replay.placed.trace
+    asked = spec.workload.trace
     assert asked is not None
-    return {
-        "host": host_profile(spec),
-        "volume": "data",
-        "trace": {
-            "at_ns": trace.at_ns.tolist(),
-            "offset_bytes": trace.offset_bytes.tolist(),
-            "len_bytes": trace.length_bytes.tolist(),
-            "is_write": [bool(one) for one in trace.is_write],
-            "depth": asked.depth,
-        },
-        "host_cache": HOST_CACHE[spec.before.host_cache],
-    }
+    host_cache = HOST_CACHE[spec.before.host_cache]
+    return replayed(host_profile(spec), replay.placed.trace, asked.depth, host_cache)

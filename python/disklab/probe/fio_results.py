@@ -94,8 +94,8 @@ def result_of(trial: spec.Trial, jobs: Sequence[Job], report: Job, apart: bool) 
         name: Operation(
             operations=side.ios,
             ops_per_s=side.ios / measured.runtime_s,
-            latency_ms=shown(side.latency),
-            service_ms=shown(side.latency),
+            latency_ms=latency_record(side.latency),
+            service_ms=latency_record(side.latency),
         )
         for name, side in {**measured.sides, **syncs(jobs)}.items()
     }
@@ -112,7 +112,7 @@ def result_of(trial: spec.Trial, jobs: Sequence[Job], report: Job, apart: bool) 
             "mb_per_s": measured.bytes_per_s / 1e6,
             "nodes": 1,
             "loop": {"kind": "closed", "jobs": cell.load.jobs, "depth": cell.load.depth},
-            "latency_ms": shown(measured.latency),
+            "latency_ms": latency_record(measured.latency),
             "per_operation": operations,
             "promise": promise_record(owed),
             "verdict": verdict_record(judged),
@@ -161,12 +161,11 @@ def measurement(fio: Fio, jobs: Sequence[Job], report: Job) -> Measurement:
 
 def latency_of(side: Job, name: str) -> tuple[int, Latency]:
     """Return how many I/Os a job did, and how long they took."""
-    told = side[name]
-    found = told.get("percentile", {})
-    percentiles = {float(key): int(ns) for key, ns in found.items()}
+    times = side[name]
+    percentiles = {float(key): int(ns) for key, ns in times.get("percentile", {}).items()}
     # Syncs are counted beside their latencies alone.
-    count = int(told.get("N") or side["total_ios"])
-    return count, Latency(float(told["mean"]), int(told["min"]), int(told["max"]), percentiles)
+    count = int(times.get("N") or side["total_ios"])
+    return count, Latency(float(times["mean"]), int(times["min"]), int(times["max"]), percentiles)
 
 
 def together(parts: Sequence[tuple[int, Latency]]) -> Latency:
@@ -191,8 +190,3 @@ def syncs(jobs: Sequence[Job]) -> dict[str, Side]:
         if job.get("sync", {}).get("lat_ns", {}).get("N")
     ]
     return {"sync": Side(sum(ios for ios, _ in parts), 0, together(parts))} if parts else {}
-
-
-def shown(latency: Latency) -> dict[str, float]:
-    """Return latencies in milliseconds."""
-    return latency_record(latency)

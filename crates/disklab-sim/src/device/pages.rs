@@ -84,7 +84,7 @@ impl Pages {
             .is_none_or(|&first| first - first.min(window) >= end)
     }
 
-    /// The reader begins anew, and nothing of the file is in memory.
+    /// The reader starts over, with nothing of the file in memory.
     pub fn rewind(&mut self) {
         self.asked_to = 0;
         self.coming.clear();

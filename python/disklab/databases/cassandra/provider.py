@@ -26,7 +26,7 @@ from disklab.databases.place import ServerHost
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.databases.record import Needed
 from disklab.engine import Account
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, usable
 from disklab.hosts.doctor import Check
 from disklab.hosts.requirements import find_program, how_to_get
 
@@ -63,10 +63,7 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
 
 def java_of(host: ServerHost) -> Java:
     """Return the Java of a host. Raises UserError for none."""
-    found = look_for_java(host) if host.elsewhere else find_java()
-    if isinstance(found, Problem):
-        raise UserError(found)
-    return found
+    return usable(look_for_java(host)) if host.elsewhere else find_java()
 
 
 def sent_to(host: ServerHost, distribution: Distribution, folder: Path) -> Distribution:

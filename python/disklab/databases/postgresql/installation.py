@@ -12,7 +12,7 @@ from disklab.databases.postgresql.configuration import PORTS
 from disklab.databases.record import Needed
 from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, usable
 from disklab.hosts.doctor import Check
 from disklab.hosts.requirements import how_to_get
 
@@ -97,10 +97,7 @@ def look_for_postgresql(host: ServerHost) -> Installation | Problem:
 
 def find_postgresql(host: ServerHost | None = None) -> Installation:
     """Return the newest server of a machine, of this one. Raises UserError when there is none."""
-    found = look_for_postgresql(ThisMachine() if host is None else host)
-    if isinstance(found, Problem):
-        raise UserError(found)
-    return found
+    return usable(look_for_postgresql(ThisMachine() if host is None else host))
 
 
 def needed_on(host: ServerHost, version: str | None) -> Needed | Problem:
