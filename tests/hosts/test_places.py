@@ -116,3 +116,18 @@ def test_detach_says_which_namespace_holds_a_mount(lab: Lab) -> None:
         holder.communicate()
     wait_until(lambda: holder.poll() is not None, "the end of the namespace")
     lab.run("disk", "detach", "data")
+
+
+@pytest.mark.alone  # as above
+def test_detach_waits_for_a_namespace_that_is_about_to_let_go(lab: Lab) -> None:
+    point = lab.root / "mnt"
+    lab.attach("azure/P30", "--size", "64MiB", "--filesystem", "ext4", "--mount", str(point))
+    # What a host does that starts meanwhile: a copy of all mounts, given up a moment later.
+    script = f"echo here; sleep 1; umount {point}; exec sleep 60"
+    with subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"here\n"
+        lab.run("disk", "detach", "data")
+        holder.kill()
