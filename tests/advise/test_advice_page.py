@@ -75,8 +75,9 @@ def test_an_edited_objective_and_price_change_the_answer(browser: Browser, advic
     field.fill(str(float(field.input_value()) + 100))
     rows = tab.locator("#ranked tbody tr").all_inner_texts()
     name = says.removeprefix("Buy ").split(":")[0]
-    (row,) = [one for one in rows if name in one and "quick only" not in one]
-    assert f"{price + 300:,}" in row
+    full = [one for one in rows if name in one and "quick only" not in one]
+    # Another option may be the same with a cache.
+    assert any(f"{price + 300:,}" in one for one in full), full
     tab.close()
 
 

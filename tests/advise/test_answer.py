@@ -128,5 +128,7 @@ def test_the_answer_says_for_which_state_it_holds(
     question: Question, candidates: list[Candidate]
 ) -> None:
     told = advice(question, [option(candidates[0], Outcome.MET)])
-    assert any("with empty caches and burst credits spent." in line for line in told.sentences())
+    assert any(
+        "steady state: warm caches, burst credits spent." in line for line in told.sentences()
+    )
     assert told.next_step().startswith("Next: `disklab rehearse t-advice.yaml`")

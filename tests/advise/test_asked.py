@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from disklab import spec
@@ -61,6 +62,16 @@ def test_no_data_are_lost_with_one_vm_unless_that_is_said(
     asked = Asked(database="postgresql", data="1GB", reads=100, p99=20, durable=durable)
     assert question_of(asked.experiment()).require.durability == durability
     assert (durable is False) == ("--may-be-lost" in asked.given())
+
+
+@pytest.mark.parametrize(
+    ("state", "caches", "left"), [(None, "warm", 0), ("cold", "cold", 0), ("rested", "warm", 1)]
+)
+def test_what_is_bought_is_judged_in_its_steady_state_unless_another_is_asked_for(
+    state: Literal["cold", "rested"] | None, caches: str, left: float
+) -> None:
+    before = question_of(replace(FULL, state=state).experiment()).spec.before
+    assert (before.page_cache, before.credits_ratio) == (caches, left)
 
 
 def test_large_data_are_spread_over_several_disks() -> None:

@@ -19,6 +19,7 @@ from disklab.database_facts import facts_of
 from disklab.results.required import Outcome
 
 MOST_REASONS = 6
+CACHES = {"warm": "warm", "cold": "empty", "as-left": "as they were left"}
 
 
 @dataclass
@@ -120,10 +121,12 @@ class Advice:
         assert database is not None
         title = facts_of(database.engine).title
         name = f"{title} {database.version}" if database.version else title
-        warm = f"{'warm' if before.page_cache == 'warm' else 'empty'} caches"
+        warm = f"{CACHES.get(before.page_cache, before.page_cache)} caches"
         left = f"{before.credits_ratio * 100:.0f} % of the burst credits left"
         if before.credits_ratio == 0:
             left = "burst credits spent"
+        if before.page_cache == "warm" and before.credits_ratio == 0:
+            return f"Simulated as {name} in its steady state: warm caches, burst credits spent."
         return f"Simulated as {name} with {warm} and {left}."
 
     def next_step(self) -> str:

@@ -21,6 +21,9 @@ from disklab.spec.require import Require
 FACTOR = "option"
 """The one factor of the experiment that advice writes."""
 
+STEADY = {"page_cache": "warm", "host_cache": "warm", "credits": "0%"}
+"""The state that a system is in all day."""
+
 # Long enough for flushes, compactions and pauses to show in the 99th percentile.
 DURATION = "60s"
 
@@ -60,8 +63,8 @@ def question_of(
 ) -> Question:
     """Return the question of an experiment file. Raises UserError when it asks nothing.
 
-    What advice decides where the file is silent: the load is the required rate, burst credits are
-    spent (what is bought must do its rate all day), and a cell runs for a minute.
+    What advice decides where the file is silent: the load is the required rate, caches are warm and
+    burst credits are spent (what is bought must do its rate all day), and a cell runs for a minute.
     """
     document = experiment.document
     wrong = [*unknown_words(wanted, experiment), *unknown_region(region, experiment)]
@@ -78,7 +81,7 @@ def question_of(
         work["load"] = {"rate": f"{require.rate_per_s:g}/s"}
         tree.pop("procedure", None)
     work.setdefault("stop", {"duration": DURATION})
-    before = {"credits": "0%", **(tree.get("before") or {})}
+    before = STEADY | (tree.get("before") or {})
     # The load generators stay the same whatever the nodes are.
     client = {"vm": spec.client.vm, **(tree.get("client") or {})}
     tree |= {"workload": work, "before": before, "client": client}

@@ -28,6 +28,7 @@ from disklab.cli.advise_asked import (
     FileArgument,
     HeadRoom,
     Reads,
+    State,
     Version,
     Writes,
 )
@@ -80,6 +81,7 @@ Html = Annotated[
         metavar="FILE",
     ),
 ]
+Jobs = Annotated[int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)]
 
 
 def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -96,6 +98,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     head_room: HeadRoom = None,
     durable: Durable = None,
     budget: Budget = None,
+    state: State = None,
     cloud: Cloud = None,
     candidates: Candidates = "",
     region: Region = None,
@@ -107,9 +110,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     write: Write = None,
     html: Html = None,
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
-    jobs: Annotated[
-        int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
-    ] = None,
+    jobs: Jobs = None,
     cluster: Cluster = None,
     everything: Everything = False,
     check: Check = False,
@@ -133,7 +134,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
         *(database, cloud, nodes, copies, data, row, reads, writes, p99),
-        *(head_room, durable, budget, version),
+        *(head_room, durable, budget, version, state),
     )
     wish = experiment_of(experiment, asked)
     question = question_of(wish, wanted, region or usual_region(wish), terms)

@@ -77,6 +77,15 @@ Cloud = Annotated[
     typer.Option(help="The cloud whose disks are considered.", show_default="azure"),
 ]
 
+State = Annotated[
+    Literal["steady", "cold", "rested"] | None,
+    typer.Option(
+        help="steady: caches warm, burst credits spent, as all day; cold: caches empty, as after a "
+        "restart; rested: burst credits full.",
+        show_default="steady",
+    ),
+]
+
 
 USUAL = "5.0"
 """Of Cassandra: whoever buys now runs it, and its pauses are those that were measured."""
@@ -99,6 +108,7 @@ class Asked:
     durable: bool | None = None
     budget: float | None = None
     version: str | None = None
+    state: Literal["steady", "cold", "rested"] | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given."""
@@ -151,6 +161,7 @@ class Asked:
                 head_room=(self.head_room or 0) / 100,
                 durability=durability,
                 budget_usd=self.budget,
+                state=self.state or "steady",
                 title=f"What should this {facts_of(database).title} stand on?",
             )
         )

@@ -69,6 +69,9 @@ class Draft:
     budget_usd: float | None = None
     """A month, for all nodes."""
     title: str | None = None
+    state: Literal["steady", "cold", "rested"] = "cold"
+    """steady: caches warm and burst credits spent, as all day; cold: caches empty, as after a
+    restart; rested: caches warm and credits full."""
 
 
 def draft(wish: Draft) -> str:
@@ -158,9 +161,17 @@ def _cluster(wish: Draft) -> list[str]:
         f"  load: {{{load}}}",
         f"  stop: {{{stop}}}",
         "",
-        "# The condition that each measurement begins in. Burst credits are spent, as all day.",
-        "before: {page_cache: cold, host_cache: written, credits: 0%}",
+        "# The condition that each measurement begins in.",
+        f"before: {{{STATES[wish.state]}}}",
     ]
+
+
+STATES = {
+    "steady": "page_cache: warm, host_cache: warm, credits: 0%",
+    "cold": "page_cache: cold, host_cache: written, credits: 0%",
+    "rested": "page_cache: warm, host_cache: warm, credits: 100%",
+}
+"""`before` of a file by the state of its system."""
 
 
 def _required(wish: Draft, p99_ms: float) -> Iterator[str]:
