@@ -6,6 +6,7 @@ Nothing is fitted on them. `--check` ends with 1 where the page is another one.
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +113,7 @@ def summary(cells: Sequence[Compared]) -> Iterator[str]:
         ratios = [ratio for cell in shown if (ratio := cell.ratio(figure)) is not None]
         errors = [off_by(ratio) for ratio in ratios]
         close = sum(error <= WITHIN for error in errors)
-        pairs = zip(shown, shown[1:], strict=False)
+        pairs = itertools.pairwise(shown)
         guesses = [off_by(a.published[figure] / b.published[figure]) for a, b in pairs]
         guess, error = median(guesses), median(errors)
         yield (
