@@ -19,6 +19,7 @@ from disklab.reading import PART, yaml_value
 DATABASES = (
     "cassandra",
     "etcd",
+    "mariadb",
     "postgresql",
     "yugabytedb",
 )

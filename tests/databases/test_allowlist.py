@@ -51,6 +51,13 @@ DANGERS = {
         "cert-file trusted-ca-file auth-token log-outputs enable-pprof initial-cluster proxy "
         "force-new-cluster unsafe-no-fsync"
     ),
+    "mariadb": (
+        "datadir tmpdir basedir innodb_log_group_home_dir innodb_data_file_path socket port "
+        "bind_address plugin_dir plugin_load plugin_load_add init_file init_connect init_slave "
+        "secure_file_priv general_log_file log_error ssl_key ssl_ca wsrep_provider "
+        "wsrep_notify_cmd wsrep_cluster_address wsrep_sst_method skip_grant_tables local_infile "
+        "log_bin_basename relay_log server_id sql_mode user chroot core_file"
+    ),
     "yugabytedb": (
         "ysql_pg_conf_csv ysql_hba_conf_csv flagfile fs_data_dirs log_dir certs_dir "
         "ysql_enable_auth start_cql_proxy webserver_doc_root rpc_bind_addresses"
@@ -94,6 +101,7 @@ def test_a_slip_gets_the_nearest_name(engine: str) -> None:
         "postgresql": ("shared_bufers: 1GB", "did you mean shared_buffers"),
         "cassandra": ("concurent_reads: 64", "did you mean concurrent_reads"),
         "etcd": ("snapshot-cuont: 1000", "did you mean snapshot-count"),
+        "mariadb": ("innodb_bufer_pool_size: 1G", "did you mean innodb_buffer_pool_size"),
         "yugabytedb": ("memstore_size: 64", "did you mean memstore_size_mb"),
     }
     slip, way_out = slips[engine]
@@ -126,6 +134,9 @@ def test_a_slip_gets_the_nearest_name(engine: str) -> None:
         ("cassandra", "endpoint_snitch", "com.evil.Snitch", "is one of SimpleSnitch"),
         ("etcd", "snapshot-count", "1 --data-dir=/tmp", "is a whole number"),
         ("etcd", "log-level", "x" * 65, "at most 64 letters"),
+        ("mariadb", "innodb_page_size", "1M", "is at most 65536"),
+        ("mariadb", "innodb_flush_method", "nfs", "is one of fsync"),
+        ("mariadb", "log_bin", "/etc/cron.d/x", "is true or false"),
         ("yugabytedb", "memstore_size_mb", "1,ysql_pg_conf_csv=x", "is a whole number"),
     ],
 )
@@ -156,6 +167,10 @@ def test_values_have_a_type_and_a_range(engine: str, name: str, value: Setting, 
         ("etcd", "backend-batch-interval", "100ms"),
         ("etcd", "auto-compaction-retention", 5),
         ("etcd", "auto-compaction-retention", "30m"),
+        ("mariadb", "innodb_buffer_pool_size", "12G"),
+        ("mariadb", "innodb_doublewrite", False),
+        ("mariadb", "innodb_flush_log_at_trx_commit", 2),
+        ("mariadb", "log_bin", "on"),
         ("yugabytedb", "ysql_max_connections", 80),
     ],
 )

@@ -1,8 +1,11 @@
 //! How a workload reaches a database.
 
+mod checked;
 pub mod cql;
 pub mod etcd;
+pub mod mysql;
 mod pauses;
+mod pool;
 pub mod postgres;
 mod silence;
 mod stream;
@@ -138,6 +141,8 @@ protocols! {
     Cql(Cql) => cql::CqlRows,
     /// etcd's gRPC.
     Etcd(etcd::Etcd) => etcd::EtcdRows,
+    /// MySQL's wire protocol, with what MariaDB adds.
+    Mysql(mysql::Mysql) => mysql::rows::MysqlRows,
     /// PostgreSQL's wire protocol, version 3.
     Postgresql(Postgresql) => postgres::rows::PostgresRows,
 }

@@ -13,7 +13,10 @@ use serde::Deserialize;
 use crate::error::{LoadError, Problem};
 
 pub use crate::clients::Target;
-pub use target::{Consistency, Cql, Login, Postgresql, Secret, name_problem, twelve_seconds};
+pub use target::{
+    Consistency, Cql, Login, Postgresql, Secret, name_problem, needless_authorities, rows,
+    twelve_seconds,
+};
 pub use workload::{KeyOrder, Operations, Rows, Stage, Tpcc, Workload};
 
 /// A whole run.

@@ -23,7 +23,7 @@ from disklab.databases.asking import Question, Tls
 from disklab.databases.files import open_log
 from disklab.databases.log import LogForm, NodeLog
 from disklab.databases.place import LogOf, Place
-from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, Login, Sql, words_of
+from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, Login, Sql
 from disklab.databases.sql import MOST_LINES as MOST_SQL_LINES
 from disklab.engine import Account, CqlLogin, CqlQuery
 from disklab.engine.binary import SENT_ENGINE, find_engine
@@ -227,7 +227,7 @@ class RemoteHost:
 
     def sql(self, program: str, login: Login, account: Account | None) -> Sql:
         """Return what asks by a psql for each statement: a link that is lost delays an answer."""
-        words = words_of(program, login)
+        words = login.words(program)
         return SqlByAgent(self.machine, words if account is None else account.command(words), login)
 
     def query(self, point: str, timeout_ms: int, login: CqlLogin | None) -> CqlQuery:

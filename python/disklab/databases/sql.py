@@ -1,4 +1,7 @@
-"""SQL statements through one long-lived psql: no driver, and no new process for each question."""
+"""SQL statements through one long-lived client program: no driver, no new process each time.
+
+The usual one is psql; a database with another has a `Login` of its own.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +56,16 @@ class Login:
             found["PGPASSWORD"] = self.password
         return found
 
+    def words(self, program: str) -> list[str]:
+        """Return the command of a psql that answers statements with plain rows."""
+        command = [program, "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
+        command += ["-h", self.host, "-p", str(self.port), "-U", self.user]
+        # Nobody is there to type a password.
+        return [*command, "-w", "-d", self.database]
 
-def words_of(program: str, login: Login) -> list[str]:
-    """Return the command of a psql that answers statements with plain rows."""
-    command = [program, "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
-    command += ["-h", login.host, "-p", str(login.port), "-U", login.user]
-    # Nobody is there to type a password.
-    return [*command, "-w", "-d", login.database]
+    def echo(self, text: str) -> str:
+        """Return what has it say something."""
+        return f"\\echo '{text}'\n"
 
 
 class Sql:
@@ -71,9 +77,10 @@ class Sql:
         `account`: who it runs as; None: the user of this process.
         """
         self._address = f"{login.host}:{login.port}"
+        self._echo = login.echo(END)
         self._lock = threading.Lock()
         self._child = LocalChild.start(
-            words_of(program, login),
+            login.words(program),
             stdin=None,
             variables={**login.variables(), "LC_ALL": "C.UTF-8"}
             | ({} if account is None else {"HOME": "/nonexistent"}),
@@ -106,7 +113,7 @@ class Sql:
         try:
             # One that has ended says why on standard error.
             with suppress(MachineError):
-                self._child.say(f"{words}\\echo '{END}'\n".encode())
+                self._child.say(f"{words}{self._echo}".encode())
             for line in self._lines:
                 text = line.decode(errors="replace")
                 if text == END:

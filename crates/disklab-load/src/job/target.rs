@@ -200,7 +200,7 @@ impl Protocol for Postgresql {
 }
 
 /// Why certificates are for nothing.
-fn needless_authorities(tls: bool, ca_file: Option<&Path>) -> Option<Problem> {
+pub fn needless_authorities(tls: bool, ca_file: Option<&Path>) -> Option<Problem> {
     let file = ca_file.filter(|_| !tls)?;
     Some(Problem::new(
         "target.ca_file",
@@ -276,7 +276,8 @@ fn disklab() -> String {
     "disklab".into()
 }
 
-fn rows() -> String {
+/// The usual table.
+pub fn rows() -> String {
     "rows".into()
 }
 

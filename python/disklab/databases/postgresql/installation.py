@@ -57,23 +57,6 @@ class Installation:
         words = self.alone(self.as_user(command))
         return self.host.run(words, variables, Path(command[0]).name)
 
-    def certificate(self, address: str) -> tuple[str, str]:
-        """Return a new certificate for an address, and its key (PEM)."""
-        made = ThisMachine().run(
-            [
-                *("openssl", "req", "-new", "-x509", "-nodes", "-days", "365"),
-                *("-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}"),
-                # A client may name it as the authority; some refuse an authority's own as a
-                # server's.
-                *("-addext", "basicConstraints=critical,CA:FALSE"),
-                *("-out", "/dev/stdout", "-keyout", "/dev/stdout"),
-            ],
-        )
-        begin = made.index("-----BEGIN CERTIFICATE-----")
-        end = "-----END CERTIFICATE-----\n"
-        certificate = made[begin : made.index(end) + len(end)]
-        return certificate, made.replace(certificate, "")
-
     def known_settings(self) -> frozenset[str]:
         """Return the settings of this version, without those that are fixed when it is built."""
         lines = self.run([self.program("postgres"), "--describe-config"]).splitlines()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
+from disklab.databases.certificate import self_signed
 from disklab.databases.files import write
 from disklab.databases.log import LogForm
 from disklab.databases.postgresql import timing
@@ -321,7 +322,7 @@ class Server:
     def _configure(self, role: Role) -> None:
         files, tls = self.files, self.request.tls
         if tls and not self._has_key:
-            certificate, key = self._installation.certificate(self.place.address)
+            certificate, key = self_signed(self.place.address)
             self._put(files.certificate.name, certificate)
             self._put_secret(files.key.name, key)
             self._has_key = True

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from disklab.engine.load import KnownVersions, LoadDone
+from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 from disklab.machines.environment import minimal
 from disklab.spec import TrialSpec
@@ -27,6 +28,8 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "oltp_read": ("oltp_read_only", "--range-selects=off", f"--point-selects={STATEMENTS}"),
     "oltp_insert": (str(Path(__file__).with_name("oltp_insert.lua")),),
 }
+# Of the protocols of databases.
+DRIVERS = {"postgresql": "pgsql", "mysql": "mysql"}
 # Rows that a transaction adds.
 ADDED_ROWS = {"oltp_insert": STATEMENTS}
 
@@ -107,14 +110,18 @@ class Sysbench:
         contact_points = target["contact_points"]
         assert isinstance(contact_points, list | tuple)
         host, _, port = str(contact_points[0]).rpartition(":")
+        driver = DRIVERS[str(target["protocol"])]
+        if driver == "mysql" and target.get("tls"):
+            rule = "sysbench encrypts MariaDB's connections only with certificates of its own"
+            raise UserError(Problem("database.tls", "true", rule, "leave it out, or use rows"))
         return (
             self._program,
             script,
-            "--db-driver=pgsql",
-            f"--pgsql-host={host}",
-            f"--pgsql-port={port}",
-            f"--pgsql-user={target['user']}",
-            f"--pgsql-db={target['database']}",
+            f"--db-driver={driver}",
+            f"--{driver}-host={host}",
+            f"--{driver}-port={port}",
+            f"--{driver}-user={target['user']}",
+            f"--{driver}-db={target['database']}",
             f"--tables={self._work.tables}",
             f"--table-size={self._work.rows_per_table}",
             f"--create-secondary={'on' if self._work.secondary_index else 'off'}",
@@ -125,12 +132,13 @@ class Sysbench:
 
 
 def environment(target: Target) -> dict[str, str]:
-    """Return the variables for libpq, which sysbench talks through."""
+    """Return the variables for libpq, which sysbench talks through, and for libmariadb."""
     own = {
         # libpq would choose by itself otherwise, and TLS halves the rate.
         "PGSSLMODE": "require" if target.get("tls") else "disable",
         # No limit of libpq's: before version 17 a jump of the clock of day ends it at once.
         **({"PGPASSWORD": str(target["password"])} if target.get("password") else {}),
+        **({"MYSQL_PWD": str(target["password"])} if target.get("password") else {}),
         "LC_ALL": "C",
     }
     return minimal(own)

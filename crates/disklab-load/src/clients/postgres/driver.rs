@@ -12,7 +12,8 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server, TAKES_CHANGES, state_kind};
+use super::{TAKES_CHANGES, connected, is_end, state_kind};
+use crate::clients::pool::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server};
 use crate::clients::silence::{Watch, watch};
 use crate::clients::tls;
 use crate::error::LoadError;
@@ -74,7 +75,7 @@ impl<S: Statements> Pool<Driver<S>> {
     ) -> Result<Sessions<S>, LoadError> {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?.map(MakeRustlsConnect::new);
-        Pool::connected(job, target, settings, Driver { tls, statements }, count).await
+        connected(job, target, settings, Driver { tls, statements }, count).await
     }
 
     /// Does `work` on the slot's connection; see [`Pool::on`].
@@ -141,6 +142,10 @@ impl<S: Statements> Connect for Driver<S> {
 
     fn is_open(session: &Self::Connection) -> bool {
         !session.client.is_closed()
+    }
+
+    fn is_end(failure: &Failure) -> bool {
+        is_end(failure)
     }
 }
 

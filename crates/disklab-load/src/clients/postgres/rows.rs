@@ -6,15 +6,16 @@ use bytes::{BufMut, BytesMut};
 use tokio_rustls::TlsConnector;
 
 use super::wire::{RowBytes, Wire, WireError};
-use super::{Connect, NoConnection, Pool, Server, TAKES_CHANGES};
+use super::{TAKES_CHANGES, connected, is_end};
+use crate::clients::checked::{Checked, missing};
+use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::clients::tls;
 use crate::clients::{OpenRows, RowClient};
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql, Rows};
 use crate::keys::Key;
 use crate::versions::Version;
-use crate::workloads::rows::Content;
-use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
+use crate::workloads::Failure;
 
 /// Names of the prepared statements.
 const SELECT: &str = "select";
@@ -31,10 +32,7 @@ const BYTEA: u32 = 17;
 /// A table of rows: `key bigint PRIMARY KEY, c0 bytea, c1 bytea, ...`.
 pub struct PostgresRows {
     pool: Pool<RowStatements>,
-    content: Content,
-    verify: bool,
-    /// Rows that were filled, where none is deleted.
-    whole_rows: Option<u64>,
+    checked: Checked,
 }
 
 /// Makes connections with the statements.
@@ -77,6 +75,10 @@ impl Connect for RowStatements {
 
     fn is_open(wire: &Wire) -> bool {
         wire.is_open()
+    }
+
+    fn is_end(failure: &Failure) -> bool {
+        is_end(failure)
     }
 }
 
@@ -123,66 +125,17 @@ impl OpenRows for PostgresRows {
         let statements = RowStatements::new(&target.table, rows, tls);
         let count = job.slots() as usize;
         Ok(PostgresRows {
-            pool: Pool::connected(job, target, &[], statements, count).await?,
-            content: Content::of(job, rows),
-            verify: rows.verify,
-            whole_rows: (rows.operations.delete <= 0.0).then_some(rows.rows),
+            pool: connected(job, target, &[], statements, count).await?,
+            checked: Checked::of(job, rows),
         })
     }
 }
 
 impl PostgresRows {
-    fn examine(&self, key: Key, row: RowBytes<'_>) -> Result<Version, Failure> {
-        if u32::from(row.columns) != self.content.columns() {
-            return Err(wrong(key, format!("{} columns", row.columns)));
-        }
-        self.examine_columns(key, row)
-    }
-
-    /// The columns of a row, which are what is left of it.
-    fn examine_columns(&self, key: Key, row: RowBytes<'_>) -> Result<Version, Failure> {
-        let (mut columns, mut version) = (0, 0);
-        for bytes in row {
-            let bytes = bytes.ok_or_else(|| wrong(key, format!("column c{columns} is null")))?;
-            if columns == 0 {
-                version = self.content.version(key, bytes);
-            }
-            if !self.content.matches(key, version, columns, bytes) {
-                let text = format!("column c{columns} is not what was written");
-                return Err(wrong(key, text));
-            }
-            columns += 1;
-        }
-        if columns == self.content.columns() {
-            return Ok(version);
-        }
-        Err(wrong(key, format!("{columns} columns")))
-    }
-
-    /// Row `number` of a scan from `from` on: keys follow each other where none is deleted.
-    fn examine_scanned(
-        &self,
-        from: Key,
-        number: u64,
-        mut row: RowBytes<'_>,
-    ) -> Result<(), Failure> {
-        let key = row.next().flatten().and_then(|bytes| bytes.try_into().ok());
-        let key = key.ok_or_else(|| wrong(from, "a scan has a row without a key".into()))?;
-        let key = u64::from_be_bytes(key);
-        let due = from + number;
-        if self.whole_rows.is_some_and(|rows| key != due && due < rows) {
-            return Err(missing(due));
-        }
-        if self.verify {
-            self.examine_columns(key, row)?;
-        }
-        Ok(())
-    }
-
     fn put(&self, value: &Value, out: &mut BytesMut) {
         match *value {
             Value::Key(key) => out.put_i64(key as i64),
-            Value::Column(key, column) => self.content.write(key, 0, column, out),
+            Value::Column(key, column) => self.checked.content.write(key, 0, column, out),
             Value::Count(count) => out.put_i32(count as i32),
         }
     }
@@ -220,32 +173,12 @@ fn update_of(column: u32) -> String {
     format!("update {column}")
 }
 
-fn wrong(key: Key, text: String) -> Failure {
-    Failure {
-        kind: WRONG_ROW.into(),
-        text: format!("key {key}: {text}"),
-    }
-}
-
-fn missing(key: Key) -> Failure {
-    Failure {
-        kind: MISSING_ROW.into(),
-        text: format!("key {key}: no such row"),
-    }
-}
-
 impl RowClient for PostgresRows {
     async fn read(&self, slot: usize, key: Key) -> Result<Version, Failure> {
         let read = async |wire: &mut Wire| {
             let mut found = None;
             let put = |key: Key, out: &mut BytesMut| out.put_i64(key as i64);
-            let row = |row: RowBytes<'_>| {
-                found = Some(if self.verify {
-                    self.examine(key, row)
-                } else {
-                    Ok(0)
-                });
-            };
+            let row = |row: RowBytes<'_>| found = Some(self.checked.row(key, row));
             let asked = wire.execute(SELECT, [key], put, row).await;
             asked.map_err(WireError::into_failure)?;
             found.unwrap_or_else(|| Err(missing(key)))
@@ -256,11 +189,11 @@ impl RowClient for PostgresRows {
     async fn write(&self, slot: usize, key: Key, version: Version) -> Result<(), Failure> {
         let write = async |wire: &mut Wire| {
             // The key, and then each column, made while it is written to the request.
-            let columns = (0..self.content.columns()).map(Some);
+            let columns = (0..self.checked.content.columns()).map(Some);
             let values = std::iter::once(None).chain(columns);
             let put = |column: Option<u32>, out: &mut BytesMut| match column {
                 None => out.put_i64(key as i64),
-                Some(column) => self.content.write(key, version, column, out),
+                Some(column) => self.checked.content.write(key, version, column, out),
             };
             let asked = wire.execute(UPSERT, values, put, |_| ()).await;
             asked.map_err(WireError::into_failure)
@@ -281,9 +214,11 @@ impl RowClient for PostgresRows {
         let scan = async |wire: &mut Wire| {
             let (mut found, mut count) = (Ok(()), 0);
             let put = |value: &Value, out: &mut BytesMut| self.put(value, out);
-            let row = |row: RowBytes<'_>| {
+            let row = |mut row: RowBytes<'_>| {
                 if found.is_ok() {
-                    found = self.examine_scanned(key, count, row);
+                    let own = row.next().flatten().and_then(|bytes| bytes.try_into().ok());
+                    let own = own.map(u64::from_be_bytes);
+                    found = self.checked.scanned(key, count, own, row);
                 }
                 count += 1;
             };
@@ -291,15 +226,7 @@ impl RowClient for PostgresRows {
             let asked = wire.execute(SCAN, &values, put, row).await;
             asked.map_err(WireError::into_failure)?;
             found?;
-            let most = u64::from(rows);
-            let due = self
-                .whole_rows
-                .map_or(0, |all| most.min(all.saturating_sub(key)));
-            match count {
-                more if more > most => Err(wrong(key, format!("a scan of {most} has {more} rows"))),
-                less if less < due => Err(missing(key + less)),
-                _ => Ok(()),
-            }
+            self.checked.scan_ended(key, rows, count)
         };
         self.pool.on(slot, scan).await
     }

@@ -19,13 +19,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{CONNECT_TIMEOUT, NoConnection, Server, state_kind};
+use super::state_kind;
+use crate::clients::pool::{CONNECT_TIMEOUT, NoConnection, Server};
 use crate::clients::silence::{Watch, watch};
-use crate::clients::stream::Stream;
+use crate::clients::stream::{Received, Stream};
 use crate::workloads::Failure;
-
-/// What is read at once: more than a row of the usual benchmarks, so that nearly every answer is one read.
-const READ_BYTES: usize = 8 << 10;
 
 /// A longer message is a mistake of protocol, not a row: 1 GiB is the server's own limit of a value.
 const MOST_MESSAGE_BYTES: usize = 1 << 30;
@@ -94,7 +92,7 @@ pub struct Wire {
     stream: Stream,
     /// Messages that the next `ask` sends.
     out: BytesMut,
-    input: Input,
+    input: Received,
     _watch: Watch,
 }
 
@@ -122,7 +120,7 @@ impl Wire {
         let mut wire = Wire {
             stream,
             out: BytesMut::new(),
-            input: Input::default(),
+            input: Received::default(),
             _watch: watch,
         };
         let parameters = [
@@ -155,7 +153,7 @@ impl Wire {
         let mut scram: Option<ScramSha256> = None;
         loop {
             self.send().await?;
-            let Answer { tag, body } = self.input.receive(&mut self.stream).await?;
+            let Answer { tag, body } = receive(&mut self.input, &mut self.stream).await?;
             let (kind, rest) = match tag {
                 backend::AUTHENTICATION_TAG => body.split_first_chunk().ok_or_else(cut_off)?,
                 backend::ERROR_RESPONSE_TAG => return Err(WireError::Server(Said::read(body))),
@@ -241,7 +239,7 @@ impl Wire {
         self.send().await?;
         let mut failed = None;
         loop {
-            let answer = match self.input.receive(&mut self.stream).await {
+            let answer = match receive(&mut self.input, &mut self.stream).await {
                 Ok(answer) => answer,
                 // What the server said before it hung up says more.
                 Err(error) => return Err(failed.map_or(error, WireError::Server)),
@@ -309,76 +307,45 @@ struct Answer<'a> {
     body: &'a [u8],
 }
 
-/// What was received and not yet looked at: `bytes[from..to]`.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    from: usize,
-    to: usize,
-}
-
-impl Input {
-    async fn receive(&mut self, stream: &mut Stream) -> Result<Answer<'_>, WireError> {
-        /// The tag, and the length of what follows it with itself.
-        const HEAD: usize = 5;
-        loop {
-            let have = &self.bytes[self.from..self.to];
-            let mut needed = HEAD;
-            if let Some((tag, rest)) = have.split_first()
-                && let Some(len) = rest.first_chunk()
-            {
-                let len = u32::from_be_bytes(*len) as usize;
-                if !(4..=MOST_MESSAGE_BYTES).contains(&len) {
-                    return Err(WireError::Protocol(format!("a message of {len} bytes")));
-                }
-                needed = len + 1;
-                if have.len() >= needed {
-                    let (tag, body) = (*tag, self.from + HEAD..self.from + needed);
-                    self.from += needed;
-                    return Ok(Answer {
-                        tag,
-                        body: &self.bytes[body],
-                    });
-                }
+/// Returns the next message.
+async fn receive<'a>(
+    input: &'a mut Received,
+    stream: &mut Stream,
+) -> Result<Answer<'a>, WireError> {
+    /// The tag, and the length of what follows it with itself.
+    const HEAD: usize = 5;
+    loop {
+        let have = input.bytes();
+        let mut needed = HEAD;
+        if let Some((tag, rest)) = have.split_first()
+            && let Some(len) = rest.first_chunk()
+        {
+            let len = u32::from_be_bytes(*len) as usize;
+            if !(4..=MOST_MESSAGE_BYTES).contains(&len) {
+                return Err(WireError::Protocol(format!("a message of {len} bytes")));
             }
-            self.fill(needed, stream).await?;
-        }
-    }
-
-    /// Receives something; there is room for a message of `needed` bytes afterwards.
-    async fn fill(&mut self, needed: usize, stream: &mut Stream) -> Result<(), WireError> {
-        self.bytes.copy_within(self.from..self.to, 0);
-        self.to -= self.from;
-        self.from = 0;
-        let room = needed.max(READ_BYTES);
-        if self.bytes.len() < room {
-            self.bytes.resize(room, 0);
-        }
-        match stream.read(&mut self.bytes[self.to..]).await? {
-            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            count => {
-                self.to += count;
-                Ok(())
+            needed = len + 1;
+            if have.len() >= needed {
+                let tag = *tag;
+                let body = &input.take(needed)[HEAD..];
+                return Ok(Answer { tag, body });
             }
         }
+        input.fill(needed, stream).await?;
     }
 }
 
 /// A row as it came: its columns in their binary form.
 #[derive(Clone, Copy)]
 pub struct RowBytes<'a> {
-    /// How many columns it has.
-    pub columns: u16,
     rest: &'a [u8],
 }
 
 impl<'a> RowBytes<'a> {
     fn new(body: &'a [u8]) -> Result<RowBytes<'a>, WireError> {
-        let (columns, rest) = body.split_first_chunk().ok_or_else(cut_off)?;
-        Ok(RowBytes {
-            columns: u16::from_be_bytes(*columns),
-            rest,
-        })
+        // How many columns it has comes first.
+        let (_, rest) = body.split_first_chunk::<2>().ok_or_else(cut_off)?;
+        Ok(RowBytes { rest })
     }
 }
 
@@ -446,7 +413,6 @@ mod tests {
         body.extend((-1_i32).to_be_bytes());
         body.extend([0, 0, 0, 0]);
         let row = RowBytes::new(&body).unwrap();
-        assert_eq!(row.columns, 3);
         assert_eq!(
             row.collect::<Vec<_>>(),
             [Some(&[7_u8, 8][..]), None, Some(&[][..])]
