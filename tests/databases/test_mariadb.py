@@ -128,14 +128,15 @@ def test_a_trial_begins_clean_and_cold(server: MariaDB) -> None:
     assert before.counters["redo_bytes"] > ROWS * 3 * 301
     assert before.counters["binlog_commits"] >= ROWS
     server.settle(Conditions(empty=False))
-    assert server.observe().metrics["checkpoint_age_bytes"] < 1 << 16
+    # The last old versions are purged behind it.
+    assert server.observe().metrics["checkpoint_age_bytes"] < 1 << 20
     cold = server.make_cold()
     assert cold.way == "restart"
     assert cold.data_bytes > ROWS * 3 * 301
     assert cold.left_ratio < 0.1
     read = done(job(server, {"read": 1.0}, Stop(operations=ROWS)))
     assert read.errors == {}, read.last_error
-    assert server.observe().counters["pages_read"] > 20
+    assert server.observe().counters["pages_read"] > 10
     server.settle(Conditions(empty=True))
     gone = done(job(server, {"read": 1.0}, Stop(operations=50, give_up_s=1.0)))
     assert gone.missing_rows == 50
