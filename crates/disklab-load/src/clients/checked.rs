@@ -25,6 +25,12 @@ impl Checked {
         }
     }
 
+    /// The same where a write of what is there already would change nothing, so that each has a version of its own.
+    pub fn with_versions(self) -> Checked {
+        let content = self.content.with_versions();
+        Checked { content, ..self }
+    }
+
     /// The columns of a row; None inside: NULL.
     pub fn row<'a>(
         &self,

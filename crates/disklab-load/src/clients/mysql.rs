@@ -79,6 +79,10 @@ impl Protocol for Mysql {
         )
     }
 
+    fn lacks(&self) -> (&'static [&'static str], &'static str) {
+        (&["update"], "InnoDB leaves out a change to what is there")
+    }
+
     fn problems(&self) -> Vec<Problem> {
         let settings = self.settings.keys().map(|name| ("target.settings", name));
         let names = settings.chain([("target.table", &self.table)]);

@@ -1,6 +1,11 @@
 //! The rows workload over MySQL's protocol.
+//!
+//! InnoDB compares a row with what it is to become, and does nothing when they are alike: no redo log, no page, no
+//! binary log (`HA_ERR_RECORD_IS_THE_SAME` of `ha_innodb.cc`). So each write has another version.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use tokio_rustls::TlsConnector;
@@ -11,7 +16,7 @@ use crate::clients::checked::{Checked, missing};
 use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::clients::tls;
 use crate::clients::{OpenRows, RowClient};
-use crate::error::LoadError;
+use crate::error::{LoadError, Problem};
 use crate::job::{Job, Rows};
 use crate::keys::Key;
 use crate::versions::Version;
@@ -21,7 +26,15 @@ use crate::workloads::Failure;
 pub struct MysqlRows {
     pool: Pool<RowStatements>,
     checked: Checked,
+    /// Of the next write whose version nobody counts.
+    uncounted: Cell<Version>,
 }
+
+/// Versions that nobody counts: whoever counts them takes such a row for older than his own.
+const UNCOUNTED: Version = 1 << 63;
+
+/// The number of a version stands in the first column.
+const LEAST_COLUMN_BYTES: u32 = size_of::<Version>() as u32;
 
 /// Makes connections with the statements.
 struct RowStatements {
@@ -31,8 +44,6 @@ struct RowStatements {
     /// Those that the job's operations need.
     delete: Option<String>,
     scan: Option<String>,
-    /// By column.
-    updates: Vec<String>,
 }
 
 /// A connection with its statements.
@@ -42,7 +53,6 @@ struct Session {
     upsert: Prepared,
     delete: Option<Prepared>,
     scan: Option<Prepared>,
-    updates: Vec<Prepared>,
 }
 
 impl Connect for RowStatements {
@@ -55,15 +65,12 @@ impl Connect for RowStatements {
         }
         let select = wire.prepare(&self.select).await?;
         let upsert = wire.prepare(&self.upsert).await?;
-        let (mut delete, mut scan, mut updates) = (None, None, Vec::new());
+        let (mut delete, mut scan) = (None, None);
         if let Some(text) = &self.delete {
             delete = Some(wire.prepare(text).await?);
         }
         if let Some(text) = &self.scan {
             scan = Some(wire.prepare(text).await?);
-        }
-        for text in &self.updates {
-            updates.push(wire.prepare(text).await?);
         }
         Ok(Session {
             wire,
@@ -71,7 +78,6 @@ impl Connect for RowStatements {
             upsert,
             delete,
             scan,
-            updates,
         })
     }
 
@@ -87,8 +93,6 @@ impl Connect for RowStatements {
 impl RowStatements {
     fn new(table: &str, rows: &Rows, tls: Option<TlsConnector>) -> RowStatements {
         let (columns, asked) = (rows.columns, &rows.operations);
-        let updated = if asked.update > 0.0 { columns } else { 0 };
-        let update = |column| format!("UPDATE `{table}` SET c{column} = ? WHERE `key` = ?");
         let names: Vec<String> = (0..columns).map(|column| format!("c{column}")).collect();
         let changes: Vec<String> = names
             .iter()
@@ -104,7 +108,6 @@ impl RowStatements {
                     "SELECT `key`, {names} FROM `{table}` WHERE `key` >= ? ORDER BY `key` LIMIT ?"
                 )
             }),
-            updates: (0..updated).map(update).collect(),
             select: format!("SELECT {names} FROM `{table}` WHERE `key` = ?"),
             // As CQL's INSERT: the row is there afterwards, whether or not it was before.
             upsert: format!(
@@ -130,6 +133,12 @@ impl OpenRows for MysqlRows {
 
     /// Connects and prepares; the table must be there.
     async fn open(job: &Job, target: &Mysql, rows: &Rows) -> Result<MysqlRows, LoadError> {
+        let sizes = rows.sizes.iter().flatten().map(|size| size.column_bytes);
+        let least = sizes.min().unwrap_or(rows.column_bytes);
+        if least < LEAST_COLUMN_BYTES {
+            let rule = "each write has another version, whose number takes 8 bytes";
+            return Err(Problem::new("workload.column_bytes", least, rule, "use 8 or more").into());
+        }
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
@@ -138,9 +147,16 @@ impl OpenRows for MysqlRows {
         let pool = Pool::connected(job.seed, servers, statements, count).await;
         Ok(MysqlRows {
             pool: pool.map_err(|why| problem(why, target))?,
-            checked: Checked::of(job, rows),
+            checked: Checked::of(job, rows).with_versions(),
+            uncounted: Cell::new(first_uncounted()),
         })
     }
+}
+
+/// Another one than those of runs before, whose rows are there; what a run does to the disk does not hang on it.
+fn first_uncounted() -> Version {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// A parameter without bytes.
@@ -149,6 +165,12 @@ fn integer(number: u64) -> Parameter<fn(&mut BytesMut)> {
 }
 
 impl MysqlRows {
+    fn next_uncounted(&self) -> Version {
+        let next = self.uncounted.get();
+        self.uncounted.set(next.wrapping_add(1));
+        next | UNCOUNTED
+    }
+
     /// A column of a row as a parameter, made while it is written to the request.
     fn column(
         &self,
@@ -179,12 +201,18 @@ impl RowClient for MysqlRows {
             let Session { wire, select, .. } = session;
             let asked = wire.execute(select, [integer(key)].into_iter(), row).await;
             asked.map_err(WireError::into_failure)?;
-            found.unwrap_or_else(|| Err(missing(key)))
+            let version = found.unwrap_or_else(|| Err(missing(key)))?;
+            Ok(if version < UNCOUNTED { version } else { 0 })
         };
         self.pool.on(slot, read).await
     }
 
     async fn write(&self, slot: usize, key: Key, version: Version) -> Result<(), Failure> {
+        let version = if version == 0 {
+            self.next_uncounted()
+        } else {
+            version
+        };
         let write = async |session: &mut Session| {
             let Session { wire, upsert, .. } = session;
             // The key, and then each column.
@@ -198,15 +226,8 @@ impl RowClient for MysqlRows {
         self.pool.on(slot, write).await
     }
 
-    async fn update(&self, slot: usize, key: Key, column: u32) -> Result<(), Failure> {
-        let update = async |session: &mut Session| {
-            let Session { wire, updates, .. } = session;
-            let statement = prepared(updates.get_mut(column as usize))?;
-            let values = [self.column(key, 0, column), Parameter::Integer(key as i64)];
-            let asked = wire.execute(statement, values.into_iter(), |_| ()).await;
-            asked.map_err(WireError::into_failure)
-        };
-        self.pool.on(slot, update).await
+    async fn update(&self, _slot: usize, _key: Key, _column: u32) -> Result<(), Failure> {
+        prepared(None).map(|_| ())
     }
 
     async fn delete(&self, slot: usize, key: Key) -> Result<(), Failure> {
