@@ -10,6 +10,7 @@ use crate::filelayout::PAGE_BYTES;
 use crate::job::faults::{Faults, Peer, What};
 use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Kind, Load, Mechanism, Stop, Trace};
 
+mod mariadb;
 mod postgresql;
 mod sql;
 
@@ -39,6 +40,7 @@ pub fn check(job: &Job) -> Result<(), Refusal> {
         }
         Kind::Sql(database) => sql::check(&mut rules, database),
         Kind::Postgresql(database) => postgresql::check(&mut rules, database),
+        Kind::Mariadb(database) => mariadb::check(&mut rules, database),
         Kind::Device(device) => check_device(&mut rules, device),
         Kind::File(file) => check_file(&mut rules, file),
     }

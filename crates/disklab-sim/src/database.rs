@@ -3,6 +3,7 @@
 pub mod build;
 pub mod cassandra;
 mod event;
+pub mod mariadb;
 pub mod postgresql;
 mod replicas;
 mod transactions;

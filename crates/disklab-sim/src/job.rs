@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod faults;
 mod fio;
+mod mariadb;
 mod operations;
 mod parameters;
 mod postgresql;
@@ -16,6 +17,7 @@ mod sql;
 
 pub use faults::{Faults, SqlFaults};
 pub use fio::{BlockShare, Buffered, Fio, Sync};
+pub use mariadb::{MariadbJob, MariadbParameters, MariadbSettings};
 pub use operations::OtherOperations;
 pub use parameters::{Collector, Parameters};
 pub use postgresql::{
@@ -54,6 +56,8 @@ pub enum Kind {
     Sql(SqlJob),
     /// `postgresql`: PostgreSQL under transactions.
     Postgresql(PostgresqlJob),
+    /// `mariadb`: MariaDB's InnoDB under transactions.
+    Mariadb(MariadbJob),
     /// `device`: one device under fio.
     Device(DeviceJob),
     /// `file`: a file that one reader reads through the page cache.
@@ -77,6 +81,8 @@ struct Given {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     postgresql: Option<PostgresqlJob>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    mariadb: Option<MariadbJob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     device: Option<DeviceJob>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<FileJob>,
@@ -92,6 +98,7 @@ impl TryFrom<Given> for Job {
             given.database.map(Kind::Database),
             given.sql.map(Kind::Sql),
             given.postgresql.map(Kind::Postgresql),
+            given.mariadb.map(Kind::Mariadb),
             given.device.map(Kind::Device),
             given.file.map(Kind::File),
         ];
@@ -126,6 +133,7 @@ impl From<Job> for Given {
             Kind::Database(database) => given.database = Some(database),
             Kind::Sql(database) => given.sql = Some(database),
             Kind::Postgresql(database) => given.postgresql = Some(database),
+            Kind::Mariadb(database) => given.mariadb = Some(database),
             Kind::Device(device) => given.device = Some(device),
             Kind::File(file) => given.file = Some(file),
         }
@@ -212,6 +220,12 @@ pub enum Mechanism {
     FillOrder,
     /// All rows of a node lie in one file, as after a major compaction.
     FilledTables,
+    /// InnoDB writes a page to its place alone.
+    Doublewrite,
+    /// A page that InnoDB reads is as young as one that was just used again.
+    MidpointInsertion,
+    /// InnoDB writes pages only when room is needed, in its pool or in its redo log.
+    AdaptiveFlushing,
     /// The page cache has one list of pages: what was used goes round once more.
     ActiveList,
 }

@@ -9,6 +9,7 @@ use disklab_units::Instant;
 use crate::check::check;
 use crate::client::NAMES;
 use crate::database::cassandra::Cassandra;
+use crate::database::mariadb::Mariadb;
 use crate::database::postgresql::Postgresql;
 use crate::database::yugabytedb::Yugabytedb;
 use crate::device::{Device, KINDS};
@@ -74,6 +75,9 @@ pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
         Kind::Sql(database) => simulate_one::<Yugabytedb>(job, sql::scaled(database, job.fidelity)),
         Kind::Postgresql(database) => {
             simulate_one::<Postgresql>(job, sql::scaled_postgresql(database, job.fidelity))
+        }
+        Kind::Mariadb(database) => {
+            simulate_one::<Mariadb>(job, sql::scaled_mariadb(database, job.fidelity))
         }
         Kind::Device(device) => {
             let clock = Stopwatch::start();

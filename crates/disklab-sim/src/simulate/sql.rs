@@ -4,7 +4,7 @@ use disklab_disk::profile::HostProfile;
 
 use super::tally::{NodeParts, Tally};
 use super::{SKETCH, bounds, empty_report, share_of, shrink_host};
-use crate::job::{Fidelity, PostgresqlJob, SqlJob, Transaction};
+use crate::job::{Fidelity, MariadbJob, PostgresqlJob, PostgresqlWorkload, SqlJob, Transaction};
 use crate::network::Link;
 use crate::record::Recorder;
 use crate::report::{Report, operation};
@@ -69,18 +69,8 @@ pub fn scaled_postgresql(job: &PostgresqlJob, fidelity: Fidelity) -> (Postgresql
         // What is replayed takes the time that it takes: nothing of a timetable shrinks.
         return (job, 1);
     }
-    let work = &job.workload;
-    let by_time = work.stop.duration_ns.map(|ns| ns / quick_ns(fidelity));
-    let share = match (
-        share_of(&work.load, work.stop, work.warm_up_ns, fidelity),
-        by_time,
-    ) {
-        (Some(share), Some(most)) => share.min(most.max(1)),
-        (Some(share), None) => share,
-        (None, most) => most.unwrap_or(1),
-    }
-    .clamp(1, bounds(fidelity).1);
-    if fidelity == Fidelity::Full || share == 1 {
+    let share = share_of_load(&job.workload, fidelity);
+    if share == 1 {
         return (job, 1);
     }
     let fewer = |n: u64| (n / share).max(1);
@@ -96,11 +86,55 @@ pub fn scaled_postgresql(job: &PostgresqlJob, fidelity: Fidelity) -> (Postgresql
     ] {
         *size = fewer(*size);
     }
-    let work = &mut job.workload;
+    shrink_load(&mut job.workload, share);
+    shrink_host(&mut job.cluster.host, share);
+    (job, share)
+}
+
+/// By how much a load is smaller in a run of less than full fidelity.
+fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
+    if fidelity == Fidelity::Full {
+        return 1;
+    }
+    let by_time = work.stop.duration_ns.map(|ns| ns / quick_ns(fidelity));
+    let by_operations = share_of(&work.load, work.stop, work.warm_up_ns, fidelity);
+    match (by_operations, by_time) {
+        (Some(share), Some(most)) => share.min(most.max(1)),
+        (Some(share), None) => share,
+        (None, most) => most.unwrap_or(1),
+    }
+    .clamp(1, bounds(fidelity).1)
+}
+
+fn shrink_load(work: &mut PostgresqlWorkload, share: u64) {
+    let fewer = |n: u64| (n / share).max(1);
     work.asked_rows = work.asked_rows.map(fewer);
     work.warm_up_ns /= share;
     work.stop.operations = work.stop.operations.map(fewer);
     work.stop.duration_ns = work.stop.duration_ns.map(fewer);
+}
+
+/// The same of MariaDB: pool, redo log and the time of the pool's middle follow.
+pub fn scaled_mariadb(job: &MariadbJob, fidelity: Fidelity) -> (MariadbJob, u64) {
+    let mut job = job.clone();
+    let share = share_of_load(&job.workload, fidelity);
+    if share == 1 {
+        return (job, 1);
+    }
+    let fewer = |n: u64| (n / share).max(1);
+    for table in &mut job.tables {
+        table.rows = fewer(table.rows);
+    }
+    let settings = &mut job.database;
+    for size in [
+        &mut settings.buffer_pool_bytes,
+        &mut settings.log_file_bytes,
+        &mut settings.old_blocks_time_ns,
+    ] {
+        *size = fewer(*size);
+    }
+    settings.lru_scan_depth = (settings.lru_scan_depth / share as u32).max(1);
+    shrink_load(&mut job.workload, share);
     shrink_host(&mut job.cluster.host, share);
     (job, share)
 }

@@ -1,0 +1,65 @@
+//! What happens in a simulated MariaDB.
+
+use crate::engine::Code;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A session has its next transaction ready.
+    Begin(u32),
+    /// Its statement reaches its thread of the server.
+    Arrive(u32),
+    /// The thread has parsed it and goes for its rows.
+    Plan(u32),
+    /// It has done the CPU work of its pages, and of its commit.
+    Ready(u32),
+    /// The session has the answer.
+    Done(u32),
+    /// An I/O has ended.
+    Io(u32),
+    /// The disk model is due.
+    Due,
+    /// The page cleaner wakes up.
+    Cleaner,
+    /// An open loop's next transaction arrives.
+    Offer,
+    /// The warm-up is over.
+    Measure,
+}
+
+impl Code for Event {
+    #[inline]
+    fn encode(self) -> u32 {
+        let (kind, number) = match self {
+            Event::Begin(n) => (0, n),
+            Event::Arrive(n) => (1, n),
+            Event::Plan(n) => (2, n),
+            Event::Ready(n) => (3, n),
+            Event::Done(n) => (4, n),
+            Event::Io(n) => (5, n),
+            Event::Due => (6, 0),
+            Event::Cleaner => (7, 0),
+            Event::Offer => (8, 0),
+            Event::Measure => (9, 0),
+        };
+        debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
+        kind << 28 | number
+    }
+
+    #[inline]
+    fn decode(code: u32) -> Event {
+        let number = code & ((1 << 28) - 1);
+        match code >> 28 {
+            0 => Event::Begin(number),
+            1 => Event::Arrive(number),
+            2 => Event::Plan(number),
+            3 => Event::Ready(number),
+            4 => Event::Done(number),
+            5 => Event::Io(number),
+            6 => Event::Due,
+            7 => Event::Cleaner,
+            8 => Event::Offer,
+            _ => Event::Measure,
+        }
+    }
+}

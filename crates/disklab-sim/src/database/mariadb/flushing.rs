@@ -1,0 +1,356 @@
+//! How changed pages reach the disk: the page cleaner, the doublewrite buffer, and the age of the redo log.
+//!
+//! **The end of the list:** below half of `innodb_lru_scan_depth` free pages the cleaner goes through the pages that were not used for the
+//! longest time until so many are free; clean ones are free at once, changed ones once they are written. Who finds no free page
+//! waits. **The age of the log:** once a second the cleaner writes pages in the order of their first change, the more the closer the
+//! log is to its size. **Doublewrite:** pages are written one behind the other first, synced, then in their places, and synced again.
+//!
+//! **Source:** buf0flu.cc (`buf_flush_LRU_list_batch`, `page_cleaner_flush_pages_recommendation`, `af_get_pct_for_lsn`) and buf0dblwr.cc of
+//! MariaDB 10.11. Of our server (2026-11-27, `innodb_buffer_pool_size` 128 MB, `lru_scan_depth` 1536): 6,576 to 7,344 of 8,112 pages had
+//! content, between half of that and all of it free; 119 pages to a batch of the doublewrite buffer, which has room for 128.
+//! **Divergence:** neighbours of a page are not written with it (`innodb_flush_neighbors`), a checkpoint's own block is not written.
+
+use std::collections::VecDeque;
+
+use disklab_disk::Op;
+
+use super::{Mariadb, PAGE_BYTES};
+use crate::database::mariadb::event::Event;
+use crate::job::{MariadbSettings, Mechanism};
+use crate::model::Setting;
+use crate::storage::{PendingIo, Purpose};
+
+/// Pages of a batch. **Source:** `buf_dblwr_t::create`: two blocks of an extent each.
+const BATCH_PAGES: usize = 128;
+/// Pages of a write into the doublewrite buffer: a block.
+const BLOCK_PAGES: usize = 64;
+/// Batches at the same time: one is copied while the one before goes to its places.
+const BATCHES: usize = 2;
+/// Pages under way without doublewrite. **Source:** `innodb_write_io_threads`, 4, of 256 I/Os each; Linux lets 128 through.
+const DEPTH: u64 = 128;
+/// How often the cleaner decides by the age of the log. **Source:** `buf_flush_page_cleaner`.
+pub const ROUND_NS: u64 = 1_000_000_000;
+/// Rounds over which it smooths. **Source:** `innodb_flushing_avg_loops`.
+const SMOOTHING: u64 = 30;
+/// Below this part of the log's size, in percent, age does not count. **Source:** `innodb_adaptive_flushing_lwm`.
+const LOW_WATER_PCT: u64 = 10;
+/// What of the file may be between a page's first change and the end of the log, in permille.
+/// **Source:** `Innodb_checkpoint_max_age` of our server: 80,819,529 of a file of 100,663,296.
+const MOST_AGE_PERMILLE: u64 = 803;
+
+/// Purposes of I/Os: of a batch's copy, its sync, its pages, and the sync behind them.
+const COPY: u8 = 0;
+const COPY_SYNC: u8 = 1;
+const DATA_SYNC: u8 = 2;
+
+/// Pages that are written together.
+#[derive(Clone, Debug, Default)]
+struct Batch {
+    pages: Vec<(u32, bool)>,
+    copies_left: u32,
+    pages_left: u32,
+}
+
+/// What is on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Flushing {
+    doublewrite: bool,
+    adaptive: bool,
+    most_age: u64,
+    io_capacity: u64,
+    io_capacity_max: u64,
+    depth: u32,
+    /// By their first change: position of the redo log, and page. One that is clean again is passed over.
+    changed: VecDeque<(u64, u32)>,
+    /// By page: the position of its first change that has not been written.
+    first_change: Vec<u64>,
+    /// Pages that a batch takes next; with whether they leave the pool then.
+    waiting: VecDeque<(u32, bool)>,
+    /// The batch that is copied, and those that go to their places, oldest first.
+    copying: Option<Batch>,
+    placing: VecDeque<Batch>,
+    under_way: u64,
+    leaving: u32,
+    /// Of the last round: end of the log, and what rounds smooth.
+    round: (u64, u64, u64),
+    written: u64,
+    unsynced: bool,
+}
+
+impl Flushing {
+    pub fn new(settings: &MariadbSettings, pages: u64, setting: &Setting) -> Flushing {
+        Flushing {
+            doublewrite: settings.doublewrite && !setting.has_not(Mechanism::Doublewrite),
+            adaptive: !setting.has_not(Mechanism::AdaptiveFlushing),
+            most_age: (settings.log_file_bytes * MOST_AGE_PERMILLE / 1000).max(1),
+            io_capacity: u64::from(settings.io_capacity.max(1)),
+            io_capacity_max: u64::from(settings.io_capacity_max.max(settings.io_capacity).max(1)),
+            depth: settings.lru_scan_depth,
+            changed: VecDeque::new(),
+            first_change: vec![u64::MAX; pages as usize],
+            waiting: VecDeque::new(),
+            copying: None,
+            placing: VecDeque::new(),
+            under_way: 0,
+            leaving: 0,
+            round: (0, 0, 0),
+            written: 0,
+            unsynced: false,
+        }
+    }
+
+    /// Notes a change of a page at a position of the log.
+    pub fn change(&mut self, page: u32, position: u64) {
+        let first = &mut self.first_change[page as usize];
+        if *first == u64::MAX {
+            *first = position;
+            self.changed.push_back((position, page));
+        }
+    }
+
+    /// How far the log is beyond the first change that no disk has.
+    fn age(&mut self, end: u64) -> u64 {
+        while let Some(&(position, page)) = self.changed.front() {
+            if self.first_change[page as usize] == position {
+                return end - position;
+            }
+            self.changed.pop_front();
+        }
+        0
+    }
+}
+
+impl Mariadb {
+    /// Whether the log has no room until pages are written.
+    pub(super) fn log_is_full(&mut self) -> bool {
+        let end = self.redo.end;
+        self.flushing.age(end) > self.flushing.most_age
+    }
+
+    /// Frees pages at the end of the list, if too few are free.
+    pub(super) fn free_pages(&mut self, now: u64) {
+        // A small pool cannot have so many free ones.
+        let depth = self.flushing.depth.min(self.pool.capacity() / 4).max(2);
+        let mut free = self.pool.free() + self.flushing.leaving;
+        if free >= depth / 2 {
+            return;
+        }
+        let mut at = self.pool.oldest();
+        while let Some(page) = at
+            && free < depth
+        {
+            at = self.pool.newer(page);
+            if self.is_writing[page as usize] {
+                continue;
+            }
+            if self.pool.is_dirty(page) {
+                self.queue_write(page, true);
+            } else {
+                self.pool.evict(page);
+            }
+            free += 1;
+        }
+        self.write_on(now);
+    }
+
+    fn queue_write(&mut self, page: u32, leaves: bool) {
+        self.is_writing[page as usize] = true;
+        self.flushing.leaving += u32::from(leaves);
+        self.flushing.waiting.push_back((page, leaves));
+    }
+
+    /// A round of the cleaner.
+    pub(super) fn cleaner_round(&mut self, now: u64) {
+        let end = self.redo.end;
+        let age = self.flushing.age(end);
+        let flushing = &mut self.flushing;
+        let count = if age > flushing.most_age / 8 * 7 {
+            // As many as it takes, so that nobody has to wait for room in the log.
+            u64::MAX
+        } else if flushing.adaptive {
+            flushing.wanted(end, age)
+        } else {
+            0
+        };
+        self.write_oldest(count);
+        self.write_on(now);
+        if self.flushing.unsynced && !self.flushing.doublewrite {
+            self.flushing.unsynced = false;
+            self.sync_data(now, DATA_SYNC);
+        }
+        self.course.queue.push(now + ROUND_NS, Event::Cleaner);
+    }
+
+    /// Writes so many pages in the order of their first change.
+    pub(super) fn write_oldest(&mut self, count: u64) {
+        let target = self.redo.end.saturating_sub(self.flushing.most_age / 8 * 6);
+        let mut pages = Vec::new();
+        for &(position, page) in &self.flushing.changed {
+            let enough = match count {
+                u64::MAX => position >= target,
+                count => pages.len() as u64 >= count,
+            };
+            if enough {
+                break;
+            }
+            let is_first = self.flushing.first_change[page as usize] == position;
+            if is_first && !self.is_writing[page as usize] {
+                pages.push(page);
+            }
+        }
+        for page in pages {
+            self.queue_write(page, false);
+        }
+    }
+
+    /// Begins batches as long as there is room for them.
+    pub(super) fn write_on(&mut self, now: u64) {
+        if !self.flushing.doublewrite {
+            while self.flushing.under_way < DEPTH
+                && let Some((page, leaves)) = self.flushing.waiting.pop_front()
+            {
+                self.start_write(page);
+                let batch = Batch {
+                    pages: vec![(page, leaves)],
+                    copies_left: 0,
+                    pages_left: 1,
+                };
+                self.place(now, &batch);
+            }
+            return self.take_decisions(now);
+        }
+        let flushing = &mut self.flushing;
+        let is_full = flushing.copying.is_some() || flushing.placing.len() >= BATCHES;
+        if is_full || flushing.waiting.is_empty() {
+            return;
+        }
+        let count = flushing.waiting.len().min(BATCH_PAGES);
+        let pages: Vec<(u32, bool)> = flushing.waiting.drain(..count).collect();
+        for &(page, _) in &pages {
+            self.start_write(page);
+        }
+        let mut copies = 0;
+        for block in pages.chunks(BLOCK_PAGES) {
+            let at = (self.plan.pages + super::UNDO_PAGES) * PAGE_BYTES
+                + u64::from(copies) * BLOCK_PAGES as u64 * PAGE_BYTES;
+            let bytes = block.len() as u64 * PAGE_BYTES;
+            self.submit(now, Op::Write, at, bytes, Purpose::Stream(COPY));
+            copies += 1;
+        }
+        self.flushing.copying = Some(Batch {
+            pages_left: pages.len() as u32,
+            pages,
+            copies_left: copies,
+        });
+        self.take_decisions(now);
+    }
+
+    /// A page's content is taken as it is now: what changes from here on is written another time.
+    fn start_write(&mut self, page: u32) {
+        self.pool.mark(page, false);
+        self.flushing.first_change[page as usize] = u64::MAX;
+        let cpu_ns = self.rules.parameters.page_write_cpu_ns;
+        let now = self.course.queue.now();
+        self.cores.serve(now, cpu_ns);
+    }
+
+    fn place(&mut self, now: u64, batch: &Batch) {
+        for &(page, leaves) in &batch.pages {
+            let at = u64::from(page) * PAGE_BYTES;
+            let number = page << 1 | u32::from(leaves);
+            let purpose = Purpose::Pages {
+                from: u64::from(number),
+                to: 0,
+                waiter: 0,
+                place: 0,
+            };
+            self.submit(now, Op::Write, at, PAGE_BYTES, purpose);
+            self.flushing.under_way += 1;
+        }
+    }
+
+    fn submit(&mut self, now: u64, op: Op, at: u64, bytes: u64, purpose: Purpose) {
+        let io = self.ios.add(PendingIo::new(0, purpose));
+        let volume = self.storage.data_volume();
+        self.storage.submit(now, volume, op, at, bytes as u32, io);
+    }
+
+    fn sync_data(&mut self, now: u64, which: u8) {
+        self.submit(now, Op::Flush, 0, 0, Purpose::Stream(which));
+        self.take_decisions(now);
+    }
+
+    /// An I/O of the doublewrite buffer has ended, or a sync.
+    pub(super) fn stream_ended(&mut self, now: u64, which: u8) {
+        match which {
+            COPY => {
+                let batch = self.flushing.copying.as_mut().expect("it is copied");
+                batch.copies_left -= 1;
+                if batch.copies_left == 0 {
+                    self.sync_data(now, COPY_SYNC);
+                }
+            }
+            COPY_SYNC => {
+                let batch = self.flushing.copying.take().expect("it is copied");
+                self.place(now, &batch);
+                self.flushing.placing.push_back(batch);
+                self.take_decisions(now);
+            }
+            _ => {}
+        }
+        self.write_on(now);
+    }
+
+    /// A page has been written to its place.
+    pub(super) fn page_written(&mut self, now: u64, number: u32) {
+        let (page, leaves) = (number >> 1, number & 1 == 1);
+        let flushing = &mut self.flushing;
+        flushing.under_way -= 1;
+        flushing.written += 1;
+        flushing.unsynced = true;
+        self.is_writing[page as usize] = false;
+        if leaves {
+            flushing.leaving -= 1;
+            if !self.pool.is_dirty(page) && self.pool.holds(page) {
+                self.pool.evict(page);
+            }
+        }
+        if self.flushing.doublewrite {
+            // Batches end in about the order in which they began.
+            let batch = self.flushing.placing.front_mut().expect("it is placed");
+            batch.pages_left -= 1;
+            if batch.pages_left == 0 {
+                self.flushing.placing.pop_front();
+                self.sync_data(now, DATA_SYNC);
+            }
+        }
+        self.write_on(now);
+        self.free_pages(now);
+        self.pages_are_free(now);
+        self.log_has_room(now);
+    }
+}
+
+impl Flushing {
+    /// How many pages the age of the log, and its pace, ask for in this round.
+    fn wanted(&mut self, end: u64, age: u64) -> u64 {
+        let (before, log_rate, page_rate) = self.round;
+        let smooth = |old: u64, new: u64| old - old / SMOOTHING + new / SMOOTHING;
+        let log_rate = smooth(log_rate, end - before);
+        let page_rate = smooth(page_rate, std::mem::take(&mut self.written));
+        self.round = (end, log_rate, page_rate);
+        if age < self.most_age * LOW_WATER_PCT / 100 {
+            return 0;
+        }
+        let factor = (age * 100 / (self.most_age / 8 * 7).max(1)) as f64;
+        let percent =
+            (self.io_capacity_max / self.io_capacity) as f64 * factor * factor.sqrt() / 7.5;
+        let by_age = (self.io_capacity as f64 * percent / 100.0) as u64;
+        // Pages whose first change is within three rounds' log of the oldest.
+        let from = end - age;
+        let ahead = self.changed.iter();
+        let ahead = ahead.take_while(|&&(position, _)| position < from + 3 * log_rate);
+        let by_log = (ahead.count() as u64 / 3).min(2 * self.io_capacity_max);
+        ((by_age + page_rate + by_log) / 3).min(self.io_capacity_max)
+    }
+}

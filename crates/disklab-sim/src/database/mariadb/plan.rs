@@ -1,0 +1,180 @@
+//! A job's trees and transactions, laid out: leaves of 16 KiB, rows in those of the primary key.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::database::transactions::Kinds;
+use crate::job::{AccessKind, MariadbJob, Relation, RowDraw};
+
+/// Bytes of a page. **Source:** `innodb_page_size`.
+pub const PAGE_BYTES: u64 = 16_384;
+
+/// Bytes of a leaf that records have: header, directory and trailer taken off, and the sixteenth that inserts in order
+/// leave free. **Source:** page0page.h; `BTR_CUR_PAGE_REORGANIZE_LIMIT`; our server had 73.0 of sysbench's rows of 208 B in a leaf.
+const LEAF_BYTES: u64 = (PAGE_BYTES - 128) * 15 / 16;
+
+/// Pages of undo that transactions write to in turn: headers of rollback segments, and a page of each.
+/// **Source:** `TRX_SYS_N_RSEGS` of trx0sys.h, 128.
+pub const UNDO_PAGES: u64 = 2 * 128;
+
+/// Where a tree lies. Pages above its leaves are few and always in the pool.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Rows, or entries.
+    pub rows: u64,
+    /// Whether it is a secondary index.
+    pub secondary: bool,
+    per_leaf: u64,
+    first: u64,
+}
+
+impl Tree {
+    /// The leaf of a row.
+    #[inline]
+    pub fn leaf_of(&self, row: u64) -> u32 {
+        (self.first + row / self.per_leaf) as u32
+    }
+}
+
+/// An access of a statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Which tree.
+    pub tree: u32,
+    /// What is done.
+    pub kind: AccessKind,
+    /// With how many rows.
+    pub rows: u32,
+    /// Which ones.
+    pub draw: RowDraw,
+    /// Bytes of a row that change.
+    pub bytes: u64,
+}
+
+/// One statement.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Bytes of request and answer.
+    pub bytes: u64,
+    /// Whether it ends a transaction.
+    pub commits: bool,
+    /// Under which of the names its latency is noted.
+    pub name: Option<u32>,
+    /// What it touches.
+    pub accesses: Range<u32>,
+    /// Its accesses that read a row, rows beyond the first of each, and rows that change.
+    pub counts: (u64, u64, u64),
+}
+
+/// Everything that does not change during a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// All trees.
+    pub trees: Vec<Tree>,
+    /// All kinds of transaction.
+    pub kinds: Kinds,
+    /// All statements.
+    pub steps: Vec<Step>,
+    /// All accesses.
+    pub accesses: Vec<Access>,
+    /// Names in the answer, the kinds of transaction first.
+    pub names: Vec<String>,
+    /// Whether anything is written.
+    pub writes: bool,
+    /// Pages of all trees; those of undo lie behind them.
+    pub pages: u64,
+}
+
+/// Where trees lie one after the other, and how many pages they take.
+pub fn trees(tables: &[Relation]) -> (Vec<Tree>, u64) {
+    let mut pages = 0;
+    let trees = tables.iter().map(|table| {
+        let rows = table.rows.max(1);
+        let bytes = match table.row_bytes {
+            0 => table.entry_bytes,
+            bytes => bytes,
+        };
+        let per_leaf = (LEAF_BYTES / u64::from(bytes.max(1))).max(1);
+        let tree = Tree {
+            rows,
+            secondary: table.row_bytes == 0,
+            per_leaf,
+            first: pages,
+        };
+        pages += rows.div_ceil(per_leaf);
+        tree
+    });
+    (trees.collect(), pages)
+}
+
+impl Plan {
+    /// The plan of a checked job.
+    pub fn new(job: &MariadbJob) -> Plan {
+        let transactions = &job.workload.transactions;
+        let (trees, pages) = trees(&job.tables);
+        let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
+        let numbers: BTreeMap<&str, u32> = numbers.collect();
+        let mut plan = Plan {
+            trees,
+            kinds: Kinds::default(),
+            steps: Vec::new(),
+            accesses: Vec::new(),
+            names: transactions.iter().map(|t| t.name.clone()).collect(),
+            writes: false,
+            pages,
+        };
+        for transaction in transactions {
+            let first = plan.steps.len() as u32;
+            for statement in &transaction.statements {
+                let step = plan.step(statement, &numbers, &job.tables);
+                let times = statement.times as usize;
+                plan.steps.extend(std::iter::repeat_n(step, times));
+            }
+            plan.kinds.add(transaction, first..plan.steps.len() as u32);
+        }
+        plan
+    }
+
+    fn step(
+        &mut self,
+        statement: &crate::job::Statement,
+        numbers: &BTreeMap<&str, u32>,
+        tables: &[Relation],
+    ) -> Step {
+        let from = self.accesses.len() as u32;
+        let mut counts = (0, 0, 0);
+        for access in &statement.accesses {
+            let tree = numbers[access.table.as_str()];
+            let table = &tables[tree as usize];
+            let rows = access.rows.max(1);
+            counts.0 += 1;
+            counts.1 += u64::from(rows - 1);
+            if access.kind != AccessKind::Read {
+                counts.2 += u64::from(rows);
+                self.writes = true;
+            }
+            let whole = table.row_bytes.max(table.entry_bytes);
+            self.accesses.push(Access {
+                tree,
+                kind: access.kind,
+                rows,
+                draw: access.draw,
+                bytes: u64::from(access.written_bytes.unwrap_or(whole)),
+            });
+        }
+        let name = statement.reported_as.as_ref().map(|name| {
+            let place = self.names.iter().position(|other| other == name);
+            place.unwrap_or_else(|| {
+                self.names.push(name.clone());
+                self.names.len() - 1
+            }) as u32
+        });
+        Step {
+            bytes: u64::from(statement.bytes),
+            commits: statement.commits,
+            name,
+            accesses: from..self.accesses.len() as u32,
+            counts,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A server's parts in the state asked for: disks, logs, pool.
+
+use disklab_disk::Refusal;
+
+use super::{BINLOG, REDO};
+use crate::cluster::hash;
+use crate::database::mariadb::log::Log;
+use crate::database::mariadb::plan::{PAGE_BYTES, Plan, UNDO_PAGES};
+use crate::database::mariadb::pool::Pool;
+use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
+use crate::job::{CacheState, MariadbJob, Mechanism};
+use crate::model::Setting;
+use crate::storage::{Reading, ReadingRules, Storage};
+
+/// Pages of the doublewrite buffer behind undo.
+const DOUBLEWRITE_PAGES: u64 = 128;
+
+/// The pool in the state asked for.
+pub(super) fn filled_pool(job: &MariadbJob, plan: &Plan, setting: &Setting) -> Pool {
+    let settings = &job.database;
+    let pages = plan.pages + UNDO_PAGES;
+    let old = if setting.has_not(Mechanism::MidpointInsertion) {
+        (95, 0)
+    } else {
+        (settings.old_blocks_pct, settings.old_blocks_time_ns)
+    };
+    let mut pool = Pool::new(pages, settings.buffer_pool_bytes / PAGE_BYTES, old);
+    if job.before.page_cache != CacheState::Cold && !job.before.empty {
+        warm(&mut pool, plan.pages, settings.lru_scan_depth);
+    }
+    pool
+}
+
+/// The disks, past whose page cache the server reads and writes.
+pub(super) fn storage(
+    job: &MariadbJob,
+    plan: &Plan,
+    setting: &Setting,
+) -> Result<Storage, Refusal> {
+    let cluster = &job.cluster;
+    let mut host = cluster.host.clone();
+    host.seed = hash(setting.seed, 1);
+    if setting.has_not(Mechanism::ThrottleWindows) {
+        crate::storage::set_windows(&mut host, 0);
+    }
+    let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
+    let rules = ReadingRules {
+        data: Reading::Buffered,
+        index: Reading::Buffered,
+        read_ahead_pages: 0,
+        kernel: cluster.kernel,
+        one_list: false,
+        counted_every: cluster.pages_counted_every_ns,
+        cache_pages: 1,
+        scale: 1,
+        cuts_at_chunks: !setting.has_not(Mechanism::ChunkBorders),
+    };
+    let cache_pages = PAGE_BYTES / CACHE_PAGE_BYTES;
+    let layout = FileLayout::of_pages((plan.pages + UNDO_PAGES) * cache_pages);
+    let mut storage = Storage::new(0, host, &cluster.data_volume, layout, rules)?;
+    if !job.before.empty && job.before.host_cache != CacheState::Cold {
+        storage.warm_host_cache_up_to(plan.pages * cache_pages, cache_bytes);
+    }
+    Ok(storage)
+}
+
+/// The redo log and the binary log, on their volumes or behind the tables.
+pub(super) fn logs(job: &MariadbJob, plan: &Plan, storage: &Storage) -> (Log, Log) {
+    let (cluster, settings) = (&job.cluster, &job.database);
+    let redo_volume = cluster.commitlog_volume.as_ref();
+    let redo_volume = redo_volume.unwrap_or(&cluster.data_volume);
+    let binlog_volume = settings.binlog_volume.as_ref().unwrap_or(redo_volume);
+    let behind = (plan.pages + UNDO_PAGES + DOUBLEWRITE_PAGES) * PAGE_BYTES;
+    let log = |number, name: &str, before: u64| {
+        let volume = storage.host().volume_named(name);
+        let volume = volume.expect("the job was checked: the volume exists");
+        let size = storage.host().volume(volume).map_or(0, |v| v.size_bytes);
+        let start = if name == cluster.data_volume {
+            behind
+        } else {
+            0
+        } + before;
+        let room = size.saturating_sub(start);
+        let space = if room < settings.log_file_bytes {
+            // A volume that the tables fill: the log lies over them.
+            (0, size)
+        } else {
+            (start, settings.log_file_bytes)
+        };
+        let length = (space.1 / PAGE_BYTES * PAGE_BYTES).max(PAGE_BYTES);
+        Log::new(number, volume, (space.0, length))
+    };
+    let before = if binlog_volume == redo_volume {
+        settings.log_file_bytes.next_multiple_of(PAGE_BYTES)
+    } else {
+        0
+    };
+    (
+        log(REDO, redo_volume, 0),
+        log(BINLOG, binlog_volume, before),
+    )
+}
+
+/// Fills the pool with pages from all over, as reading them at random leaves them, and long before the run.
+fn warm(pool: &mut Pool, pages: u64, depth: u32) {
+    let free = u64::from(depth.min(pool.capacity() / 4));
+    let wanted = u64::from(pool.capacity()).saturating_sub(free).min(pages);
+    for page in 0..pages {
+        if (page + 1) * wanted / pages > page * wanted / pages {
+            pool.take(0, page as u32);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! MariaDB's InnoDB under transactions: one server.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Before, Client, Cluster, Network, PostgresqlWorkload, Relation};
+
+/// A server, its clients and their transactions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MariadbJob {
+    /// The server. `commitlog_volume` holds the redo log.
+    pub cluster: Cluster,
+    /// Who sends the load.
+    pub client: Client,
+    /// What lies between them.
+    pub network: Network,
+    /// The server's settings.
+    pub database: MariadbSettings,
+    /// Tables, whose rows lie in the leaves of their primary key, and secondary indexes, whose `row_bytes` are zero.
+    pub tables: Vec<Relation>,
+    /// The load, as PostgreSQL has it.
+    pub workload: PostgresqlWorkload,
+    /// State of the caches at the start.
+    #[serde(default)]
+    pub before: Before,
+    /// What no page states.
+    pub parameters: MariadbParameters,
+}
+
+/// The settings that matter here, by their names in my.cnf. `innodb_flush_method` is O_DIRECT.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MariadbSettings {
+    /// Whether messages of clients are encrypted.
+    pub tls: bool,
+    /// `innodb_buffer_pool_size`.
+    pub buffer_pool_bytes: u64,
+    /// `innodb_log_file_size`.
+    pub log_file_bytes: u64,
+    /// Whether a commit waits for the redo log (`innodb_flush_log_at_trx_commit=1`).
+    pub syncs_redo: bool,
+    /// Whether it waits for the binary log (`log_bin` and `sync_binlog=1`).
+    pub syncs_binlog: bool,
+    /// Name of the volume with the binary log; absent: that of the redo log.
+    #[serde(default)]
+    pub binlog_volume: Option<String>,
+    /// `innodb_doublewrite`.
+    pub doublewrite: bool,
+    /// `innodb_io_capacity`.
+    pub io_capacity: u32,
+    /// `innodb_io_capacity_max`.
+    pub io_capacity_max: u32,
+    /// `innodb_lru_scan_depth`.
+    pub lru_scan_depth: u32,
+    /// `innodb_old_blocks_pct`.
+    pub old_blocks_pct: u32,
+    /// `innodb_old_blocks_time`.
+    pub old_blocks_time_ns: u64,
+}
+
+/// Times, in nanoseconds, and bytes that no page states.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MariadbParameters {
+    /// Time of a statement that no queue explains.
+    pub overhead_ns: u64,
+    /// CPU of the client for a statement.
+    pub client_cpu_ns: u64,
+    /// CPU of the server for a statement: the message, parsing, the answer.
+    pub statement_cpu_ns: u64,
+    /// CPU of the server at each end of an encrypted message.
+    pub tls_cpu_ns: u64,
+    /// CPU of the server for the first row that an access finds.
+    pub row_read_cpu_ns: u64,
+    /// CPU of the server for each row that it changes.
+    pub row_write_cpu_ns: u64,
+    /// CPU of the server for each further row of a run.
+    pub scan_row_cpu_ns: u64,
+    /// CPU of the server for each page that it reads: the call, a free page, its checksum.
+    pub page_read_cpu_ns: u64,
+    /// CPU of the server for each page that it writes.
+    pub page_write_cpu_ns: u64,
+    /// CPU of a commit that wrote.
+    pub commit_cpu_ns: u64,
+    /// Redo log of a changed row or entry, beside the bytes that change.
+    pub redo_row_bytes: u64,
+    /// Redo log of a transaction that wrote.
+    pub redo_commit_bytes: u64,
+    /// Binary log of such a transaction.
+    pub binlog_commit_bytes: u64,
+}
