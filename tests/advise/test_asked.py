@@ -148,3 +148,10 @@ def test_the_version_is_the_newest_unless_it_is_said() -> None:
     assert version(FULL) == "5.0"
     assert version(replace(FULL, version="4.1")) == "4.1"
     assert version(ASKED_OF_POSTGRESQL) is None
+
+
+def test_other_percentiles_and_storage_alone_may_be_asked_for() -> None:
+    other = replace(FULL, p99=None, p95=5, p999=50).experiment()
+    assert question_of(other).require.latencies()["read"] == {"p95": 5, "p99.9": 50}
+    storage = question_of(replace(FULL, p99=None, storage_p99=2).experiment()).require
+    assert (storage.storage_p99_ms, storage.latencies()) == (2, {})

@@ -156,3 +156,12 @@ def test_what_holds_its_rate_by_burst_credits_alone_is_not_bought(tmp_path: Path
     assert [option["vm"] for option in options] == ["azure/Standard_D8s_v5"]
     experiment = spec.load(tmp_path / "advice.yaml")
     assert experiment.cells[0].spec.before.credits_ratio == 0
+
+
+def test_disks_are_bought_by_storage_alone(tmp_path: Path) -> None:
+    """Stops of the JVM, which put the whole past 10 ms with any disk, are none of it."""
+    told = advised(tmp_path, "{storage_p99: 2ms}", "--candidates", "nvme,L8s_v3")
+    first = told["options"][0]
+    assert told["answer"][0].startswith("Buy ")
+    assert first["outcome"] == "met"
+    assert first["storage_ms"] <= 2 < first["latency_ms"]["p99"]

@@ -201,3 +201,13 @@ def test_bounds_on_operations_that_the_workload_does_not_have_are_refused() -> N
     text = FILE % ("local", "None", "{write: {p99: 10ms}}")
     with pytest.raises(UserError, match="the workload has no writes"):
         parse(text.replace("{read: 80%, write: 20%}", "{read: 100%}"))
+
+
+@pytest.mark.parametrize(
+    ("storage_ms", "outcome"),
+    [(1.5, Outcome.MET), (2.5, Outcome.MISSED), (None, Outcome.CANNOT_TELL)],
+)
+def test_storage_is_judged_apart_from_the_whole(storage_ms: float | None, outcome: Outcome) -> None:
+    told = kept(required("{storage_p99: 2ms}"), [result(p99_ms=60, storage_p99_ms=storage_ms)])
+    assert told is not None
+    assert told.outcome is outcome

@@ -62,6 +62,10 @@ def collectors(spec: TrialSpec) -> tuple[str, ...]:
     database = spec.database
     if database is None or facts_of(database.engine).simulator != "cassandra":
         return ()
+    required = spec.require
+    if required is not None and required.storage_p99_ms is not None and not required.latencies():
+        # Storage alone is asked for: stops of the JVM are none of it.
+        return ()
     old = (database.version or "").partition(".")[0] == "3"
     return () if old or database.jvm.collector is not None else ("zgc",)
 

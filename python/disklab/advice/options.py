@@ -11,7 +11,7 @@ from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio, is_overloaded
 from disklab.results.required import Kept, fullest
-from disklab.results.tails import largest, stretches
+from disklab.results.tails import largest, storage_p99_ms, stretches
 
 SECONDS_IN_MINUTE = 60
 MINUTES_IN_HOUR = 60
@@ -29,11 +29,6 @@ class Lever:
     def __str__(self) -> str:
         """Return it in words."""
         return f"{self.setting}: {self.before} -> {self.after}"
-
-
-STORAGE = ("limits", "disk", "slots", "held")
-"""Stretches of an operation's way that disks decide: their service, queues at their limits, and
-what waits behind both for a slot, the log or a memtable."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +54,9 @@ def disks_alone(calm: TrialResult, keeps: bool, usual: TrialResult | None) -> Di
     """Return what the disks do, from a cell without pauses, and one with the usual collector."""
     if is_overloaded([calm]):
         return None
-    found = stretches([calm], "p99")
     overloaded = usual is None or is_overloaded([usual])
     return DisksAlone(
-        sum(found.get(name, 0.0) for name in STORAGE),
+        storage_p99_ms(calm.tail_ms) or 0.0,
         calm.latency_ms["p99"],
         keeps,
         None if overloaded or usual is None else usual.latency_ms["p99"],

@@ -26,6 +26,7 @@ from disklab.databases.calibration import Calibration
 from disklab.engine.simulation import Workers, simulate
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
+from disklab.prediction.run import ablations, requires_storage
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio
 from disklab.results.required import (
@@ -37,6 +38,7 @@ from disklab.results.required import (
     kept,
     required_of,
 )
+from disklab.results.tails import storage_p99_ms
 from disklab.spec import TrialSpec
 
 QUICK_SLACK = 1.25
@@ -237,11 +239,9 @@ class Simulator:
                 }
                 jobs.append({**head, **prepared.job})
         found = {}
-        for answer in simulate(jobs, workers=self.workers) if jobs else ():
-            if answer["event"] != "cell":
-                continue
-            self.cells += 1
-            trial = trials[answer["cell"]]
+        answers, tails = self._answers(jobs)
+        for index, answer in answers.items():
+            trial = trials[index]
             name = str(trial.factors[FACTOR])
             candidate = by_name[name]
             result = result_of(
@@ -252,9 +252,33 @@ class Simulator:
                 warnings=warnings[trial.index],
                 price_usd_per_month=candidate.usd_per_month,
             )
+            result = result.model_copy(update={"storage_p99_ms": storage_p99_ms(tails[index])})
             tried = self._tried(candidate, result, trial.spec.model_dump(mode="json"))
             found[name] = replace(tried, fidelity=fidelity)
         return found
+
+    def _answers(
+        self, jobs: list[dict[str, Any]]
+    ) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
+        """Return the answers by cell, and the tails that show what of them is storage.
+
+        Where storage is asked for, cells are simulated without stops: all that is judged is in
+        them, unless a latency of the whole is asked for too.
+        """
+        spec = self.question.spec
+        calm = ablations(spec, self.ablate) if requires_storage(spec) else ()
+        both = bool(calm) and bool(self.question.require.latencies())
+        first = max((job["cell"] for job in jobs), default=0) + 1
+        twins = [{**job, "cell": job["cell"] + first, "ablate": list(calm)} for job in jobs]
+        if calm and not both:
+            jobs = [{**job, "ablate": list(calm)} for job in jobs]
+        batch = [*jobs, *twins] if both else jobs
+        told = simulate(batch, workers=self.workers) if batch else ()
+        cells = {answer["cell"]: answer for answer in told if answer["event"] == "cell"}
+        self.cells += len(cells)
+        answers = {index: answer for index, answer in cells.items() if index < first}
+        alone = {index: cells.get(index + first, answer) for index, answer in answers.items()}
+        return answers, {index: answer.get("tail", {}) for index, answer in alone.items()}
 
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
         required = required_of(spec)
@@ -270,12 +294,14 @@ class Simulator:
 
 def loosened(required: Required) -> Required:
     """Return a promise whose latencies have the slack of a quick run."""
-    update = {}
+    update: dict[str, Any] = {}
     for name in ("all", "read", "write"):
         bounds = getattr(required, name)
         if bounds is not None:
             looser = {key: value * QUICK_SLACK for key, value in bounds if value is not None}
             update[name] = bounds.model_copy(update=looser)
+    if required.storage_p99_ms is not None:
+        update["storage_p99_ms"] = required.storage_p99_ms * QUICK_SLACK
     return required.model_copy(update=update)
 
 

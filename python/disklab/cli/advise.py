@@ -19,6 +19,8 @@ from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
 from disklab.cli.advise_asked import (
     NAME,
+    P95,
+    P999,
     Asked,
     Budget,
     Cloud,
@@ -29,6 +31,7 @@ from disklab.cli.advise_asked import (
     HeadRoom,
     Reads,
     State,
+    StorageP99,
     Version,
     Writes,
 )
@@ -81,6 +84,10 @@ Html = Annotated[
         metavar="FILE",
     ),
 ]
+Bands = Annotated[
+    bool | None,
+    typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
+]
 Jobs = Annotated[int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)]
 
 
@@ -91,6 +98,9 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     reads: Reads = None,
     writes: Writes = None,
     p99: P99 = None,
+    p95: P95 = None,
+    p999: P999 = None,
+    storage_p99: StorageP99 = None,
     row: Row = None,
     nodes: Nodes = None,
     copies: Copies = None,
@@ -103,10 +113,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     candidates: Candidates = "",
     region: Region = None,
     terms: Terms = DEFAULT_TERMS,
-    bands: Annotated[
-        bool | None,
-        typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
-    ] = None,
+    bands: Bands = None,
     write: Write = None,
     html: Html = None,
     seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
@@ -134,7 +141,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
         *(database, cloud, nodes, copies, data, row, reads, writes, p99),
-        *(head_room, durable, budget, version, state),
+        *(head_room, durable, budget, version, state, p95, p999, storage_p99),
     )
     wish = experiment_of(experiment, asked)
     question = question_of(wish, wanted, region or usual_region(wish), terms)

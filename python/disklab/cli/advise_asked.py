@@ -77,6 +77,18 @@ Cloud = Annotated[
     typer.Option(help="The cloud whose disks are considered.", show_default="azure"),
 ]
 
+P95 = Annotated[
+    float | None,
+    typer.Option(help="Required: 95 of 100 answers within this many ms.", show_default="none"),
+]
+P999 = Annotated[
+    float | None,
+    typer.Option(help="Required: 999 of 1000 answers within this many ms.", show_default="none"),
+]
+StorageP99 = Annotated[
+    float | None,
+    typer.Option(help="Required: storage takes this many ms of p99 at most.", show_default="none"),
+]
 State = Annotated[
     Literal["steady", "cold", "rested"] | None,
     typer.Option(
@@ -109,6 +121,9 @@ class Asked:
     budget: float | None = None
     version: str | None = None
     state: Literal["steady", "cold", "rested"] | None = None
+    p95: float | None = None
+    p999: float | None = None
+    storage_p99: float | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given."""
@@ -120,9 +135,10 @@ class Asked:
 
     def experiment(self) -> spec.Experiment:
         """Return the experiment that the options stand for. Raises UserError."""
+        latencies = self.p99, self.p95, self.p999, self.storage_p99
         needed: Mapping[str, object] = {
             "--data": self.data,
-            "--p99": self.p99,
+            "--p99": next((ms for ms in latencies if ms is not None), None),
             "--reads": self.reads if self.reads is not None else self.writes,
         }
         missing = [name for name, value in needed.items() if value is None]
@@ -158,6 +174,9 @@ class Asked:
                 threads=None,
                 rate_per_s=rate,
                 p99_ms=self.p99,
+                p95_ms=self.p95,
+                p999_ms=self.p999,
+                storage_p99_ms=self.storage_p99,
                 head_room=(self.head_room or 0) / 100,
                 durability=durability,
                 budget_usd=self.budget,

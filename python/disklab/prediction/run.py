@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Literal
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
+from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.simulating import PPM, Job
 from disklab.engine.simulation import Workers, simulate
@@ -54,7 +55,8 @@ from disklab.results import (
 from disklab.results import PlannedTrial as StoredTrial
 from disklab.results.event_log import EventLog
 from disklab.results.pricing import cluster_price, prices
-from disklab.spec import Experiment, Trial
+from disklab.results.tails import storage_p99_ms
+from disklab.spec import Experiment, Trial, TrialSpec
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
             banded = _bands(cells, options, str(experiment.path))
             yearly = _yearly(cells, options)
             outcomes = _simulated(experiment, options, cells)
-            for result, answer in _steadied(options, cells, outcomes):
+            for result, answer in _with_storage(
+                options, cells, _steadied(options, cells, outcomes)
+            ):
                 bands = banded.get(result.trial) if result.status == "ok" else None
                 result = result.model_copy(update={"bands": bands})  # noqa: PLW2901
                 result = _with_costs(result, yearly)  # noqa: PLW2901
@@ -315,6 +319,46 @@ def _steadied(
         if after["event"] != "refused":
             result = steady.with_steady(result, answer, bucket, after, endless)  # noqa: PLW2901
         yield result, answer
+
+
+def _with_storage(
+    options: Options, cells: list[_Cell], outcomes: Iterator[Outcome]
+) -> Iterator[Outcome]:
+    """Yield outcomes; where storage's share of p99 is required, with it, last.
+
+    A node that stops holds requests up behind the stop: what is storage shows without stops alone.
+    """
+    asked = {cell.trial.index: cell for cell in cells if requires_storage(cell.trial.spec)}
+    waiting: list[Outcome] = []
+    for outcome in outcomes:
+        result, answer = outcome
+        if result.trial in asked and answer is not None and result.status == "ok":
+            waiting.append(outcome)
+        else:
+            yield outcome
+    jobs = []
+    for number, (result, _) in enumerate(waiting):
+        cell = asked[result.trial]
+        if calm := ablations(cell.trial.spec, options.ablate):
+            job = {**(cell.prepared.job or {}), "fidelity": options.fidelity, "ablate": list(calm)}
+            jobs.append({**job, "cell": number, "seed": options.seed + result.repeat})
+    answers = {one["cell"]: one for one in simulate(jobs, workers=options.workers)} if jobs else {}
+    for number, (result, answer) in enumerate(waiting):
+        tail = answers.get(number, answer or {}).get("tail", {})
+        yield result.model_copy(update={"storage_p99_ms": storage_p99_ms(tail)}), answer
+
+
+def requires_storage(spec: TrialSpec) -> bool:
+    """Return whether storage's share of p99 is required."""
+    return spec.require is not None and spec.require.storage_p99_ms is not None
+
+
+def ablations(spec: TrialSpec, ablate: Sequence[str]) -> tuple[str, ...]:
+    """Return what else a cell is simulated without to see storage; empty: it sees it as it is."""
+    database = spec.database
+    if database is None or facts_of(database.engine).simulator != "cassandra":
+        return ()
+    return () if "pauses" in ablate else (*ablate, "pauses")
 
 
 def requests_of(job: Job) -> float:

@@ -519,6 +519,9 @@ class TrialResult(Record):
     """Of all operations together; keys as in `Operation`."""
     tail_ms: Stretches = Field(default_factory=dict)
     """Only of mode `predict`: what its percentiles consist of; see `STRETCHES`."""
+    storage_p99_ms: Amount | None = None
+    """Only of mode `predict`, where it is required: what of p99 is storage, without stops of the
+    JVM."""
     per_operation: dict[str, Operation] = Field(default_factory=dict)
     bottleneck: Bottleneck | None = None
     host_cache_hit_ratio: Number | None = None

@@ -67,6 +67,7 @@ class Required(Record):
     all: Bounds | None = None
     read: Bounds | None = None
     write: Bounds | None = None
+    storage_p99_ms: Amount | None = None
     rate_per_s: Amount | None = None
     head_room_ratio: Amount = 0.0
     durability: str = MAY_BE_LOST
@@ -185,7 +186,7 @@ def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
         points.append(_overloaded(usable, ratio))
         # A queue that grows has no latency: its percentiles depend on how long the run was.
         return Kept(points[-1].outcome, tuple(points), ratio)
-    points += [*_carried(required, usable), *_quick(required, usable)]
+    points += [*_carried(required, usable), *_quick(required, usable), *_stored(required, usable)]
     outcomes = {point.outcome for point in points}
     for worst in (Outcome.CANNOT_SUSTAIN, Outcome.MISSED, Outcome.CANNOT_TELL):
         if worst in outcomes:
@@ -285,6 +286,21 @@ def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point
             continue
         span = min(found), max(found)
         yield Point(what, _below(bound, span), asked, _span(span, " ms"), _over(span[1], bound))
+
+
+def _stored(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:
+    """Yield whether storage's share of p99 stays below its bound."""
+    bound = required.storage_p99_ms
+    if bound is None:
+        return
+    asked = f"at most {bound:g} ms"
+    found = [one.storage_p99_ms for one in results if one.storage_p99_ms is not None]
+    if len(found) < len(results):
+        yield Point("storage p99", Outcome.CANNOT_TELL, asked, "predicted only")
+        return
+    span = min(found), max(found)
+    miss = _over(span[1], bound)
+    yield Point("storage p99", _below(bound, span), asked, _span(span, " ms"), miss)
 
 
 def _banded(result: TrialResult, figure: str, value: float) -> list[float]:

@@ -11,6 +11,17 @@ LEAST_SHARE = 0.1
 MOST_SAID = 3
 
 
+STORAGE = ("limits", "disk", "slots", "held")
+"""Stretches of an operation's way that disks decide: their service, queues at their limits, and
+what waits behind both for a slot, the log or a memtable."""
+
+
+def storage_p99_ms(tail: Mapping[str, Mapping[str, float]]) -> float | None:
+    """Return what of p99 is storage, of a cell without pauses; None: nobody tells."""
+    found = tail.get("p99")
+    return None if not found else sum(found.get(name, 0.0) for name in STORAGE)
+
+
 def stretches(results: Sequence[TrialResult], percentile: str) -> dict[str, float]:
     """Return the mean milliseconds by stretch over the repeats that tell it, in their order."""
     told = [one.tail_ms[percentile] for one in results if percentile in one.tail_ms]

@@ -62,6 +62,9 @@ class Draft:
     """Instead of threads: operations a second of the whole cluster."""
     p99_ms: float | None = None
     """What is required; None: nothing is."""
+    p95_ms: float | None = None
+    p999_ms: float | None = None
+    storage_p99_ms: float | None = None
     head_room: float = 0.0
     """So much more than the rate must be possible, as a ratio."""
     durability: str | None = None
@@ -130,11 +133,11 @@ def _cluster(wish: Draft) -> list[str]:
     nodes = wish.nodes if wish.database == "cassandra" else 1
     copies = wish.copies if wish.database == "cassandra" else 1
     required = []
-    if wish.p99_ms is not None:
+    if bounds := [*_required(wish)]:
         required = [
             "# What the system must do: every cell is judged by it, and `disklab advise` looks for",
             "# the cheapest that does it.",
-            f"require: {{{', '.join(_required(wish, wish.p99_ms))}}}",
+            f"require: {{{', '.join(bounds)}}}",
             "",
         ]
     consistency = ", consistency: LOCAL_QUORUM" if wish.database == "cassandra" else ""
@@ -174,11 +177,17 @@ STATES = {
 """`before` of a file by the state of its system."""
 
 
-def _required(wish: Draft, p99_ms: float) -> Iterator[str]:
+def _required(wish: Draft) -> Iterator[str]:
+    names = {"p95": wish.p95_ms, "p99": wish.p99_ms, "p99.9": wish.p999_ms}
+    latencies = ", ".join(f"{name}: {ms:g}ms" for name, ms in names.items() if ms is not None)
+    if not latencies and wish.storage_p99_ms is None:
+        return
+    if wish.storage_p99_ms is not None:
+        yield f"storage_p99: {wish.storage_p99_ms:g}ms"
     reads = round(wish.read_ratio * 100)
     for side, share in (("read", reads), ("write", 100 - reads)):
-        if share:
-            yield f"{side}: {{p99: {p99_ms:g}ms}}"
+        if share and latencies:
+            yield f"{side}: {{{latencies}}}"
     if wish.rate_per_s is not None:
         yield f"rate: {wish.rate_per_s:.12g}/s"
     if wish.head_room:

@@ -71,6 +71,9 @@ class Require(Part):
     """Bounds on reads of rows."""
     write: Latencies | None = Field(default=None, examples=[{"p99": "10ms"}])
     """Bounds on writes of rows."""
+    storage_p99_ms: Milliseconds | None = Field(default=None, alias="storage_p99", examples=["2ms"])
+    """Of p99 of all operations, storage takes at most this: the disks' service, queues at limits,
+    and what waits behind both; predicted without stops of the JVM, and not measured."""
     rate_per_s: Rate | None = Field(default=None, alias="rate", examples=["25000/s"])
     """Operations a second that the whole cluster carries. Without it, in an open loop: the offered
     rate."""
