@@ -209,3 +209,33 @@ def test_scans_and_reads_before_writes_are_simulated_by_name(name: str, kinds: s
     if "scan" in kinds:
         counts = {kind: one["operations"] for kind, one in answer["per_operation"].items()}
         assert counts["scan"] == pytest.approx(19 * counts["insert"], rel=0.1)
+
+
+def test_rows_that_sysbench_prefers_are_in_memory() -> None:
+    """Three of four draws go to a hundredth of the rows: a pool that holds a seventh has these."""
+    reads = SYSBENCH.replace("oltp_read_write", "oltp_point_select").replace("100k", "4M")
+    reads = reads.replace("factor: 1}", "factor: 1, settings: {shared_buffers: 256MB}}")
+    kinds = ["uniform", "special", "gaussian", "pareto", "zipfian"]
+    jobs = [
+        {
+            "cell": number,
+            "seed": 1,
+            "fidelity": "quick",
+            "postgresql": job(reads.replace("threads: 16", f"threads: 16, rand_type: {kind}")),
+        }
+        for number, kind in enumerate(kinds)
+    ]
+    rates = {kinds[told["cell"]]: told["ops_per_s"] for told in simulate(jobs)}
+    assert rates["special"] > 2 * rates["uniform"]
+    assert rates["pareto"] > 1.5 * rates["uniform"]
+    assert min(rates, key=rates.__getitem__) == "uniform"
+
+
+def test_yugabytedb_draws_all_rows_alike() -> None:
+    text = SYSBENCH.replace("engine: postgresql", "engine: yugabytedb")
+    (trial,) = spec.parse(
+        text.replace("threads: 16", "threads: 16, rand_type: special"), "x.yaml"
+    ).trials("predict")
+    calibration = calibration_for("yugabytedb")
+    assert calibration is not None
+    assert "draws all alike" in str(prepare(trial, CATALOG, calibration, "x.yaml").reasons)

@@ -192,3 +192,12 @@ def test_inserts_wear_the_tables_and_reads_do_not() -> None:
     done = told.done(cpu_ns=1, started_unix_ns=2, open_loop=False)
     assert workload("oltp_insert").wear(done) == pytest.approx(1925 * 10 / 400_000)
     assert workload("oltp_read").wear(done) == 0
+
+
+def test_rows_are_preferred_as_the_file_says(program: Path) -> None:
+    seen, said = program.with_name("seen"), program.with_name("said")
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}\ncat {said}\n')
+    said.write_text(SAID)
+    preferring = workload("oltp_read_only", ", rand_type: special")
+    ran(preferring.run(TARGET, Asked(Stop(duration_s=3.6), stream=7, threads=9)))
+    assert "--rand-type=special" in seen.read_text().splitlines()

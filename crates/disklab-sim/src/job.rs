@@ -24,8 +24,8 @@ pub use postgresql::{
     PostgresqlJob, PostgresqlParameters, PostgresqlSettings, PostgresqlWorkload, Relation, RowSize,
 };
 pub use sql::{
-    AccessKind, RowAccess, RowDraw, SqlDatabase, SqlEngine, SqlJob, SqlParameters, SqlWorkload,
-    Statement, Table, Transaction,
+    AccessKind, Preference, RowAccess, RowDraw, SqlDatabase, SqlEngine, SqlJob, SqlParameters,
+    SqlWorkload, Statement, Table, Transaction,
 };
 
 /// One cell.

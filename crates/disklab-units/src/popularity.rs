@@ -113,6 +113,62 @@ impl Bell {
     }
 }
 
+/// How sysbench prefers rows (`--rand-type`, but `uniform`), with its own defaults for their shapes. Preferred rows are
+/// neighbours. **Source:** sysbench 1.0, `sb_rand.c` and its help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preferred {
+    /// Three quarters of the draws fall into a hundredth of the rows around the middle, the others are `Gaussian`;
+    /// the default of sysbench 1.0.
+    Special,
+    /// Means of twelve uniform draws.
+    Gaussian,
+    /// Four fifths of the draws fall into the first fifth, and so on within it.
+    Pareto,
+    /// Row `k` with a weight of `k^-0.8`.
+    Zipfian,
+}
+
+/// `--rand-spec-iter`.
+const BELL_DRAWS: u32 = 12;
+/// `--rand-spec-pct` and `--rand-spec-res`, as shares.
+const SPECIAL_ROWS: f64 = 0.01;
+const SPECIAL_DRAWS: f64 = 0.75;
+/// `--rand-pareto-h`.
+const PARETO_H: f64 = 0.2;
+/// `--rand-zipfian-exp`.
+const SYSBENCH_THETA: f64 = 0.8;
+
+impl Preferred {
+    /// A row below `rows`, which is not zero.
+    pub fn draw(self, rows: u64, stream: &mut Stream) -> u64 {
+        let count = rows as f64;
+        let at = match self {
+            Preferred::Special => {
+                let drawn = stream.unit();
+                if drawn > 1.0 - SPECIAL_DRAWS {
+                    // The draw itself goes on, as there: the first quarter of the hundredth is never met.
+                    let special = count * SPECIAL_ROWS;
+                    drawn * (special + 1.0) + (count - special) / 2.0
+                } else {
+                    mean_of_draws(stream) * count
+                }
+            }
+            Preferred::Gaussian => mean_of_draws(stream) * count,
+            // libm and not the platform's functions: the same bits on every machine.
+            Preferred::Pareto => {
+                let power = libm::log(PARETO_H) / libm::log(1.0 - PARETO_H);
+                libm::exp(power * libm::log(stream.unit())) * count
+            }
+            Preferred::Zipfian => (Zipf::new(rows, SYSBENCH_THETA).draw(stream) - 1) as f64,
+        };
+        (at as u64).min(rows - 1)
+    }
+}
+
+fn mean_of_draws(stream: &mut Stream) -> f64 {
+    (0..BELL_DRAWS).map(|_| stream.unit()).sum::<f64>() / f64::from(BELL_DRAWS)
+}
+
 /// Scatters ranks over the rows, each rank on a row of its own, so that popular rows are no neighbours on disk.
 #[derive(Clone, Debug)]
 pub struct Spread {
@@ -243,6 +299,52 @@ mod tests {
             let mut stream = Stream::new(seed, "keys");
             for _ in 0..50 {
                 prop_assert!((1..=n).contains(&zipf.draw(&mut stream)));
+            }
+        }
+    }
+
+    /// Shares of a million draws below each tenth, and in the hundredth around the middle.
+    fn drawn(how: Preferred, rows: u64) -> (Vec<f64>, f64) {
+        const DRAWS: usize = 200_000;
+        let mut stream = stream();
+        let mut tenths = vec![0.0; 10];
+        let mut middle = 0.0;
+        for _ in 0..DRAWS {
+            let row = how.draw(rows, &mut stream);
+            tenths[(row * 10 / rows) as usize] += 1.0 / DRAWS as f64;
+            if (row * 200).abs_diff(rows * 100) <= rows {
+                middle += 1.0 / DRAWS as f64;
+            }
+        }
+        (tenths, middle)
+    }
+
+    #[test]
+    fn sysbenchs_rows_are_where_its_documentation_says() {
+        // 75 % and, of the other quarter, a bell whose deviation is a twelfth: 4.8 % of it in the hundredth.
+        let (_, middle) = drawn(Preferred::Special, 100_000);
+        assert!((middle - 0.762).abs() < 0.005, "{middle}");
+        let (tenths, middle) = drawn(Preferred::Gaussian, 100_000);
+        assert!((middle - 0.048).abs() < 0.005, "{middle}");
+        assert!((tenths[4] + tenths[5] - 0.77).abs() < 0.01, "{tenths:?}");
+        let (tenths, _) = drawn(Preferred::Pareto, 100_000);
+        assert!((tenths[0] + tenths[1] - 0.8).abs() < 0.01, "{tenths:?}");
+        // The integral of x^-0.8 goes with x^0.2.
+        let (tenths, _) = drawn(Preferred::Zipfian, 100_000);
+        assert!((tenths[0] - 0.60).abs() < 0.02, "{tenths:?}");
+    }
+
+    #[test]
+    fn sysbenchs_rows_stay_in_a_small_table() {
+        for how in [
+            Preferred::Special,
+            Preferred::Gaussian,
+            Preferred::Pareto,
+            Preferred::Zipfian,
+        ] {
+            let mut stream = stream();
+            for rows in 1..20 {
+                assert!((0..500).all(|_| how.draw(rows, &mut stream) < rows));
             }
         }
     }

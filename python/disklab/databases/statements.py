@@ -131,19 +131,21 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     if work.secondary_index:
         tables.append(many.table("k", rows, 4 + 4, 0))
         index = [access("k", "insert")]
+    row: Any = "uniform" if work.rand_type == "uniform" else {"preferred": {"how": work.rand_type}}
+    run: Any = "run" if work.rand_type == "uniform" else {"preferred_run": {"how": work.rand_type}}
     select = statement(
-        access("sbtest", "read"), times=statements, reported_as="select", row_bytes=120
+        access("sbtest", "read", draw=row), times=statements, reported_as="select", row_bytes=120
     )
     insert = statement(
         access("sbtest", "insert"), *index, times=statements, reported_as="insert", row_bytes=190
     )
-    text = update("sbtest", 120 + COLUMN_BYTES, draw="uniform")
-    number = update("sbtest", COLUMN_BYTES, draw="uniform")
+    text = update("sbtest", 120 + COLUMN_BYTES, draw=row)
+    number = update("sbtest", COLUMN_BYTES, draw=row)
     update_non_index = statement(text, reported_as="update", row_bytes=120)
     update_index = statement(number, *index, reported_as="update")
     delete = statement(number, *index, reported_as="delete")
     scan = statement(
-        access("sbtest", "read", 100, "run"), times=4, reported_as="range", row_bytes=100 * 120
+        access("sbtest", "read", 100, run), times=4, reported_as="range", row_bytes=100 * 120
     )
     writes = [update_index, update_non_index, delete, {**insert, "times": 1}]
     scripts = {

@@ -466,6 +466,11 @@ class Sysbench(Part):
     """Rows of each table."""
     secondary_index: bool = Field(default=True, examples=[True])
     """Whether column k has an index."""
+    rand_type: Literal["uniform", "special", "gaussian", "pareto", "zipfian"] = Field(
+        default="uniform", examples=["special"]
+    )
+    """Which rows are preferred, as sysbench's --rand-type, whose own default is special: three
+    draws in four among a hundredth of each table."""
     threads: Threads = Field(examples=[60])
     """Connections that each run one transaction after another. With `workload.load.rate` they take
     the transactions of an open loop as they are due."""

@@ -154,11 +154,13 @@ fn check_transaction(rules: &mut Rules, job: &SqlJob, transaction: &Transaction)
             "name one of the tables",
         );
         rules.must(
-            !matches!(access.draw, RowDraw::Keys | RowDraw::KeyRun { .. })
-                && !matches!(access.kind, AccessKind::Lock | AccessKind::Delete),
+            matches!(
+                access.draw,
+                RowDraw::Uniform | RowDraw::Nurand { .. } | RowDraw::Run | RowDraw::Recent
+            ) && !matches!(access.kind, AccessKind::Lock | AccessKind::Delete),
             &place,
             format!("{:?} of {:?}", access.kind, access.draw),
-            "rows by the workload's keys, locks and deletes are simulated for PostgreSQL alone",
+            "preferred rows, locks and deletes are simulated for PostgreSQL alone",
             "use update, and uniform",
         );
     }

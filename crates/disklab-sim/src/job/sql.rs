@@ -3,6 +3,7 @@
 //! A transaction is a list of statements, a statement a list of accesses to rows of tables. What
 //! sysbench or TPC-C send is data in that form, so that the simulator knows neither.
 
+use disklab_units::popularity::Preferred;
 use serde::{Deserialize, Serialize};
 
 use super::{Before, Client, Cluster, Network};
@@ -200,8 +201,18 @@ pub enum RowDraw {
         /// Rows among which it chooses.
         group: u32,
     },
+    /// As sysbench prefers rows.
+    Preferred {
+        /// Which ones.
+        how: Preference,
+    },
     /// Rows next to each other, from a random one on.
     Run,
+    /// The same, from a preferred one on.
+    PreferredRun {
+        /// Which ones.
+        how: Preference,
+    },
     /// Rows written or read a moment ago: in memory for sure.
     Recent,
     /// As the workload's keys say, in PostgreSQL.
@@ -211,6 +222,32 @@ pub enum RowDraw {
         /// Rows at most; each number from one on is as likely.
         most: u32,
     },
+}
+
+/// sysbench's `--rand-type`, but `uniform`: see [`Preferred`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preference {
+    /// A hundredth of the rows three times in four.
+    Special,
+    /// A bell.
+    Gaussian,
+    /// Four fifths to the first fifth.
+    Pareto,
+    /// Zipf's distribution.
+    Zipfian,
+}
+
+impl Preference {
+    /// What draws it.
+    pub fn rows(self) -> Preferred {
+        match self {
+            Preference::Special => Preferred::Special,
+            Preference::Gaussian => Preferred::Gaussian,
+            Preference::Pareto => Preferred::Pareto,
+            Preference::Zipfian => Preferred::Zipfian,
+        }
+    }
 }
 
 /// What is fitted: times that no page states, in nanoseconds.

@@ -23,6 +23,7 @@ from disklab.spec import Trial, TrialSpec
 from disklab.spec.share import left_for_page_cache, threads_of
 
 NS_PER_S = 1_000_000_000
+UNIFORM = "leave it out, for uniform"
 
 
 def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
@@ -31,6 +32,11 @@ def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     if work.sysbench is None and work.tpcc is None:
         rule = "the simulator sends sysbench or TPC-C to YugabyteDB"
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
+    if work.sysbench is not None and work.sysbench.rand_type != "uniform":
+        rule = "the simulator scatters YugabyteDB's rows by their hash and draws all alike"
+        yield Problem(
+            f"{place}: workload.sysbench.rand_type", work.sysbench.rand_type, rule, UNIFORM
+        )
     if "as-left" in (before.page_cache, before.host_cache):
         rule = "a simulated trial of SQL begins by itself: no trial has left it a cache"
         way_out = "say cold or warm, and empty, written or warm"

@@ -125,8 +125,7 @@ class Sysbench:
             f"--tables={self._work.tables}",
             f"--table-size={self._work.rows_per_table}",
             f"--create-secondary={'on' if self._work.secondary_index else 'off'}",
-            # Every row is as likely as any other; sysbench's default prefers some.
-            "--rand-type=uniform",
+            f"--rand-type={self._work.rand_type}",
             f"--threads={threads}",
         )
 

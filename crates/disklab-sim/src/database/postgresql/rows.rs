@@ -53,9 +53,13 @@ impl Postgresql {
                 None => (u64::from(number) * rows / self.sessions.len() as u64) % rows,
             },
             RowDraw::Uniform => self.rows.below(rows),
-            RowDraw::Run => {
+            RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
+            RowDraw::Run | RowDraw::PreferredRun { .. } => {
                 if session.row == 0 {
-                    session.base = self.rows.below(rows);
+                    session.base = match access.draw {
+                        RowDraw::PreferredRun { how } => how.rows().draw(rows, &mut self.rows),
+                        _ => self.rows.below(rows),
+                    };
                 }
                 (session.base + u64::from(session.row)) % rows
             }

@@ -200,8 +200,12 @@ impl Plan {
     pub fn draw_base(&self, access: &Access, tablet: u32, stream: &mut Stream) -> u64 {
         let rows = self.tablets[tablet as usize].rows;
         match access.draw {
-            RowDraw::Uniform | RowDraw::Recent | RowDraw::Keys | RowDraw::KeyRun { .. } => 0,
-            RowDraw::Run => stream.below(rows),
+            RowDraw::Uniform
+            | RowDraw::Preferred { .. }
+            | RowDraw::Recent
+            | RowDraw::Keys
+            | RowDraw::KeyRun { .. } => 0,
+            RowDraw::Run | RowDraw::PreferredRun { .. } => stream.below(rows),
             RowDraw::Nurand { group, .. } => {
                 let group = u64::from(group.max(1));
                 stream.below(rows) / group * group
@@ -222,8 +226,12 @@ impl Plan {
         let entry = &self.tablets[tablet as usize];
         let row = match access.draw {
             RowDraw::Recent => return None,
-            RowDraw::Uniform | RowDraw::Keys | RowDraw::KeyRun { .. } => stream.below(entry.rows),
-            RowDraw::Run => (base + u64::from(number)) % entry.rows,
+            // Those that check refuses are not met here.
+            RowDraw::Uniform
+            | RowDraw::Preferred { .. }
+            | RowDraw::Keys
+            | RowDraw::KeyRun { .. } => stream.below(entry.rows),
+            RowDraw::Run | RowDraw::PreferredRun { .. } => (base + u64::from(number)) % entry.rows,
             RowDraw::Nurand { a, group } => {
                 let group = u64::from(group.max(1)).min(entry.rows - base);
                 // TPC-C 2.1.6: ((random(0, A) | random(x, y)) + C) modulo the range; C shifts, and
