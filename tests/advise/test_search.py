@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from disklab import spec
+from disklab.advice.advise import rejected_of
 from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_of
 from disklab.advice.levers import tuned
 from disklab.advice.options import disks_alone
@@ -101,6 +103,23 @@ def test_an_option_that_fails_as_it_is_may_do_with_its_levers_turned() -> None:
     assert best_of(ladder) == replace(one, settings=levers.settings)
     ladder.reject()
     assert ladder.best is None
+
+
+def test_other_kinds_are_looked_at_again_when_the_leading_one_fails() -> None:
+    """What was left aside beside a leader is the cheapest without it: 6 x L8as_v3, 2026-11-27."""
+    quick, all_ = Quick(), candidates()
+    leader, other = Ladder("P", list(all_)), Ladder("V", list(all_))
+    climbed(leader, quick)
+    dear = next(one for one in reversed(all_) if "E16s" in one.vm)
+    result: Any = None
+    met = Tried(dear, result, Kept(Outcome.MET, ()), promising=True)
+    other.tried, other.best, other.alive = [met], met, []
+    missed = SimpleNamespace(kept=Kept(Outcome.MISSED, ()))
+    full: Any = {best_of(leader).name: missed}
+    assert rejected_of([leader, other], full, float("inf")) == [leader]
+    assert other.alive
+    assert max(one.usd_per_month for one in other.alive) < dear.usd_per_month
+    assert best_of(other) == dear
 
 
 POSTGRESQL = Asked(database="postgresql", data="500GB", reads=8000, p99=10)

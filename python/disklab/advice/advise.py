@@ -233,6 +233,10 @@ def rejected_of(
         if full and full.kept.outcome in failing and not only_durability(full.kept):
             ladder.reject(below_usd)
             failed.append(ladder)
+    for ladder in ladders:
+        # What was left aside beside a kind that leads may be the cheapest now that it does not.
+        if failed and ladder not in failed and ladder.best is not None:
+            ladder.look_again(below_usd)
     return failed
 
 

@@ -144,7 +144,7 @@ class Ladder:
         """
         assert self.best is not None
         self.rejected.append(self.best.candidate)
-        self._look_again(below_usd)
+        self.look_again(below_usd)
 
     def confirm(self, quick: Tried) -> None:
         """Take in what became at quick fidelity of the best, which was a sketch."""
@@ -156,9 +156,9 @@ class Ladder:
         # What a sketch let pass is not believed any more; what it denied is.
         self.tried = [one for one in self.tried if one.fidelity == "quick" or not self.passes(one)]
         self.fidelity = "quick"
-        self._look_again(float("inf"))
+        self.look_again(float("inf"))
 
-    def _look_again(self, below_usd: float) -> None:
+    def look_again(self, below_usd: float) -> None:
         """Begin anew with what has been tried, among what costs less than a price."""
         names = {one.name for one in self.rejected}
         # Where an option fails as it is, it may do with its levers turned.
