@@ -236,7 +236,11 @@ def test_the_study_of_local_disks_has_its_own_settings() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("engine: cassandra", "engine: etcd", "the simulator models Cassandra, PostgreSQL and"),
+        (
+            "engine: cassandra",
+            "engine: etcd",
+            "the simulator models Cassandra, MariaDB, PostgreSQL and",
+        ),
         ("engine: cassandra", "engine: cassandra, tls: true", "what TLS costs Cassandra is not"),
         (
             "engine: cassandra",

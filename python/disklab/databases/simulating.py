@@ -14,9 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 from disklab.catalog import Catalog
-from disklab.catalog.facts import RoundTripFacts
+from disklab.catalog.facts import GIB, RoundTripFacts
 from disklab.catalog.profile import Profile
 from disklab.databases.calibration import Calibration
+from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
 from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec, resolve_volumes
 from disklab.spec.model import Database
@@ -255,6 +256,89 @@ def way(trip: RoundTripFacts) -> Job:
 def network(mbit_per_s: int | None) -> int | None:
     """Return a bandwidth in bytes per second."""
     return None if mbit_per_s is None else mbit_per_s * 10**6 // 8
+
+
+def sizes_of(spec: TrialSpec, catalog: Catalog, scale: Fraction) -> Sizes:
+    """Return what the memory of a server is planned from."""
+    assert spec.cluster is not None
+    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
+    return Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
+
+
+def servers(
+    spec: TrialSpec,
+    catalog: Catalog,
+    calibration: Calibration,
+    scale: Fraction,
+    log_volumes: Sequence[str],
+) -> Job:
+    """Return servers with all rows each, their clients and caches: parts of a job.
+
+    `log_volumes`: where the log may lie, the first that there is. The page cache is not among them.
+    """
+    cluster = spec.cluster
+    assert cluster is not None
+    vm = catalog.vms[cluster.vm].facts
+    client = catalog.vms[spec.client.vm or cluster.vm].facts
+    data = cluster.device_of("data")
+    named = (name for name in log_volumes if name in cluster.volumes)
+    log = next((cluster.device_of(name) for name in named), data)
+    read_ahead = cluster.volumes["data"].read_ahead_bytes
+    return {
+        "cluster": {
+            "nodes": cluster.nodes,
+            "host": host_profile(spec, scale),
+            "cores": vm.vcpu,
+            "network_bytes_per_s": network(vm.net_mbit_per_s),
+            "data_volume": data,
+            "commitlog_volume": None if log == data else log,
+            "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
+            "kernel": "6.18",
+        },
+        "client": {
+            "nodes": spec.client.nodes,
+            "cores": client.vcpu,
+            "network_bytes_per_s": network(client.net_mbit_per_s),
+        },
+        "network": delays(spec, catalog, calibration),
+        "before": {
+            "page_cache": _left_by_fill(spec.before.page_cache),
+            "host_cache": HOST_CACHE[_left_by_fill(spec.before.host_cache)],
+            "empty": spec.before.dataset == "empty",
+        },
+    }
+
+
+def _left_by_fill(state: str) -> str:
+    """Return the state of a cache: a trial with a timetable has rows of its own, just filled."""
+    return "written" if state == AS_LEFT else state
+
+
+def course(spec: TrialSpec) -> Job:
+    """Return when a load ends, and from when on it counts: a part of `workload`."""
+    work, stop = spec.workload, spec.workload.stop
+    duration_s = stop.duration_s if stop else None
+    return {
+        "stop": {
+            "operations": stop.operations if stop else None,
+            # The simulator's duration counts from the start; ours from the end of the warm-up.
+            "duration_ns": (
+                None if duration_s is None else round((duration_s + work.warm_up_s) * NS_PER_S)
+            ),
+        },
+        "warm_up_ns": round(work.warm_up_s * NS_PER_S),
+    }
+
+
+def alone(spec: TrialSpec, place: str, title: str) -> Iterator[Problem]:
+    """Yield why a trial of a server does not begin with what another trial left."""
+    if AS_LEFT in (spec.before.page_cache, spec.before.host_cache) and not spec.events:
+        rule = f"a simulated trial of {title} begins by itself: no trial has left it a cache"
+        way_out = "say cold or warm, and empty, written or warm"
+        yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
+    if spec.procedure is not None and spec.procedure.searches:
+        rule = "the search for a rate simulates Cassandra so far"
+        yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
 
 
 def load_of(spec: TrialSpec, calibration: Calibration) -> Job:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.spec.model import Sysbench, Tpcc
+from disklab.spec import TrialSpec
+from disklab.spec.model import Dataset, Sysbench, Tpcc
 
 Json = dict[str, Any]
 
@@ -50,6 +51,10 @@ DISTRICTS = 10
 
 IN_A_TRANSACTION = 10
 """Statements of a sysbench transaction. **Source:** the study, and sysbench's `point_selects`."""
+
+
+READING_SCRIPTS = ("oltp_read", "oltp_read_only", "oltp_point_select")
+"""Those of sysbench that change no row."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,59 @@ BEGIN = statement()
 COMMIT = statement(access(STATUS, "insert"))
 COMMIT_READS = statement()
 """A transaction that wrote nothing ends in the SQL layer."""
+
+
+def of_rows(spec: TrialSpec, dataset: Dataset) -> dict[str, list[Json]]:
+    """Return the statements of each kind of operation of rows; each commits by itself."""
+    values = dataset.columns * dataset.column_bytes
+    most = spec.workload.scan_rows
+    adds = spec.before.dataset == "empty" or spec.workload.keys == "latest"
+
+    def one(access: Json, sent: int, *, commits: bool = True) -> Json:
+        return {**statement(access, row_bytes=sent), "commits": commits}
+
+    read = one(access("rows", "read", draw="keys"), values, commits=False)
+    write = access("rows", "insert", draw="keys") if adds else update("rows", values, draw="keys")
+    # Behind all others; by `latest` that is where its keys are.
+    end = "keys" if spec.workload.keys == "latest" else "uniform"
+    insert = access("rows", "insert", draw=end)
+    column = update("rows", dataset.column_bytes, draw="keys")
+    scan = access("rows", "read", draw={"key_run": {"most": most}})
+    return {
+        "read": [read],
+        "write": [one(write, values)],
+        "insert": [one(insert, values)],
+        "update": [one(column, dataset.column_bytes)],
+        "delete": [one(access("rows", "delete", draw="keys"), 0)],
+        # Half of the longest and half a row, on average.
+        "scan": [one(scan, values * (most + 1) // 2, commits=False)],
+        "read_modify_write": [read, one(update("rows", values), values)],
+    }
+
+
+def logged(transaction: Json) -> Json:
+    """Return a transaction that one server commits by its log, instead of by a table."""
+    found: list[Json] = []
+    for each in transaction["statements"]:
+        commits = any(access["table"] == STATUS for access in each["accesses"])
+        accesses = [_locked(access) for access in each["accesses"] if access["table"] != STATUS]
+        found.append({**each, "accesses": accesses, "commits": commits})
+    # A statement without a transaction around it commits by itself.
+    if not any(each["commits"] for each in found) and len(found) == 1:
+        found[0]["commits"] = True
+    return {**transaction, "statements": found}
+
+
+def _locked(access: Json) -> Json:
+    return {**access, "kind": "lock"} if access.get("written_bytes") == LOCK_BYTES else access
+
+
+def writes(spec: TrialSpec) -> bool:
+    """Return whether a trial changes rows."""
+    work = spec.workload
+    if work.operations is not None:
+        return work.operations.changes > 0
+    return work.sysbench is None or work.sysbench.script not in READING_SCRIPTS
 
 
 def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 from disklab.catalog import Catalog
-from disklab.catalog.facts import GIB
 from disklab.database_facts import facts_of
 from disklab.database_settings import Setting
 from disklab.databases import statements
@@ -25,24 +23,20 @@ from disklab.databases.postgresql.simulated_faults import (
     faults_job,
 )
 from disklab.databases.postgresql.sizing import plan_memory
-from disklab.databases.protocol import Sizes
 from disklab.databases.simulating import (
-    AS_LEFT,
-    HOST_CACHE,
-    KERNEL_READ_AHEAD_BYTES,
-    NS_PER_S,
     PPM,
     REHEARSE,
     Delays,
     Job,
     Rehearsed,
     Simulated,
-    delays,
-    host_profile,
+    alone,
+    course,
     load_of,
-    network,
     outside,
     own_client,
+    servers,
+    sizes_of,
     with_sizes,
 )
 from disklab.databases.statements import Json
@@ -100,8 +94,6 @@ OFF = ("off", "false", "no", "0", "local")
 """Of `synchronous_commit` and switches; `local` waits for no standby, which is told apart."""
 
 
-READING_SCRIPTS = ("oltp_read", "oltp_read_only", "oltp_point_select")
-
 SCAN_ROW_CPU_NS, SCAN_BYTE_CPU_PS = 270, 590
 """CPU of a backend for each further row of a scan, and for each of its bytes.
 
@@ -119,20 +111,14 @@ UPPER_BOUND = (
 
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
-    work, before, cluster, database = spec.workload, spec.before, spec.cluster, spec.database
+    work, cluster, database = spec.workload, spec.cluster, spec.database
     assert cluster is not None
     assert database is not None
-    if AS_LEFT in (before.page_cache, before.host_cache) and not spec.events:
-        rule = "a simulated trial of PostgreSQL begins by itself: no trial has left it a cache"
-        way_out = "say cold or warm, and empty, written or warm"
-        yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
+    yield from alone(spec, place, "PostgreSQL")
     for event in spec.events:
         if event.kind not in (*EVENTS, "lose_zone"):
             rule = f"of PostgreSQL's events the simulator knows {', '.join(EVENTS)}"
             yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
-    if spec.procedure is not None and spec.procedure.searches:
-        rule = "the search for a rate simulates Cassandra so far"
-        yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
     if database.replication_factor != cluster.nodes:
         value = f"{cluster.nodes} nodes, replication factor {database.replication_factor}"
         rule = "each PostgreSQL server holds all rows: there are as many copies as nodes"
@@ -150,21 +136,13 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
     spec = trial.spec
     if beyond := outside(trial, catalog, calibration):
         yield f"outside the calibrated range: {'; '.join(beyond)}"
-    if writes(spec):
+    if statements.writes(spec):
         yield UPPER_BOUND
     settings = spec.database.settings if spec.database else {}
     read = READ | (READ_BY_REPLAY if spec.events else set())
     unread = [name for name in settings if name not in read]
     if unread:
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
-
-
-def writes(spec: TrialSpec) -> bool:
-    """Return whether a trial changes rows."""
-    work = spec.workload
-    if work.operations is not None:
-        return work.operations.changes > 0
-    return work.sysbench is None or work.sysbench.script not in READING_SCRIPTS
 
 
 def described_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
@@ -187,35 +165,16 @@ def postgresql_job(
     cluster, database = spec.cluster, spec.database
     assert cluster is not None
     assert database is not None
-    vm = catalog.vms[cluster.vm].facts
-    client = catalog.vms[spec.client.vm or cluster.vm].facts
-    memory = int((vm.mem_gib or 0) * GIB)
-    plan = plan_memory(Sizes(memory_bytes=memory, scale=scale, nodes=cluster.nodes))
-    data = cluster.device_of("data")
-    named = (name for name in WAL_VOLUMES if name in cluster.volumes)
-    log = next((cluster.device_of(name) for name in named), data)
-    read_ahead = cluster.volumes["data"].read_ahead_bytes
+    plan = plan_memory(sizes_of(spec, catalog, scale))
     tables, work = _workload(spec, calibration)
+    found = servers(spec, catalog, calibration, scale, WAL_VOLUMES)
+    found["cluster"] |= {
+        "page_cache_bytes": plan.page_cache,
+        **({"zones": cluster.zones} if cluster.zones > 1 else {}),
+        "locks_files": cluster.volumes["data"].filesystem == "xfs",
+    }
     return {
-        "cluster": {
-            "nodes": cluster.nodes,
-            "host": host_profile(spec, scale),
-            "cores": vm.vcpu,
-            "page_cache_bytes": plan.page_cache,
-            "network_bytes_per_s": network(vm.net_mbit_per_s),
-            **({"zones": cluster.zones} if cluster.zones > 1 else {}),
-            "data_volume": data,
-            "commitlog_volume": None if log == data else log,
-            "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
-            "kernel": "6.18",
-            "locks_files": cluster.volumes["data"].filesystem == "xfs",
-        },
-        "client": {
-            "nodes": spec.client.nodes,
-            "cores": client.vcpu,
-            "network_bytes_per_s": network(client.net_mbit_per_s),
-        },
-        "network": delays(spec, catalog, calibration),
+        **found,
         "database": {
             # With the primary they are a majority, as the provider has it.
             "synchronous_standbys": 0 if _is_local(database.settings) else cluster.nodes // 2,
@@ -224,18 +183,8 @@ def postgresql_job(
         },
         "tables": tables,
         "workload": work,
-        "before": {
-            "page_cache": _left_by_fill(spec.before.page_cache),
-            "host_cache": HOST_CACHE[_left_by_fill(spec.before.host_cache)],
-            "empty": spec.before.dataset == "empty",
-        },
         "parameters": {**calibration.values(), **_scan_cpu(spec)},
     }
-
-
-def _left_by_fill(state: str) -> str:
-    """Return the state of a cache: a trial with a timetable has rows of its own, just filled."""
-    return "written" if state == AS_LEFT else state
 
 
 def _scan_cpu(spec: TrialSpec) -> Json:
@@ -287,18 +236,7 @@ def quantity(value: Setting, unit: str) -> int:
 def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
     """Return the tables and the load of a trial."""
     work = spec.workload
-    stop = work.stop
-    duration_s = stop.duration_s if stop else None
-    common = {
-        "stop": {
-            "operations": stop.operations if stop else None,
-            # The simulator's duration counts from the start; ours from the end of the warm-up.
-            "duration_ns": (
-                None if duration_s is None else round((duration_s + work.warm_up_s) * NS_PER_S)
-            ),
-        },
-        "warm_up_ns": round(work.warm_up_s * NS_PER_S),
-    }
+    common = course(spec)
     if work.kind == "rows":
         tables, transactions = _rows(spec)
         assert spec.dataset is not None
@@ -321,7 +259,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
         load["open"]["max_in_flight"] = shape.connections or shape.sessions
     return [_relation(table) for table in shape.tables if table["name"] != statements.STATUS], {
         **common,
-        "transactions": [_transaction(one) for one in shape.transactions],
+        "transactions": [statements.logged(each) for each in shape.transactions],
         "load": load,
         "connections": shape.connections,
         "keys": "uniform",
@@ -347,7 +285,7 @@ def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
         table["sizes"] = [
             {"row_bytes": bytes_, "share_ppm": round(share * PPM)} for bytes_, share in sizes
         ]
-    statements_of = _statements(spec, dataset)
+    statements_of = statements.of_rows(spec, dataset)
     return [table], [
         {
             "name": name,
@@ -356,38 +294,6 @@ def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
         }
         for name, share in operations.shares.items()
     ]
-
-
-def _statements(spec: TrialSpec, dataset: Dataset) -> dict[str, list[Json]]:
-    """Return the statements of each kind of operation; each commits by itself."""
-    values = dataset.columns * dataset.column_bytes
-    most = spec.workload.scan_rows
-    adds = spec.before.dataset == "empty" or spec.workload.keys == "latest"
-
-    def one(access: Json, sent: int, *, commits: bool = True) -> Json:
-        return {**statements.statement(access, row_bytes=sent), "commits": commits}
-
-    read = one(statements.access("rows", "read", draw="keys"), values, commits=False)
-    write = (
-        statements.access("rows", "insert", draw="keys")
-        if adds
-        else statements.update("rows", values, draw="keys")
-    )
-    # Behind all others; by `latest` that is where its keys are.
-    end = "keys" if spec.workload.keys == "latest" else "uniform"
-    insert = statements.access("rows", "insert", draw=end)
-    column = statements.update("rows", dataset.column_bytes, draw="keys")
-    scan = statements.access("rows", "read", draw={"key_run": {"most": most}})
-    return {
-        "read": [read],
-        "write": [one(write, values)],
-        "insert": [one(insert, values)],
-        "update": [one(column, dataset.column_bytes)],
-        "delete": [one(statements.access("rows", "delete", draw="keys"), 0)],
-        # Half of the longest and half a row, on average.
-        "scan": [one(scan, values * (most + 1) // 2, commits=False)],
-        "read_modify_write": [read, one(statements.update("rows", values), values)],
-    }
 
 
 def _sizes(dataset: Dataset) -> list[tuple[int, Fraction]]:
@@ -441,27 +347,6 @@ def _relation(table: Json) -> Json:
         "row_bytes": _aligned(TUPLE_HEADER + data) + ITEM_POINTER,
         "entry_bytes": entry_bytes(key),
     }
-
-
-def _transaction(transaction: Json) -> Json:
-    """Return a transaction with its commit as PostgreSQL's: the log, instead of a table."""
-    found: list[Any] = []
-    for one in transaction["statements"]:
-        commits = any(access["table"] == statements.STATUS for access in one["accesses"])
-        accesses = [
-            _access(access) for access in one["accesses"] if access["table"] != statements.STATUS
-        ]
-        found.append({**one, "accesses": accesses, "commits": commits})
-    # A statement without a transaction around it commits by itself.
-    if not any(one["commits"] for one in found) and len(found) == 1:
-        found[0]["commits"] = True
-    return {**transaction, "statements": found}
-
-
-def _access(access: Json) -> Json:
-    if access.get("written_bytes") == statements.LOCK_BYTES:
-        return {**access, "kind": "lock"}
-    return access
 
 
 def rehearsed_job(

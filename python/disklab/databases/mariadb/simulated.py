@@ -1,0 +1,293 @@
+"""From a trial of MariaDB to a job of the simulator: `crates/disklab-sim/src/job/mariadb.rs`.
+
+What a row takes of its leaf follows from InnoDB's own format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from disklab.catalog import Catalog
+from disklab.database_settings import SWITCHES, Setting, settings_of
+from disklab.databases import statements
+from disklab.databases.calibration import Calibration
+from disklab.databases.mariadb.configuration import BINLOG_VOLUME, REDO_VOLUMES
+from disklab.databases.mariadb.sizing import plan_memory
+from disklab.databases.simulating import (
+    FULL,
+    PPM,
+    REHEARSE,
+    Job,
+    Simulated,
+    alone,
+    course,
+    load_of,
+    outside,
+    servers,
+    sizes_of,
+)
+from disklab.databases.statements import Json
+from disklab.errors import Problem
+from disklab.spec import Trial, TrialSpec
+from disklab.spec.model import Dataset
+
+RECORD_HEADER = 5
+"""**Source:** rem0rec.h, `REC_N_NEW_EXTRA_BYTES`."""
+
+VERSION_BYTES = 6 + 7
+"""Of a row: its transaction and its roll pointer. **Source:** data0type.h."""
+
+SHORT_VALUE = 127
+"""Longer values have a length of two bytes, instead of one. **Source:** rem0rec.cc."""
+
+KEY_BYTES = 8
+
+LARGEST_ROW = 8126
+"""The longest columns of longer rows lie beside the tree. **Source:** two have to fit a page."""
+
+SIMULATED_KINDS = {"read", "write"}
+"""Operations of rows."""
+
+ROWS = {"sbtest": (208, 8), "k": (0, 13)}
+"""Of sysbench's tables: bytes of a row in its leaf, and of an entry. **Source:** our own server had
+73.0 rows in a leaf; `k` has a number, a key and a header."""
+
+READ = {
+    "innodb_buffer_pool_size",
+    "innodb_log_file_size",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "innodb_page_size",
+    "innodb_doublewrite",
+    "innodb_io_capacity",
+    "innodb_io_capacity_max",
+    "innodb_lru_scan_depth",
+    "innodb_old_blocks_pct",
+    "innodb_old_blocks_time",
+    "log_bin",
+    "sync_binlog",
+}
+"""Settings that a prediction follows."""
+
+PAGE_BYTES = 16 << 10
+
+ONLY: dict[str, tuple[int | str, str]] = {
+    "innodb_flush_log_at_trx_commit": (1, "only commits that wait for the redo log"),
+    "innodb_flush_method": ("O_DIRECT", "only files past the page cache"),
+    "innodb_page_size": (PAGE_BYTES, "only pages of 16 KiB"),
+}
+"""The one value of a setting that is simulated, which is the server's default too."""
+
+UPPER_BOUND = (
+    "take the rate of MariaDB's writes with many threads as an upper bound: a real server with "
+    "eight threads read a third more and wrote a quarter more a transaction than is simulated "
+    "(purge, and an index that splits)"
+)
+"""**Source:** our own server of 2026-11-27, crates/disklab-sim/tests/mariadb.rs."""
+
+UNSYNCED = (
+    "without sync_binlog: 1 no commit waits for the binary log, and its bytes are not simulated"
+)
+
+
+def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    """Yield what of a trial the simulator does not model."""
+    cluster, database = spec.cluster, spec.database
+    assert cluster is not None
+    assert database is not None
+    yield from alone(spec, place, "MariaDB")
+    for event in spec.events:
+        rule = "nothing breaks yet in a simulated MariaDB server"
+        yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
+    if cluster.nodes != 1:
+        rule = "one server of MariaDB is simulated: no replica, no Galera cluster"
+        yield Problem(f"{place}: cluster.nodes", str(cluster.nodes), rule, "write nodes: 1")
+    if database.replication_factor != cluster.nodes:
+        value, rule = str(database.replication_factor), "each MariaDB server holds all rows"
+        way_out = f"write replication_factor: {cluster.nodes}"
+        yield Problem(f"{place}: database.replication_factor", value, rule, way_out)
+    if spec.workload.tpcc is not None:
+        rule = "TPC-C of MariaDB is not simulated"
+        yield Problem(f"{place}: workload.tpcc", "tpcc", rule, "use rows or sysbench")
+    yield from _unmodelled_settings(database.settings, place)
+    if spec.workload.kind == "rows" and spec.dataset is not None:
+        yield from _unmodelled_rows(spec, spec.dataset, place)
+
+
+def _unmodelled_settings(given: Mapping[str, Setting], place: str) -> Iterator[Problem]:
+    for name, (only, rule) in ONLY.items():
+        value = given.get(name, only)
+        same = amount(name, value) == only if isinstance(only, int) else value == only
+        if not same:
+            way_out = f"write {name}: {only}, or rehearse it"
+            yield Problem(
+                f"{place}: database.settings.{name}", str(value), f"{rule} are simulated", way_out
+            )
+    synced = given.get("sync_binlog", 0)
+    if amount("sync_binlog", synced) > 1:
+        rule = "of the binary log only a sync with each group of commits, or none, is simulated"
+        way_out = "write sync_binlog: 1 or 0, or rehearse it"
+        yield Problem(f"{place}: database.settings.sync_binlog", str(synced), rule, way_out)
+
+
+def _unmodelled_rows(spec: TrialSpec, dataset: Dataset, place: str) -> Iterator[Problem]:
+    operations = spec.workload.operations
+    assert operations is not None
+    for kind in sorted(operations.shares.keys() - SIMULATED_KINDS):
+        rule = "of MariaDB's rows the simulator has reads and writes by their keys"
+        yield Problem(f"{place}: workload.operations", kind, rule, REHEARSE)
+    if dataset.shape.sizes:
+        rule = "MariaDB's rows are simulated with one size for all"
+        yield Problem(f"{place}: dataset.row", str(dataset.row), rule, REHEARSE)
+    elif (bytes_ := row_bytes(dataset)) > LARGEST_ROW:
+        rule = "rows of which two do not fit a page of 16 KiB are not simulated"
+        value = f"{dataset.row}: a row of {bytes_} bytes in a page"
+        yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
+
+
+def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    spec = trial.spec
+    if beyond := outside(trial, catalog, calibration):
+        yield f"outside the calibrated range: {'; '.join(beyond)}"
+    given = spec.database.settings if spec.database else {}
+    if statements.writes(spec):
+        yield UPPER_BOUND
+        if _has_binlog(spec) and not _syncs_binlog(spec):
+            yield UNSYNCED
+    if unread := [name for name in given if name not in READ]:
+        yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
+
+
+def mariadb_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return the job of one MariaDB server under a load."""
+    cluster, database = spec.cluster, spec.database
+    assert cluster is not None
+    assert database is not None
+    plan = plan_memory(sizes_of(spec, catalog, FULL))
+    found = servers(spec, catalog, calibration, FULL, REDO_VOLUMES)
+    found["cluster"]["page_cache_bytes"] = plan.page_cache
+    binlog = BINLOG_VOLUME if BINLOG_VOLUME in cluster.volumes else "data"
+    tables, work = _workload(spec, calibration)
+    return {
+        **found,
+        "database": {
+            "tls": database.tls,
+            "syncs_binlog": _syncs_binlog(spec),
+            "binlog_volume": cluster.device_of(binlog),
+            **_settings({**plan.settings, **database.settings}),
+        },
+        "tables": tables,
+        "workload": work,
+        "parameters": calibration.values(),
+    }
+
+
+def _has_binlog(spec: TrialSpec) -> bool:
+    """Return whether there is a binary log, as `configuration.server_settings` has it."""
+    assert spec.cluster is not None
+    assert spec.database is not None
+    given = spec.database.settings.get("log_bin", BINLOG_VOLUME in spec.cluster.volumes)
+    return str(given).lower() in SWITCHES[True]
+
+
+def _syncs_binlog(spec: TrialSpec) -> bool:
+    assert spec.database is not None
+    synced = amount("sync_binlog", spec.database.settings.get("sync_binlog", 0))
+    return _has_binlog(spec) and synced == 1
+
+
+def _settings(given: Mapping[str, Setting]) -> Json:
+    """Return settings as the engine takes them; those that nobody set are MariaDB 10.11's."""
+
+    def value(name: str, usual: int = 0) -> int:
+        return amount(name, given.get(name, usual))
+
+    capacity = value("innodb_io_capacity", 200)
+    return {
+        "buffer_pool_bytes": value("innodb_buffer_pool_size"),
+        "log_file_bytes": value("innodb_log_file_size"),
+        "syncs_redo": True,
+        "doublewrite": str(given.get("innodb_doublewrite", "on")).lower() in SWITCHES[True],
+        "io_capacity": capacity,
+        # Source: innodb_init_params of ha_innodb.cc.
+        "io_capacity_max": value("innodb_io_capacity_max", max(2 * capacity, 2000)),
+        "lru_scan_depth": value("innodb_lru_scan_depth", 1536),
+        "old_blocks_pct": value("innodb_old_blocks_pct", 37),
+        "old_blocks_time_ns": value("innodb_old_blocks_time", 1000) * 10**6,
+    }
+
+
+def amount(name: str, value: Setting) -> int:
+    """Return the number of a setting in its own unit: `1G` is 1 << 30."""
+    text, units = str(value), settings_of("mariadb").units["bytes"]
+    if text[-1:].isalpha() and name.startswith("innodb"):
+        return int(text[:-1]) * units[text[-1]]
+    return int(text)
+
+
+def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
+    """Return the tables and the load of a trial."""
+    work = spec.workload
+    if work.kind == "rows":
+        return _rows(spec, calibration)
+    assert work.sysbench is not None
+    shape = statements.sysbench(work.sysbench, statements.Stored(1, 0), statements.IN_A_TRANSACTION)
+    load: Json = {"closed": {"threads": shape.sessions}}
+    if work.load is not None and work.load.rate_per_s is not None:
+        load = load_of(spec, calibration)
+        load["open"]["max_in_flight"] = shape.connections or shape.sessions
+    return [_relation(table) for table in shape.tables if table["name"] in ROWS], {
+        **course(spec),
+        "transactions": [statements.logged(each) for each in shape.transactions],
+        "load": load,
+        "connections": shape.connections,
+        "keys": "uniform",
+    }
+
+
+def _rows(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
+    """Return the table of rows, and its reads and writes as transactions of one statement."""
+    work, dataset = spec.workload, spec.dataset
+    assert dataset is not None
+    assert work.operations is not None
+    lists = statements.of_rows(spec, dataset)
+    size = row_bytes(dataset)
+    table: Json = {
+        "name": "rows",
+        "rows": dataset.rows,
+        "row_bytes": size,
+        "entry_bytes": KEY_BYTES,
+    }
+    transactions: list[Any] = [
+        {"name": name, "share_ppm": round(share * PPM), "statements": lists[name]}
+        for name, share in work.operations.shares.items()
+    ]
+    return [table], {
+        **course(spec),
+        "transactions": transactions,
+        "load": load_of(spec, calibration),
+        "keys": work.keys,
+        "asked_rows": work.asked_of(dataset.rows or 0),
+    }
+
+
+def row_bytes(dataset: Dataset) -> int:
+    """Return what a row of the rows workload takes of its leaf: a bigint, columns of bytes."""
+    length = 1 if dataset.column_bytes <= SHORT_VALUE else 2
+    values = dataset.columns * (length + dataset.column_bytes)
+    return RECORD_HEADER + VERSION_BYTES + KEY_BYTES + values
+
+
+def _relation(table: Json) -> Json:
+    """Return a table of sysbench as InnoDB stores it."""
+    size, entry = ROWS[table["name"]]
+    return {
+        "name": table["name"],
+        "rows": table["rows"],
+        "row_bytes": size,
+        "entry_bytes": entry,
+    }
+
+
+SIMULATED = Simulated("mariadb", unmodelled, _warnings, mariadb_job)

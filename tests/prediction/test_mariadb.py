@@ -1,0 +1,148 @@
+"""From trials of MariaDB to jobs, and what the simulation of them answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
+from disklab.databases.mariadb.simulated import amount, row_bytes
+from disklab.engine.simulation import simulate
+from disklab.prediction.cells import Prepared, prepare
+from disklab.spec.model import Dataset
+
+CATALOG = load_catalog([])
+
+ROWS = """\
+title: small
+cluster: {nodes: 1, vm: azure/Standard_D4s_v5, volumes: {data: {disks: azure/P15}}}
+database: {engine: mariadb, replication_factor: 1, settings: {sync_binlog: 1}}
+dataset: {rows: 1M, row: 10 x 100B}
+workload:
+  operations: {read: 50%, write: 50%}
+  load: {threads: 8}
+  stop: {operations: 20000}
+"""
+SYSBENCH = """\
+title: small
+cluster:
+  nodes: 1
+  vm: azure/Standard_D4s_v5
+  volumes: {data: {disks: azure/P15}, log: {disks: azure/P10}, binlog: {disks: azure/P20}}
+database: {engine: mariadb, replication_factor: 1, settings: {sync_binlog: 1}}
+workload:
+  sysbench: {script: oltp_write_only, tables: 1, rows_per_table: 2M, threads: 4}
+  stop: {duration: 5s}
+"""
+
+
+def with_settings(text: str, settings: str) -> str:
+    return text.replace("{sync_binlog: 1}", "{sync_binlog: 1, " + settings + "}")
+
+
+def prepared(text: str) -> Prepared:
+    (trial,) = spec.parse(text, "x.yaml").trials("predict")
+    return prepare(trial, CATALOG, calibration_for("mariadb"), "x.yaml")
+
+
+def job(text: str) -> Any:
+    found = prepared(text)
+    assert found.job is not None, found.reasons
+    return found.job["mariadb"]
+
+
+def sums(text: str) -> Any:
+    made = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(text)}
+    (answer,) = simulate([made])
+    return answer["telemetry"]
+
+
+def test_memory_is_the_providers_plan() -> None:
+    found = job(ROWS)["database"]
+    # 70 % of 16 GiB, and the redo log's default.
+    assert found["buffer_pool_bytes"] == int(0.7 * 16 * 1024) << 20
+    assert found["log_file_bytes"] == 96 << 20
+
+
+def test_logs_lie_on_their_volumes() -> None:
+    found = job(SYSBENCH)
+    cluster, database = found["cluster"], found["database"]
+    names = cluster["data_volume"], cluster["commitlog_volume"], database["binlog_volume"]
+    assert names == ("data", "log", "binlog")
+    assert database["syncs_binlog"] is True
+    alone = job(ROWS)
+    assert alone["cluster"]["commitlog_volume"] is None
+    assert alone["database"]["binlog_volume"] == "data"
+    # There is no binary log without its volume, unless the file asks for one.
+    assert alone["database"]["syncs_binlog"] is False
+    assert job(with_settings(ROWS, "log_bin: true"))["database"]["syncs_binlog"] is True
+
+
+def test_settings_are_followed_with_their_units() -> None:
+    given = (
+        "innodb_buffer_pool_size: 1G, innodb_log_file_size: 512M, innodb_doublewrite: off, "
+        "innodb_io_capacity: 4000, innodb_old_blocks_time: 500, innodb_flush_neighbors: 0"
+    )
+    text = with_settings(ROWS, given)
+    found = job(text)["database"]
+    assert (found["buffer_pool_bytes"], found["log_file_bytes"]) == (1 << 30, 512 << 20)
+    assert (found["io_capacity"], found["io_capacity_max"]) == (4000, 8000)
+    assert found["doublewrite"] is False
+    assert found["old_blocks_time_ns"] == 500_000_000
+    warnings = " ".join(prepared(text).warnings)
+    assert "without effect on the prediction: innodb_flush_neighbors" in warnings
+    assert "upper bound" in warnings
+    assert amount("innodb_page_size", "16K") == amount("innodb_page_size", 16384)
+
+
+def test_a_binary_log_that_no_commit_waits_for_is_told() -> None:
+    text = SYSBENCH.replace("sync_binlog: 1", "sync_binlog: 0")
+    assert job(text)["database"]["syncs_binlog"] is False
+    assert any("sync_binlog: 1" in warning for warning in prepared(text).warnings)
+
+
+def test_rows_and_sysbench_have_innodbs_bytes() -> None:
+    assert row_bytes(Dataset(rows=1, row="10 x 100B")) == 26 + 10 * 101
+    assert row_bytes(Dataset(rows=1, row="2 x 500B")) == 26 + 2 * 502
+    tables = {table["name"]: table["row_bytes"] for table in job(SYSBENCH)["tables"]}
+    assert tables == {"sbtest": 208, "k": 0}
+    (transaction,) = job(SYSBENCH)["workload"]["transactions"]
+    commits = [each["commits"] for each in transaction["statements"]]
+    assert commits == [False] * (len(commits) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (with_settings(ROWS, "innodb_flush_log_at_trx_commit: 2"), "wait for the redo log"),
+        (with_settings(ROWS, "innodb_flush_method: fsync"), "past the page cache"),
+        (with_settings(ROWS, "innodb_page_size: 4K"), "pages of 16 KiB"),
+        (ROWS.replace("sync_binlog: 1", "sync_binlog: 100"), "of the binary log"),
+        (ROWS.replace("10 x 100B", "1 x 20KiB"), "two do not fit a page"),
+        (ROWS.replace("10 x 100B", "1 x 60% 200B + 40% 4KiB"), "one size"),
+        (ROWS.replace("write: 50%", "scan: 50%"), "reads and writes by their keys"),
+        (ROWS.replace("nodes: 1", "nodes: 3"), "no Galera cluster"),
+        (ROWS + "before: {page_cache: as-left}\n", "begins by itself"),
+    ],
+)
+def test_what_is_not_modelled_is_refused_with_the_reason(text: str, reason: str) -> None:
+    found = prepared(text)
+    assert found.job is None
+    assert any(reason in problem.rule for problem in found.reasons)
+    assert all(problem.way_out for problem in found.reasons)
+
+
+def test_without_doublewrite_fewer_bytes_are_written() -> None:
+    small = "innodb_buffer_pool_size: 64M"
+    twice = sums(with_settings(SYSBENCH, small))
+    off = sums(with_settings(SYSBENCH, f"{small}, innodb_doublewrite: off"))
+    assert off["write_bytes_per_operation"] < 0.75 * twice["write_bytes_per_operation"]
+
+
+def test_a_small_pool_reads_from_its_disk() -> None:
+    text = ROWS.replace("title: small", "title: small\nbefore: {page_cache: warm}")
+    assert sums(text)["read_ios_per_operation"] < 0.01
+    small = sums(with_settings(text, "innodb_buffer_pool_size: 64M"))
+    assert small["read_ios_per_operation"] > 0.5
