@@ -30,6 +30,8 @@ TRIALS = {
     "cassandra-ycsb": 18,
     "device-trace": 8,
     "etcd-which-disk": 8,
+    "mariadb-doublewrite": 2,
+    "mariadb-which-disk": 3,
     "postgresql-disk-types-quick": 6,
     "postgresql-failover-disks": 6,
     "postgresql-lost-server": 10,
