@@ -35,7 +35,7 @@ from disklab.prediction.against import figures as figures_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of, under_way, why_not_counted
 from disklab.prediction.fingerprint import differ, fingerprint
-from disklab.prediction.mechanisms import MECHANISMS, NOT_IN_STUDIES, POSTGRESQL_ALONE
+from disklab.prediction.mechanisms import MECHANISMS, NOT_IN_STUDIES, SINGLE_SERVERS_ALONE
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
 from disklab.results.deviation import told
@@ -73,7 +73,7 @@ SQL_MECHANISMS = (
 )
 """Those of the mechanisms that YugabyteDB's cells use."""
 CASSANDRA_MECHANISMS = tuple(
-    name for name in MECHANISMS if name not in (*POSTGRESQL_ALONE, *NOT_IN_STUDIES)
+    name for name in MECHANISMS if name not in (*SINGLE_SERVERS_ALONE, *NOT_IN_STUDIES)
 )
 
 IN_SIGHT = (

@@ -26,18 +26,24 @@ MECHANISMS = {
     "own_read_ahead": "all backends read a file through one descriptor, in the order of all",
     "fill_order": "rows lie in the order of their keys, however many sessions wrote them",
     "filled_tables": "all rows of a node lie in one table, as after a major compaction",
+    "doublewrite": "InnoDB writes each page once",
+    "midpoint_insertion": "a page that InnoDB reads goes to the head of its list",
+    "adaptive_flushing": "InnoDB flushes no more when its redo log grows old",
     "active_list": "the page cache has one list, on which a used page goes round once more",
 }
 """Every mechanism of the simulator, and what is so without it."""
 
-POSTGRESQL_ALONE = (
+SINGLE_SERVERS_ALONE = (
     "file_locks",
     "relation_extension",
     "full_page_images",
     "own_read_ahead",
     "fill_order",
+    "doublewrite",
+    "midpoint_insertion",
+    "adaptive_flushing",
 )
-"""Those of them that no cell of another database has."""
+"""Those of PostgreSQL and MariaDB, which no cell of another database has."""
 
 NOT_IN_STUDIES = ("filled_tables", "active_list")
 """Those that no cell of a published study has: all of their tables are read at random, and what is
