@@ -27,8 +27,8 @@ MECHANISMS = {
     "fill_order": "rows lie in the order of their keys, however many sessions wrote them",
     "filled_tables": "all rows of a node lie in one table, as after a major compaction",
     "doublewrite": "InnoDB writes each page once",
-    "midpoint_insertion": "a page that InnoDB reads goes to the head of its list",
-    "adaptive_flushing": "InnoDB flushes no more when its redo log grows old",
+    "midpoint_insertion": "a page that InnoDB reads is as young as one that was used again",
+    "adaptive_flushing": "InnoDB writes pages only when room is needed, in its pool or redo log",
     "active_list": "the page cache has one list, on which a used page goes round once more",
 }
 """Every mechanism of the simulator, and what is so without it."""
