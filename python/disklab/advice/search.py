@@ -273,8 +273,8 @@ class Simulator:
         if calm and not both:
             jobs = [{**job, "ablate": list(calm)} for job in jobs]
         batch = [*jobs, *twins] if both else jobs
-        told = simulate(batch, workers=self.workers) if batch else ()
-        cells = {answer["cell"]: answer for answer in told if answer["event"] == "cell"}
+        events = simulate(batch, workers=self.workers) if batch else ()
+        cells = {answer["cell"]: answer for answer in events if answer["event"] == "cell"}
         self.cells += len(cells)
         answers = {index: answer for index, answer in cells.items() if index < first}
         alone = {index: cells.get(index + first, answer) for index, answer in answers.items()}

@@ -328,17 +328,17 @@ def _with_storage(
 
     A node that stops holds requests up behind the stop: what is storage shows without stops alone.
     """
-    asked = {cell.trial.index: cell for cell in cells if requires_storage(cell.trial.spec)}
+    judged = {cell.trial.index: cell for cell in cells if requires_storage(cell.trial.spec)}
     waiting: list[Outcome] = []
     for outcome in outcomes:
         result, answer = outcome
-        if result.trial in asked and answer is not None and result.status == "ok":
+        if result.trial in judged and answer is not None and result.status == "ok":
             waiting.append(outcome)
         else:
             yield outcome
     jobs = []
     for number, (result, _) in enumerate(waiting):
-        cell = asked[result.trial]
+        cell = judged[result.trial]
         if calm := ablations(cell.trial.spec, options.ablate):
             job = {**(cell.prepared.job or {}), "fidelity": options.fidelity, "ablate": list(calm)}
             jobs.append({**job, "cell": number, "seed": options.seed + result.repeat})

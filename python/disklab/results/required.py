@@ -293,14 +293,14 @@ def _stored(required: Required, results: Sequence[TrialResult]) -> Iterator[Poin
     bound = required.storage_p99_ms
     if bound is None:
         return
-    asked = f"at most {bound:g} ms"
-    found = [one.storage_p99_ms for one in results if one.storage_p99_ms is not None]
-    if len(found) < len(results):
-        yield Point("storage p99", Outcome.CANNOT_TELL, asked, "predicted only")
+    promise = f"at most {bound:g} ms"
+    shares = [result.storage_p99_ms for result in results if result.storage_p99_ms is not None]
+    if len(shares) < len(results):
+        yield Point("storage p99", Outcome.CANNOT_TELL, promise, "predicted only")
         return
-    span = min(found), max(found)
+    span = min(shares), max(shares)
     miss = _over(span[1], bound)
-    yield Point("storage p99", _below(bound, span), asked, _span(span, " ms"), miss)
+    yield Point("storage p99", _below(bound, span), promise, _span(span, " ms"), miss)
 
 
 def _banded(result: TrialResult, figure: str, value: float) -> list[float]:

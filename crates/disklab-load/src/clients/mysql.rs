@@ -46,7 +46,7 @@ pub struct Mysql {
     /// The password, where the server asks for one.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// Whether every connection is encrypted. There is no default and no fallback.
+    /// Whether every connection is encrypted; a job must say so, and a refused TLS handshake is an error.
     pub tls: bool,
     /// Certificates (PEM) that the server's must come from, for the name that is connected to. None: encrypted, but
     /// any server is believed.

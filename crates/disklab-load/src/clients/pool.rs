@@ -83,7 +83,7 @@ pub trait Connect {
     fn is_end(failure: &Failure) -> bool;
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 pub enum NoConnection {
     /// Nobody answers, or not to this user, or one that takes no changes.
     Unreachable(Failure),

@@ -82,7 +82,7 @@ ONLY: dict[str, tuple[int | str, str]] = {
 UPPER_BOUND = (
     "take the rate of MariaDB's writes with many threads as an upper bound: a real server with "
     "eight threads read a third more and wrote a quarter more a transaction than is simulated "
-    "(purge, and an index that splits)"
+    "(cause not found)"
 )
 """**Source:** our own server of 2026-11-27, crates/disklab-sim/tests/mariadb.rs."""
 
@@ -165,12 +165,12 @@ def mariadb_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> 
     assert cluster is not None
     assert database is not None
     plan = plan_memory(sizes_of(spec, catalog, FULL))
-    found = servers(spec, catalog, calibration, FULL, REDO_VOLUMES)
-    found["cluster"]["page_cache_bytes"] = plan.page_cache
+    parts = servers(spec, catalog, calibration, FULL, REDO_VOLUMES)
+    parts["cluster"]["page_cache_bytes"] = plan.page_cache
     binlog = BINLOG_VOLUME if BINLOG_VOLUME in cluster.volumes else "data"
     tables, work = _workload(spec, calibration)
     return {
-        **found,
+        **parts,
         "database": {
             "tls": database.tls,
             "syncs_binlog": _syncs_binlog(spec),

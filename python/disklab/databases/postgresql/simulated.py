@@ -167,14 +167,14 @@ def postgresql_job(
     assert database is not None
     plan = plan_memory(sizes_of(spec, catalog, scale))
     tables, work = _workload(spec, calibration)
-    found = servers(spec, catalog, calibration, scale, WAL_VOLUMES)
-    found["cluster"] |= {
+    parts = servers(spec, catalog, calibration, scale, WAL_VOLUMES)
+    parts["cluster"] |= {
         "page_cache_bytes": plan.page_cache,
         **({"zones": cluster.zones} if cluster.zones > 1 else {}),
         "locks_files": cluster.volumes["data"].filesystem == "xfs",
     }
     return {
-        **found,
+        **parts,
         "database": {
             # With the primary they are a majority, as the provider has it.
             "synchronous_standbys": 0 if _is_local(database.settings) else cluster.nodes // 2,

@@ -30,7 +30,7 @@ pub struct MysqlRows {
     uncounted: Cell<Version>,
 }
 
-/// Versions that nobody counts: whoever counts them takes such a row for older than his own.
+/// Versions of writes that no check tracks: a check takes such a row for older than its own.
 const UNCOUNTED: Version = 1 << 63;
 
 /// The number of a version stands in the first column.

@@ -1,4 +1,4 @@
-//! A connection that speaks MySQL's protocol for whoever waits: no task of its own, no channel, no memory for each
+//! A connection that speaks MySQL's protocol in the caller's own task: it needs no channel, and no memory for each
 //! answer.
 //!
 //! **Source:** MariaDB's documentation, "MariaDB Connection Protocol"; what each part is called is its.
@@ -369,7 +369,7 @@ impl Wire {
                 self.receive().await?;
             }
         }
-        // All rows are read even when one is not as it should be: what follows it is no answer to the next command.
+        // Every row is read, wrong ones too: a row left unread would be taken for the answer to the next command.
         let mut wrong = None;
         loop {
             let body = self.receive().await?;
@@ -459,7 +459,7 @@ impl Greeting {
         }
         Greeting::parts(body)
             .filter(|_| body.first() == Some(&VERSION))
-            .ok_or_else(|| WireError::Protocol("this is no MySQL or MariaDB".into()))
+            .ok_or_else(|| WireError::Protocol("this is not MySQL or MariaDB".into()))
     }
 
     fn parts(body: &[u8]) -> Option<Greeting> {
@@ -513,7 +513,7 @@ fn scrambled(password: &str, scramble: &[u8; SCRAMBLE_BYTES]) -> Vec<u8> {
     pairs.map(|(one, other)| one ^ other).collect()
 }
 
-/// What a packet says that is no answer.
+/// The error in a packet that came instead of the expected answer.
 fn refusal(body: &[u8]) -> WireError {
     let parts = body.split_first().and_then(|(kind, rest)| {
         let (code, text) = rest.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! A connection that speaks PostgreSQL's protocol for whoever waits: no task of its own, no channel, no memory for each
+//! A connection that speaks PostgreSQL's protocol in the caller's own task: it needs no channel, and no memory for each
 //! answer.
 //!
 //! tokio-postgres hands each request to a task that owns the socket, and each answer back: two wake-ups and four pieces
