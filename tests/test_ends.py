@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from disklab.cli.run_progress import ending_text
 from disklab.errors import MachineError, UserError
-from disklab.events import Warned
+from disklab.events import RunFinished, Warned
 from disklab.results import Run, RunInfo
 from disklab.results.event_log import EventLog
 from disklab.results.records import ExperimentNote
@@ -55,6 +57,14 @@ def test_a_stream_that_fails_is_told_in_one_line(script: str, code: int, told: s
     assert ran.returncode == code, ran.stderr
     assert ran.stderr.startswith(told)
     assert ran.stderr.count("\n") <= 1
+
+
+def test_the_hint_after_a_stop_is_a_command_that_finds_the_run(run: Path) -> None:
+    """Also where `--out` was given: a name alone is looked for in the usual folder."""
+    stopped = RunFinished(run.name, run, finished=2, left=1, interrupted=True, mode="rehearse")
+    program, mode, option, named = shlex.split(ending_text(stopped).rpartition("go on with: ")[2])
+    assert (program, mode, option) == ("disklab", "rehearse", "--resume")
+    assert Run.open(Path(named)).info.id == "r"
 
 
 def test_no_file_gets_the_number_of_a_closed_stream(run: Path, tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Protocol
+
+from disklab.errors import DisklabError
 
 # Shorter ones are nobody's business.
 SILENT_SECONDS = 2.0
@@ -36,22 +39,33 @@ class WaitState:
 Listener = Callable[[WaitState], None]
 
 
+class Clock(Protocol):
+    """Time that passes; the module `time` is one, and tests have one that needs none."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let time pass."""
+
+
 class Wait:
     """A wait that begins when its block is entered and ends with it."""
 
-    def __init__(self, name: str, limit_s: float, what: str = "") -> None:
+    def __init__(self, name: str, limit_s: float, what: str = "", clock: Clock = time) -> None:
         """Take what shall come about, and within which time."""
         self.name = name
         self.limit_s = limit_s
         self.what = what
+        self._clock = clock
         self.is_told = False
         """Whether somebody has heard of it."""
-        self._begun = time.monotonic()
+        self._begun = clock.monotonic()
 
     @property
     def since_s(self) -> float:
         """How long it has lasted."""
-        return time.monotonic() - self._begun
+        return self._clock.monotonic() - self._begun
 
     @property
     def left_s(self) -> float:
@@ -67,7 +81,7 @@ class Wait:
         """Sleep until the next look. `what`: what is still missing, for whoever follows."""
         if what is not None:
             self.what = what
-        time.sleep(seconds)
+        self._clock.sleep(seconds)
 
     def state(self, *, ended: bool = False) -> WaitState:
         """Return how it stands."""
@@ -76,7 +90,7 @@ class Wait:
 
     def __enter__(self) -> Wait:
         """Begin it anew, for whoever follows."""
-        self._begun = time.monotonic()
+        self._begun = self._clock.monotonic()
         _OPEN.add(self)
         return self
 
@@ -105,9 +119,9 @@ class _Open:
     def remove(self, wait: Wait) -> None:
         with self._lock:
             self._waits.remove(wait)
-            listeners = tuple(self._listeners) if wait.is_told else ()
-        for listener in listeners:
-            listener(wait.state(ended=True))
+            listener = self._listeners[-1] if wait.is_told and self._listeners else None
+        if listener is not None:
+            _tell(listener, wait.state(ended=True))
 
     def listen(self, listener: Listener) -> None:
         with self._lock:
@@ -117,28 +131,37 @@ class _Open:
         with self._lock:
             self._listeners.remove(listener)
 
-    def lasting(self) -> list[Wait]:
-        """Return the waits that are worth a word."""
+    def lasting(self, listener: Listener) -> list[Wait]:
+        """Return the waits that are worth a word to a listener: none while another one follows."""
         with self._lock:
+            if self._listeners[-1] is not listener:
+                return []
             return [wait for wait in self._waits if wait.since_s >= SILENT_SECONDS]
 
 
 _OPEN = _Open()
 
 
+def _tell(listener: Listener, state: WaitState) -> None:
+    # Whoever follows may be gone: what is waited for comes about all the same.
+    with suppress(DisklabError):
+        listener(state)
+
+
 @contextmanager
 def followed(listener: Listener) -> Iterator[None]:
     """Tell a listener of every wait that lasts inside the block, once a second and at its end.
 
-    It is called from a thread of its own, and from those that wait.
+    It is called from a thread of its own, and from those that wait. In a block within a block the
+    inner one's listener alone hears.
     """
     over = threading.Event()
 
     def tell() -> None:
         while not over.wait(TELL_SECONDS):
-            for wait in _OPEN.lasting():
+            for wait in _OPEN.lasting(listener):
                 wait.is_told = True
-                listener(wait.state())
+                _tell(listener, wait.state())
 
     thread = threading.Thread(target=tell, name="waits", daemon=True)
     _OPEN.listen(listener)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from disklab.web.access import Guard
 
 from campaigns.attack import namespaces, serve
 from campaigns.attack.campaign import attack
+from campaigns.attack.findings import FINDINGS, Finding
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
 from campaigns.attack.page import renewed
 from campaigns.attack.registry import KINDS
 
+ROOT = Path(__file__).resolve().parents[2]
 SHARE = {"files": 60, "names": 40, "requests": 100, "folders": 60, "namespaces": 13}
 
 
@@ -58,6 +61,20 @@ def test_a_live_page_without_its_guard_is_seen(monkeypatch: pytest.MonkeyPatch) 
 def test_a_clean_that_goes_by_numbers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "unseen", lambda _: None)
     assert "something was taken away" in "".join(attack(namespaces.KIND, 1, 1).failures)
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.name)
+def test_what_was_found_is_held_by_tests_that_are_there(finding: Finding) -> None:
+    assert finding.tests
+    for test in finding.tests:
+        file, _, name = test.partition("::")
+        assert re.search(rf"\b(def|fn) {name}\(", (ROOT / file).read_text(encoding="utf-8")), test
+
+
+def test_the_page_has_every_finding() -> None:
+    page = (ROOT / "docs/security-tries.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| ([A-Z]\d+) \|", page, re.MULTILINE)
+    assert shown == [finding.name for finding in FINDINGS]
 
 
 def test_the_page_keeps_the_counts_of_other_kinds(tmp_path: Path) -> None:

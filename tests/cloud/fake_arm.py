@@ -45,7 +45,10 @@ class FakeClock:
     def now(self) -> datetime:
         return self.time
 
-    def sleep(self, seconds: float) -> None:
+    def monotonic(self) -> float:
+        return self.time.timestamp()
+
+    def sleep(self, seconds: float, /) -> None:
         self.time += timedelta(seconds=seconds)
 
 
@@ -55,7 +58,10 @@ class RealClock:
     def now(self) -> datetime:
         return datetime.now(timezone.utc)
 
-    def sleep(self, seconds: float) -> None:
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float, /) -> None:
         time.sleep(seconds)
 
 

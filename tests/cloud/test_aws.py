@@ -55,7 +55,10 @@ class StandingClock:
     def now(self) -> datetime:
         return self.at
 
-    def sleep(self, seconds: float) -> None:
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+    def sleep(self, seconds: float, /) -> None:
         self.at += timedelta(seconds=seconds)
 
 

@@ -42,7 +42,11 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     Examples: [bold]disklab clean --dry-run[/bold], [bold]disklab clean --all[/bold]
     """
     if cloud:
-        clean_clouds(everything=everything, dry_run=dry_run, quiet=json)
+        # Loaded here: it brings the report, and cleaning is to be quick.
+        from disklab.cli.run_progress import waits_shown  # noqa: PLC0415
+
+        with waits_shown(notes()):
+            clean_clouds(everything=everything, dry_run=dry_run, quiet=json)
         return
     measured = [] if host is not None else clean_measurements(dry_run=dry_run, quiet=json)
     if host is None:

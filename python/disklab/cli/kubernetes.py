@@ -61,6 +61,7 @@ def probe_claim(
 
     `claim`: storage class, image and size. Raises UserError, or CloudError when it fails.
     """
+    from disklab.cli.run_progress import waits_shown  # noqa: PLC0415
     from disklab.cloud.kubernetes import manifest as made  # noqa: PLC0415
     from disklab.cloud.kubernetes.kubectl import Kubectl  # noqa: PLC0415
 
@@ -74,7 +75,9 @@ def probe_claim(
     words = [*request.words, *(["--json"] if as_json else [])]
     seconds = len(plan.cells) * plan.duration_s
     job = made.job(new_name(), wanted, [words], seconds)
-    Kubectl(namespace).run(job, lambda text: notes().print(text, markup=False))
+    to = notes()
+    with waits_shown(to):
+        Kubectl(namespace).run(job, lambda text: to.print(text, markup=False))
 
 
 def new_name() -> str:

@@ -17,6 +17,7 @@ from disklab.cli.cloud_options import CloudOptions, until_of
 from disklab.cli.cloud_sites import TITLES, region_of, site_of
 from disklab.cli.measuring import How, ask, measure_on_hosts
 from disklab.cli.output import console
+from disklab.cli.run_progress import waits_shown
 from disklab.cloud.bill import Tariff, check_known, tariff_of
 from disklab.cloud.guard import LONGEST_S, Budget, Held, Making, budget_of, held
 from disklab.cloud.layout import Layout, check_databases, layout_of
@@ -32,6 +33,7 @@ from disklab.procedures.life import Stage
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, Status, TrialResult, new_run_id
+from disklab.results.event_log import EventLog
 from disklab.results.wishes import Wish, wish
 from disklab.spec import Experiment
 
@@ -268,6 +270,12 @@ def _note_command(planned: Planned, cloud: CloudOptions, run: Run) -> None:
 
 
 def _make_and_measure(planned: Planned, making: Making, run: Run, how: How) -> int:
+    # While the run lives, its own view shows what is waited for.
+    with EventLog(run.folder) as log, waits_shown(how.notes, log):
+        return _in_hosts_made(planned, making, run, how)
+
+
+def _in_hosts_made(planned: Planned, making: Making, run: Run, how: How) -> int:
     told = how.tell
     clock, group = making.clock, making.record.group
     _note(run, making, {})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -11,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from disklab.events import (
+    Emit,
     Event,
     Factors,
     PhaseStarted,
@@ -23,6 +26,7 @@ from disklab.events import (
     Waiting,
     Warned,
 )
+from disklab.procedures.life import waits_told
 from disklab.report import wording
 from disklab.results.time_left import TimeLeft
 
@@ -133,6 +137,24 @@ class RunView:
         """Print what the live line shows on a terminal."""
         if self._live is None:
             self._say(text)
+
+
+@contextmanager
+def waits_shown(to: Console, *beside: Emit) -> Iterator[None]:
+    """Show the waits in a block where no run is shown; `beside` hears each as an event too."""
+    shown_at = time.monotonic()
+
+    def show(event: Event) -> None:
+        nonlocal shown_at
+        for emit in beside:
+            emit(event)
+        assert isinstance(event, Waiting), "nothing else is told here"
+        if not event.ended and time.monotonic() - shown_at >= PLAIN_EVERY_S:
+            shown_at = time.monotonic()
+            to.print(waiting_text(event), markup=False, highlight=False)
+
+    with waits_told(show):
+        yield
 
 
 def plan_text(event: RunStarted) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Protocol
 
+from disklab import waiting
 from disklab.cloud.layout import Layout
 from disklab.errors import DisklabError, Problem
 
@@ -19,14 +20,11 @@ class CloudError(DisklabError):
     """A cloud refused or did not answer: what was asked, its answer, what to do."""
 
 
-class Clock(Protocol):
+class Clock(waiting.Clock, Protocol):
     """Time, so that tests need none."""
 
     def now(self) -> datetime:
         """Return the time, in UTC."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
 
 
 class SystemClock:
@@ -36,8 +34,12 @@ class SystemClock:
         """Return the time, in UTC."""
         return datetime.now(timezone.utc)
 
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let time pass."""
         time.sleep(seconds)
 
 

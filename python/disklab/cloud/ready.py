@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from disklab.cloud.first_boot import FAILED, READY
 from disklab.cloud.protocol import Clock, CloudError
 from disklab.machines.openssh import Destination
 from disklab.terminal import plain
+from disklab.waiting import Wait
 
 PATIENCE_S = 900.0
 """From the end of the deployment. Assumed: packages are there after 3 min."""
@@ -31,29 +31,31 @@ def wait_until_ready(
     told: Callable[[str], None],
 ) -> None:
     """Return when every host is ready. Raises CloudError for one that fails, or is not in time."""
-    until = clock.now() + timedelta(seconds=PATIENCE_S)
-    waiting = list(names)
-    said = ""
-    while waiting:
-        name = waiting[0]
-        found = _look(name, ssh_config)
-        if found.returncode == 0 and found.stdout.decode(errors="replace").strip() == run:
+    with Wait("the new hosts are ready", PATIENCE_S, clock=clock) as wait:
+        for name in names:
+            while said := _missing(name, ssh_config, run):
+                if wait.is_over:
+                    raise CloudError(
+                        f"{name}: it is not ready {PATIENCE_S / 60:.0f} min after it was made "
+                        f"({said}); look with --keep-until and ssh -F {ssh_config} {name}"
+                    )
+                wait.pause(LOOK_S, f"{name}: {said}")
             told(f"{name} is ready")
-            waiting.pop(0)
-            continue
-        if found.returncode == _FAILED_CODE:
-            reason = plain(found.stdout.decode(errors="replace").strip())
-            raise CloudError(f"{name}: its first boot failed: {reason}")
-        said = plain(found.stderr.decode(errors="replace").strip().rpartition("\n")[2])
-        if "host key" in said.lower():
-            # Its key was made here and given to it: whoever answers is not that host.
-            raise CloudError(f"{name}: {said}: it is not the host that was made")
-        if clock.now() >= until:
-            raise CloudError(
-                f"{name}: it is not ready {PATIENCE_S / 60:.0f} min after it was made ({said}); "
-                f"look with --keep-until and ssh -F {ssh_config} {name}"
-            )
-        clock.sleep(LOOK_S)
+
+
+def _missing(name: str, ssh_config: Path, run: str) -> str:
+    """Return why a host is not ready yet; empty: it is. Raises CloudError: it never will be."""
+    answer = _look(name, ssh_config)
+    if answer.returncode == 0 and answer.stdout.decode(errors="replace").strip() == run:
+        return ""
+    if answer.returncode == _FAILED_CODE:
+        reason = plain(answer.stdout.decode(errors="replace").strip())
+        raise CloudError(f"{name}: its first boot failed: {reason}")
+    said = plain(answer.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    if "host key" in said.lower():
+        # Its key was made here and given to it: whoever answers is not that host.
+        raise CloudError(f"{name}: {said}: it is not the host that was made")
+    return said or "its first boot goes on"
 
 
 def _look(name: str, ssh_config: Path) -> subprocess.CompletedProcess[bytes]:

@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from disklab.errors import Problem, UserError
 from disklab.machines.environment import minimal
+from disklab.waiting import Wait
 
 NAME = "disklab"
 SHELL = "/usr/sbin/nologin"
@@ -118,17 +118,16 @@ def _make() -> None:
     program = shutil.which(MAKE[0], path=path)
     if program is None:
         return
-    deadline = time.monotonic() + MAKE_SECONDS
-    while True:
-        ran = subprocess.run([program, *MAKE[1:]], capture_output=True, text=True, check=False)
-        if ran.returncode == 0 or _found() is not None:
-            return
-        if time.monotonic() > deadline:
-            rule = (
-                f"servers run as a user of their own, who could not be made: {ran.stderr.strip()}"
-            )
-            raise UserError(Problem("this machine", f"no user {NAME}", rule, _way_out()))
-        time.sleep(POLL_SECONDS)
+    with Wait(f"there is a user {NAME}", MAKE_SECONDS) as wait:
+        while True:
+            ran = subprocess.run([program, *MAKE[1:]], capture_output=True, text=True, check=False)
+            if ran.returncode == 0 or _found() is not None:
+                return
+            said = ran.stderr.strip()
+            if wait.is_over:
+                rule = f"servers run as a user of their own, who could not be made: {said}"
+                raise UserError(Problem("this machine", f"no user {NAME}", rule, _way_out()))
+            wait.pause(POLL_SECONDS, said)
 
 
 def _way_out() -> str:

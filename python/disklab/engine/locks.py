@@ -11,12 +11,12 @@ import fcntl
 import os
 import stat
 import threading
-import time
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 
 from disklab.engine.own_folder import boot_id, new_file
+from disklab.waiting import Wait
 
 # A process that was killed gives its memory back before its locks.
 ENDING_SECONDS = 10.0
@@ -80,11 +80,11 @@ def is_held(lock: Path) -> bool | None:
 
 def comes_free(lock: Path, seconds: float = ENDING_SECONDS) -> bool:
     """Wait for the lock of a process that is ending; returns whether nobody holds it any more."""
-    deadline = time.monotonic() + seconds
-    while is_held(lock):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_SECONDS)
+    with Wait(f"nobody holds {lock}", seconds) as wait:
+        while is_held(lock):
+            if wait.is_over:
+                return False
+            wait.pause(POLL_SECONDS)
     return True
 
 

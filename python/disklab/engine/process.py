@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from disklab.engine.locks import comes_free, is_held, is_here
 from disklab.engine.messages import Ready
 from disklab.engine.own_folder import new_file
 from disklab.errors import EngineError
+from disklab.waiting import Wait
 
 # Calibration measures the machine for a few seconds; a busy machine takes its time over the rest.
 READY_SECONDS = 60.0
@@ -115,11 +115,11 @@ class EngineProcess:
 
     def wait(self, seconds: float = END_SECONDS) -> bool:
         """Wait for its end; returns whether it has ended."""
-        deadline = time.monotonic() + seconds
-        while start_time_of(self.pid) == self.start_time:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(POLL_SECONDS)
+        with Wait(f"the engine of {self.folder.name} ends", seconds) as wait:
+            while start_time_of(self.pid) == self.start_time:
+                if wait.is_over:
+                    return False
+                wait.pause(POLL_SECONDS)
         return True
 
     def end(self, sign: signal.Signals = signal.SIGKILL) -> bool:
@@ -269,8 +269,14 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _first_event(
     child: subprocess.Popen[bytes], events: IO[bytes], log: Path
 ) -> tuple[Ready, list[str]]:
+    with Wait(f"the engine of {log.parent.name} is ready", READY_SECONDS) as wait:
+        return _ready(wait, child, events, log)
+
+
+def _ready(
+    wait: Wait, child: subprocess.Popen[bytes], events: IO[bytes], log: Path
+) -> tuple[Ready, list[str]]:
     warnings: list[str] = []
-    deadline = time.monotonic() + READY_SECONDS
     pending = b""
     while True:
         ended = child.poll() is not None
@@ -293,9 +299,9 @@ def _first_event(
         if ended:
             said = (b" ".join(lines) + pending).decode(errors="replace").strip() or "nothing"
             raise EngineError(f"the engine ended with code {child.returncode}; it said: {said}")
-        if time.monotonic() > deadline:
+        if wait.is_over:
             raise EngineError(f"the engine was not ready within {READY_SECONDS:.0f} s; see {log}")
-        time.sleep(POLL_SECONDS)
+        wait.pause(POLL_SECONDS)
 
 
 def _event(line: bytes) -> dict[str, object]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -39,6 +38,7 @@ from disklab.hosts.ownership import (
 from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
 from disklab.hosts.requirements import require_machine
 from disklab.hosts.steps import Left, Outcome, Removed, Step, applied, planned
+from disklab.waiting import Wait
 
 # From <linux/loop.h>; no module of Python has it.
 LOOP_CLR_FD = 0x4C01
@@ -274,7 +274,8 @@ def _half_made(host: HostPlace) -> Iterator[Step]:
 def _remove_half_made(host: HostPlace, name: str, record: VolumeRecord) -> Outcome:
     # mkfs outlives the command that started it, and holds the device until it is done.
     outcomes: list[DisklabError] = []
-    done = _until(partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
+    what = f"nothing makes the volume {name} of {host.name} any more"
+    done = _until(what, partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
     remove_mount_point(record)
     return done, "" if done else str(outcomes[-1])
 
@@ -400,7 +401,7 @@ def _unmount(
         with suppress(DisklabError):
             unmount(point)
             gone = True
-    if gone or _until(partial(force_unmount, point), BUSY_SECONDS):
+    if gone or _until(f"nobody uses {point}", partial(force_unmount, point), BUSY_SECONDS):
         return True, ""
     # Somebody still has files open; they get errors, and the mount goes with the last one.
     return force_unmount(point, "-l"), "was in use: unmounted lazily"
@@ -424,7 +425,8 @@ def _detach(planned: OurDevice, host: HostPlace, places: Places) -> Outcome:
             os.close(handle)
     except (DisklabError, OSError) as error:
         return False, str(error)
-    if not _until(lambda: not _still_there(device, host), GONE_SECONDS):
+    gone = lambda: not _still_there(device, host)  # noqa: E731
+    if not _until(f"{device.path} is gone", gone, GONE_SECONDS):
         holder = elsewhere(device)
         where = f"it is mounted {holder}" if holder else "in use"
         return False, f"{where}: end what uses it, then clean again"
@@ -456,13 +458,13 @@ def _unproved(host: HostPlace, proved: Collection[str]) -> Iterator[Step]:
             yield Step("device", record.device, host.name, remove, note, holds=True, possible=False)
 
 
-def _until(done: Callable[[], bool], seconds: float) -> bool:
+def _until(what: str, done: Callable[[], bool], seconds: float) -> bool:
     """Return whether it is done, trying again until the time is over."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_SECONDS)
+    with Wait(what, seconds) as wait:
+        while not done():
+            if wait.is_over:
+                return False
+            wait.pause(POLL_SECONDS)
     return True
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from disklab.hosts.control_group import ControlGroup, GroupRoot
 from disklab.hosts.places import Owner
 from disklab.hosts.steps import Outcome, Removed, Step, applied
 from disklab.names import NAME
+from disklab.waiting import Wait
 
 GROUP, LOCK, OWNER = "group.", "lock.", "owner"
 """Files in the folder: each host's memory group by name, each host's lock, and whose set it is."""
@@ -165,15 +165,15 @@ def _end(process: FirstProcess) -> Outcome:
 
 
 def _remove_group(group: ControlGroup) -> Outcome:
-    deadline = time.monotonic() + GONE_SECONDS
-    for place in group.folders:
-        # A program in the host may have made groups of its own below.
-        for inner in sorted((path for path in place.rglob("*") if path.is_dir()), reverse=True):
-            while inner.exists() and time.monotonic() < deadline:
-                with suppress(OSError):
-                    inner.rmdir()
-                    break
-                time.sleep(POLL_SECONDS)
+    with Wait("the groups of a host's programs are empty", GONE_SECONDS) as wait:
+        for place in group.folders:
+            # A program in the host may have made groups of its own below.
+            for inner in sorted((path for path in place.rglob("*") if path.is_dir()), reverse=True):
+                while inner.exists() and not wait.is_over:
+                    with suppress(OSError):
+                        inner.rmdir()
+                        break
+                    wait.pause(POLL_SECONDS, str(inner))
     gone = group.remove()
     return gone, "" if gone else "a process is in it still"
 

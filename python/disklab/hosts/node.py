@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from disklab.hosts.extents import Range, ranges_of
 from disklab.hosts.filesystem import Filesystem, read_ahead_kib, set_read_ahead
 from disklab.hosts.places import HostPlace, Owner, Places
 from disklab.hosts.running import Target, our_device
+from disklab.waiting import Wait
 
 Progress = Callable[[str], None]
 
@@ -230,19 +230,19 @@ class EmulatedNode:
 
         Raises what stood in the way; `disklab clean` finds the rest.
         """
-        deadline = time.monotonic() + BUSY_SECONDS
-        for name in reversed(self._place.volume_records()):
-            while True:
-                try:
-                    running.detach(self.target(name), self._places, delete_data=True)
-                    break
-                except DisklabError:
-                    if time.monotonic() > deadline:
-                        # Dead, or held by somebody who does not end: the way of `clean --all`.
-                        scope = Scope(everything=True, host=self.name, data=True)
-                        clean(self._places, scope)
-                        return
-                    time.sleep(POLL_SECONDS)
+        with Wait(f"nobody uses the volumes of {self.name}", BUSY_SECONDS) as wait:
+            for name in reversed(self._place.volume_records()):
+                while True:
+                    try:
+                        running.detach(self.target(name), self._places, delete_data=True)
+                        break
+                    except DisklabError as error:
+                        if wait.is_over:
+                            # Dead, or held by somebody who does not end: the way of `clean --all`.
+                            scope = Scope(everything=True, host=self.name, data=True)
+                            clean(self._places, scope)
+                            return
+                        wait.pause(POLL_SECONDS, str(error).partition("\n")[0])
 
 
 def merged(ranges: list[Range]) -> list[Range]:

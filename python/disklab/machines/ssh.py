@@ -30,6 +30,7 @@ from disklab.machines.link import Agent, Link, LinkLostError, new_token
 from disklab.machines.openssh import PERMANENT, Destination, agent_script
 from disklab.machines.protocol import ClockOffset, Command, Finished
 from disklab.terminal import plain
+from disklab.waiting import Wait
 
 __all__ = ["AgentFile", "Destination", "SshChild", "SshMachine", "SshSettings"]
 
@@ -41,7 +42,11 @@ SILENCE_S = 20.0
 """Without a byte for so long, though it was asked each 5 s, a host counts as silent."""
 BEAT_S = 5.0
 GREET_S = 30.0
+CONNECT_S = 12 * GREET_S
+"""With the agent, which is sent over any line; see `Link.greet`."""
 ASK_S = 60.0
+PAGES_S = 10 * ASK_S
+"""To write back all that is in memory of a database."""
 WAIT_MS = 10_000
 STDOUT_BYTES = 256 << 20
 """The most that `run` takes from a program, as on this machine."""
@@ -145,9 +150,10 @@ class SshMachine:
         fields["timeout_ms"] = max(1, int(seconds * 1000))
         self._under_way[job] = command.words[0]
         try:
-            answer = self.ask("run", seconds=2 * ASK_S, **fields)
-            while answer.get("ended") is None and not answer.get("lost"):
-                answer = self.ask("wait", job=job, wait_ms=WAIT_MS)
+            with Wait(f"{self.name}: {PurePosixPath(command.words[0]).name} ends", seconds):
+                answer = self.ask("run", seconds=2 * ASK_S, **fields)
+                while answer.get("ended") is None and not answer.get("lost"):
+                    answer = self.ask("wait", job=job, wait_ms=WAIT_MS)
             code = exit_code(self.name, command.words[0], answer, seconds)
             stdout = bytearray()
             while len(stdout) < whole(self.name, answer, "stdout_bytes"):
@@ -233,7 +239,8 @@ class SshMachine:
         self._pages("drop-pages", paths)
 
     def _pages(self, operation: str, paths: Sequence[PurePosixPath]) -> list[dict[str, Any]]:
-        answer = self.ask(operation, seconds=10 * ASK_S, paths=[str(path) for path in paths])
+        with Wait(f"{self.name}: {len(paths)} files: {operation}", PAGES_S):
+            answer = self.ask(operation, seconds=PAGES_S, paths=[str(path) for path in paths])
         found = answer.get("paths")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
@@ -308,24 +315,30 @@ class SshMachine:
                 raise MachineError(f"{self.name}: it was closed")
             if self._link is not None and self._link.is_alive:
                 return self._link
-            first = self._heard is None
-            deadline = (
-                time.monotonic() if first else (self._heard or 0.0) + self._settings.patience_s
-            )
-            pause_s = 0.2
-            while True:
-                try:
-                    return self._connect()
-                except LinkLostError as lost:
-                    said = str(lost)
-                if first:
-                    raise MachineError(f"{self.name}: {self._destination.advice(said)}")
-                if time.monotonic() >= deadline or PERMANENT.search(said):
-                    self._gone = self._farewell(said)
-                    raise MachineError(self._gone)
-                if self._closed.wait(pause_s):
-                    raise MachineError(f"{self.name}: it was closed")
-                pause_s = min(2 * pause_s, 3.0)
+            if self._heard is None:
+                limit_s = CONNECT_S
+            else:
+                limit_s = max(0.0, self._heard + self._settings.patience_s - time.monotonic())
+            with Wait(f"{self.name} is connected", limit_s) as wait:
+                return self._connect_in(wait, first=self._heard is None)
+
+    def _connect_in(self, wait: Wait, *, first: bool) -> Link:
+        """Return a new connection. At first it is tried once; a host that is away is waited for."""
+        pause_s = 0.2
+        while True:
+            try:
+                return self._connect()
+            except LinkLostError as lost:
+                said = str(lost)
+            if first:
+                raise MachineError(f"{self.name}: {self._destination.advice(said)}")
+            if wait.left_s == 0 or PERMANENT.search(said):
+                self._gone = self._farewell(said)
+                raise MachineError(self._gone)
+            wait.what = said[:300]
+            if self._closed.wait(pause_s):
+                raise MachineError(f"{self.name}: it was closed")
+            pause_s = min(2 * pause_s, 3.0)
 
     def _connect(self) -> Link:
         if self._link is not None:

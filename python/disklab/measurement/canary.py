@@ -7,7 +7,7 @@ and it costs a bursting disk next to no credits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from disklab.measurement.regions import ENGINE, FIO, make_region
 from disklab.measurement.settings import queue_of
 from disklab.probe.cells import KIB, MIB, Cell, Direction, Plan, Profile
 from disklab.probe.fio import Job, Tick
+from disklab.waiting import Clock, Wait
 
 CANARY = Cell(Profile.SYNC, Direction.RANDREAD, 4 * KIB)
 CANARY_S = 1.0
@@ -108,17 +109,19 @@ def make_nest(machine: Machine, spot: str, directory: str, journal: Journal) -> 
     return Nest(machine, spot, region.path, change, busy)
 
 
-def wait_until_quiet(nest: Nest, *, sleep: Callable[[float], None] = time.sleep) -> bool:
+def wait_until_quiet(nest: Nest, clock: Clock = time) -> bool:
     """Wait until a disk rests; False: it did not for as long as a trial waits."""
     assert nest.busy is not None, "it has counters"
-    looks = int(MOST_QUIET_WAIT_S / QUIET_LOOK_S)
     before = _busy_ms(nest.machine, nest.busy)
-    for _ in range(looks):
-        sleep(QUIET_LOOK_S)
-        now = _busy_ms(nest.machine, nest.busy)
-        if now - before <= QUIET_BUSY_RATIO * QUIET_LOOK_S * 1e3:
-            return True
-        before = now
+    with Wait(f"the disk of {nest.spot} rests", MOST_QUIET_WAIT_S, clock=clock) as wait:
+        while wait.left_s > 0:
+            looked_s = wait.since_s
+            wait.pause(QUIET_LOOK_S)
+            now = _busy_ms(nest.machine, nest.busy)
+            busy_ratio = (now - before) / 1e3 / (wait.since_s - looked_s)
+            if busy_ratio <= QUIET_BUSY_RATIO:
+                return True
+            before, wait.what = now, f"busy for {busy_ratio:.0%} of the time"
     return False
 
 

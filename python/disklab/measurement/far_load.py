@@ -34,6 +34,7 @@ from disklab.engine.load import (
 from disklab.errors import EngineError, MachineError
 from disklab.machines.protocol import Child, ClockOffset, Command, Machine
 from disklab.measurement import merged_load
+from disklab.waiting import Wait
 
 LEAST_LEAD_S = 0.5
 """From the decision to the common moment: a generator looks for it each 5 ms, and a host that is
@@ -154,7 +155,9 @@ class FarLoad:
             file = client.folder / self._begin_file
             # Nothing secret, and read by the user that the generator runs as.
             client.machine.files.write(file, str(there_ns).encode(), 0o644)
-        time.sleep(max(0.0, (moment_ns - time.time_ns()) / 1e9))
+        left_s = max(0.0, (moment_ns - time.time_ns()) / 1e9)
+        with Wait("all clients begin", left_s) as wait:
+            wait.pause(left_s)
 
     def _forget_moment(self, client: Client) -> None:
         # Else a long run would leave a file for each of its loads until its end.

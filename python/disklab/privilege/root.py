@@ -34,6 +34,7 @@ from disklab.privilege.talk import Said
 from disklab.privilege.wire import Link
 from disklab.procedures import preparation
 from disklab.procedures.build import Site
+from disklab.procedures.life import waits_told
 from disklab.procedures.outcome import Frame
 from disklab.procedures.rehearsal import Beds, run_turn
 from disklab.procedures.replay import check_room
@@ -63,7 +64,11 @@ class RootPart(Serving):
         return request_of(message)
 
     def done(self, request: Request) -> object:
-        """Do what a request asks."""
+        """Do what a request asks, and tell what it waits for."""
+        with waits_told(self._emit):
+            return self._done(request)
+
+    def _done(self, request: Request) -> object:
         match request:
             case Check():
                 settle_on(request.catalog)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -32,6 +31,7 @@ from disklab.privilege.identity import Caller
 from disklab.privilege.serving import Serving
 from disklab.privilege.talk import Forms, Said, Talk
 from disklab.privilege.wire import Link
+from disklab.waiting import Wait
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 Name = Annotated[str, Field(max_length=4096)]
@@ -206,18 +206,18 @@ def made_for_command(
 
 def _detach(link: Link | None, made: Attached, say: Say, warn: Say) -> None:
     """Take the disk away. What holds it longer is told: the command's result is not lost by it."""
-    until = time.monotonic() + HELD_SECONDS
-    while True:
-        try:
-            perform(link, Detach(made.name, made.host, delete_data=True), say)
-        except UserError as error:  # noqa: PERF203 - it waits between two tries
-            # A container that starts beside it copies all mounts, and lets go of them soon.
-            if time.monotonic() > until:
-                warn(f"the disk stays until `disklab clean`: {error}")
+    with Wait(f"nobody uses the disk {made.name}", HELD_SECONDS) as wait:
+        while True:
+            try:
+                perform(link, Detach(made.name, made.host, delete_data=True), say)
+            except UserError as error:  # noqa: PERF203 - it waits between two tries
+                # A container that starts beside it copies all mounts, and lets go of them soon.
+                if wait.is_over:
+                    warn(f"the disk stays until `disklab clean`: {error}")
+                    return
+                wait.pause(POLL_SECONDS)
+            else:
                 return
-            time.sleep(POLL_SECONDS)
-        else:
-            return
 
 
 class VolumesPart(Serving):

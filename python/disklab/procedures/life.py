@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
+from disklab import waiting
 from disklab.catalog import Catalog
 from disklab.events import (
     Emit,
@@ -16,6 +17,7 @@ from disklab.events import (
     RunStarted,
     TrialFinished,
     TrialStarted,
+    Waiting,
     fan_out,
 )
 from disklab.interrupts import ended_once, uninterrupted
@@ -79,6 +81,7 @@ def _live(planned: Planned, stage: Stage, emit: Emit) -> Run:
     turns = planned.turns
     with run.writing(), EventLog(run.folder) as log, ExitStack() as undo:
         emit = fan_out(log, emit)
+        undo.enter_context(waits_told(emit))
         undo.callback(_close, stage)
         # What was wanted of an earlier start is done.
         with durable.writing_to(run.folder):
@@ -117,6 +120,11 @@ def _live(planned: Planned, stage: Stage, emit: Emit) -> Run:
             )
         )
     return run
+
+
+def waits_told(emit: Emit) -> AbstractContextManager[None]:
+    """Return a block that tells of the waits in it as events."""
+    return waiting.followed(lambda state: emit(Waiting(**vars(state))))
 
 
 def _close(stage: Stage) -> None:

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from disklab import waiting
 from disklab.databases.log import FirstErrors
 from disklab.errors import DisklabError, MachineError
-from disklab.events import Emit, PhaseStarted, Waiting, Warned
+from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.cleaning import clean_orphans
 from disklab.hosts.node import Progress
 from disklab.interrupts import held_back
@@ -128,11 +127,6 @@ class Records(Protocol):
 
 def run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) -> TrialResult:
     """Run one turn. A failure of the turn is its result; the bed it broke is taken away."""
-    with waiting.followed(lambda state: emit(Waiting(**vars(state)))):
-        return _run_turn(turn, beds, run, frame, emit)
-
-
-def _run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) -> TrialResult:
     started = utc_now()
     if turn.trial.spec.device is not None:
         return _device_turn(turn, frame, started, emit)

@@ -13,6 +13,7 @@ from typing import Any
 
 from disklab.cloud.protocol import Clock, CloudError, SystemClock
 from disklab.errors import Problem, UserError
+from disklab.waiting import Wait
 
 ENDPOINT_VARIABLE = "DISKLAB_AWS_ENDPOINT"
 EXTRA = "pip install 'disklab[aws]'"
@@ -21,6 +22,8 @@ TRIES = 6
 FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 60.0
 ANSWER_S = 60
+PATIENCE_S = TRIES * (ANSWER_S + LONGEST_WAIT_S)
+"""No call with all its tries takes longer."""
 AGAIN = {
     "InternalError",
     "InternalFailure",
@@ -80,9 +83,19 @@ class Ec2:
         **parameters: Any,
     ) -> dict[str, Any]:
         """Send a call until it is answered. `again`: what a try without an answer has made."""
+        with Wait(f"AWS answers {name}", PATIENCE_S, clock=self.clock) as wait:
+            return self._answer(wait, name, again, parameters)
+
+    def _answer(
+        self,
+        wait: Wait,
+        name: str,
+        again: Callable[[], dict[str, Any] | None] | None,
+        parameters: dict[str, Any],
+    ) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
-        wait = FIRST_WAIT_S
+        pause_s = FIRST_WAIT_S
         for tries in range(1, TRIES + 1):
             if tries > 1 and again is not None:
                 made = again()
@@ -98,13 +111,15 @@ class Ec2:
                 if not passing or tries == TRIES:
                     message = " ".join(str(said.get("Message", "no reason was given")).split())
                     raise Ec2Error(name, code, message[:600]) from None
+                why = code
             except BotoCoreError as error:
                 if not _may_pass(error) or tries == TRIES:
                     raise CloudError(f"AWS: {name}: {str(error).splitlines()[0]}") from None
+                why = "no answer"
             else:
                 return answer
-            self.clock.sleep(min(wait, LONGEST_WAIT_S))
-            wait *= 2
+            wait.pause(min(pause_s, LONGEST_WAIT_S), f"{why} at try {tries} of {TRIES}")
+            pause_s *= 2
         raise AssertionError("the last try is answered or has raised")
 
     def every(self, name: str, key: str, **parameters: Any) -> list[dict[str, Any]]:

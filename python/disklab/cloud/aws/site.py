@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from disklab.cloud.aws.template import ARCHITECTURES, CANONICAL, IMAGES, templat
 from disklab.cloud.layout import Layout
 from disklab.cloud.protocol import OWNER, RUN, CloudError, Fit, Found, Wish
 from disklab.errors import Problem
+from disklab.waiting import Wait
 
 GROUP = "disklab-group"
 POLL_S = 5.0
@@ -245,37 +245,42 @@ class AwsSite:
 
     def _addresses(self, wish: Wish) -> dict[str, str]:
         """Return the hosts' public addresses, once all instances run."""
-        until = self.ec2.clock.now() + timedelta(seconds=WAIT_S)
         wanted = {host.name for host in wish.layout.hosts}
-        while True:
-            found = {}
-            for one in self._instances(wish.group, wish.tags[RUN]):
-                name = {tag["Key"]: tag["Value"] for tag in one["Tags"]}["Name"]
-                state = one["State"]["Name"]
-                if state in {"shutting-down", "stopping", "stopped"}:
-                    why = one.get("StateReason", {}).get("Message", "no reason was given")
-                    raise CloudError(f"AWS: {name} is {state} already: {why}")
-                if state == "running" and one.get("PublicIpAddress"):
-                    found[name] = str(one["PublicIpAddress"])
-            if set(found) == wanted:
-                return found
-            if self.ec2.clock.now() >= until:
-                missing = ", ".join(sorted(wanted - set(found)))
-                raise CloudError(
-                    f"AWS: {missing}: not running {WAIT_S / 60:.0f} min after the call"
-                )
-            self.ec2.clock.sleep(POLL_S)
+        with Wait("all instances run", WAIT_S, clock=self.ec2.clock) as wait:
+            while True:
+                addresses = self._running(wish)
+                if set(addresses) == wanted:
+                    return addresses
+                missing = ", ".join(sorted(wanted - set(addresses)))
+                if wait.is_over:
+                    raise CloudError(
+                        f"AWS: {missing}: not running {WAIT_S / 60:.0f} min after the call"
+                    )
+                wait.pause(POLL_S, missing)
+
+    def _running(self, wish: Wish) -> dict[str, str]:
+        """Return the public addresses of the hosts whose instances run."""
+        addresses = {}
+        for instance in self._instances(wish.group, wish.tags[RUN]):
+            name = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}["Name"]
+            state = instance["State"]["Name"]
+            if state in {"shutting-down", "stopping", "stopped"}:
+                why = instance.get("StateReason", {}).get("Message", "no reason was given")
+                raise CloudError(f"AWS: {name} is {state} already: {why}")
+            if state == "running" and instance.get("PublicIpAddress"):
+                addresses[name] = str(instance["PublicIpAddress"])
+        return addresses
 
     def remove(self, group: str, run: str) -> None:
         """Remove what has a group's and a run's tags: instances first, the VPC last."""
         ids = [one["InstanceId"] for one in self._instances(group, run)]
         if ids:
             self.ec2.call("terminate_instances", InstanceIds=ids)
-        until = self.ec2.clock.now() + timedelta(seconds=WAIT_S)
-        while self._instances(group, run):
-            if self.ec2.clock.now() >= until:
-                raise CloudError(f"{group}: its instances are not gone; try again later")
-            self.ec2.clock.sleep(POLL_S)
+        with Wait(f"the instances of {group} are gone", WAIT_S, clock=self.ec2.clock) as wait:
+            while left := self._instances(group, run):
+                if wait.is_over:
+                    raise CloudError(f"{group}: its instances are not gone; try again later")
+                wait.pause(POLL_S, f"{len(left)} left")
         for describe, key, delete, name in _PARTS:
             for one in self._tagged(describe, key, group, run):
                 self._quietly(delete, _GONE, **{name: one[name]})

@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from disklab import reading
 from disklab.cloud.protocol import Clock, CloudError, SystemClock
 from disklab.errors import Problem, UserError
+from disklab.waiting import Wait
 
 ENDPOINT = "https://management.azure.com"
 EXTRA = "install it: pip install 'disklab[azure]'"
@@ -30,6 +30,8 @@ LONGEST_WAIT_S = 120.0
 POLL_S = 10.0
 """Where the answer has no Retry-After; Azure's libraries wait 30 s."""
 ANSWER_S = 60
+PATIENCE_S = TRIES * (ANSWER_S + LONGEST_WAIT_S)
+"""No call with all its tries takes longer."""
 MOST_PAGES = 200
 AGAIN = {408, 429, 500, 502, 503, 504}
 MOST_BYTES = 64 << 20
@@ -133,46 +135,51 @@ class Arm:
     def _call(self, method: str, address: str, body: Any) -> Answer:
         """Send a call until it is answered; raises what is no success, but for 404."""
         what = f"{method} {urlsplit(address).path}"
-        wait = FIRST_WAIT_S
+        with Wait(f"Azure answers {what}", PATIENCE_S, clock=self.clock) as wait:
+            answer = self._answer(wait, what, (method, address, body))
+        if answer.status >= 400 and not (answer.status == 404 and method in {"GET", "DELETE"}):
+            raise _refusal(what, answer)
+        return answer
+
+    def _answer(self, wait: Wait, what: str, call: tuple[str, str, Any]) -> Answer:
+        pause_s = FIRST_WAIT_S
         for tries in range(1, TRIES + 1):
             self.asked += 1
             try:
-                answer = self.send(method, address, body)
+                answer = self.send(*call)
             except NoAnswerError as error:
                 if tries == TRIES:
                     raise NoAnswerError(f"{what}: no answer at {TRIES} tries: {error}") from None
                 answer = None
             if answer is not None and (answer.status not in AGAIN or tries == TRIES):
-                break
-            told = None if answer is None else _retry_after(answer)
-            self.clock.sleep(min(LONGEST_WAIT_S, wait if told is None else told))
-            wait *= 2
-        assert answer is not None, "the last try is answered or has raised"
-        if answer.status >= 400 and not (answer.status == 404 and method in {"GET", "DELETE"}):
-            raise _refusal(what, answer)
-        return answer
+                return answer
+            after_s = None if answer is None else _retry_after(answer)
+            why = "no answer" if answer is None else f"HTTP {answer.status}"
+            seconds = min(LONGEST_WAIT_S, pause_s if after_s is None else after_s)
+            wait.pause(seconds, f"{why} at try {tries} of {TRIES}")
+            pause_s *= 2
+        raise AssertionError("the last try is answered or has raised")
 
     def _settle(self, what: str, answer: Answer, seconds: float) -> None:
         """Wait until an operation that goes on has ended. Raises ArmError when it failed."""
-        until = self.clock.now() + timedelta(seconds=seconds)
         headers = answer.headers
         address = headers.get("azure-asyncoperation") or headers.get("location")
         if address is None or (answer.status == 200 and "azure-asyncoperation" not in headers):
             return
-        while True:
-            wait = _retry_after(answer)
-            self.clock.sleep(min(LONGEST_WAIT_S, POLL_S if wait is None else wait))
-            answer = self._call("GET", self._own(address), None)
-            state = str(answer.body.get("status", "")).lower()
-            if state in {"failed", "canceled"}:
-                raise _refusal(what, answer)
-            # A Location answers 202 while it goes on, and a group's is not found when it is gone.
-            if state == "succeeded" or (not state and answer.status != 202):
-                return
-            if self.clock.now() >= until:
-                raise CloudError(
-                    f"{what}: it has not ended after {seconds / 60:.0f} min; Azure goes on with it"
-                )
+        with Wait(f"Azure is done with {what}", seconds, clock=self.clock) as wait:
+            while not wait.is_over:
+                after_s = _retry_after(answer)
+                wait.pause(min(LONGEST_WAIT_S, POLL_S if after_s is None else after_s))
+                answer = self._call("GET", self._own(address), None)
+                state = wait.what = str(answer.body.get("status", "")).lower()
+                if state in {"failed", "canceled"}:
+                    raise _refusal(what, answer)
+                # A Location answers 202 while it goes on; a group's is not found when it is gone.
+                if state == "succeeded" or (not state and answer.status != 202):
+                    return
+        raise CloudError(
+            f"{what}: it has not ended after {seconds / 60:.0f} min; Azure goes on with it"
+        )
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,7 @@ from disklab.cloud.azure.template import needs_zone, template
 from disklab.cloud.layout import Layout
 from disklab.cloud.protocol import OWNER, RUN, UNTIL, CloudError, Fit, Found, Wish
 from disklab.errors import Problem
+from disklab.waiting import Wait
 
 GROUPS, DEPLOYMENTS, SIZES, USAGE = "2021-04-01", "2021-04-01", "2021-07-01", "2024-07-01"
 DEPLOYMENT = "/providers/Microsoft.Resources/deployments/disklab"
@@ -21,6 +22,7 @@ MAKE_S = 3600.0
 # Groups of a dozen VMs go in 5 to 10 min.
 REMOVE_S = 3600.0
 REMOVALS = 3
+TRY_AGAIN_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,11 @@ class AzureSite:
 
     def remove(self, group: str, run: str) -> None:
         """Remove a group, once it is proven by its tag to be this run's."""
+        limit_s = REMOVALS * (REMOVE_S + TRY_AGAIN_S)
+        with Wait(f"{group} is gone", limit_s, clock=self.arm.clock) as wait:
+            self._remove(wait, group, run)
+
+    def _remove(self, wait: Wait, group: str, run: str) -> None:
         path = f"/resourcegroups/{group}"
         for tries in range(1, REMOVALS + 1):
             there = self.arm.get(path, GROUPS)
@@ -143,7 +150,7 @@ class AzureSite:
                 # 409: something is still being made in it, or somebody removes it already.
                 if error.status != 409 or tries == REMOVALS:
                     raise
-                self.arm.clock.sleep(30.0)
+                wait.pause(TRY_AGAIN_S, "something is still made in it")
         if self.arm.get(path, GROUPS) is not None:
             raise CloudError(f"{group}: it is still there; `disklab clean --cloud` tries it again")
 

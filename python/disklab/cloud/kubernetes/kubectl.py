@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from disklab.cloud.kubernetes.manifest import LABEL
 from disklab.cloud.protocol import CloudError
 from disklab.errors import Problem, UserError
 from disklab.interrupts import uninterrupted
+from disklab.waiting import Wait
 
 START_S = 600.0
 """A volume is there within a minute or two, an image within some; assumed."""
@@ -54,34 +54,34 @@ class Kubectl:
                 self._remove(name, told)
 
     def _wait(self, name: str) -> None:
-        until, why = time.monotonic() + START_S, "no pod"
-        while time.monotonic() < until:
-            pods = json.loads(self._ask("get", "pods", "-l", f"{LABEL}={name}", "-o", "json"))
-            for pod in pods["items"]:
-                status = pod.get("status", {})
-                if status.get("phase") in {"Running", "Succeeded", "Failed"}:
-                    return
-                why = _reason(status) or why
-                if why.partition(":")[0] in HOPELESS:
-                    raise CloudError(f"{name}: its pod does not start: {why}")
-            time.sleep(LOOK_S)
+        with Wait(f"the pod of {name} has started", START_S, "no pod") as wait:
+            while not wait.is_over:
+                pods = json.loads(self._ask("get", "pods", "-l", f"{LABEL}={name}", "-o", "json"))
+                for pod in pods["items"]:
+                    status = pod.get("status", {})
+                    if status.get("phase") in {"Running", "Succeeded", "Failed"}:
+                        return
+                    wait.what = _reason(status) or wait.what
+                    if wait.what.partition(":")[0] in HOPELESS:
+                        raise CloudError(f"{name}: its pod does not start: {wait.what}")
+                wait.pause(LOOK_S)
         raise CloudError(
-            f"{name}: its pod has not started after {START_S / 60:.0f} min: {why}; "
+            f"{name}: its pod has not started after {START_S / 60:.0f} min: {wait.what}; "
             "look at `kubectl get events`"
         )
 
     def _judge(self, name: str, followed: int) -> None:
         """Raise CloudError unless the Job is done and its log was read to the end."""
-        until = time.monotonic() + ASK_S
-        while time.monotonic() < until:
-            status = json.loads(self._ask("get", "job", name, "-o", "json")).get("status", {})
-            if status.get("failed"):
-                raise CloudError(f"{name}: the probe failed in its pod; its log is above")
-            if status.get("succeeded"):
-                if followed:
-                    raise CloudError(f"{name}: its log broke off; results may be missing")
-                return
-            time.sleep(LOOK_S)
+        with Wait(f"the job {name} has ended", ASK_S) as wait:
+            while not wait.is_over:
+                status = json.loads(self._ask("get", "job", name, "-o", "json")).get("status", {})
+                if status.get("failed"):
+                    raise CloudError(f"{name}: the probe failed in its pod; its log is above")
+                if status.get("succeeded"):
+                    if followed:
+                        raise CloudError(f"{name}: its log broke off; results may be missing")
+                    return
+                wait.pause(LOOK_S)
         raise CloudError(f"{name}: its log ended, and it did not: results may be missing")
 
     def _remove(self, name: str, told: Callable[[str], None]) -> None:
