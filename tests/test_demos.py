@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 
-from campaigns.demos.stillness import Look, Span, Watch, longest_still, stills, waits
+from campaigns.demos.__main__ import Demo
+from campaigns.demos.stillness import Look, Span, Watch, longest_still, phases, stills, waits
 
 
 def test_a_wait_counts_by_what_did_not_run_in_it() -> None:
@@ -34,6 +35,31 @@ def test_each_wait_of_a_run_is_one() -> None:
         ("n1: start", 4.0),
         ("n1: start", 2.5),
     ]
+
+
+def test_a_phase_lasts_until_the_next_one_or_a_result() -> None:
+    def event(second: int, kind: str, **fields: str) -> str:
+        return json.dumps({"t": f"2026-11-27T01:00:{second:02}.000Z", "event": kind, **fields})
+
+    events = [
+        event(1, "PhaseStarted", phase="fill"),
+        event(5, "Progress", phase="fill"),
+        event(9, "PhaseStarted", phase="measure"),
+        event(30, "TrialFinished"),
+        event(40, "PhaseStarted", phase="clean up"),
+        event(42, "RunFinished"),
+    ]
+    assert [(phase.name, phase.span.seconds) for phase in phases(events)] == [
+        ("fill", 8.0),
+        ("measure", 21.0),
+        ("clean up", 2.0),
+    ]
+
+
+def test_a_demo_may_rest_where_it_measures_and_nowhere_else() -> None:
+    assert not Demo(0, 100.0, 1.0, 44.0, {}, {"measure": (60.0, 44.0)}).is_bad
+    assert Demo(0, 100.0, 1.0, 44.0, {}, {"settle": (60.0, 44.0)}).is_bad
+    assert Demo(0, 100.0, 1.0, 44.0, {"n1: start": (60.0, 44.0)}, {}).is_bad
 
 
 def test_what_a_program_started_counts_when_it_has_lost_its_parent() -> None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LOOK_S = 1.0
@@ -39,8 +40,8 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Waited:
-    """A wait of a run, as its events tell it."""
+class Part:
+    """A wait or a phase of a run, as its events tell it."""
 
     name: str
     span: Span
@@ -126,18 +127,37 @@ def stills(looks: Iterable[Look], least_cores: float = LEAST_CORES) -> list[Span
     return found
 
 
-def waits(events: Iterable[str]) -> list[Waited]:
+def waits(events: Iterable[str]) -> list[Part]:
     """Return the waits of a run's `events.jsonl`, each once; one that never ended has its last."""
-    last: dict[tuple[str, int], Waited] = {}
+    last: dict[tuple[str, int], Part] = {}
     for line in events:
         event = json.loads(line)
         if event["event"] != "Waiting":
             continue
-        at = datetime.fromisoformat(event["t"].replace("Z", "+00:00")).timestamp()
-        waited = Waited(event["name"], Span(at - event["since_s"], at))
+        at = _seconds(event)
+        waited = Part(event["name"], Span(at - event["since_s"], at))
         # It is told again and again, each time with when it began.
         last[event["name"], round(waited.span.begun / 2)] = waited
     return list(last.values())
+
+
+def phases(events: Iterable[str]) -> list[Part]:
+    """Return the phases of a run's `events.jsonl`: each lasts until the next one, or a result."""
+    begun: Part | None = None
+    ended: list[Part] = []
+    for line in events:
+        event = json.loads(line)
+        if event["event"] not in {"PhaseStarted", "TrialFinished", "RunFinished"}:
+            continue
+        at = _seconds(event)
+        if begun is not None:
+            ended.append(Part(begun.name, Span(begun.span.begun, at)))
+        begun = Part(event["phase"], Span(at, at)) if event["event"] == "PhaseStarted" else None
+    return ended
+
+
+def _seconds(event: dict[str, Any]) -> float:
+    return datetime.fromisoformat(event["t"].replace("Z", "+00:00")).timestamp()
 
 
 def longest_still(span: Span, quiet: Iterable[Span]) -> float:
