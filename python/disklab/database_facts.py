@@ -106,6 +106,8 @@ class Facts(_Part):
     """The simulator's model of it; None: there is none."""
     primary: bool = False
     """Whether one node serves all operations and the others keep copies."""
+    all_primaries_from: int | None = None
+    """With so many copies every node could serve them, and none is promoted; None: never."""
     advised: bool = False
     """Whether `disklab advise` searches with that model."""
     packages: tuple[Package, ...] = ()
@@ -123,6 +125,13 @@ def facts_of(engine: str) -> Facts:
         raise KeyError(engine)
     file = resources.files("disklab") / "databases" / engine / "facts.yaml"
     return Facts.model_validate(yaml_value(file.read_text(), PART, str(file), ours=True))
+
+
+def has_one_primary(engine: str, copies: int) -> bool:
+    """Return whether one node alone takes changes, and another one has to be promoted for it."""
+    facts = facts_of(engine)
+    limit = facts.all_primaries_from
+    return facts.primary and (limit is None or copies < limit)
 
 
 def simulated() -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from disklab import spec
 from disklab.database_settings import Setting
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
+from disklab.databases.mariadb.cluster import MariaDB
 from disklab.databases.mariadb.configuration import PORTS
 from disklab.databases.mariadb.installation import find_mariadb
-from disklab.databases.mariadb.server import MariaDB
+from disklab.databases.mariadb.server import Server
 from disklab.databases.mariadb.sizing import LEAST_POOL, LEAST_REDO, plan_memory
 from disklab.engine.load import (
     ClosedLoop,
@@ -29,6 +32,8 @@ from disklab.engine.load import (
 )
 from disklab.errors import UserError
 from disklab.hosts.addresses import free_addresses
+from disklab.workloads.protocol import Asked, Begin, Workload
+from disklab.workloads.selection import workload_of
 
 from tests.conftest import IN_CI
 
@@ -38,9 +43,13 @@ ROWS = 400
 
 @contextmanager
 def mariadb(
-    *, tls: bool = False, settings: Mapping[str, Setting] | None = None
+    *,
+    copies: int = 1,
+    tls: bool = False,
+    columns: int = 3,
+    settings: Mapping[str, Setting] | None = None,
 ) -> Iterator[MariaDB]:
-    """Yield a running server on plain directories: data, redo log and binary log."""
+    """Yield running servers on plain directories: data, redo log and binary log."""
     try:
         find_mariadb()
     except UserError as error:
@@ -50,13 +59,22 @@ def mariadb(
     root = Path(tempfile.mkdtemp(prefix="disklab-test-"))
     # The server is run by a user who may not look into a folder of root's alone.
     root.chmod(0o755)
-    volumes = {name: root / name for name in ("data", "log", "binlog")}
-    for volume in volumes.values():
-        volume.mkdir()
-    (address,) = free_addresses(1, PORTS)
-    place = NodePlace("n1", address, volumes, root / "run", root / "logs")
-    asked = Request("mariadb", Sizes(GIB), tls=tls, columns=3, settings=settings or {})
-    database = provision(asked, [place])
+    places = []
+    for number, address in enumerate(free_addresses(copies, PORTS), 1):
+        own = root / f"n{number}"
+        volumes = {name: own / name for name in ("data", "log", "binlog")}
+        for volume in volumes.values():
+            volume.mkdir(parents=True)
+        places.append(NodePlace(own.name, address, volumes, own / "run", own / "logs"))
+    asked = Request(
+        "mariadb",
+        Sizes(GIB),
+        replication_factor=copies,
+        tls=tls,
+        columns=columns,
+        settings=settings or {},
+    )
+    database = provision(asked, places)
     assert isinstance(database, MariaDB)
     try:
         database.start()
@@ -115,7 +133,7 @@ def test_rows_are_read_back_as_they_were_written(server: MariaDB) -> None:
     ran = done(job(server, shares, Stop(operations=2_000)))
     assert (ran.errors, ran.wrong_rows, ran.missing_rows) == ({}, 0, 0), ran.last_error
     assert all(ran.operations[name].count for name in shares)
-    files = server.files
+    files = server.primary.files
     assert files.redo is not None
     assert (files.redo / "ib_logfile0").exists()
     assert (files.binlog / "binlog.000001").exists()
@@ -211,9 +229,126 @@ def test_memory_and_redo_log_follow_the_scale() -> None:
     assert "innodb_buffer_pool_size 16 MiB: scaled by 1/10000" in small.reasons[0]
 
 
-def test_what_one_server_cannot_do_is_refused(tmp_path: Path) -> None:
-    places = [
-        NodePlace(f"n{n}", "127.64.0.1", {"data": tmp_path}, tmp_path, tmp_path) for n in "12"
-    ]
-    with pytest.raises(UserError, match="no replicas yet"):
-        provision(Request("mariadb", Sizes(GIB), replication_factor=2), places)
+SYSBENCH = """
+title: t
+cluster: {nodes: 1, vm: azure/Standard_D4s_v5, volumes: {data: {disks: azure/P20}}}
+database: {engine: mariadb, replication_factor: 1, tls: false}
+workload:
+  sysbench: {script: SCRIPT, tables: 2, rows_per_table: 1000, threads: 4, rand_type: special}
+  stop: {duration: 1s}
+"""
+
+
+def sysbench(script: str) -> Workload:
+    text = SYSBENCH.replace("SCRIPT", script)
+    return workload_of(spec.parse(text).trials("rehearse")[0].here, 1)
+
+
+def ended(begin: Begin) -> LoadDone:
+    with begin() as load:
+        *_, last = load
+    assert isinstance(last, LoadDone)
+    return last
+
+
+def test_sysbench_s_scripts_run(server: MariaDB) -> None:
+    for begin in sysbench("oltp_read").fill(server.target):
+        ended(begin)
+    for script in (
+        *("oltp_point_select", "oltp_read", "oltp_read_only"),
+        *("oltp_read_write", "oltp_write_only", "oltp_insert"),
+    ):
+        run = sysbench(script).run(server.target, Asked(Stop(operations=200), stream=1))
+        transactions = ended(run).operations["transaction"]
+        assert transactions.count == 200, script
+        assert transactions.failed == 0 or "write" in script, "rows are locked by others"
+
+
+def position(server: Server) -> str:
+    """Return the last change of a server, as a GTID."""
+    ((gtid,),) = server.connection().ask("SELECT @@gtid_current_pos")
+    return gtid
+
+
+def rows_of(server: Server) -> int:
+    ((count,),) = server.connection().ask("SELECT count(*) FROM `rows`")
+    return int(count)
+
+
+def test_a_replica_confirms_commits_is_replaced_and_promoted() -> None:
+    with mariadb(copies=2, tls=True) as database:
+        n1, n2 = database.servers
+        fill(database)
+        database.settle(Conditions(empty=False))
+        assert rows_of(n2) == ROWS
+        seen = database.observe()
+        assert seen.metrics["confirming_replicas"] == 1
+        assert seen.counters["confirmed_commits"] >= ROWS
+        database.kill_node("n2")
+        database.start_node("n2")
+        database.kill_node("n2")
+        begun = time.time()
+        database.replace_node("n2")
+        assert database.parts(begun)["stream"] > 0
+        assert database.streamed()["n2"] > ROWS * 3 * 301
+        fill(database)
+        # What it has confirmed is there, applied or not.
+        last = position(n1)
+        database.kill_node("n1")
+        database.promote_node("n2")
+        assert database.primary is n2
+        assert position(n2) == last
+        known = done(job(database, {"write": 1.0}, Stop(operations=50)))
+        assert known.errors == {}, known.last_error
+        # The former one comes back as a copy.
+        database.replace_node("n1")
+        database.wait_until_whole()
+        assert set(database.check_tables().values()) == {"OK"}
+        assert len(database.check_tables()) == 2
+
+
+def test_a_galera_cluster_loses_nodes_and_no_commit() -> None:
+    with mariadb(copies=3) as database:
+        n1, _, n3 = database.servers
+        fill(database)
+        database.wait_until_whole()
+        assert rows_of(n3) == ROWS
+        assert database.observe().metrics["members"] == 3
+        writes = job(database, {"write": 1.0}, Stop(duration_s=6.0), KnownVersions())
+        with LoadRun(writes) as run:
+            events = iter(run)
+            for event in events:
+                if isinstance(event, LoadProgress) and event.operations > 100:
+                    break
+            database.kill_node("n1")
+            *_, last = events
+        assert isinstance(last, LoadDone)
+        assert last.versions is not None
+        assert database.primary is database.servers[1]
+        database.start_node("n1")
+        assert database.primary is n1
+        known = last.versions.known
+        back = done(job(database, {"read": 1.0}, Stop(operations=4 * ROWS), known))
+        assert back.errors == {}, back.last_error
+        assert back.versions is not None
+        assert back.versions.stale_reads == 0
+        database.kill_node("n3")
+        database.replace_node("n3")
+        assert database.streamed()["n3"] > ROWS * 3 * 301
+        assert rows_of(n3) == ROWS
+        assert set(database.check_tables().values()) == {"OK"}
+
+
+def test_what_servers_cannot_do_is_refused(tmp_path: Path) -> None:
+    def refusal(copies: int, **settings: Setting) -> str:
+        places = [
+            NodePlace(f"n{number}", "127.64.0.1", {"data": tmp_path}, tmp_path, tmp_path)
+            for number in range(copies)
+        ]
+        asked = Request("mariadb", Sizes(GIB), replication_factor=copies, settings=settings)
+        with pytest.raises(UserError) as refused:
+            provision(asked, places)
+        return str(refused.value)
+
+    assert "more than half of its nodes" in refusal(4)
+    assert "from the primary's binary log" in refusal(2, log_bin="off")

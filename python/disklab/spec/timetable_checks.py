@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from disklab.database_facts import facts_of
+from disklab.database_facts import facts_of, has_one_primary
 from disklab.errors import Problem
 from disklab.spec.located import Site
 from disklab.spec.timetable import (
@@ -135,7 +135,9 @@ class Walk:
         for number in range(more):
             state[f"n{spec.cluster.nodes + number + 1}"] = "to come"
         database = spec.database
-        has_primary = database is not None and facts_of(database.engine).primary
+        has_primary = database is not None and has_one_primary(
+            database.engine, database.replication_factor
+        )
         return cls(spec, state, primary="n1" if has_primary else None)
 
     def problem(self, event: TimedEvent) -> tuple[str, str] | None:
@@ -164,7 +166,8 @@ class Walk:
     def _primary_problem(self, event: TimedEvent) -> tuple[str, str] | None:
         node, kind, primary = event.node, event.kind, self.primary
         if primary is None:
-            return None
+            rule = "every node takes changes, and none is promoted"
+            return (rule, "leave it out") if kind == "promote" else None
         state = self.state[primary]
         if kind == "promote" and state == "up":
             rule = f"at {event.at_s:g} s the primary {primary} is up, and there would be two"

@@ -1,8 +1,8 @@
-"""MariaDB: the machine's own installation, one server on the volumes of an experiment."""
+"""MariaDB: the machine's own installation, one server or several on an experiment's volumes."""
 
 from disklab.databases.mariadb.configuration import PORTS
 from disklab.databases.mariadb.installation import checks, needed_on
-from disklab.databases.mariadb.server import provision
+from disklab.databases.mariadb.provider import provision
 from disklab.databases.record import Record
 
 RECORD = Record(provision, PORTS, checks, needed_on=needed_on)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from disklab.database_settings import SWITCHES, Setting
@@ -13,7 +13,9 @@ from disklab.databases.protocol import NodePlace
 from disklab.databases.sql import CONNECT_SECONDS, Login
 
 PORT = 3306
-PORTS = (PORT,)
+GROUP_PORT, CHANGES_PORT, COPY_PORT = 4567, 4568, 4444
+"""Of Galera: its group, what a node has missed, whole copies; those of a replica come there too."""
+PORTS = (PORT, GROUP_PORT, CHANGES_PORT, COPY_PORT)
 USER = DATABASE = "disklab"
 
 REDO_VOLUMES = ("log", *WAL_VOLUMES)
@@ -76,6 +78,19 @@ class ServerFiles:
     def configuration(self) -> Path:
         """The folder of the generated files, which are not the server's to change."""
         return self.place.run_dir / "conf"
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a server is among others; nothing for one that is alone."""
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    sections: str = ""
+    """Further sections of its my.cnf."""
+    secret: str = ""
+    """The same, which the server alone may read."""
+    believed: Sequence[str] = ()
+    """The certificates of all servers, where they speak TLS with each other."""
 
 
 def server_settings(

@@ -18,10 +18,17 @@ from disklab.hosts.requirements import how_to_get
 
 SERVER, CLIENT, MAKER = "mariadbd", "mariadb", "mariadb-install-db"
 PROGRAMS = (SERVER, CLIENT, MAKER)
+GALERA = "galera"
+"""Of an installation's programs: the library that a server replicates with."""
+LIBRARIES = ("/usr/lib/galera", "/usr/lib64/galera-4", "/usr/lib64/galera")
+COPIERS = ("mariadb-backup", "mbstream", "socat")
+"""What makes a whole copy of another server's data."""
 USERS = ("disklab", "mysql")
 """Who may run a server for root: our own user, else the one that MariaDB's packages make."""
 LEAST = (10, 11)
 """The first release whose settings disklab knows: 10.6 has another redo log."""
+MOST_REPLICATED = 2
+"""Servers of a primary and its replica; with more copies they are a Galera cluster."""
 _VERSION = re.compile(r"Ver ((\d+)\.(\d+)\.\d+)-MariaDB")
 _NAME = re.compile(r"^([a-z][a-z0-9-]*) ", re.MULTILINE)
 _TABLE = "Variables (--variable-name=value)"
@@ -44,6 +51,16 @@ class Installation:
     def run(self, program: str, *words: str) -> str:
         """Run a program as the server's user and return what it wrote. MachineError if it fails."""
         return self.host.run(self.as_user([self.programs[program], *words]), None, program)
+
+    def lacks(self, copies: int) -> Iterator[Problem]:
+        """Yield what is missing for so many servers."""
+        missing = [name for name in COPIERS if copies > 1 and self.host.program(name) is None]
+        if copies > MOST_REPLICATED and GALERA not in self.programs:
+            missing.append("libgalera_smm.so")
+        if missing:
+            rule = "is missing, which copies of MariaDB's data need"
+            way_out = "install it: apt-get install mariadb-backup galera-4 socat"
+            yield Problem("database.replication_factor", ", ".join(missing), rule, way_out)
 
     def known_settings(self) -> frozenset[str]:
         """Return the settings of this version that it takes when it starts."""
@@ -69,6 +86,9 @@ def look_for_mariadb(host: ServerHost) -> Installation | Problem:
         rule = "MariaDB 10.11 is the first whose settings disklab knows"
         return Problem("database.engine", value, rule, "install a newer one")
     paths = {name: str(path) for name, path in programs.items()}
+    for folder in LIBRARIES:
+        if host.exists(library := Path(folder) / "libgalera_smm.so"):
+            paths[GALERA] = str(library)
     account = host.account(USERS)
     closed = host.unreadable(account, Path(paths[SERVER]))
     if account is not None and closed is not None:

@@ -15,6 +15,10 @@ LEAST_POOL = 16 * MIB
 # Source: the default of innodb_log_file_size, whatever the memory.
 FULL_REDO = 96 * MIB
 LEAST_REDO = 4 * MIB
+# Source: the default of Galera's gcache.size, whatever the memory. A node that was away for longer
+# than it lasts gets a whole copy.
+FULL_GCACHE = 128 * MIB
+LEAST_GCACHE = 16 * MIB
 # Code, dictionary, log buffer and caches beside the pool. Assumed.
 SERVER_OVERHEAD = 192 * MIB
 # A thread with its buffers and prepared statements. Assumed.
@@ -31,6 +35,8 @@ class MemoryPlan:
     redo: int
     page_cache: int
     reasons: tuple[str, ...]
+    gcache: int = FULL_GCACHE
+    """What a node of Galera keeps for others that are away."""
 
     def limit(self, connections: int) -> int:
         """Return the limit of the server's memory group."""
@@ -68,4 +74,5 @@ def plan_memory(sizes: Sizes) -> MemoryPlan:
         redo=max(redo, LEAST_REDO) // MIB * MIB,
         page_cache=max(page_cache, LEAST_PAGE_CACHE),
         reasons=tuple(reasons),
+        gcache=max(int(FULL_GCACHE * sizes.scale), LEAST_GCACHE),
     )
