@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import typer
-from disklab.catalog import Catalog, load_catalog
+from disklab.catalog import Catalog, cpu_speed, load_catalog
 from disklab.catalog.description import rows
 from disklab.catalog.service_time import latency_profile, quantile_ns
 from disklab.cli import app
@@ -153,6 +153,14 @@ blocks of at most 16 KiB, and its year is known. The others are bounds, or tell 
 
 {measurements}
 
+## Processors
+
+How fast a vCPU is beside one of azure/Ddsv5 (Xeon Platinum 8370C) with all vCPUs busy, and the
+tests that say so; the true ratio lies within the factor of the third column
+(`disklab/catalog/processor.py` states how). A benchmark of yours is a line under `processors:`.
+
+{processors}
+
 Sources are listed in [the catalogue](catalog.md#sources).
 """
 
@@ -198,8 +206,24 @@ def evidence_page() -> str:
             named = [what, str(row.year or ""), row.tool or "", operation, block]
             rows.append([*named, mean, points, counted, f"`{row.source}`"])
     return EVIDENCE.format(
-        command=COMMAND, profiles=table(head, body), measurements=table(rows_head, rows)
+        command=COMMAND,
+        profiles=table(head, body),
+        measurements=table(rows_head, rows),
+        processors=processors(known),
     )
+
+
+def processors(known: Catalog) -> str:
+    """Return the speeds of all VM series."""
+    head = ["series", "speed", "within", "processors", "rests on", "source"]
+    body = []
+    for series in dict.fromkeys(vm.series_name for vm in known.vms.values()):
+        speed = cpu_speed(known, series)
+        said = f"assumed: {speed.note}" if speed.assumed else speed.note.partition(": ")[2]
+        named = ", ".join(speed.processors)
+        cited = ", ".join(f"`{key}`" for key in speed.source)
+        body.append([series, f"{speed.value:.2f}", f"{speed.within:.2f}", named, said, cited])
+    return table(head, body)
 
 
 def experiment_page() -> str:

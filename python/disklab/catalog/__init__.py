@@ -3,6 +3,7 @@
 from disklab.catalog.expression import DiskExpression, parse_disks
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry, load_catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
+from disklab.catalog.processor import Speed, cpu_speed
 from disklab.catalog.profile import Caching, HostProfile, VolumeProfile
 from disklab.catalog.quantity import format_bytes, parse_bytes
 from disklab.catalog.resolve import (
@@ -28,9 +29,11 @@ __all__ = [
     "Places",
     "Price",
     "Resolution",
+    "Speed",
     "VmEntry",
     "VolumeProfile",
     "VolumeRequest",
+    "cpu_speed",
     "find_vm",
     "format_bytes",
     "host_profile",

@@ -14,6 +14,7 @@ from disklab.catalog.facts import (
     SeriesFacts,
     Source,
 )
+from disklab.catalog.processor import Benchmark
 
 
 class CatalogueFile(Facts):
@@ -29,3 +30,5 @@ class CatalogueFile(Facts):
     vm_series: dict[str, SeriesFacts] = Field(default={})
     prices: list[PriceList] = Field(default=[])
     networks: dict[str, NetworkFacts] = Field(default={})
+    processors: dict[str, list[Benchmark]] = Field(default={})
+    """Benchmarks of processors by VM series; a user's file adds to the package's."""

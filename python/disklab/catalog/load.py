@@ -29,6 +29,7 @@ from disklab.catalog.facts import (
     VmFacts,
 )
 from disklab.catalog.file import CatalogueFile
+from disklab.catalog.processor import Benchmark
 from disklab.catalog.profile import Latency
 from disklab.catalog.service_time import circular
 from disklab.catalog.suggest import did_you_mean
@@ -83,6 +84,7 @@ class Catalog:
     networks: dict[str, NetworkFacts] = field(default_factory=dict)
     evidence: dict[str, list[Measurement]] = field(default_factory=dict)
     profiles: dict[str, ProfileFacts] = field(default_factory=dict)
+    processors: dict[str, list[Benchmark]] = field(default_factory=dict)
     service_times: dict[str, Latency] = field(default_factory=dict)
     """Latency profiles that were worked out already: exact fractions take their time."""
 
@@ -132,6 +134,7 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
         dict(base.networks),
         {kind: list(rows) for kind, rows in base.evidence.items()},
         dict(base.profiles),
+        {series: list(rows) for series, rows in base.processors.items()},
     )
     problems: list[Problem] = []
     for path in user_files() if files is None else files:
@@ -378,6 +381,8 @@ def _add_evidence(
         catalog.profiles[name] = profile
     for kind, rows in document.evidence.items():
         catalog.evidence.setdefault(kind, []).extend(rows)
+    for series, benchmarks in document.processors.items():
+        catalog.processors.setdefault(series, []).extend(benchmarks)
 
 
 def _vendor_problems(name: str, place: str) -> list[Problem]:
@@ -405,6 +410,7 @@ def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
             at = ("latencies", name, operation)
             yield from _unknown_shape(catalog, at, getattr(profiles, operation))
     yield from _dangling_evidence(catalog, document)
+    yield from _dangling_processors(catalog, document)
     yield from _dangling_networks(catalog, document)
     yield from _dangling_prices(catalog, document)
 
@@ -425,6 +431,21 @@ def _dangling_evidence(catalog: Catalog, document: CatalogueFile) -> Iterator[Da
             if facts.of not in catalog.evidence and facts.mean_ms is None:
                 rule = "a profile is of a key of `evidence`, or has a mean_ms that is assumed"
                 yield (*at, "of"), facts.of, rule, catalog.evidence
+
+
+def _dangling_processors(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
+    series = {entry.series_name for entry in catalog.vms.values()}
+    for name, rows in document.processors.items():
+        if name not in series:
+            rule = "benchmarks of a processor are those of a VM series"
+            yield ("processors", name), name, rule, series
+        for index, row in enumerate(rows):
+            at: Location = ("processors", name, index)
+            if row.like is None:
+                yield from _unknown_sources(catalog, at, [row.source])
+            elif all(peer.like for peer in catalog.processors.get(row.like, [])):
+                rule = "`like` names a VM series with benchmarks of its own"
+                yield (*at, "like"), row.like, rule, catalog.processors
 
 
 def _dangling_prices(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:

@@ -18,6 +18,7 @@ from disklab.catalog.facts import (
 )
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry
 from disklab.catalog.price import DEFAULT_TERMS
+from disklab.catalog.processor import REFERENCE, cpu_speed
 from disklab.catalog.profile import Distribution
 from disklab.catalog.quantity import about_time
 from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
@@ -248,6 +249,7 @@ def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
     for name, field, value in values:
         if value is not None:
             yield fact_of(catalog, name, str(value), series.provenance, field)
+    yield _speed_fact(catalog, vm)
     if series.nvme_write is not None:
         write = series.nvme_write
         yield {
@@ -264,6 +266,21 @@ def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
     for path, profile in series.latency.items():
         if _has_path(vm, path):
             yield from _latency_facts(catalog, profile, f"{path.replace('_', ' ')} ")
+
+
+def _speed_fact(catalog: Catalog, vm: VmEntry) -> Fact:
+    speed = cpu_speed(catalog, vm.name)
+    ends = f"{speed.value / speed.within:.2f} to {speed.value * speed.within:.2f}"
+    text = f"{speed.value:.2f} ({ends}) of one of {REFERENCE}"
+    dates = [row.date for row in catalog.processors.get(vm.series_name, []) if row.date]
+    return {
+        "fact": "speed of a vCPU",
+        "value": "; ".join(filter(None, (text, ", ".join(speed.processors)))),
+        "status": "assumed" if speed.assumed else "measured",
+        "date": max(dates, default=catalog.sources[speed.source[0]].date),
+        "source": [*speed.source],
+        "note": speed.note,
+    }
 
 
 def _figures(facts: Facts | None) -> str | None:
