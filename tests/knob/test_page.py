@@ -15,10 +15,12 @@ from disklab.catalog import load_catalog
 from disklab.engine.binary import find_engine
 from disklab.knob import made_page
 from disklab.knob.offer import offer
+from disklab.report import what_if
 from playwright.sync_api import Browser, Page
 
 from tests.contrast import CONTRAST
 from tests.knob.choices import choice
+from tests.knob.test_what_if import specified
 from tests.web.test_live_page import TOKEN, served
 
 Json = dict[str, Any]
@@ -109,6 +111,35 @@ def test_it_asks_nobody_and_says_what_the_command_line_says(tab: Page, page: Pat
     assert re.search(r"A does [\d,]+ a second", tab.inner_text("#says"))
     assert "disks: 4 x azure/P30" in tab.inner_text("#file")
     assert noted == []
+
+
+def test_a_link_of_a_report_opens_its_configuration(tab: Page, page: Path) -> None:
+    address = what_if.address([specified("4 x azure/P30")], 10)
+    assert address is not None
+    noted = watched(tab, page, f"#{address.partition('#')[2]}")
+    assert tab.locator("#problems-a li, #problems-b li").count() == 0
+    for line in ("nodes: 3", "disks: 4 x azure/P30, caching: ReadOnly", "rate: 4000/s"):
+        assert line in tab.inner_text("#file")
+    assert tab.input_value("#promise") == "10"
+    assert noted == []
+
+
+def test_a_promise_tells_what_to_buy_in_each_study(tab: Page, page: Path) -> None:
+    watched(tab, page)
+    assert not tab.is_visible("#over")
+    tab.fill("#promise", "20")
+    tab.click("#over")
+    tab.wait_for_selector("body[data-studies='20']", timeout=120_000)
+    rows = tab.locator("#studies tbody tr").all_inner_texts()
+    studies = tab.locator("#presets button").all_inner_texts()
+    assert len(rows) == len(studies)
+    assert all(study in row for study, row in zip(studies, rows, strict=True))
+    bought = [
+        re.search(r"which alone keeps it|the cheaper of two|neither keeps", row) for row in rows
+    ]
+    assert all(bought), rows
+    tab.fill("#promise", "5")
+    assert not tab.is_visible("#studies")
 
 
 def test_studies_draw_their_published_points(tab: Page, page: Path) -> None:

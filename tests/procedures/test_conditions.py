@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from disklab import spec
-from disklab.procedures.conditions import PHASES, BedState, Step, steps
+from disklab.procedures.conditions import PHASES, WORDS, BedState, Step, steps
 from disklab.spec import TrialSpec
 
 FILE = """
@@ -147,3 +147,9 @@ def test_steps(state: BedState, wanted: TrialSpec, expected: list[Step]) -> None
 
 def test_every_step_belongs_to_a_phase() -> None:
     assert set(PHASES) == set(get_args(Step))
+
+
+def test_no_phase_is_told_by_its_own_name_twice() -> None:
+    """`settle: settle`, `fill: fill`: users.md, Reading."""
+    for step, phase in PHASES.items():
+        assert WORDS.get(step, step) != phase

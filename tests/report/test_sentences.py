@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab.databases.calibration import calibration_for
 from disklab.report import tables, wording
+from disklab.report.advice import in_words
 from disklab.report.pair import Kind
 from disklab.report.report import Report
 from disklab.report.wording import SPACE
@@ -207,7 +209,7 @@ def test_outside_the_calibrated_range_is_a_sketch(tmp_path: Path) -> None:
     report = report_of(tmp_path, of("a", 1, more), of("b", 2, more), mode="predict", repeats=1)
     (_, sketch), *_ = report.below
     assert sketch.text == (
-        "Take this as a sketch: nothing like it was measured: rows of 170 bytes (measured: 4090)"
+        "Take this as a sketch: no run like it was measured: rows of 170 bytes (measured: 4090)"
     )
 
 
@@ -266,3 +268,14 @@ def test_quick_beside_full_and_other_settings_are_said(tmp_path: Path) -> None:
     _, reason = told(Report.of(runs))
     assert "The first was simulated at full fidelity, the second at quick" in reason
     assert "other settings: cluster.volumes.data.iops 20,000 against 40,000" in reason
+
+
+def test_no_name_of_a_parameter_is_in_a_sentence() -> None:
+    """`Most of the doubt is the calibrated read_pause_ns`: users.md, Reading."""
+    for engine in ("cassandra", "postgresql", "mariadb", "yugabytedb"):
+        calibration = calibration_for(engine)
+        assert calibration is not None
+        for name in (*calibration.parameters, *calibration.physical):
+            assert "_" not in in_words(name), name
+    assert in_words("read_pause_ns") == "how long garbage collection stops a node"
+    assert in_words("limit: vm cached") == "the exact limit (vm cached)"

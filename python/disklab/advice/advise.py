@@ -17,12 +17,14 @@ from disklab.advice.levers import COLLECTOR, COMPACTION, in_words, rooms, singly
 from disklab.advice.options import Lever, Option, disks_alone, levers_of, short
 from disklab.advice.present import candidate_of
 from disklab.advice.question import FACTOR, Question
+from disklab.advice.ranking import ranked
 from disklab.advice.search import (
     Ladder,
     Simulator,
     Tried,
     best_of,
     climb,
+    come_as_near,
     ladders_of,
     sketches,
     steady,
@@ -107,7 +109,9 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
             ladders = advice.ladders = ladders_of(field)
             climb(ladders, calm, heard)
             simulator.cells += calm.cells
-            advice.calm = True
+            advice.calm = best_of(ladders) is not None
+        if turn == 0 and best_of(ladders) is None:
+            come_as_near(ladders, simulator)
         most = cheapest_met(known.values())
         finalists = [
             one
@@ -123,7 +127,7 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         known |= simulated
         if advice.calm or not rejected_of(ladders, simulated, cheapest_met(known.values())):
             break
-    advice.options = sorted(known.values(), key=by_price if advice.calm else order)
+    advice.options = ranked(known.values(), by_price=advice.calm)
     advice.cells = simulator.cells
     tell("turning the levers", simulator.cells, "")
     explain(advice, simulator)
@@ -146,11 +150,6 @@ def briefly(one: Tried, question: Question) -> str:
     p99 = one.result.latency_ms.get("p99")
     latency = "" if p99 is None else f", p99 {short(p99)} ms"
     return f"{nodes}{one.candidate.name}, {one.candidate.usd_per_month:,.0f} USD a month{latency}"
-
-
-def by_price(option: Option) -> float:
-    """Return the rank where all miss for one reason that no disk has."""
-    return option.candidate.usd_per_month
 
 
 def calibration_of(question: Question) -> Calibration:
@@ -238,22 +237,6 @@ def rejected_of(
         if failed and ladder not in failed and ladder.best is not None:
             ladder.look_again(below_usd)
     return failed
-
-
-def order(option: Option) -> tuple[int, float]:
-    """Return the rank: what qualifies by price; the rest by how far it is from the promise.
-
-    What loses its data with one VM comes last.
-    """
-    ranks = [Outcome.MET, Outcome.CANNOT_TELL, Outcome.MISSED, Outcome.CANNOT_SUSTAIN]
-    if option.candidate.lossy:
-        return len(ranks), option.candidate.usd_per_month
-    rank = ranks.index(option.kept.outcome)
-    if rank <= 1:
-        return rank, option.candidate.usd_per_month
-    if option.kept.achieved_ratio is not None:
-        return rank, -option.kept.achieved_ratio
-    return rank, max(point.miss for point in option.kept.points)
 
 
 def finals(

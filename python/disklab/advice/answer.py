@@ -12,6 +12,7 @@ from disklab.advice.candidates import Field
 from disklab.advice.options import Option, short
 from disklab.advice.present import Present, present_of
 from disklab.advice.question import Question
+from disklab.advice.ranking import groups
 from disklab.advice.search import Ladder
 from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price
@@ -86,10 +87,12 @@ class Advice:
         now = self.present
         verdict = f"Buy {one.name}" if now is None else now.verdict(one)
         headline = f"{verdict}: {one.price}, carries {one.carries}, p99 {self._p99(one)}."
+        if self.of_storage is not None:
+            headline = self._disks_first(one, self.of_storage, "" if now is None else verdict)
         difference = "" if now is None else now.difference(one)
         found = [
             f"{headline} {difference}".rstrip(),
-            f"{limit_of(one)}{tail_of(one)}A stopped or lost VM loses {one.lost}.",
+            f"{limit_of(one)}{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}.",
             self.state(),
         ]
         if one.local:
@@ -129,11 +132,56 @@ class Advice:
             return f"Simulated as {name} in its steady state: warm caches, burst credits spent."
         return f"Simulated as {name} with {warm} and {left}."
 
+    def in_words(self) -> str:
+        """Return the question: data, copies, nodes, rate."""
+        spec, load = self.question.spec, self.question.spec.workload.load
+        dataset, work = spec.dataset, spec.workload.operations
+        assert spec.cluster is not None
+        assert spec.database is not None
+        parts = []
+        if dataset is not None and dataset.rows is not None:
+            row = dataset.columns * dataset.column_bytes
+            parts.append(f"{in_decimals(dataset.rows * row)} in rows of {in_decimals(row)}")
+        nodes, copies = spec.cluster.nodes, spec.database.replication_factor
+        where = f"{nodes} node{'s' * (nodes > 1)}"
+        grows = "" if facts_of(spec.database.engine).primary else " or more"
+        parts.append(f"{copies} cop{'ies' if copies > 1 else 'y'} on {where}{grows}")
+        if load is not None and load.rate_per_s and work is not None:
+            parts.append(
+                f"{load.rate_per_s:,.0f} operations a second, {work.read * 100:.0f} % reads"
+            )
+        require = self.question.require
+        parts += [
+            f"{'' if kind == 'all' else kind + ' '}{name} at most {bound:g} ms"
+            for kind, bounds in require.latencies().items()
+            for name, bound in bounds.items()
+        ]
+        if require.storage_p99_ms is not None:
+            parts.append(f"storage's share of p99 at most {require.storage_p99_ms:g} ms")
+        return f"Asked: {'; '.join(parts)}."
+
     def next_step(self) -> str:
         """Return the command that tells more; empty: nothing was written for it."""
         if not self.written or self.chosen is None:
             return ""
         return f"Next: `disklab rehearse {self.written}` runs these options with real databases."
+
+    @property
+    def of_storage(self) -> float | None:
+        """The bound on storage's share of p99 in ms, where no other latency is asked for."""
+        require = self.question.require
+        return None if require.latencies() else require.storage_p99_ms
+
+    @staticmethod
+    def _disks_first(one: Option, bound_ms: float, verdict: str) -> str:
+        """Return a headline that begins with the disks: nothing else is asked about."""
+        vms = f"{one.nodes} x {one.candidate.vm.rpartition('/')[2].removeprefix('Standard_')}"
+        share = max((result.storage_p99_ms or 0.0 for result in one.results), default=0.0)
+        head = f"Disks: {one.candidate.disks} of {vms} keep {bound_ms:g} ms"
+        return (
+            f"{verdict + '. ' if verdict else ''}{head} (storage's share of p99: {short(share)} "
+            f"ms): {one.price}, carries {one.carries}; the whole p99 is {one.latency('p99')}."
+        )
 
     @staticmethod
     def _p99(one: Option) -> str:
@@ -149,7 +197,7 @@ class Advice:
             f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
             f"p99 {self._p99(one)}.{difference}",
             f"{sentence(str(one.kept))}.{way}",
-            f"{tail_of(one)}A stopped or lost VM loses {one.lost}.",
+            f"{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}.",
             self.state(),
         ]
 
@@ -171,15 +219,26 @@ class Advice:
         if not self.options:
             told = "; ".join(self.reasons()) or "no disks hold the data"
             return ["No option of the catalogue can do it.", f"{sentence(told)}."]
-        best = self.options[0]
+        best, *others = self.options
         able = [one for one in self.options if one.disks is not None and one.disks.keeps]
         if self.calm and able:
             return self._but_for_pauses(able)
-        return [
+        found = [
             f"Nothing qualifies: the nearest is {best.name}, {best.price}.",
-            f"{sentence(str(best.kept))}. {limit_of(best)}{tail_of(best)}".rstrip(),
+            f"{sentence(str(best.kept))}. {limit_of(best)}{tail_of(best)}{cliff_of(best)}".rstrip(),
             self.state(),
         ]
+        alike = [
+            one
+            for group in groups([best, *others])
+            if best in group
+            for one in others
+            if one in group and not one.candidate.lossy
+        ]
+        if alike:
+            dearer = ", ".join(f"{one.name} ({one.price})" for one in alike)
+            found.append(f"Dearer, and no nearer within what is known: {dearer}.")
+        return found
 
     def _but_for_pauses(self, able: Sequence[Option]) -> list[str]:
         """Return that disks would keep the promise, and garbage collection does not."""
@@ -263,6 +322,33 @@ class Advice:
 def tail_of(one: Option) -> str:
     """Return what the option's 99th percentile consists of as a sentence; empty: nobody tells."""
     return f"Its p99 is {one.tail}. " if one.tail else ""
+
+
+def cliff_of(one: Option) -> str:
+    """Return that a cliff is near as a sentence; empty: none is."""
+    if one.cliff_ms is None:
+        return ""
+    cause = f" ({one.binds})" if one.binds else ""
+    return (
+        f"Its p99 stands at a cliff: where things are a little worse than calibrated, work queues "
+        f"up{cause} and it is {in_time(one.cliff_ms)}. "
+    )
+
+
+def in_decimals(amount: float) -> str:
+    """Return bytes as people ask for them: `2 TB`."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if amount >= factor:
+            return f"{amount / factor:.3g} {unit}"
+    return f"{amount:.0f} B"
+
+
+def in_time(ms: float) -> str:
+    """Return a latency in ms or s: `44 s`."""
+    return f"{short(ms)} ms" if ms < MS_IN_SECOND else f"{short(ms / MS_IN_SECOND)} s"
+
+
+MS_IN_SECOND = 1000
 
 
 def limit_of(one: Option) -> str:

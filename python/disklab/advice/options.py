@@ -10,7 +10,7 @@ from disklab.advice.candidates import NODES, Candidate
 from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio, is_overloaded
-from disklab.results.required import Kept, fullest
+from disklab.results.required import CLIFF_RATIO, Kept, fullest
 from disklab.results.tails import largest, storage_p99_ms, stretches
 
 SECONDS_IN_MINUTE = 60
@@ -108,16 +108,28 @@ class Option:
         return max(result.ops_per_s or 0.0 for result in self.results)
 
     def latency(self, name: str) -> str:
-        """Return a percentile of all operations with its band: `12 ms (80 % sure: 8 to 16)`."""
+        """Return a percentile of all operations with its band: `12 ms (8 to 16)`."""
         result = self.results[0]
         value = result.latency_ms.get(name)
         if value is None or self.kept.achieved_ratio is not None:
             return ""
         band = result.bands.figures.get(f"{name}_ms") if result.bands else None
         text = f"{short(value)} ms"
-        if band is not None:
-            text += f" ({short(value * band.low)} to {short(value * band.high)})"
-        return text
+        if band is None:
+            return text
+        if band.high > CLIFF_RATIO:
+            # Not a doubt about a figure: where things are a little worse, a queue grows.
+            return f"{text}, at a cliff"
+        return f"{text} ({short(value * band.low)} to {short(value * band.high)})"
+
+    @property
+    def cliff_ms(self) -> float | None:
+        """What p99 is past a cliff that is within its band; None: there is none."""
+        bands = self.results[0].bands
+        band = bands.figures.get("p99_ms") if bands else None
+        if band is None or band.high <= CLIFF_RATIO or not self.latency("p99"):
+            return None
+        return self.results[0].latency_ms["p99"] * band.high
 
     @property
     def carries(self) -> str:
@@ -127,24 +139,21 @@ class Option:
             return f"{self.achieved_per_s:,.0f}/s ({ratio * 100:.0f} %)"
         offered = float(self.results[0].loop["rate_per_s"])
         room = self.head_room
-        spare = f", {room * 100:.0f} % to spare" if room is not None else ""
-        return f"{offered:,.0f}/s{spare}"
+        return f"{offered:,.0f}/s" + (f", {spare(room)}" if room is not None else "")
 
     @property
     def bound_by(self) -> str:
         """The fullest limit, and how full it is."""
-        found = self.results[0].bottleneck
-        if found is None:
-            return ""
-        if found.resource == "latency":
-            # No limit is near; the fullest one says what comes first with more load.
-            limits = [one for one in self.results[0].telemetry.limits if one.utilisation]
-            first = max(limits, key=lambda one: one.utilisation or 0.0, default=None)
-            if first is None or first.utilisation is None:
-                return "none"
-            return f"none; first {first.limit} {first.utilisation * 100:.0f} %"
-        used = "" if found.utilisation is None else f" {found.utilisation * 100:.0f} %"
-        return found.resource + used
+        return bound_by(self.results[0])
+
+    @property
+    def binds(self) -> str:
+        """What bounds the option, for a table: a limit, or what its 99th percentile waits for."""
+        if not self.bound_by.startswith("none"):
+            return self.bound_by
+        tail = self.tail.partition(",")[0]
+        first = self.bound_by.partition("; first ")[2]
+        return ", then ".join(part for part in (tail, first) if part)
 
     @property
     def tail(self) -> str:
@@ -190,6 +199,7 @@ class Option:
             "latency_ms": result.latency_ms,
             "bands": result.bands.model_dump(mode="json")["figures"] if result.bands else {},
             "bottleneck": self.bound_by,
+            "binds": self.binds,
             "storage_ms": None if self.disks is None else self.disks.storage_ms,
             "p99_without_pauses_ms": None if self.disks is None else self.disks.p99_ms,
             "tail_ms": stretches(self.results, "p99"),
@@ -200,6 +210,32 @@ class Option:
             "recovery_lever": None if self.rebuilt is None else self.rebuilt.lever,
             "warnings": result.warnings,
         }
+
+
+def spare(room: float) -> str:
+    """Return what the fullest limit leaves in words.
+
+    Limits that are nearly empty promise no rate: what latency does there was not simulated.
+    """
+    if room < 1:
+        return f"{room * 100:.0f} % to spare"
+    return f"no limit above {100 / (1 + room):.0f} %"
+
+
+def bound_by(result: TrialResult) -> str:
+    """Return the fullest limit of a cell, and how full it is."""
+    found = result.bottleneck
+    if found is None:
+        return ""
+    if found.resource == "latency":
+        # No limit is near; the fullest one says what comes first with more load.
+        limits = [one for one in result.telemetry.limits if one.utilisation]
+        first = max(limits, key=lambda one: one.utilisation or 0.0, default=None)
+        if first is None or first.utilisation is None:
+            return "none"
+        return f"none; first {first.limit} {first.utilisation * 100:.0f} %"
+    used = "" if found.utilisation is None else f" {found.utilisation * 100:.0f} %"
+    return found.resource + used
 
 
 def levers_of(bare: TrialResult, others: Sequence[tuple[str, TrialResult]]) -> tuple[Lever, ...]:

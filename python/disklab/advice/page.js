@@ -45,9 +45,10 @@ function judge(one) {
   for (const bound of asked.bounds) {
     const found = latency(one, bound);
     if (!found) continue;
-    const name = `${bound[0]} ${bound[1]} ${short(found[1])} ms`;
+    const cliff = found[2] > told.cliff_ratio * found[1];
+    const name = `${bound[0]} ${bound[1]} ${short(found[1])} ms${cliff ? ", at a cliff" : ""}`;
     if (found[0] > bound[2]) return ["missed", name];
-    if (found[2] > bound[2] && word === "met") [word, why] = ["cannot tell", `${name} (up to ${short(found[2])})`];
+    if (found[2] > bound[2] && word === "met") [word, why] = ["cannot tell", cliff ? name : `${name} (up to ${short(found[2])})`];
   }
   if (one.other && one.other.some((what) => !/p\d|mean|rate|budget/.test(what))) return ["missed", one.why];
   if (word === "met" && asked.rate > simulated) return ["cannot tell", `its latency was simulated at ${money(simulated)}/s`];
@@ -62,9 +63,12 @@ function ranked() {
     const found = one.overloaded ? null : latency(one, first);
     return { one, word, why, usd: price(one), ms: found ? found[1] : null };
   });
-  all.sort((a, b) => ranks.indexOf(a.word) - ranks.indexOf(b.word) || a.usd - b.usd);
-  all.forEach((row, n) => { row.rank = n + 1; });
-  return all;
+  all.sort((a, b) => ranks.indexOf(a.word) - ranks.indexOf(b.word) || a.usd - b.usd || b.one.full - a.one.full);
+  // The same hardware with other settings is no other purchase.
+  const seen = new Set();
+  const rows = all.filter((row) => !seen.has(row.one.hardware) && seen.add(row.one.hardware));
+  rows.forEach((row, n) => { row.rank = n + 1; });
+  return rows;
 }
 function axisName() {
   const first = asked.bounds[0] || ["all", "p99"];
@@ -72,6 +76,11 @@ function axisName() {
 }
 
 function sayAnswer(rows) {
+  const edited = asked.rate !== told.rate_per_s || asked.room !== told.head_room_ratio || asked.budget !== told.budget
+    || asked.bounds.some((one, n) => one[2] !== told.bounds[n][2]) || told.options.some((one) => prices.get(one.vm) !== one.vm_usd || (!one.local && prices.get(one.disks) !== one.disks_usd));
+  // What the command said holds for what it was asked.
+  document.querySelectorAll("#answer .why").forEach((line) => { line.hidden = edited; });
+  if (!edited) { byId("says").textContent = told.says; return; }
   const best = rows.find((row) => row.word === "met");
   const perhaps = rows.find((row) => row.word === "cannot tell");
   byId("says").textContent = best
@@ -79,10 +88,6 @@ function sayAnswer(rows) {
     : perhaps
       ? `Cannot tell; the cheapest that may do it is ${perhaps.one.name}, ${money(perhaps.usd)} USD a month: ${perhaps.why}.`
       : "Nothing of what was simulated qualifies.";
-  const edited = asked.rate !== told.rate_per_s || asked.room !== told.head_room_ratio || asked.budget !== told.budget
-    || asked.bounds.some((one, n) => one[2] !== told.bounds[n][2]) || told.options.some((one) => prices.get(one.vm) !== one.vm_usd || (!one.local && prices.get(one.disks) !== one.disks_usd));
-  // What the command said holds for what it was asked.
-  document.querySelectorAll("#answer .why").forEach((line) => { line.hidden = edited; });
 }
 
 function drawScatter(rows) {
@@ -124,13 +129,18 @@ function drawScatter(rows) {
   let least = Infinity;
   const front = shown.slice().sort((a, b) => a.usd - b.usd || a.ms - b.ms).filter((row) => (row.ms < least ? ((least = row.ms), true) : false));
   svg.append(make("path", null, { class: "front", d: front.map((row, n) => `${n ? "L" : "M"}${x(row.usd).toFixed(1)} ${y(row.ms).toFixed(1)}`).join("") }));
+  const labels = [];
   for (const row of shown.slice().reverse()) {
     const dot = make("circle", null, { class: row.word === "met" ? "met" : "other", cx: x(row.usd), cy: y(row.ms), r: row.one.full ? 6 : 3.5 });
+    if (!row.one.full) dot.classList.add("quick");
     dot.append(make("title", `${row.rank}. ${row.one.name}: ${money(row.usd)} USD, ${short(row.ms)} ms (${row.word})`));
     svg.append(dot);
-    if (row.one.full) svg.append(make("text", String(row.rank), { class: "rank", x: Math.min(x(row.usd) + 9, wide - 16), y: y(row.ms) - 6 }));
+    const at = [Math.min(x(row.usd) + 9, wide - 16), y(row.ms) - 6];
+    if (!row.one.full || labels.some(([left, top]) => Math.abs(left - at[0]) < 16 && Math.abs(top - at[1]) < 13)) continue;
+    labels.push(at);
+    svg.append(make("text", String(row.rank), { class: "rank", x: at[0], y: at[1] }));
   }
-  place.append(svg, make("p", "Large points: finalists at full fidelity, by their rank; small ones: simulated quick. The line joins what is cheaper than everything as fast (Pareto front); dashed: what is asked for.", { class: "quiet" }));
+  place.append(svg, make("p", "Large points: finalists at full fidelity, by their rank; small rings: simulated quick. The line joins what is cheaper than everything as fast (Pareto front); dashed: what is asked for.", { class: "quiet" }));
 }
 
 const columns = [
@@ -139,6 +149,7 @@ const columns = [
   ["usd", "USD/month", (row) => row.usd, (row) => money(row.usd)],
   ["ms", "latency", (row) => (row.ms === null ? Infinity : row.ms), (row) => (row.ms === null ? "" : `${short(row.ms)} ms`)],
   ["ops", "ops/s", (row) => row.one.ops_per_s, (row) => money(row.one.ops_per_s)],
+  ["binds", "bound by", (row) => row.one.binds, (row) => row.one.binds],
   ["word", "asked for", (row) => ranks.indexOf(row.word), (row) => (row.why ? `${row.word}: ${row.why}` : row.word)],
 ];
 function drawTable(rows) {
@@ -149,7 +160,7 @@ function drawTable(rows) {
   });
   const table = make("table"), head = make("thead"), line = make("tr");
   for (const [key, words] of columns) {
-    const cell = make("th", null, { scope: "col" });
+    const cell = make("th", null, { scope: "col", "data-of": key });
     if (key === order.by) cell.setAttribute("aria-sort", order.up ? "ascending" : "descending");
     const button = make("button", key === "ms" ? axisName() : words, { type: "button", "data-by": key });
     button.addEventListener("click", () => {
@@ -166,7 +177,7 @@ function drawTable(rows) {
     const made = make("tr");
     columns.forEach(([key, , , say]) => {
       const number = ["usd", "ms", "ops"].includes(key);
-      const cell = make(key === "rank" ? "th" : "td", say(row), number ? { class: "number" } : {});
+      const cell = make(key === "rank" ? "th" : "td", say(row), { "data-of": key, ...(number ? { class: "number" } : {}) });
       if (key === "word") cell.className = row.word === "met" ? "met-word" : row.word === "missed" ? "missed-word" : "";
       made.append(cell);
     });
@@ -181,7 +192,7 @@ function drawFinalists(rows) {
   const parts = rows.filter((row) => row.one.full).map((row) => {
     const made = make("section", null, { class: "finalist" });
     made.append(make("h3", `${row.rank}. ${row.one.name}`));
-    made.append(make("p", `${money(row.usd)} USD a month; ${row.word}${row.why ? ": " + row.why : ""}. Fullest limit: ${row.one.bound}. A stopped or lost VM loses ${row.one.lost}.`));
+    made.append(make("p", `${money(row.usd)} USD a month; ${row.word}${row.why ? ": " + row.why : ""}. Bound by: ${row.one.binds}. A stopped or lost VM loses ${row.one.lost}.`));
     const stretches = Object.entries(row.one.tail).filter(([, ms]) => ms > 0).sort((a, b) => b[1] - a[1]);
     const sum = stretches.reduce((all, [, ms]) => all + ms, 0);
     if (sum) {

@@ -9,7 +9,7 @@ from typing import Any
 
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import NODES, Candidate
-from disklab.advice.options import Option
+from disklab.advice.options import Option, bound_by
 from disklab.advice.purchase import snippet
 from disklab.advice.search import Tried
 from disklab.catalog import load_catalog
@@ -17,10 +17,10 @@ from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
 from disklab.folders import Inside
 from disklab.report import theme
 from disklab.report.html import data, items, tag, text
-from disklab.report.page import styles
+from disklab.report.page import styles, what_if_link
 from disklab.results import TrialResult, durable
 from disklab.results.records import STRETCHES
-from disklab.results.required import Required, required_of
+from disklab.results.required import CLIFF_RATIO, Required, required_of
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 """Nothing is loaded from anywhere."""
@@ -45,7 +45,7 @@ def page(advice: Advice, seed: int) -> str:
     main = tag(
         "main",
         text("h1", "What to buy"),
-        text("p", title, class_="quiet"),
+        text("p", advice.in_words(), class_="quiet"),
         tag("section", *_answer(advice), id="answer", aria_live="polite"),
         tag("form", id="asked", aria_label="Objective and prices"),
         text("h2", "Price and latency"),
@@ -56,10 +56,23 @@ def page(advice: Advice, seed: int) -> str:
         tag("div", id="finalists"),
         text("h2", "Evidence"),
         items(evidence(advice, seed)),
+        *_what_if(advice),
     )
     told = data(content(advice), id="advice")
     body = tag("body", main, told, tag("script", asset("page.js")))
     return f'<!doctype html>\n<html lang="en"><head>{"".join(head)}</head>{body}</html>\n'
+
+
+def _what_if(advice: Advice) -> list[str]:
+    """Return the link to the simulator with the first two options."""
+    levels = {one.candidate.name: one.candidate.patch() for one in advice.options[:2]}
+    if not levels:
+        return []
+    cells = advice.question.experiment(levels).cells
+    required = advice.question.require.latencies().values()
+    promises = [bounds["p99"] for bounds in required if "p99" in bounds]
+    specs = [one.spec.model_dump(mode="json") for one in cells]
+    return what_if_link(specs, min(promises, default=None))
 
 
 def asset(name: str) -> str:
@@ -84,7 +97,11 @@ def content(advice: Advice) -> dict[str, Any]:
             if one.candidate.name not in seen:
                 quick.setdefault(one.candidate.name, one)
     bounds = [list(one) for one in required.latencies()]
+    if required.storage_p99_ms is not None:
+        bounds.append(["storage", "p99", required.storage_p99_ms])
     return {
+        "says": advice.sentences()[0],
+        "cliff_ratio": CLIFF_RATIO,
         "bounds": bounds,
         "rate_per_s": required.rate_per_s or rate,
         "simulated_per_s": rate,
@@ -110,7 +127,7 @@ def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
         "tail": result.tail_ms.get("p99", {}),
         "levers": [str(lever) for lever in option.levers],
         "lost": option.lost,
-        "bound": option.bound_by,
+        "binds": option.binds,
         "snippets": snippet(option, advice.question.region),
         "warnings": result.warnings,
     }
@@ -120,6 +137,7 @@ def _quick(one: Tried, advice: Advice) -> dict[str, Any]:
     return _point(advice, one.candidate, one.result, None) | {
         "full": False,
         "name": _named(one.candidate, _nodes(advice)),
+        "binds": bound_by(one.result),
         "why": str(one.kept),
         "overloaded": one.kept.achieved_ratio is not None,
     }
@@ -147,7 +165,10 @@ def _point(
     latency = {"all": _banded(result, None)} | {
         kind: _banded(result, kind) for kind in result.per_operation
     }
+    if result.storage_p99_ms is not None:
+        latency["storage"] = {"p99": [result.storage_p99_ms] * 3}
     return {
+        "hardware": candidate.hardware,
         "vm": candidate.vm,
         "disks": disks,
         "local": candidate.disks.kind in ("nvme", "local"),

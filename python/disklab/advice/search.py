@@ -11,6 +11,7 @@ no other of it is tried.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -20,6 +21,7 @@ import numpy as np
 from disklab.advice.candidates import NODES, Candidate, Field, too_weak
 from disklab.advice.levers import COLLECTOR, collectors, singly, tuned
 from disklab.advice.question import FACTOR, Question
+from disklab.advice.ranking import ALIKE_RATIO
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
@@ -102,8 +104,10 @@ class Ladder:
 
     @property
     def nearest(self) -> Tried | None:
-        """The option that misses the promise least."""
-        return min(self.tried, key=lambda one: one.miss, default=None)
+        """The cheapest of the options that miss the promise least, within what is known."""
+        least = min((one.miss for one in self.tried), default=0.0)
+        near = [one for one in self.tried if one.miss <= least * ALIKE_RATIO]
+        return min(near, key=lambda one: one.candidate.usd_per_month, default=None)
 
     def next(self) -> Candidate | None:
         """Return what to try: the strongest first, then the middle of what is left."""
@@ -158,8 +162,11 @@ class Ladder:
         self.fidelity = "quick"
         self.look_again(float("inf"))
 
-    def look_again(self, below_usd: float) -> None:
-        """Begin anew with what has been tried, among what costs less than a price."""
+    def look_again(self, below_usd: float, *, ruled_out: bool = True) -> None:
+        """Begin anew with what has been tried, among what costs less than a price.
+
+        `ruled_out`: without what is no better than something that failed.
+        """
         names = {one.name for one in self.rejected}
         # Where an option fails as it is, it may do with its levers turned.
         passed = [one for one in self.tried if self.passes(one) and one.candidate.name not in names]
@@ -175,7 +182,7 @@ class Ladder:
             for one in self._all
             if one.hardware not in tried
             and one.usd_per_month < price
-            and not any(one.strength.at_most(other.strength) for other in bad)
+            and not (ruled_out and any(one.strength.at_most(other.strength) for other in bad))
         ]
 
 
@@ -191,6 +198,8 @@ class Simulator:
     """What every cell is simulated without: `pauses`, to judge the disks alone."""
     cells: int = 0
     """How many were simulated."""
+    memory: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    """Answers by their jobs: the search, its levers and the look at disks alone ask some twice."""
 
     def variants(
         self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"
@@ -267,18 +276,31 @@ class Simulator:
         """
         spec = self.question.spec
         calm = ablations(spec, self.ablate) if requires_storage(spec) else ()
-        both = bool(calm) and bool(self.question.require.latencies())
-        first = max((job["cell"] for job in jobs), default=0) + 1
-        twins = [{**job, "cell": job["cell"] + first, "ablate": list(calm)} for job in jobs]
-        if calm and not both:
-            jobs = [{**job, "ablate": list(calm)} for job in jobs]
-        batch = [*jobs, *twins] if both else jobs
-        events = simulate(batch, workers=self.workers) if batch else ()
-        cells = {answer["cell"]: answer for answer in events if answer["event"] == "cell"}
-        self.cells += len(cells)
-        answers = {index: answer for index, answer in cells.items() if index < first}
-        alone = {index: cells.get(index + first, answer) for index, answer in answers.items()}
-        return answers, {index: answer.get("tail", {}) for index, answer in alone.items()}
+        if not calm:
+            answers = self._simulated(jobs)
+            return answers, {index: answer.get("tail", {}) for index, answer in answers.items()}
+        alone = self._simulated([{**job, "ablate": list(calm)} for job in jobs])
+        tails = {index: answer.get("tail", {}) for index, answer in alone.items()}
+        if not self.question.require.latencies():
+            return alone, tails
+        # What storage alone misses, the whole does too: it is not simulated.
+        bound = (spec.require.storage_p99_ms or 0.0) * QUICK_SLACK if spec.require else 0.0
+        left = [job for job in jobs if (storage_p99_ms(tails.get(job["cell"], {})) or 0.0) <= bound]
+        return alone | self._simulated(left), tails
+
+    def _simulated(self, jobs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+        """Return the answer of each job by its cell; each is simulated once."""
+        keys = {job["cell"]: json.dumps({**job, "cell": 0}, sort_keys=True) for job in jobs}
+        new: dict[str, dict[str, Any]] = {}
+        for job in jobs:
+            if keys[job["cell"]] not in self.memory:
+                new.setdefault(keys[job["cell"]], job)
+        by_cell = {job["cell"]: key for key, job in new.items()}
+        for answer in simulate([*new.values()], workers=self.workers) if new else ():
+            if answer["event"] == "cell":
+                self.memory[by_cell[answer["cell"]]] = answer
+                self.cells += 1
+        return {cell: self.memory[key] for cell, key in keys.items() if key in self.memory}
 
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
         required = required_of(spec)
@@ -360,6 +382,41 @@ def climb(
     for ladder in by_price(ladders)[:SIMPLIFIED]:
         simplify(ladder, simulator)
     tell(simulator.cells, best_of(ladders))
+
+
+def come_as_near(ladders: Sequence[Ladder], simulator: Simulator) -> None:
+    """Where nothing keeps the promise, look for cheaper options that come as near as the strongest.
+
+    Of the nearest kinds, by halves of the prices of what was never tried.
+    """
+    near = [one for one in ladders if one.nearest and not one.nearest.candidate.lossy]
+    near.sort(key=lambda one: one.nearest.miss if one.nearest else 0.0)
+    for ladder in near[:NEAR_KINDS]:
+        assert ladder.nearest is not None
+        least = min(one.miss for one in ladder.tried)
+        ladder.look_again(ladder.nearest.candidate.usd_per_month, ruled_out=False)
+        for _ in range(MOST_HALVES):
+            if not ladder.alive:
+                break
+            middle = ladder.alive[len(ladder.alive) // 2]
+            (found,) = simulator.variants([middle])
+            ladder.tried += found
+            price = middle.usd_per_month
+            if any(one.miss <= least * ALIKE_RATIO for one in found):
+                ladder.alive = [one for one in ladder.alive if one.usd_per_month < price]
+            else:
+                ladder.alive = [
+                    one
+                    for one in ladder.alive
+                    if one is not middle and not one.strength.at_most(middle.strength)
+                ]
+
+
+NEAR_KINDS = 2
+"""Kinds of disks that are shown where nothing keeps the promise."""
+
+MOST_HALVES = 5
+"""Options that are tried of each of them: 2^5 by halves."""
 
 
 def sketches(simulator: Simulator) -> bool:

@@ -42,6 +42,7 @@ from disklab.cli.output import Json, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.results import DEFAULT_OUT
+from disklab.results.required import Kept, Outcome
 from disklab.spec import bundled
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ def show(advice: Advice, *, everything: bool = False) -> None:
     out.print(first, style="bold", markup=False)
     for line in rest:
         out.print(line, markup=False)
+    out.print(advice.in_words(), markup=False)
     if advice.options:
         out.print()
         out.print(table_of(advice))
@@ -287,7 +289,7 @@ def table_of(advice: Advice) -> Table:
     table.add_column("USD/month", justify="right")
     table.add_column("p99 ms", justify="right", max_width=16)
     table.add_column("to spare", justify="right", max_width=8)
-    table.add_column("fullest limit", max_width=14)
+    table.add_column("bound by", max_width=18)
     table.add_column("promise", max_width=16)
     for one in advice.options:
         room = one.head_room
@@ -296,7 +298,16 @@ def table_of(advice: Advice) -> Table:
             f"{one.candidate.usd_per_month:,.0f}",
             one.latency("p99").replace(" ms", "") or one.carries,
             "" if room is None else f"{room * 100:.0f} %",
-            one.bound_by,
-            str(one.kept),
+            one.binds,
+            promise_of(one.kept),
         )
     return table
+
+
+def promise_of(told: Kept) -> str:
+    """Return the judgement for a table's cell: its outcome, and the first reason in few words."""
+    if told.outcome is Outcome.MET:
+        return told.outcome.value
+    first, *others = [point for point in told.points if point.outcome is told.outcome]
+    more = f", and {len(others)} more" if others else ""
+    return f"{told.outcome.value}: {first.what} {first.found}{more}"

@@ -289,7 +289,7 @@ def connected(database: str, target: Mapping[str, Any]) -> Any:
 def check(stated: Stated, out: Path, database: str, user: str | None) -> None:
     """Raise UserError for what cannot be, before anything is asked."""
     if out.exists():
-        rule = "is there already, and nothing is written over"
+        rule = "exists already, and nothing is written over"
         raise UserError(Problem("--out", str(out), rule, "choose another name"))
     if database == "postgresql" and user is None:
         rule = "PostgreSQL asks who logs in"

@@ -362,7 +362,9 @@ class _Step:
                 if hello.envelope is not None:
                     machine, volume = self.resolution.host, self.resolution.volume
                     short = shortfalls(machine, volume, hello.envelope)
-                    warnings += [f"this machine is too slow for it. {one}" for one in short]
+                    warnings += [
+                        f"this machine is slower than the described disk: {one}" for one in short
+                    ]
             if marks:
                 host.mark_image(name)
             update = {"device": made.device, "backing_file": made.backing_file}

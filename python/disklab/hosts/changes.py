@@ -21,7 +21,7 @@ FAULTS: dict[str, str] = {
     "stall": "nothing is served: stall 5s, or stall until recover",
     "host-failure": "the host dies: local data and what a ReadWrite cache had not flushed are lost",
     "deallocate": "the VM is stopped and deallocated: local data are lost",
-    "recover": "mends everything above",
+    "recover": "repairs everything above",
 }
 
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ns|us|ms|s|min)", re.ASCII)

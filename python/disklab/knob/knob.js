@@ -269,7 +269,36 @@ function showAnswer() {
   get('fidelity').textContent = refined.length ? `${refined.join(' and ')}: quick fidelity.` : 'A sketch; it is refined when the knobs rest.';
   const kept = SIDES.filter((side) => state.answers[side]?.report && state.answers[side].report.latency_ms.p99 <= state.promise)
     .sort((x, y) => (priceOf(state.offer, state[x]) ?? Infinity) - (priceOf(state.offer, state[y]) ?? Infinity));
+  get('over').hidden = !state.promise;
+  get('studies').hidden ||= Number(document.body.dataset.studies) !== state.promise;
   get('buy').textContent = !state.promise ? '' : kept.length ? `Buy ${kept[0].toUpperCase()}: the cheaper that keeps it (${usd(priceOf(state.offer, state[kept[0]]))} a month).` : 'Neither keeps it.';
+}
+
+// The promise over the studies: of each, the cheaper of its two sides that keeps it, at quick fidelity.
+async function overStudies() {
+  const {promise, offer} = state, number = state.studies = (state.studies ?? 0) + 1;
+  state.lanes.studies ??= new Lane(state.module, get('worker').textContent);
+  const lane = state.lanes.studies, rows = [], outdated = () => state.studies !== number;
+  lane.drop();
+  get('studies').hidden = false;
+  for (const preset of offer.presets) {
+    const sides = [];
+    for (const side of SIDES) {
+      const choice = {...USUAL, ...preset.base, ...preset[side]}, job = jobFor(choice);
+      const report = job && await lane.ask(fidelity(job, 'quick'));
+      if (outdated()) return;
+      sides.push({side: side.toUpperCase(), choice, price: priceOf(offer, choice), p99: report?.latency_ms?.p99 ?? Infinity});
+    }
+    rows.push([preset.name, boughtOf(sides, promise), ...sides.map(({choice, price, p99}) => `${expressionOf(offer, choice)} on ${choice.vm.split('/')[1]}${choice.caching === 'None' ? '' : `, ${choice.caching}`}: ${shown(p99)} ms, ${usd(price)}`)]);
+    get('studies').replaceChildren(tableOf(`99 % within ${shown(promise)} ms`, ['Study', 'What to buy', 'A', 'B'], rows));
+  }
+  document.body.dataset.studies = promise;
+}
+
+function boughtOf(sides, promise) {
+  const kept = sides.filter(({p99}) => p99 <= promise).sort((x, y) => (x.price ?? Infinity) - (y.price ?? Infinity));
+  if (!kept.length) return 'neither keeps it';
+  return `${kept[0].side}${kept.length > 1 ? ', the cheaper of two that keep it' : ', which alone keeps it'}`;
 }
 
 function showTail() {
@@ -360,7 +389,7 @@ function began() {
 async function start() {
   const [offered, bytes] = await Promise.all([unpacked('offer'), unpacked('module')]);
   state.offer = JSON.parse(new TextDecoder().decode(offered));
-  const module = await WebAssembly.compile(bytes), source = get('worker').textContent;
+  const module = state.module = await WebAssembly.compile(bytes), source = get('worker').textContent;
   state.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(module, source)]));
   state.refining = new Lane(module, source);
   get('presets').append(...state.offer.presets.map(({name}, number) => {
@@ -375,6 +404,7 @@ async function start() {
   }
   get('turn').addEventListener('change', ({target}) => { state.turn = target.value; state.at = null; saved(); state.round += 1; state.refining.drop(); refineSoon(); });
   get('promise').addEventListener('input', ({target}) => { state.promise = Number(target.value) || 0; saved(); showAnswer(); });
+  get('over').addEventListener('click', overStudies);
   get('whose').addEventListener('change', showFile);
   get('copy').addEventListener('click', () => navigator.clipboard?.writeText(get('file').textContent));
   addEventListener('hashchange', () => { loaded(); began(); });

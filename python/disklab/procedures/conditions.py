@@ -40,6 +40,13 @@ PHASES: dict[Step, str] = {
 }
 """The phase of a trial that a step belongs to."""
 
+WORDS: dict[Step, str] = {
+    "empty": "emptying the tables",
+    "fill": "writing the rows",
+    "settle": "until everything is in data files, compacted or vacuumed",
+}
+"""Steps whose name is that of their phase, in words."""
+
 HostCache = Literal["none", "empty", "written", "used"]
 """What the host cache of the data volume holds. `none`: the volume does not use it; `used`: what
 reads and writes since have left there."""

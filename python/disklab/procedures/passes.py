@@ -74,7 +74,7 @@ def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
     uncounted = jobs.warm_up_of(turn.spec, turn.effort, turn.scale) or stop
     for step in conditions.steps(bed.state, turn.spec):
         phase, done = conditions.PHASES[step], 0
-        with notes.phase(phase, step):
+        with notes.phase(phase, conditions.WORDS.get(step, step)):
             if step in ("run the load", "warm up"):
                 until, name = (stop, "warm") if step == "run the load" else (uncounted, step)
                 asked = Asked(until, turn.seeds.stream(name, None))

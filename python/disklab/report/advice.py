@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
@@ -43,7 +44,26 @@ def in_words(name: str) -> str:
     """Return a value that is not known as a sentence names it."""
     kind, _, what = name.partition(": ")
     words = {"service time": "how long the disk takes", "limit": "the exact limit"}
-    return f"{words[kind]} ({what})" if kind in words else f"the calibrated {name}"
+    if kind in words:
+        return f"{words[kind]} ({what})"
+    return next((said for pattern, said in CALIBRATED if pattern.search(name)), UNNAMED)
+
+
+CALIBRATED = tuple(
+    (re.compile(pattern), said)
+    for pattern, said in (
+        ("pause|collector|allocated|kept|moved|young", "how long garbage collection stops a node"),
+        ("^client", "how much processor time the client takes for an operation"),
+        ("overhead_ns$", "how long an operation takes beside all that is modelled"),
+        ("cpu_ns$|byte_ps$", "how much processor time the database takes for an operation"),
+        ("^one_way|^spread|between_zones", "how long the network takes"),
+        ("memory|page_cache", "how much memory is left for caches"),
+        ("table_write|compaction|rewrites", "how fast tables are written again"),
+    )
+)
+"""What a sentence calls the parameters of calibrations, whose names no reader knows."""
+
+UNNAMED = "what was calibrated on other machines"
 
 
 def named(subject: Subject) -> str:

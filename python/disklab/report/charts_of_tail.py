@@ -30,7 +30,8 @@ GROUPS = {
 """As many as there are colours that can be told apart; the table has each stretch."""
 
 LEAD = (
-    "The way of the answer that an operation waited for, of operations near each percentile. "
+    "Where the operations near each percentile spent their time: of several copies, the one that "
+    "the client waited for. "
     "Garbage collection counts where it stopped an operation, not where it left a queue behind; "
     "several I/Os of one read add up, those of other replicas do not."
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import chain
 from typing import Any
 
-from disklab.report import tables, theme, traces, wording
+from disklab.report import tables, theme, traces, what_if, wording
 from disklab.report.comparison import Comparison
 from disklab.report.html import data, items, table, tag, text
 from disklab.report.panel import Panel, Section
@@ -351,8 +351,20 @@ def redo(subjects: Sequence[Subject]) -> str:
         "section",
         text("h2", "Redo it"),
         *(chain.from_iterable(recipe(one, len(subjects) > 1) for one in subjects)),
+        *what_if_link([*subjects[0].specs.values()]),
         id="redo",
     )
+
+
+def what_if_link(specs: Sequence[Mapping[str, Any]], promise_ms: float | None = None) -> list[str]:
+    """Return a link to the simulator's page with two configurations; none: it has no such."""
+    address = what_if.address(specs[:2], promise_ms)
+    if address is None:
+        return []
+    missing = list(dict.fromkeys(chain.from_iterable(map(what_if.left_out, specs[:2]))))
+    without = f" It has no knob for {', '.join(missing)}." if missing else ""
+    says = f": {what_if.SAYS}.{without}"
+    return [tag("p", text("a", "Turn its knobs", href=address), text("span", says))]
 
 
 def recipe(subject: Subject, named: bool) -> list[str]:

@@ -67,7 +67,9 @@ class Why:
         if not self.bound_by:
             return ""
         if self.bound_by == LATENCY:
-            return f"{name} was near no limit: its operations take that long by themselves"
+            subject = "neither" if name == "both" else name
+            limit = "a limit" if name == "both" else "no limit"
+            return f"{subject} reached {limit}: each operation takes that long without a queue"
         if self.bound_by.endswith(f" {LATENCY}"):
             volume = self.bound_by.removesuffix(f" {LATENCY}")
             share = f" for {percent(self.utilisation)} of its time" if self.utilisation else ""

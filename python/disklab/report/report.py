@@ -184,7 +184,7 @@ def sketches(subjects: Sequence[Subject]) -> list[Finding]:
                 "; ".join(told).replace(" (fitted on )", "").replace("(fitted on ", "(measured: ")
             )
             file = subject.info.experiment.file or "EXPERIMENT"
-            text = f"Take this as a sketch: nothing like it was measured: {what}"
+            text = f"Take this as a sketch: no run like it was measured: {what}"
             reason = f"a short rehearsal narrows it: disklab rehearse {file} --quick"
             found.append(Finding(text, reason, "", None, ()))
     return found

@@ -13,7 +13,8 @@ from disklab.report.panel import Figures
 from disklab.report.report import Report
 from disklab.report.subject import Subject
 
-MOST_NOTES = 6
+MOST_NOTES = 3
+"""The first screen is the answer; the page has all of them."""
 LEAST_NAME = 16
 """Columns for the cell's name, however wide the other columns are."""
 
@@ -86,7 +87,8 @@ def show_notes(report: Report, out: Console) -> None:
     for text in notes[:MOST_NOTES]:
         out.print(Text.assemble(("note: ", "yellow"), text))
     if len(notes) > MOST_NOTES:
-        out.print(Text(f"{len(notes) - MOST_NOTES} more notes in the page", style="dim"))
+        more = wording.counted(len(notes) - MOST_NOTES, "more note")
+        out.print(Text(f"{more} in the page", style="dim"))
 
 
 def verdict_line(says: str, why: str, basis: str, *, bold: bool = True) -> RenderableType:

@@ -16,6 +16,10 @@ from disklab.results.carried import carried_ratio, is_overloaded, least_ratio
 from disklab.results.records import LARGEST, Amount, Count, PlannedTrial, Record, TrialResult
 from disklab.results.timetable import in_time, recovery_time_s
 
+CLIFF_RATIO = 10.0
+"""A band that reaches so many times its figure is no doubt about it, but a cliff: where things are
+a little worse than calibrated, a queue grows for as long as the cell lasts."""
+
 SURVIVES_DEALLOCATION = "survives deallocation"
 MAY_BE_LOST = "may be lost"
 
@@ -285,7 +289,15 @@ def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point
             yield Point(what, Outcome.CANNOT_TELL, asked, "not measured")
             continue
         span = min(found), max(found)
-        yield Point(what, _below(bound, span), asked, _span(span, " ms"), _over(span[1], bound))
+        shown = _span(span, " ms")
+        if _at_cliff(results, name):
+            shown = f"from {_span((span[0], span[0]), ' ms')}, at a cliff"
+        yield Point(what, _below(bound, span), asked, shown, _over(span[1], bound))
+
+
+def _at_cliff(results: Sequence[TrialResult], name: str) -> bool:
+    bands = [one.bands.figures.get(f"{name}_ms") for one in results if one.bands]
+    return any(band is not None and band.high > CLIFF_RATIO for band in bands)
 
 
 def _stored(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:

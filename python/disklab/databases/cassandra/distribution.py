@@ -183,6 +183,10 @@ def _fetch(version: str, folder: Path, progress: Progress) -> None:
         made.mkdir()
 
 
+FILES_A_LINE = 25
+"""Where the output is no terminal, each of these is a line."""
+
+
 def _run_maven(command: list[str], version: str, progress: Progress) -> None:
     said: list[str] = []
     count = 0
@@ -199,7 +203,8 @@ def _run_maven(command: list[str], version: str, progress: Progress) -> None:
                 said = [*said, line.rstrip()][-200:]
                 if "Downloaded from" in line and ".jar" in line:
                     count += 1
-                    progress(f"fetching Cassandra {version}: {count} files")
+                    if count % FILES_A_LINE == 0:
+                        progress(f"fetching Cassandra {version}: {count} files")
             maven.wait()
         except BaseException:
             maven.kill()

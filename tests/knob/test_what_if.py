@@ -1,0 +1,74 @@
+"""The address that pages of reports and advice link to: a configuration as the page has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from disklab import spec
+from disklab.knob import page
+from disklab.report import what_if
+from disklab.report.page import what_if_link
+
+FILE = """
+title: t
+cluster:
+  nodes: 3
+  vm: azure/Standard_E16s_v3
+  volumes: {data: {disks: DISKS, caching: ReadOnly, read_ahead: 8KiB}}
+client: {nodes: 2, vm: azure/Standard_E32s_v3}
+database: {engine: cassandra, replication_factor: 3, settings: {concurrent_reads: 128}}
+dataset: {rows: 100M, row: 1 x 1000B}
+workload: {operations: {read: 80%, write: 20%}, load: {rate: 4000/s}}
+before: {page_cache: warm, host_cache: warm, credits: 0%}
+"""
+
+
+def specified(disks: str, text: str = FILE) -> dict[str, Any]:
+    cell = spec.parse(text.replace("DISKS", disks), Path("t.yaml")).cells[0]
+    return cell.spec.model_dump(mode="json")
+
+
+def test_it_is_the_name_that_the_command_writes() -> None:
+    assert page.HTML == what_if.PAGE
+
+
+@pytest.mark.parametrize(
+    ("disks", "chosen"),
+    [
+        ("4 x azure/P30", {"disk": "azure/P30", "count": "4", "size": "1024", "iops": "0"}),
+        (
+            '"azure/PremiumV2(555GiB, 9000 IOPS, 250 MB/s)"',
+            {"disk": "azure/PremiumV2", "size": "555", "iops": "9000", "mbps": "250"},
+        ),
+    ],
+)
+def test_a_configuration_is_its_knobs(disks: str, chosen: dict[str, str]) -> None:
+    text = FILE.replace("caching: ReadOnly, ", "") if "V2" in disks else FILE
+    address = what_if.address([specified(disks, text)], 10)
+    assert address is not None
+    file, _, state = address.partition("#")
+    assert file == what_if.PAGE
+    knobs = {key: values[0] for key, values in parse_qs(state, keep_blank_values=True).items()}
+    same = {"nodes": "3", "rate": "4000", "slots": "128", "credits": "0", "memory": "warm"}
+    for key, value in (chosen | same).items():
+        assert knobs[f"a.{key}"] == knobs[f"b.{key}"] == value
+    assert knobs["promise"] == "10"
+
+
+def test_what_the_page_has_no_knob_for_is_said() -> None:
+    text = FILE.replace("database: {", "database: {jvm: {collector: zgc}, ")
+    (link,) = what_if_link([specified("azure/P30", text)])
+    assert 'href="knob.html#a.engine=cassandra' in link
+    assert "It has no knob for the collector zgc." in link
+
+
+def test_a_system_without_knobs_has_no_link() -> None:
+    etcd = FILE.replace("engine: cassandra", "engine: etcd").replace(
+        ", settings: {concurrent_reads: 128}", ""
+    )
+    assert what_if_link([specified("azure/P30", etcd)]) == []
+    assert what_if_link([{"cluster": {"nodes": "<script>"}}]) == []
+    assert what_if_link([]) == []
