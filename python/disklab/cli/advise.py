@@ -307,7 +307,7 @@ def table_of(advice: Advice) -> Table:
 def promise_of(told: Kept) -> str:
     """Return the judgement for a table's cell: its outcome, and the first reason in few words."""
     if told.outcome is Outcome.MET:
-        return told.outcome.value
+        return str(told.outcome.value)
     first, *others = [point for point in told.points if point.outcome is told.outcome]
     more = f", and {len(others)} more" if others else ""
     return f"{told.outcome.value}: {first.what} {first.found}{more}"
