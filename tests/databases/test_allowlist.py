@@ -17,6 +17,8 @@ from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.protocol import Sizes
 from disklab.errors import UserError
 
+from tests.databases.mariadb import mariadb
+
 EXPERIMENT = """\
 title: settings
 cluster: {{nodes: 1, vm: azure/Standard_E8s_v3, volumes: {{data: {{disks: azure/P30}}}}}}
@@ -233,3 +235,41 @@ def test_etcds_list_has_the_programs_flags() -> None:
         name for name in flags & listed.settings.keys() if not listed.settings[name].has(release)
     }
     assert missing == set()
+
+
+VARIABLES = (
+    "SELECT VARIABLE_NAME, VARIABLE_TYPE, NUMERIC_MIN_VALUE, NUMERIC_MAX_VALUE, ENUM_VALUE_LIST "
+    "FROM information_schema.SYSTEM_VARIABLES"
+)
+OPTIONS = {"transaction_isolation": "tx_isolation"}
+"""Settings that a server lists by other names, once it runs."""
+SAID_OTHERWISE = {"log_bin"}
+"""A file's name for the server, a switch for an experiment."""
+
+
+def test_mariadbs_list_is_the_servers_own() -> None:
+    """Names, types, bounds and choices, of the server that is installed."""
+    with mariadb() as database:
+        rows = database.primary.connection().ask(VARIABLES)
+        known = database.primary.installation.known_settings()
+    variables = {row[0].lower(): row[1:] for row in rows}
+    listed = settings_of("mariadb")
+    # What else an experiment could ask this server for is told from a slip.
+    rest = known & variables.keys() - {*listed.settings, *listed.reasons, *listed.dangers}
+    assert rest == set() or not database.versions["MariaDB"].startswith("10.11.")
+    for name, kind in listed.settings.items():
+        variable = variables.get(OPTIONS.get(name, name))
+        # A plugin's, which this server may be built without.
+        if variable is None or name in SAID_OTHERWISE:
+            continue
+        form, least, most, choices = variable
+        if kind.type in ("integer", "number", "bytes"):
+            assert "INT" in form or form == "DOUBLE", name
+            assert kind.least == pytest.approx(float(least)), name
+            assert kind.most is None or kind.most <= float(most), name
+        elif kind.type == "choice":
+            assert {str(value).upper() for value in kind.values} <= set(
+                choices.upper().split(",")
+            ), name
+        else:
+            assert form == "BOOLEAN" or choices.upper().startswith("OFF,ON"), name
