@@ -11,6 +11,7 @@ from disklab.databases.calibration import calibration_for
 from disklab.databases.mariadb.simulated import amount, row_bytes
 from disklab.engine.simulation import simulate
 from disklab.prediction.cells import Prepared, prepare
+from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.spec.model import Dataset
 
 CATALOG = load_catalog([])
@@ -97,10 +98,44 @@ def test_settings_are_followed_with_their_units() -> None:
     assert amount("innodb_page_size", "16K") == amount("innodb_page_size", 16384)
 
 
-def test_a_binary_log_that_no_commit_waits_for_is_told() -> None:
+def test_logs_that_no_commit_waits_for_are_written_all_the_same() -> None:
     text = SYSBENCH.replace("sync_binlog: 1", "sync_binlog: 0")
-    assert job(text)["database"]["syncs_binlog"] is False
-    assert any("sync_binlog: 1" in warning for warning in prepared(text).warnings)
+    found = job(text)["database"]
+    assert (found["writes_binlog"], found["syncs_binlog"], found["syncs_redo"]) == (
+        *(True, False),
+        True,
+    )
+    for level in (0, 2):
+        given = with_settings(SYSBENCH, f"innodb_flush_log_at_trx_commit: {level}")
+        assert job(given)["database"]["syncs_redo"] is False
+    assert job(ROWS)["database"]["writes_binlog"] is False
+
+
+def copies(text: str, nodes: int) -> str:
+    return text.replace("nodes: 1", f"nodes: {nodes}").replace("factor: 1", f"factor: {nodes}")
+
+
+def test_copies_are_a_replica_or_galera() -> None:
+    kinds = [job(copies(SYSBENCH, nodes))["database"]["replication"] for nodes in (1, 2, 3)]
+    assert kinds == ["alone", "semi_sync", "galera"]
+    # A replica needs a binary log, with or without its volume; Galera does not.
+    assert job(copies(ROWS, 2))["database"]["writes_binlog"] is True
+    assert job(copies(ROWS, 3))["database"]["writes_binlog"] is False
+    assert any("keep up with it" in text for text in prepared(copies(ROWS, 3)).warnings)
+
+
+def test_what_was_rehearsed_is_predicted_at_its_scale() -> None:
+    text = SYSBENCH + "rehearse: {scale: 1/10}\n"
+    (trial,) = spec.parse(text, "x.yaml").trials("rehearse")
+    calibration = calibration_for("mariadb")
+    assert calibration is not None
+    found = prepare_rehearsed(trial, CATALOG, calibration, "x.yaml").job
+    assert found is not None
+    here, whole = found["mariadb"], job(SYSBENCH)
+    pool = "buffer_pool_bytes"
+    assert here["database"][pool] < whole["database"][pool] / 9
+    assert here["tables"][0]["rows"] == whole["tables"][0]["rows"] // 10
+    assert here["parameters"]["client_cpu_ns"] == 0
 
 
 def test_rows_and_sysbench_have_innodbs_bytes() -> None:
@@ -116,14 +151,14 @@ def test_rows_and_sysbench_have_innodbs_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (with_settings(ROWS, "innodb_flush_log_at_trx_commit: 2"), "wait for the redo log"),
         (with_settings(ROWS, "innodb_flush_method: fsync"), "past the page cache"),
         (with_settings(ROWS, "innodb_page_size: 4K"), "pages of 16 KiB"),
         (ROWS.replace("sync_binlog: 1", "sync_binlog: 100"), "of the binary log"),
         (ROWS.replace("10 x 100B", "1 x 20KiB"), "two do not fit a page"),
         (ROWS.replace("10 x 100B", "1 x 60% 200B + 40% 4KiB"), "one size"),
         (ROWS.replace("write: 50%", "scan: 50%"), "reads and writes by their keys"),
-        (ROWS.replace("nodes: 1", "nodes: 3"), "no Galera cluster"),
+        (ROWS.replace("nodes: 1", "nodes: 3"), "holds all rows"),
+        (copies(ROWS, 4), "odd number"),
         (ROWS + "before: {page_cache: as-left}\n", "begins by itself"),
     ],
 )
@@ -139,6 +174,23 @@ def test_without_doublewrite_fewer_bytes_are_written() -> None:
     twice = sums(with_settings(SYSBENCH, small))
     off = sums(with_settings(SYSBENCH, f"{small}, innodb_doublewrite: off"))
     assert off["write_bytes_per_operation"] < 0.75 * twice["write_bytes_per_operation"]
+
+
+def test_whether_a_disk_lets_doublewrite_be_off_is_told() -> None:
+    off = with_settings(ROWS, "innodb_doublewrite: off")
+
+    def told(disks: str) -> str:
+        (line,) = (
+            text
+            for text in prepared(off.replace("azure/P15", disks)).warnings
+            if text.startswith("innodb_doublewrite: off is")
+        )
+        return line
+
+    assert "safe on Azure Premium SSD where each page" in told("azure/P15")
+    assert "learn.microsoft.com" in told('"azure/PremiumV2(256GiB, 3000 IOPS, 125 MB/s)"')
+    assert "unsafe on azure/E15" in told("azure/E15")
+    assert not any("doublewrite" in text for text in prepared(ROWS).warnings)
 
 
 def test_a_small_pool_reads_from_its_disk() -> None:

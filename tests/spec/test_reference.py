@@ -30,6 +30,7 @@ TRIALS = {
     "cassandra-ycsb": 18,
     "device-trace": 8,
     "etcd-which-disk": 8,
+    "galera-local-or-attached": 4,
     "mariadb-doublewrite": 2,
     "mariadb-which-disk": 3,
     "postgresql-disk-types-quick": 6,

@@ -17,7 +17,7 @@ mod sql;
 
 pub use faults::{Faults, SqlFaults};
 pub use fio::{BlockShare, Buffered, Fio, Sync};
-pub use mariadb::{MariadbJob, MariadbParameters, MariadbSettings};
+pub use mariadb::{MariadbJob, MariadbParameters, MariadbSettings, Replication};
 pub use operations::OtherOperations;
 pub use parameters::{Collector, Parameters};
 pub use postgresql::{

@@ -106,7 +106,9 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             buffer_pool_bytes: pool_mib << 20,
             log_file_bytes: 96 << 20,
             syncs_redo: true,
+            writes_binlog: true,
             syncs_binlog: true,
+            replication: Replication::Alone,
             binlog_volume: None,
             doublewrite: true,
             io_capacity: 200,
@@ -129,6 +131,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             page_read_cpu_ns: 55 * US,
             page_write_cpu_ns: 3 * US,
             commit_cpu_ns: 108 * US,
+            replication_cpu_ns: 10 * US,
             redo_row_bytes: 90,
             redo_commit_bytes: 210,
             binlog_commit_bytes: 367,
@@ -244,4 +247,51 @@ fn a_commit_waits_for_the_redo_log_and_then_for_the_binary_log() {
     // Reads of pages that have not come yet move a little with the rate.
     close(both - redo, 5.1, 0.1);
     close(redo - none, 5.1, 0.1);
+}
+
+#[test]
+fn a_commit_waits_for_the_other_servers() {
+    let mut alone = job(writes(), 1, 800);
+    let server = settings(&mut alone);
+    server.parameters.commit_cpu_ns = 0;
+    server.parameters.replication_cpu_ns = 0;
+    let usual = run(&alone).latency_ms.mean;
+    // Five statements with a way of 1 ms there and back, and one of both for the commit's changes.
+    for (replication, nodes) in [(Replication::SemiSync, 2), (Replication::Galera, 3)] {
+        let mut copies = alone.clone();
+        let server = settings(&mut copies);
+        server.network = network(MS);
+        server.cluster.nodes = nodes;
+        server.database.replication = replication;
+        let waiting = run(&copies).latency_ms.mean;
+        let server = settings(&mut copies);
+        server.cluster.nodes = 1;
+        server.database.replication = Replication::Alone;
+        let far = run(&copies).latency_ms.mean;
+        close(waiting - far, 2.0, 0.1);
+        assert!(far > usual, "{far} of {usual}");
+    }
+}
+
+#[test]
+fn logs_that_nobody_waits_for_are_written_in_larger_pieces() {
+    let all = job(writes(), 1, 800);
+    let mut none = all.clone();
+    let database = &mut settings(&mut none).database;
+    (database.syncs_redo, database.syncs_binlog) = (false, false);
+    // Pages that are flushed are the same per transaction, but for those of a longer run.
+    let mut without = none.clone();
+    settings(&mut without).database.writes_binlog = false;
+    let (all, none, without) = (run(&all), run(&none), run(&without));
+    let bytes = |report: &Report| report.telemetry.write_bytes_per_operation;
+    assert!(none.ops_per_s > 1.2 * all.ops_per_s, "no commit waits");
+    // Two blocks and more of each log for each commit, against their bytes.
+    assert!(
+        bytes(&all) - bytes(&none) > 5_000.0,
+        "{} {}",
+        bytes(&all),
+        bytes(&none)
+    );
+    let binlog = 20.0 + 20.0 + 140.0 + 208.0 + 3.0 * 13.0 + 367.0;
+    close(bytes(&none) - bytes(&without), binlog, 0.4);
 }

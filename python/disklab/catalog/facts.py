@@ -199,6 +199,9 @@ class FamilyFacts(Facts):
     """`default`, and fields whose numbers come from elsewhere."""
     io_unit_bytes: int | None = None
     """An I/O counts once for each started unit; absent: once."""
+    whole_write_bytes: int | None = None
+    """An aligned write of so many bytes is there or not, whatever cuts the power: never a part of
+    it. Null: nothing is promised beyond a sector."""
     mb_bytes: int = 1_000_000
     needs_premium_storage: bool = False
     host_cache_max_gib: int | None = None

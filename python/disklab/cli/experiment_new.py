@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, TypeVar, get_args
 
 import typer
 
@@ -23,6 +23,7 @@ from disklab.spec.draft import Draft, Stored, draft
 
 DEFAULT_VM = {
     "cassandra": "azure/Standard_L8s_v3",
+    "mariadb": "azure/Standard_D8ds_v5",
     "postgresql": "azure/Standard_D8ds_v5",
     "none": "azure/Standard_D8ds_v5",
 }
@@ -46,7 +47,7 @@ Disks = Annotated[
 
 
 DatabaseOption = Annotated[
-    Literal["cassandra", "postgresql", "none"] | None,
+    Stored | None,
     typer.Option(help="none: fio on the disk itself.", show_default="cassandra"),
 ]
 CachingOption = Annotated[

@@ -9,6 +9,7 @@ from typing import Literal
 import yaml
 
 from disklab.catalog import Caching
+from disklab.database_facts import facts_of
 from disklab.errors import Problem, UserError
 
 # A rehearsal's share of each node's data: filled in less than a minute, larger than its caches.
@@ -17,7 +18,7 @@ REHEARSED_BYTES = 350_000_000
 OPERATIONS = "3M"
 DEVICE_SECONDS = "60s"
 
-Stored = Literal["cassandra", "postgresql", "none"]
+Stored = Literal["cassandra", "mariadb", "postgresql", "none"]
 
 START = {
     "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),
@@ -113,7 +114,7 @@ def _problems(wish: Draft) -> list[Problem]:
 
 
 def _title(wish: Draft) -> str:
-    of = {"cassandra": "Cassandra", "postgresql": "PostgreSQL", "none": "fio"}[wish.database]
+    of = "fio" if wish.database == "none" else facts_of(wish.database).title
     if len(wish.disks) > 1:
         return f"{_listed(wish.disks)} for {of}?"
     if len(wish.caching) > 1:

@@ -2,7 +2,7 @@
 
 use super::{Rules, check_stop, check_under_way, check_volume};
 use crate::database::mariadb::{PAGE_BYTES, trees};
-use crate::job::{MariadbJob, RowDraw};
+use crate::job::{MariadbJob, Replication, RowDraw};
 
 /// Most pages of all trees, two TiB: some forty bytes are kept for each.
 const MOST_PAGES: u64 = 1 << 27;
@@ -13,11 +13,15 @@ const MOST_ROW_BYTES: u32 = 8126;
 pub(super) fn check(rules: &mut Rules, job: &MariadbJob) {
     let cluster = &job.cluster;
     rules.must(
-        cluster.nodes == 1,
+        match job.database.replication {
+            Replication::Alone => cluster.nodes == 1,
+            Replication::SemiSync => cluster.nodes == 2,
+            Replication::Galera => cluster.nodes >= 3,
+        },
         "cluster.nodes",
         cluster.nodes,
-        "one server of MariaDB is simulated: no replica, no Galera cluster",
-        "give one node",
+        "MariaDB is one server, two with a replica, three or more with Galera",
+        "correct nodes or database.replication",
     );
     let positive = [
         ("cluster.cores", u64::from(cluster.cores)),

@@ -1,4 +1,4 @@
-//! MariaDB's InnoDB under transactions: one server.
+//! MariaDB's InnoDB under transactions: one server, with a replica, or in a Galera cluster.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::{Before, Client, Cluster, Network, PostgresqlWorkload, Relation};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MariadbJob {
-    /// The server. `commitlog_volume` holds the redo log.
+    /// The server, and how many hold its rows. `commitlog_volume` holds the redo log.
     pub cluster: Cluster,
     /// Who sends the load.
     pub client: Client,
@@ -37,10 +37,15 @@ pub struct MariadbSettings {
     pub buffer_pool_bytes: u64,
     /// `innodb_log_file_size`.
     pub log_file_bytes: u64,
-    /// Whether a commit waits for the redo log (`innodb_flush_log_at_trx_commit=1`).
+    /// Whether a commit waits for the redo log (`innodb_flush_log_at_trx_commit=1`); otherwise it is synced once a second.
     pub syncs_redo: bool,
-    /// Whether it waits for the binary log (`log_bin` and `sync_binlog=1`).
+    /// Whether there is a binary log (`log_bin`).
+    pub writes_binlog: bool,
+    /// Whether a commit waits for it (`sync_binlog=1`); otherwise Linux writes it back.
     pub syncs_binlog: bool,
+    /// What a commit waits for at other servers.
+    #[serde(default)]
+    pub replication: Replication,
     /// Name of the volume with the binary log; absent: that of the redo log.
     #[serde(default)]
     pub binlog_volume: Option<String>,
@@ -56,6 +61,19 @@ pub struct MariadbSettings {
     pub old_blocks_pct: u32,
     /// `innodb_old_blocks_time`.
     pub old_blocks_time_ns: u64,
+}
+
+/// What a commit waits for at other servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replication {
+    /// Nothing.
+    #[default]
+    Alone,
+    /// A replica has its changes, which are sent when they are in the binary log (`rpl_semi_sync_master_enabled`).
+    SemiSync,
+    /// All nodes of a Galera cluster have them, before they go to the logs here.
+    Galera,
 }
 
 /// Times, in nanoseconds, and bytes that no page states.
@@ -82,6 +100,9 @@ pub struct MariadbParameters {
     pub page_write_cpu_ns: u64,
     /// CPU of a commit that wrote.
     pub commit_cpu_ns: u64,
+    /// CPU at each end of a commit's changes that go to another server.
+    #[serde(default)]
+    pub replication_cpu_ns: u64,
     /// Redo log of a changed row or entry, beside the bytes that change.
     pub redo_row_bytes: u64,
     /// Redo log of a transaction that wrote.

@@ -137,6 +137,11 @@ def _disk_facts(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
             "io_unit_bytes",
             family.io_unit_bytes and f"{family.io_unit_bytes // 1024} KiB",
         ),
+        (
+            "written whole",
+            "whole_write_bytes",
+            family.whole_write_bytes and f"{family.whole_write_bytes // 1024} KiB, aligned",
+        ),
         ("host caching", "host_cache_max_gib", caching),
         ("latency promise", "latency_promise", family.latency_promise),
     ]

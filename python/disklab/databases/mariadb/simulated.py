@@ -6,26 +6,33 @@ What a row takes of its leaf follows from InnoDB's own format.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
-from disklab.catalog import Catalog
+from disklab.catalog import Catalog, parse_disks
+from disklab.catalog.citation import cite
+from disklab.catalog.provisioning import find_disk
 from disklab.database_settings import SWITCHES, Setting, settings_of
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration
 from disklab.databases.mariadb.configuration import BINLOG_VOLUME, REDO_VOLUMES
+from disklab.databases.mariadb.installation import MOST_REPLICATED
 from disklab.databases.mariadb.sizing import plan_memory
 from disklab.databases.simulating import (
     FULL,
     PPM,
     REHEARSE,
     Job,
+    Rehearsed,
     Simulated,
     alone,
     course,
     load_of,
     outside,
+    own_client,
     servers,
     sizes_of,
+    with_sizes,
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
@@ -73,7 +80,6 @@ READ = {
 PAGE_BYTES = 16 << 10
 
 ONLY: dict[str, tuple[int | str, str]] = {
-    "innodb_flush_log_at_trx_commit": (1, "only commits that wait for the redo log"),
     "innodb_flush_method": ("O_DIRECT", "only files past the page cache"),
     "innodb_page_size": (PAGE_BYTES, "only pages of 16 KiB"),
 }
@@ -86,8 +92,18 @@ UPPER_BOUND = (
 )
 """**Source:** our own server of 2026-11-27, crates/disklab-sim/tests/mariadb.rs."""
 
-UNSYNCED = (
-    "without sync_binlog: 1 no commit waits for the binary log, and its bytes are not simulated"
+TORN = (
+    "innodb_doublewrite: off is unsafe on {disks}: nothing says that it writes 16 KiB whole, and a "
+    "page that a power cut tears cannot be mended"
+)
+WHOLE = (
+    "innodb_doublewrite: off is safe on {title} where each page is one aligned write of 16 KiB: "
+    "O_DIRECT, a file system with clusters of 16 KiB (ext4 with bigalloc), no host cache, on AWS a "
+    "Nitro instance ({source})"
+)
+KEEPS_UP = (
+    "one of the servers is simulated with its disks: the others keep up with it, and no writer on "
+    "another node is in the way"
 )
 
 
@@ -100,9 +116,10 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     for event in spec.events:
         rule = "nothing breaks yet in a simulated MariaDB server"
         yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
-    if cluster.nodes != 1:
-        rule = "one server of MariaDB is simulated: no replica, no Galera cluster"
-        yield Problem(f"{place}: cluster.nodes", str(cluster.nodes), rule, "write nodes: 1")
+    if cluster.nodes > MOST_REPLICATED and cluster.nodes % 2 == 0:
+        rule = "a Galera cluster has an odd number of nodes"
+        way_out = f"write nodes: {cluster.nodes - 1}"
+        yield Problem(f"{place}: cluster.nodes", str(cluster.nodes), rule, way_out)
     if database.replication_factor != cluster.nodes:
         value, rule = str(database.replication_factor), "each MariaDB server holds all rows"
         way_out = f"write replication_factor: {cluster.nodes}"
@@ -153,27 +170,47 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
     given = spec.database.settings if spec.database else {}
     if statements.writes(spec):
         yield UPPER_BOUND
-        if _has_binlog(spec) and not _syncs_binlog(spec):
-            yield UNSYNCED
+    if spec.cluster is not None and spec.cluster.nodes > 1:
+        yield KEEPS_UP
+    if str(given.get("innodb_doublewrite", "on")).lower() in SWITCHES[False]:
+        yield _torn(spec, catalog)
     if unread := [name for name in given if name not in READ]:
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
 
 
-def mariadb_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
-    """Return the job of one MariaDB server under a load."""
+def _torn(spec: TrialSpec, catalog: Catalog) -> str:
+    """Return whether the disk of the tables lets the doublewrite buffer be off."""
+    assert spec.cluster is not None
+    volume = spec.cluster.volumes["data"]
+    disks = parse_disks(volume.disks)
+    entry = None if disks.is_local else find_disk(catalog, disks, volume.size_bytes, volume.disks)
+    if entry is None or (entry.family.whole_write_bytes or 0) < PAGE_BYTES:
+        return TORN.format(disks=disks.name)
+    source = cite(catalog, entry.family.provenance, "whole_write_bytes")
+    return WHOLE.format(title=entry.family.title, source=source)
+
+
+def mariadb_job(
+    spec: TrialSpec, catalog: Catalog, calibration: Calibration, scale: Fraction = FULL
+) -> Job:
+    """Return the job of MariaDB under a load. `scale`: of memory, disks' caches and the log."""
     cluster, database = spec.cluster, spec.database
     assert cluster is not None
     assert database is not None
-    plan = plan_memory(sizes_of(spec, catalog, FULL))
-    parts = servers(spec, catalog, calibration, FULL, REDO_VOLUMES)
+    plan = plan_memory(sizes_of(spec, catalog, scale))
+    parts = servers(spec, catalog, calibration, scale, REDO_VOLUMES)
     parts["cluster"]["page_cache_bytes"] = plan.page_cache
+    if cluster.zones > 1:
+        parts["cluster"]["zones"] = cluster.zones
     binlog = BINLOG_VOLUME if BINLOG_VOLUME in cluster.volumes else "data"
     tables, work = _workload(spec, calibration)
     return {
         **parts,
         "database": {
             "tls": database.tls,
+            "writes_binlog": _has_binlog(spec),
             "syncs_binlog": _syncs_binlog(spec),
+            "replication": _replication(cluster.nodes),
             "binlog_volume": cluster.device_of(binlog),
             **_settings({**plan.settings, **database.settings}),
         },
@@ -187,8 +224,18 @@ def _has_binlog(spec: TrialSpec) -> bool:
     """Return whether there is a binary log, as `configuration.server_settings` has it."""
     assert spec.cluster is not None
     assert spec.database is not None
+    if spec.cluster.nodes == MOST_REPLICATED:
+        # The replica gets its changes from there.
+        return True
     given = spec.database.settings.get("log_bin", BINLOG_VOLUME in spec.cluster.volumes)
     return str(given).lower() in SWITCHES[True]
+
+
+def _replication(nodes: int) -> str:
+    """Return what a commit waits for at other servers, in the simulator's words."""
+    if nodes == 1:
+        return "alone"
+    return "semi_sync" if nodes == MOST_REPLICATED else "galera"
 
 
 def _syncs_binlog(spec: TrialSpec) -> bool:
@@ -207,7 +254,8 @@ def _settings(given: Mapping[str, Setting]) -> Json:
     return {
         "buffer_pool_bytes": value("innodb_buffer_pool_size"),
         "log_file_bytes": value("innodb_log_file_size"),
-        "syncs_redo": True,
+        # What 3 syncs beside is the binary log's own part, as of 1.
+        "syncs_redo": value("innodb_flush_log_at_trx_commit", 1) in {1, 3},
         "doublewrite": str(given.get("innodb_doublewrite", "on")).lower() in SWITCHES[True],
         "io_capacity": capacity,
         # Source: innodb_init_params of ha_innodb.cc.
@@ -290,4 +338,27 @@ def _relation(table: Json) -> Json:
     }
 
 
-SIMULATED = Simulated("mariadb", unmodelled, _warnings, mariadb_job)
+def rehearsed_job(
+    spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed
+) -> Job:
+    """Return the job of what was rehearsed."""
+    scale = Fraction(there.share.scale)
+    job = mariadb_job(with_sizes(spec, there.share), catalog, calibration, scale)
+    job["cluster"]["kernel"] = there.kernel
+    job["cluster"]["pages_counted_every_ns"] = there.pages_counted_every_ns
+    assert spec.cluster is not None
+    if spec.cluster.network is None:
+        job["network"] = there.network
+    job["parameters"] = own_client(job["parameters"])
+    job["workload"] |= there.course
+    return job
+
+
+SIMULATED = Simulated(
+    "mariadb",
+    unmodelled,
+    _warnings,
+    mariadb_job,
+    rehearsed=rehearsed_job,
+    without=("client_cpu",),
+)

@@ -13,6 +13,10 @@ pub enum Event {
     Plan(u32),
     /// It has done the CPU work of its pages, and of its commit.
     Ready(u32),
+    /// The other servers have its commit.
+    Confirmed(u32),
+    /// Logs that nobody waits for are synced, and written back.
+    Logs,
     /// The session has the answer.
     Done(u32),
     /// An I/O has ended.
@@ -41,6 +45,8 @@ impl Code for Event {
             Event::Cleaner => (7, 0),
             Event::Offer => (8, 0),
             Event::Measure => (9, 0),
+            Event::Confirmed(n) => (10, n),
+            Event::Logs => (11, 0),
         };
         debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
         kind << 28 | number
@@ -59,7 +65,9 @@ impl Code for Event {
             6 => Event::Due,
             7 => Event::Cleaner,
             8 => Event::Offer,
-            _ => Event::Measure,
+            9 => Event::Measure,
+            10 => Event::Confirmed(number),
+            _ => Event::Logs,
         }
     }
 }

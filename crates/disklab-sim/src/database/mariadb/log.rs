@@ -28,6 +28,7 @@ pub struct Log {
     writes_left: u32,
     /// Sessions that wait, with the position.
     waiting: VecDeque<(u64, u32)>,
+    syncs: bool,
     /// When the sync under way, or the last one, began.
     pub began: u64,
 }
@@ -44,6 +45,7 @@ impl Log {
             syncing_to: None,
             writes_left: 0,
             waiting: VecDeque::new(),
+            syncs: true,
             began: 0,
         }
     }
@@ -55,9 +57,17 @@ impl Log {
 
     /// Begins a sync of all that is there, unless one is under way or nobody waits.
     pub fn sync(&mut self, now: u64, storage: &mut Storage, ios: &mut PendingIos) {
-        if self.syncing_to.is_some() || self.waiting.is_empty() {
+        if !self.waiting.is_empty() {
+            self.write(now, true, storage, ios);
+        }
+    }
+
+    /// Writes all that is there, unless that is under way or nothing is new; `syncs`: it is synced behind it.
+    pub fn write(&mut self, now: u64, syncs: bool, storage: &mut Storage, ios: &mut PendingIos) {
+        if self.syncing_to.is_some() || self.end == self.synced {
             return;
         }
+        self.syncs = syncs;
         (self.began, self.syncing_to) = (now, Some(self.end));
         let (start, length) = self.space;
         let mut at = self.synced / BLOCK_BYTES * BLOCK_BYTES;
@@ -96,10 +106,12 @@ impl Log {
     ) {
         if self.writes_left > 0 {
             self.writes_left -= 1;
-            if self.writes_left == 0 {
-                self.submit(now, Op::Flush, (0, 0), storage, ios);
+            if self.writes_left > 0 {
+                return;
             }
-            return;
+            if self.syncs {
+                return self.submit(now, Op::Flush, (0, 0), storage, ios);
+            }
         }
         self.synced = self.syncing_to.take().unwrap_or(self.synced);
         while let Some(&(position, session)) = self.waiting.front()
