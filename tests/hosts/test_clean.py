@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab import interrupts
+from disklab.catalog import VolumeRequest, load_catalog
+from disklab.hosts.attach import AttachRequest, attach
+from disklab.hosts.places import HostPlace, Places
 
 from .conftest import DISKLAB, Lab
 from .test_disk import wait_until
@@ -95,6 +99,23 @@ def test_six_signals_while_a_host_starts_leave_nothing(
         assert attach.wait(timeout=60) in {130, -number}
     assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
     assert not lab.host().exists()
+
+
+def test_a_signal_when_the_folder_was_just_made_leaves_none(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a signal found the moment between the folder and who takes it back."""
+    places = Places(lab.run_dir, lab.data_dir)
+    made = HostPlace.make
+    monkeypatch.setattr(
+        HostPlace, "make", lambda host: (made(host), signal.raise_signal(signal.SIGINT))
+    )
+    # Under nohup too.
+    monkeypatch.setattr(interrupts, "heeded", lambda: [signal.SIGINT])
+    request = AttachRequest(VolumeRequest("azure/P30", size_bytes=64 << 20), host="h")
+    with interrupts.ended_once(), pytest.raises(KeyboardInterrupt):
+        attach(load_catalog(), request, places)
+    assert not places.host("h").run.exists()
 
 
 def test_a_lost_session_does_not_end_what_nohup_started(lab: Lab) -> None:

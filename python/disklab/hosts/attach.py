@@ -43,7 +43,7 @@ from disklab.hosts.places import (
 )
 from disklab.hosts.requirements import require_machine, required_program
 from disklab.hosts.running import is_running, stop_host
-from disklab.interrupts import ended_once
+from disklab.interrupts import ended_once, held_back
 
 DEFAULT_HOST = "default"
 DEFAULT_FILESYSTEM: Filesystem = "xfs"
@@ -144,16 +144,20 @@ def _start(
     host_request: HostRequest,
     request: AttachRequest,
 ) -> list[str]:
-    host.make()
-    _check_leftovers(host)
-    profile = resolution.host.model_copy(update={"volumes": []})
-    record = HostRecord(
-        vm=host_request.vm,
-        host_cache_bytes=host_request.host_cache_bytes,
-        scale=str(host_request.scale),
-        owner=None if request.owner is None else Owner.keeping(host.root, "hosts", host.name),
-    )
+    is_made = False
     try:
+        # A signal in between would leave folders that nobody takes away.
+        with held_back():
+            host.make()
+            _check_leftovers(host)
+            is_made = True
+        profile = resolution.host.model_copy(update={"volumes": []})
+        record = HostRecord(
+            vm=host_request.vm,
+            host_cache_bytes=host_request.host_cache_bytes,
+            scale=str(host_request.scale),
+            owner=None if request.owner is None else Owner.keeping(host.root, "hosts", host.name),
+        )
         # Before the start: a host that runs without it could not be told from one without a VM.
         host.record_host(record)
         _, warnings = start_host(
@@ -165,7 +169,8 @@ def _start(
             transport=request.transport,
         )
     except BaseException:
-        remove_dead(host, places)
+        if is_made:
+            remove_dead(host, places)
         raise
     host.record_host(
         record.model_copy(update={"fuse_device": _fuse_device(host), "boot": boot_id()})
