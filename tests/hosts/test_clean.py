@@ -106,10 +106,13 @@ def test_a_signal_when_the_folder_was_just_made_leaves_none(
 ) -> None:
     """On a busy machine a signal found the moment between the folder and who takes it back."""
     places = Places(lab.run_dir, lab.data_dir)
-    made = HostPlace.make
-    monkeypatch.setattr(
-        HostPlace, "make", lambda host: (made(host), signal.raise_signal(signal.SIGINT))
-    )
+    make = HostPlace.make
+
+    def make_and_interrupt(host: HostPlace) -> None:
+        make(host)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(HostPlace, "make", make_and_interrupt)
     # Under nohup too.
     monkeypatch.setattr(interrupts, "heeded", lambda: [signal.SIGINT])
     request = AttachRequest(VolumeRequest("azure/P30", size_bytes=64 << 20), host="h")
