@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz attack demos
+.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz attack demos promises
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -92,6 +92,11 @@ DEMOS := 20
 LOAD := 4
 demos: setup
 	$(BIN)/python -m campaigns.demos --demos $(DEMOS) --load $(LOAD) --page docs/demos.md
+
+# On demand: random questions whose recommendation is simulated again, with credits spent; about ten seconds a question.
+QUESTIONS := 200
+promises: setup
+	$(BIN)/python -m campaigns.promises --cases $(QUESTIONS)
 
 # On demand, from copies of github.com/rustsec/advisory-db and github.com/pypa/advisory-database; cargo-deny and pip-audit
 # besides, where they are installed: these fetch what they need.

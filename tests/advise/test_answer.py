@@ -166,6 +166,10 @@ def test_the_same_hardware_stands_once(candidates: list[Candidate]) -> None:
     turned = replace(candidates[0], settings={"database.settings.concurrent_reads": 128})
     two = [option(turned, Outcome.MET), option(candidates[0], Outcome.MISSED)]
     assert [one.candidate for one in ranked(two)] == [turned]
+    # Its worse variant, which comes last, does not move it below others that miss.
+    other = option(candidates[-1], Outcome.MISSED, miss=2)
+    three = [option(turned, Outcome.CANNOT_TELL), option(candidates[0], Outcome.MISSED), other]
+    assert [one.candidate for one in ranked(three)] == [turned, candidates[-1]]
 
 
 def test_a_band_of_thousands_is_told_as_a_cliff(

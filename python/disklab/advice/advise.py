@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from disklab.catalog import load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of, names
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.engine.simulation import Workers
+from disklab.engine.simulation import Memory, Workers
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.folders import Inside
@@ -49,6 +49,13 @@ FINALISTS = 3
 
 MOST_ROUNDS = 4
 """How often the search goes on where a finalist does not keep the promise at full fidelity."""
+
+FAR_OFF = 2.0
+"""Who misses the promise so many times over gets no band, which would not tell otherwise."""
+
+ONCE, OFTEN = 1, 2
+"""Repeats at full fidelity, each of its own random streams: where bands tell what is not known, and
+where nothing else does."""
 
 MORE_LOAD = 1.5
 MORE_DATA = 2
@@ -71,6 +78,10 @@ class How:
     """Whether finalists get 80 % bands; None: where that is quick."""
     rough: frozenset[str] = frozenset()
     """Options whose bands are sketched."""
+    bare: frozenset[str] = frozenset()
+    """Options that have none: they are far off the promise."""
+    memory: Memory = field(default_factory=dict, repr=False, compare=False)
+    """Answers of the simulator that are known already."""
     calibration: Calibration | None = None
     out: Path = Path("disklab-runs")
     command: tuple[str, ...] = ()
@@ -123,7 +134,10 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         tell("simulating the finalists", simulator.cells, briefly(finalists[0], question))
         rough = {one.candidate.name for one in finalists if steady(one, question.spec)}
         options = [one.candidate for one in finalists]
-        simulated = beside(advice, runs_now, options, replace(how, rough=frozenset(rough)), emit)
+        full = simulator.quick(options, "full")
+        bare = {name for name, one in full.items() if not advice.calm and one.miss > FAR_OFF}
+        last = replace(how, rough=frozenset(rough), bare=frozenset(bare), memory=simulator.memory)
+        simulated = beside(advice, runs_now, options, last, emit)
         known |= simulated
         if advice.calm or not rejected_of(ladders, simulated, cheapest_met(known.values())):
             break
@@ -247,9 +261,13 @@ def finals(
     levels = {name: one.patch() for name, one in by_name.items()}
     experiment = question.experiment(levels)
     rough = (one for one in experiment.trials("predict") if one.factors[FACTOR] in how.rough)
+    bare = (one for one in experiment.trials("predict") if one.factors[FACTOR] in how.bare)
     options = Options(
         seed=how.seed,
+        repeats=ONCE if banded(question, how) else OFTEN,
+        memory=how.memory,
         rough=frozenset(trial.index for trial in rough),
+        bare=frozenset(trial.index for trial in bare),
         workers=how.workers,
         bands=how.bands,
         calibration=how.calibration,
@@ -274,6 +292,14 @@ def finals(
                 *(candidate, results, told, candidate.nodes_of(nodes), again), copied=copies > 1
             )
     return run, found
+
+
+def banded(question: Question, how: How) -> bool:
+    """Return whether finalists get bands: without being asked, only where rows are quick."""
+    database = question.spec.database
+    assert database is not None
+    quick = facts_of(database.engine).simulator == "cassandra"
+    return quick if how.bands is None else how.bands
 
 
 def _rebuilt(

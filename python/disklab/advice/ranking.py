@@ -54,9 +54,10 @@ def groups(missing: Sequence[Option]) -> list[list[Option]]:
 
 def distinct(options: Iterable[Option]) -> list[Option]:
     """Return the first of each hardware: the same with other settings is no other purchase."""
-    return list({option.candidate.hardware: option for option in reversed([*options])}.values())[
-        ::-1
-    ]
+    found: dict[str, Option] = {}
+    for option in options:
+        found.setdefault(option.candidate.hardware, option)
+    return [*found.values()]
 
 
 def distance(option: Option) -> float:

@@ -11,7 +11,6 @@ no other of it is tried.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from disklab.advice.ranking import ALIKE_RATIO
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
-from disklab.engine.simulation import Workers, simulate
+from disklab.engine.simulation import Memory, Workers, simulate_once
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
 from disklab.prediction.run import ablations, requires_storage
@@ -53,7 +52,7 @@ FAR = 3.0
 """An option that misses by such a factor, or carries less than all with every lever turned, is not
 tried with fewer of them."""
 
-Fidelity = Literal["sketch", "quick"]
+Fidelity = Literal["sketch", "quick", "full"]
 
 MOST_TRIED = 14
 """Options of a kind that are simulated: 2^14 by halves, more than there are."""
@@ -198,8 +197,8 @@ class Simulator:
     """What every cell is simulated without: `pauses`, to judge the disks alone."""
     cells: int = 0
     """How many were simulated."""
-    memory: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
-    """Answers by their jobs: the search, its levers and the look at disks alone ask some twice."""
+    memory: Memory = field(default_factory=dict, repr=False)
+    """The search, its levers, the look at disks alone and the finalists' run ask some twice."""
 
     def variants(
         self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"
@@ -290,17 +289,11 @@ class Simulator:
 
     def _simulated(self, jobs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Return the answer of each job by its cell; each is simulated once."""
-        keys = {job["cell"]: json.dumps({**job, "cell": 0}, sort_keys=True) for job in jobs}
-        new: dict[str, dict[str, Any]] = {}
-        for job in jobs:
-            if keys[job["cell"]] not in self.memory:
-                new.setdefault(keys[job["cell"]], job)
-        by_cell = {job["cell"]: key for key, job in new.items()}
-        for answer in simulate([*new.values()], workers=self.workers) if new else ():
-            if answer["event"] == "cell":
-                self.memory[by_cell[answer["cell"]]] = answer
-                self.cells += 1
-        return {cell: self.memory[key] for cell, key in keys.items() if key in self.memory}
+        before = len(self.memory)
+        answers = simulate_once(jobs, self.memory, workers=self.workers)
+        found = {answer["cell"]: answer for answer in answers if answer["event"] == "cell"}
+        self.cells += len(self.memory) - before
+        return found
 
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
         required = required_of(spec)

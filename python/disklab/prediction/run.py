@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.simulating import PPM, Job
-from disklab.engine.simulation import Workers, simulate
+from disklab.engine.simulation import Memory, Workers, simulate, simulate_once
 from disklab.errors import Problem
 from disklab.events import (
     Emit,
@@ -73,6 +73,10 @@ class Options:
     """Whether figures get 80 % bands; None: where that takes at most `MOST_AUTOMATIC` cells."""
     rough: frozenset[int] = frozenset()
     """Trials whose bands are sketched, a seventh of the time: nothing builds up in them."""
+    bare: frozenset[int] = frozenset()
+    """Trials that get no bands: what they are to tell is told without."""
+    memory: Memory = field(default_factory=dict, repr=False, compare=False)
+    """Answers that are known already."""
     ranged: Ranged | None = None
     """The experiment file with its ranges, of which the experiment is the middle."""
     ablate: tuple[str, ...] = ()
@@ -202,6 +206,7 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
         for cell in cells
         if cell.prepared.job is not None
         and not _is_search(cell)
+        and cell.trial.index not in options.bare
         and not takes_over(cell.trial)
         and not cell.trial.spec.events
     }
@@ -272,7 +277,7 @@ def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> 
             [(cell_of(job).trial, job) for job in of_repeat if not _is_search(cell_of(job))]
         )
     direct.sort(key=requests_of, reverse=True)
-    for answer in simulate(direct, workers=options.workers) if direct else ():
+    for answer in simulate_once(direct, options.memory, workers=options.workers):
         yield _outcome(cell_of(answer), experiment, options, answer)
     searches = [Search(cell_of(job).trial.spec, job) for job in jobs if _is_search(cell_of(job))]
     for search in run_searches(searches, lambda some: simulate(some, workers=options.workers)):
