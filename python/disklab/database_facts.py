@@ -108,6 +108,8 @@ class Facts(_Part):
     """Whether one node serves all operations and the others keep copies."""
     all_primaries_from: int | None = None
     """With so many copies every node could serve them, and none is promoted; None: never."""
+    newest: str | None = None
+    """The newest release that disklab knows; later ones are refused, not taken for it."""
     advised: bool = False
     """Whether `disklab advise` searches with that model."""
     packages: tuple[Package, ...] = ()

@@ -313,6 +313,11 @@ def yaml_value(given: str, kind: Kind, place: str, *, ours: bool = False) -> Any
     return _yaml(read, given, kind, place, ours=ours)
 
 
+def _begins_with_tab(given: str, mark: Any) -> bool:
+    lines = given.splitlines()
+    return mark is not None and mark.line < len(lines) and "\t" in lines[mark.line][:1]
+
+
 def _yaml(read: Any, given: str, kind: Kind, place: str, *, ours: bool = False) -> Any:
     try:
         if not ours:
@@ -321,7 +326,11 @@ def _yaml(read: Any, given: str, kind: Kind, place: str, *, ours: bool = False) 
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{place}:{mark.line + 1}" if mark else place
-        rule = f"is not YAML: {getattr(error, 'problem', None) or error}"
+        problem = str(getattr(error, "problem", None) or error)
+        rule = f"is not YAML: {problem}"
+        if _begins_with_tab(given, mark):
+            tab = "a line is indented by a tab, and YAML has spaces only"
+            raise UserError(Problem(at, Path(place).name, tab, "indent by spaces")) from None
     except (ValueError, OverflowError) as error:  # a day that no month has, a number of a MB
         at, rule = place, f"is not YAML: {error}"
     raise UserError(Problem(at, Path(place).name, rule, "mend the syntax"))

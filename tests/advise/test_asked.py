@@ -10,9 +10,12 @@ import pytest
 from disklab import spec
 from disklab.advice.bounds import serving_nodes
 from disklab.advice.question import question_of
-from disklab.cli.advise_asked import Asked
+from disklab.cli.advise_asked import Asked, read_rate
+from disklab.cli.experiment_new import read_ms
 from disklab.errors import UserError
 from disklab.spec.draft import held
+
+from tests.in_process import disklab
 
 FULL = Asked(
     cloud="azure",
@@ -155,3 +158,48 @@ def test_other_percentiles_and_storage_alone_may_be_asked_for() -> None:
     assert question_of(other).require.latencies()["read"] == {"p95": 5, "p99.9": 50}
     storage = question_of(replace(FULL, p99=None, storage_p99=2).experiment()).require
     assert (storage.storage_p99_ms, storage.latencies()) == (2, {})
+
+
+@pytest.mark.parametrize(("text", "per_s"), [("20000", 20000), ("20k", 20000), ("2.5k/s", 2500)])
+def test_a_rate_is_written_as_people_do(text: str, per_s: float) -> None:
+    assert read_rate(text) == per_s
+
+
+@pytest.mark.parametrize(("text", "ms"), [("10", 10), ("10ms", 10), ("1.5s", 1500)])
+def test_a_time_is_milliseconds_or_has_its_unit(text: str, ms: float) -> None:
+    assert read_ms(text) == ms
+
+
+@pytest.mark.parametrize(("option", "text"), [("--reads", "many"), ("--p99", "10 apples")])
+def test_what_is_no_amount_is_told_with_its_value(option: str, text: str) -> None:
+    told = disklab("advise", "--data", "1GB", option, text)
+    assert told.returncode == 2
+    assert f"{text}: " in told.stderr
+    assert "write" in told.stderr
+
+
+def test_regions_are_told_by_their_names_alone() -> None:
+    with pytest.raises(UserError) as caught:
+        question_of(FULL.experiment(), (), "mars")
+    assert "not stated" not in caught.value.problems[0].way_out
+    assert "eastus" in caught.value.problems[0].way_out
+
+
+def test_local_disks_that_are_too_small_name_all_that_the_vm_has() -> None:
+    for disks, way_out in (
+        ("local", "or disks: 2 x nvme, which the VM has"),
+        ("nvme", "or disks: 2 x nvme, which the VM has"),
+        ("2 x nvme", "or larger disks"),
+    ):
+        with pytest.raises(UserError) as caught:
+            spec.parse(LARGE.replace("DISKS", disks), Path("t.yaml"))
+        assert caught.value.problems[0].way_out.endswith(way_out)
+
+
+LARGE = """
+title: t
+cluster: {nodes: 3, vm: azure/Standard_L16s_v3, volumes: {data: {disks: DISKS}}}
+database: {engine: cassandra, replication_factor: 3}
+dataset: {rows: 4G, row: 1 x 1000B}
+workload: {operations: {read: 100%}, load: {rate: 100/s}, stop: {duration: 10s}}
+"""

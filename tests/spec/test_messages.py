@@ -122,7 +122,13 @@ def test_the_base_is_right() -> None:
         ("[None, ReadOnly]", "[None, ReadOnyl]", "x.yaml:15: cluster.volumes.data.caching: ReadO"),
         ("volumes.data.caching", "volumes.date.caching", "date: a level patches what the baseline"),
         ("volumes.data.caching", "volume.data.caching", "volume: there is no such key; did you"),
+        (
+            "database: {",
+            "database: {version: '6.2', ",
+            "the newest Cassandra that disklab knows is 5",
+        ),
         # YAML
+        ("title:", "\ttitle:", "a line is indented by a tab, and YAML has spaces only"),
         ("nodes: 3", "nodes: [3", "x.yaml:4: x.yaml: is not YAML"),
         ("nodes: 3", "nodes: 3\n  nodes: 4", "x.yaml:4: nodes: the key stands on line 3 already"),
         ("nodes: 3", "nodes: &a [*a]", "*a: an alias stands outside of what it repeats"),

@@ -152,7 +152,11 @@ def unknown_words(wanted: tuple[str, ...], experiment: Experiment) -> Iterator[P
 def unknown_region(region: str, experiment: Experiment) -> Iterator[Problem]:
     """Yield a region of which no price is known."""
     catalog, vendor = load_catalog(), vendor_of(experiment)
-    known = {one.region for one in catalog.prices} | {DEFAULT_REGION, *REGIONS.values()}
+    # A list whose source states no region has a sentence instead; those of the cloud are one word.
+    listed = {
+        one.region for one in catalog.prices if one.region.isascii() and " " not in one.region
+    }
+    known = listed | {DEFAULT_REGION, *REGIONS.values()}
     for vm in catalog.vms.values():
         if vm.vendor == vendor:
             known |= {*vm.facts.usd_per_hour}

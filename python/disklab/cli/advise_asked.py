@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from disklab import spec
 from disklab.cli.completion import bundled_names
-from disklab.cli.experiment_new import amount
+from disklab.cli.experiment_new import amount, in_ms
 from disklab.database_facts import facts_of
 from disklab.errors import Problem, UserError
 from disklab.results.required import MAY_BE_LOST, SURVIVES_DEALLOCATION
 from disklab.spec import bundled
+from disklab.spec.amounts import Unreadable, rate
 from disklab.spec.draft import GIB, START, Draft, draft, held
 
 NAME = Path("advice.yaml")
@@ -45,14 +46,24 @@ DataOption = Annotated[
     str | None,
     typer.Option("--data", help="Data without copies, such as 2TB.", show_default="none"),
 ]
-Reads = Annotated[
-    float | None,
-    typer.Option(help="Reads a second of the whole cluster.", min=0, show_default="none"),
-]
-Writes = Annotated[
-    float | None,
-    typer.Option(help="Writes a second of the whole cluster.", min=0, show_default="none"),
-]
+
+
+def read_rate(text: str) -> float:
+    """Read `20000`, `20k` or `20k/s` as operations a second."""
+    wish = text.strip().removesuffix("/s")
+    try:
+        return 0.0 if wish == "0" else rate(f"{wish}/s")
+    except Unreadable as error:
+        raise typer.BadParameter(f"{text}: {error}") from None
+
+
+def a_second(what: str) -> Any:
+    """Return an option that is a rate."""
+    return typer.Option(help=what, parser=read_rate, metavar="RATE", show_default="none")
+
+
+Reads = Annotated[float | None, a_second("Reads a second of the whole cluster, such as 20k.")]
+Writes = Annotated[float | None, a_second("Writes a second of the whole cluster.")]
 Version = Annotated[
     str | None,
     typer.Option(help="Version of the database.", metavar="VERSION", show_default="Cassandra: 5.0"),
@@ -77,18 +88,9 @@ Cloud = Annotated[
     typer.Option(help="The cloud whose disks are considered.", show_default="azure"),
 ]
 
-P95 = Annotated[
-    float | None,
-    typer.Option(help="Required: 95 of 100 answers within this many ms.", show_default="none"),
-]
-P999 = Annotated[
-    float | None,
-    typer.Option(help="Required: 999 of 1000 answers within this many ms.", show_default="none"),
-]
-StorageP99 = Annotated[
-    float | None,
-    typer.Option(help="Required: storage takes this many ms of p99 at most.", show_default="none"),
-]
+P95 = Annotated[float | None, in_ms("Required: 95 of 100 answers within")]
+P999 = Annotated[float | None, in_ms("Required: 999 of 1000 answers within")]
+StorageP99 = Annotated[float | None, in_ms("Required: storage takes of p99 at most")]
 State = Annotated[
     Literal["steady", "cold", "rested"] | None,
     typer.Option(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
@@ -19,6 +20,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.cli.completion import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
+from disklab.spec.amounts import Unreadable, milliseconds
 from disklab.spec.draft import Draft, Stored, draft
 
 DEFAULT_VM = {
@@ -81,10 +83,27 @@ Rate = Annotated[
     float | None,
     typer.Option(help="Instead of threads: operations a second.", min=1, show_default="none"),
 ]
-P99 = Annotated[
-    float | None,
-    typer.Option(help="Required: 99 of 100 answers within this many ms.", show_default="none"),
-]
+
+
+def read_ms(text: str) -> float:
+    """Read `10` as milliseconds, or a time with its unit as files have it."""
+    try:
+        return float(text) if BARE.fullmatch(text.strip()) else milliseconds(text)
+    except Unreadable as error:
+        raise typer.BadParameter(f"{text}: {error}") from None
+
+
+BARE = re.compile(r"\d{1,15}(\.\d{1,9})?", re.ASCII)
+
+
+def in_ms(what: str, *names: str) -> Any:
+    """Return an option that is a time, in milliseconds unless it has a unit."""
+    return typer.Option(
+        *names, help=f"{what} this many ms.", parser=read_ms, metavar="MS", show_default="none"
+    )
+
+
+P99 = Annotated[float | None, in_ms("Required: 99 of 100 answers within")]
 
 
 def new(  # noqa: PLR0913, PLR0917 - each option is a parameter

@@ -265,7 +265,14 @@ function roomProblems(offer, choice, bytes) {
   const rule = `${rows} rows of ${row} B x ${copies} copies / ${nodes} nodes = ${about(need)} a node, ${about(need * headroom)} with room for `
     + `compaction (x ${headroom}); ${expressionOf(offer, choice)} of ${choice.vm} holds ${about(bytes)}`;
   const fits = Math.trunc(bytes / headroom * nodes / copies / row);
-  return [problem('dataset.rows', rows, rule, `use at most ${fits} rows, more nodes, or larger disks`)];
+  return [problem('dataset.rows', rows, rule, `use at most ${fits} rows, more nodes, or ${largerOf(offer, choice)}`)];
+}
+
+// Of local disks, all that the VM has: spec/feasible.py.
+function largerOf(offer, choice) {
+  const most = offer.vms[choice.vm].nvme_disks, count = choice.disk === 'nvme' ? choice.count : 0;
+  if (!isLocal(choice) || count >= most) return 'larger disks';
+  return `disks: ${most > 1 ? `${most} x ` : ''}nvme, which the VM has`;
 }
 
 // Each PostgreSQL server holds all rows.

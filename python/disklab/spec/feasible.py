@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache, lru_cache, partial
@@ -98,6 +99,7 @@ def unknown_names(site: Site) -> Iterator[Problem]:
         rule = "the catalogue has no network of this name"
         way_out = did_you_mean(network, known, f"choose one of {', '.join(known)}")
         yield Problem(site.place(("cluster", "network")), network, rule, way_out)
+    yield from unknown_version(site)
     yield from unknown_settings(site)
     volumes = site.mapping(("cluster", "volumes"))
     keys: list[Key] = [("cluster", "volumes", name) for name in volumes]
@@ -106,6 +108,19 @@ def unknown_names(site: Site) -> Iterator[Problem]:
         if disks is not None:
             size = site.word((*volume, "size"))
             yield from _problems_of(partial(_look_up, disks, size, site.place((*volume, "disks"))))
+
+
+def unknown_version(site: Site) -> Iterator[Problem]:
+    """Yield a version that is newer than all that disklab knows of the database."""
+    engine, version = site.word(("database", "engine")), site.word(("database", "version"))
+    newest = facts_of(engine).newest if engine in names() else None
+    if newest is None or version is None:
+        return
+    wish = re.match(r"(\d{1,4})(?:\.(\d{1,4}))?", version, re.ASCII)
+    last = tuple(map(int, newest.split(".")))
+    if wish is not None and (int(wish[1]), int(wish[2] or 0)) > last:
+        rule = f"the newest {facts_of(engine).title} that disklab knows is {newest}"
+        yield Problem(site.place(("database", "version")), version, rule, f"write {newest}")
 
 
 def unknown_settings(site: Site) -> Iterator[Problem]:
@@ -294,11 +309,24 @@ def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Proble
         f"{about_bytes(volume_bytes)}"
     )
     fits = int(volume_bytes / headroom * cluster.nodes / copies / stored_row_bytes(dataset))
-    way_out = f"use at most {fits} rows, more nodes, or larger disks"
+    way_out = f"use at most {fits} rows, more nodes, or {_larger(cluster.vm, volume.disks)}"
     key = "rows" if dataset.fill_ratio is None else "fill"
     if dataset.fill_ratio is not None:
         way_out = f"fill at most {100 / headroom:.0f}%"
     yield Problem(site.place(("dataset", key)), site.text(("dataset", key)), rule, way_out)
+
+
+def _larger(vm: str, disks: str) -> str:
+    """Return what has more room: of local disks, all that the VM has."""
+    entry = catalogue().vms.get(vm)
+    nvme = entry.facts.nvme if entry is not None else None
+    expression = parse_disks(disks)
+    if nvme is None or not expression.is_local:
+        return "larger disks"
+    count = expression.count if expression.name == "nvme" else 0
+    if count >= nvme.count:
+        return "larger disks"
+    return f"disks: {f'{nvme.count} x ' * (nvme.count > 1)}nvme, which the VM has"
 
 
 def headroom_of(engine: str, table: Table) -> float:
