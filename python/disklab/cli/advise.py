@@ -297,7 +297,8 @@ def table_of(advice: Advice) -> Table:
             one.name,
             f"{one.candidate.usd_per_month:,.0f}",
             one.latency("p99").replace(" ms", "") or one.carries,
-            "" if room is None else f"{room * 100:.0f} %",
+            # Nearly empty limits promise no rate.
+            "" if room is None else "> 100 %" if room >= 1 else f"{room * 100:.0f} %",
             one.binds,
             promise_of(one.kept),
         )
