@@ -238,3 +238,22 @@ def test_declared_rows_are_fitted_anew(tmp_path: Path) -> None:
         del row["fits"]
     file.write_text(yaml.safe_dump(declared))
     assert "declares no rows with `fits`" in run(*again, code=2).stderr
+
+
+def test_one_rule_that_refuses_all_cells_is_told_once(tmp_path: Path) -> None:
+    """Six cells, one fact: it was told six times, then in verdicts again (users.md 6)."""
+    file = tmp_path / "large.yaml"
+    file.write_text(
+        "title: t\n"
+        "cluster: {nodes: 3, vm: azure/Standard_L16s_v3, volumes: {data: {disks: local}}}\n"
+        "database: {engine: cassandra, replication_factor: 3}\n"
+        "dataset: {rows: 20G, row: 1 x 1000B}\n"
+        "workload: {operations: {read: 100%}, load: {threads: 16}, stop: {duration: 5s}}\n"
+        "factors:\n"
+        "  cluster.vm: [azure/Standard_L8s_v3, azure/Standard_L16s_v3, azure/Standard_L32s_v3]\n"
+        "  cluster.volumes.data.disks: [local, nvme]\n"
+    )
+    told = run("predict", str(file), "--no-bands", "--out", str(tmp_path / "runs"), code=1).stdout
+    assert told.count("refused: ") == 1
+    assert "5 more refusals at" in " ".join(told.split())
+    assert "No answer" not in told

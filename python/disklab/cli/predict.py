@@ -186,7 +186,9 @@ def print_answer(run: Run, experiment: Path | None, *, database: bool) -> None:
 
     out = console()
     out.print()
-    show_answer(Report.of([run]), out)
+    if not all(result.status == "refused" for result in run.results()):
+        # Why nothing was simulated stands above.
+        show_answer(Report.of([run]), out)
     where = "with a real database" if database else "on emulated disks"
     steps = {"charts, as one page": f"disklab report {run.folder}"}
     if experiment is not None:
@@ -260,10 +262,27 @@ def print_results(
         out.print(line, markup=False)
     for line in bands_in_words(results):
         out.print(line, markup=False)
-    reasons = {str(result.reason): None for result in results if result.reason}
-    for reason in reasons:
-        out.print(f"\nrefused: {reason}", markup=False)
+    for text in refusals_in_words(results):
+        out.print(f"\n{text}", markup=False)
     print_kept(kept, results)
+
+
+def refusals_in_words(results: list[TrialResult]) -> Iterator[str]:
+    """Yield why cells are refused: at each place of the file the first reason, and how many more.
+
+    The same rule with another VM's numbers is the same fact.
+    """
+    places: dict[str, list[str]] = {}
+    for result in results:
+        if result.reason is not None:
+            reasons = places.setdefault(result.reason.place, [])
+            if str(result.reason) not in reasons:
+                reasons.append(str(result.reason))
+    for place, (first, *others) in places.items():
+        yield f"refused: {first}"
+        if others:
+            more = wording.counted(len(others), "more refusal")
+            yield f"{more} at {place}, with other numbers: the report has each"
 
 
 def parts_in_words(results: list[TrialResult]) -> Iterator[str]:
@@ -283,6 +302,8 @@ def parts_in_words(results: list[TrialResult]) -> Iterator[str]:
 
 def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
     """Yield what the bands are, and what moves the rates and the tails most."""
+    from disklab.report.advice import in_words  # noqa: PLC0415 - it brings polars
+
     banded = [result for result in results if result.bands]
     if not banded:
         return
@@ -293,8 +314,9 @@ def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
             for mover in result.bands.movers if result.bands else ():
                 size = abs(math.log(mover.ratios.get(figure, 1)))
                 known = f"within {mover.within:g} times" if mover.within > 1 else mover.because
-                told = f"{mover.name} ({known}): {math.expm1(size):.0%}"
-                most[mover.name] = max(most.get(mover.name, (0.0, "")), (size, told))
+                name = in_words(mover.name)
+                told = f"{name} ({known}): {math.expm1(size):.0%}"
+                most[name] = max(most.get(name, (0.0, "")), (size, told))
         named = [told for size, told in sorted(most.values(), reverse=True)[:3] if size > MOVES]
         if named:
             yield f"What moves {words} most: {'; '.join(named)}"
