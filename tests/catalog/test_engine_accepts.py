@@ -30,7 +30,7 @@ def profiles() -> Iterator[HostProfile]:
         chosen = name in CATALOG.families or (
             name in CATALOG.disks and not CATALOG.disks[name].facts.size_gib.fixed
         )
-        disks = f"{name}(64GiB)" if chosen else name
+        disks = f"{name}(128GiB)" if chosen else name
         for caching in CACHINGS:
             for expression in (disks, f"3 x {disks}"):
                 volume = VolumeRequest(expression, caching=caching)

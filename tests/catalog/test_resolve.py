@@ -49,7 +49,7 @@ def sized(name: str) -> str:
     """Return an expression that asks for a usual size where one must be chosen."""
     disk = CATALOG.disks.get(name)
     if name in CATALOG.families or (disk and not disk.facts.size_gib.fixed):
-        return f"{name}(100GiB)"
+        return f"{name}(128GiB)"
     return name
 
 
@@ -195,6 +195,26 @@ def test_local_disks_are_those_of_the_vm() -> None:
     assert ("write", "ios", 261_000) in rates(nvme.disks[0].limits)
     assert resolved("2 x nvme", "azure/Standard_L16s_v2").volume.size_bytes == 3_840_000_000_000
     assert resolved("ephemeral-os(100GiB)", DS14).volume.size_bytes == 100 * GIB
+
+
+def test_which_of_a_vms_own_disks_is_meant_is_said() -> None:
+    """A VM with a temp disk and NVMe disks has two kinds of `local` disks in its owner's mind."""
+    both = "azure/Standard_L8s_v2"
+    (told,) = [text for text in resolved("local", both).warnings if "NVMe" in text]
+    assert told == f"`local` is the temp disk of {both} (80 GiB); its NVMe disks are `nvme`"
+    assert not any("`nvme`" in text for text in resolved("nvme", both).warnings)
+    with pytest.raises(UserError, match="is a temp disk: write `local`"):
+        resolved("nvme", "azure/Standard_E8ds_v4")
+    with pytest.raises(UserError, match="its own disks are NVMe: write `nvme`"):
+        resolved("local", "aws/i4i.large")
+
+
+def test_the_cached_path_of_amd_bursts_too() -> None:
+    """Azure's pages of Dasv4: D8as_v4 has 128 MB/s cached and 400 for half an hour."""
+    host = resolved("azure/P30", "azure/Standard_D8as_v4", caching="ReadOnly").host
+    (limit,) = [limit for limit in host.cached if limit.unit == "bytes"]
+    assert limit.burst is not None
+    assert (limit.per_s, limit.burst.per_s) == (128 * 1024_000, 400 * 1024_000)
 
 
 def test_non_premium_sizes_have_no_limit_on_attached_disks() -> None:

@@ -112,3 +112,55 @@ def test_what_is_older_than_a_year_is_stale() -> None:
     stale = disklab("catalog", "Ddsv5", "--stale", "--json")
     counts = [len(json.loads(ran.stdout)["doubts"]) for ran in (old, stale)]
     assert counts[1] > counts[0]
+
+
+VOLUMES = {
+    "Volumes": [
+        {
+            "VolumeId": "vol-1",
+            "VolumeType": "gp3",
+            "Size": 500,
+            "Iops": 6000,
+            "Throughput": 250,
+            "Attachments": [{"InstanceId": "i-1", "Device": "/dev/sdf"}],
+            "Tags": [{"Key": "Name", "Value": "data"}],
+        },
+        {"VolumeId": "vol-2", "VolumeType": "gp2", "Size": 100, "Iops": 300, "Attachments": []},
+        {"VolumeId": "vol-3", "VolumeType": "io2", "Size": 200, "Iops": 8000},
+        {"VolumeId": "vol-4", "VolumeType": "st1", "Size": 2000},
+        {"VolumeId": "vol-5", "VolumeType": "standard", "Size": 8},
+    ]
+}
+
+
+def test_volumes_of_aws_are_written_as_an_experiment_has_them(tmp_path: Path) -> None:
+    ran = disklab("catalog", "--volumes", str(written(tmp_path, VOLUMES)), "--json")
+    assert ran.returncode == 0, ran.stderr
+    volumes = json.loads(ran.stdout)["volumes"]
+    assert [volume["disks"] for volume in volumes] == [
+        "aws/gp3(500GiB, 6000 IOPS, 250 MiB/s)",
+        "aws/gp2(100GiB)",
+        "aws/io2(200GiB, 8000 IOPS)",
+        "aws/st1(2000GiB)",
+        "standard",
+    ]
+    assert (volumes[0]["name"], volumes[0]["instance"]) == ("data", "i-1")
+    assert [volume["known"] for volume in volumes] == [True, True, True, True, False]
+    for volume in volumes[:4]:
+        assert resolve(CATALOG, HostRequest(), VolumeRequest(volume["disks"])).volume.disks
+    shown = disklab("catalog", "--volumes", str(tmp_path / "list.json")).stdout
+    assert "aws/io2(200GiB, 8000 IOPS)" in shown
+    assert "standard (not in the catalogue)" in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"Volumes": [], "NextToken": "x"}, "goes on"),
+        ({"InstanceTypes": []}, "is not AWS's describe-volumes"),
+    ],
+)
+def test_any_other_list_has_no_volumes(tmp_path: Path, content: object, message: str) -> None:
+    ran = disklab("catalog", "--volumes", str(written(tmp_path, content)))
+    assert ran.returncode == 2
+    assert message in " ".join(ran.stderr.split())

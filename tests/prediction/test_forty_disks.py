@@ -84,11 +84,17 @@ def test_the_simulator_does_what_the_probe_promises(tmp_path: Path, vm: str) -> 
 
 @pytest.mark.machine
 @pytest.mark.alone
-def test_the_emulator_does_what_the_simulator_does(tmp_path: Path) -> None:
-    """Some seconds: the disk is made and filled before fio measures it."""
+@pytest.mark.parametrize("left", ["100%", "0%"])
+def test_the_emulator_does_what_the_simulator_does(tmp_path: Path, left: str) -> None:
+    """Some seconds each: the disk is made and filled before fio measures it.
+
+    One disk stands for all: the emulator asks the disk model that the simulator asks.
+    """
     file = tmp_path / "e.yaml"
     text = EXPERIMENT[: EXPERIMENT.index("factors:")]
     text = text.format(vm=AZURE, first="azure/P10", seconds=3)
+    text = text.replace("credits: 100%", f"credits: {left}")
     file.write_text(text.replace("depth: 256", "depth: 32"))
     simulated, emulated = (only_result(file, mode)["ops_per_s"] for mode in ("predict", "rehearse"))
+    assert simulated == pytest.approx(3500 if left == "100%" else 500, rel=0.02)
     assert emulated == pytest.approx(simulated, rel=0.07)

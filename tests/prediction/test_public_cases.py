@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.in_process import disklab
 from tests.prediction.test_steady import predicted
 
 BLOCK = 128 << 10
@@ -94,3 +95,14 @@ def test_writes_of_gp_volumes_take_a_millisecond(tmp_path: Path, disks: str) -> 
     result = answer(tmp_path, "aws/m6i.xlarge", f'disks: "{disks}"', fio)
     assert 0.5 <= result["latency_ms"]["p50"] <= 1.0
     assert result["latency_ms"]["p99"] <= 4.0
+
+
+def test_a_profile_of_cassandra_stress_is_told_what_to_write(tmp_path: Path) -> None:
+    """scylladb/scylladb#23376: a user profile, which is YAML and no experiment."""
+    file = tmp_path / "profile.yaml"
+    file.write_text("keyspace: ks\ntable: t\ncolumnspec:\n- {name: a, size: fixed(10)}\n")
+    ran = disklab("experiment", "check", str(file))
+    assert ran.returncode == 2
+    said = " ".join(ran.stderr.split())
+    assert "is a user profile of cassandra-stress, and no experiment" in said
+    assert said.count("error:") == 1

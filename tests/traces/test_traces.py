@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import struct
 from pathlib import Path
 
 import pytest
@@ -217,6 +219,20 @@ def test_a_part_is_the_first_ios_or_the_first_time(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_told_with_its_line(text: str, told: str, tmp_path: Path) -> None:
     assert told in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (gzip.compress(b"1,h,0,Read,0,4096,1\n"), "it is packed by gzip: unpack it by gunzip"),
+        (struct.pack("<IIQ", 0x65617407, 1, 5) + b"\n", "make text of it by blkparse -i"),
+        (struct.pack(">IIQ", 0x65617407, 1, 5) + b"\n", "make text of it by blkparse -i"),
+    ],
+)
+def test_a_trace_in_another_form_is_told_how_to_be_read(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    assert told in refusal(tmp_path, content)
 
 
 SHADOW = "root:$y$j9T$salt$hash:19000:0:99999:7:::"

@@ -279,6 +279,8 @@ def _local(
         way_out = f"choose a VM that has one{such} or an attached disk"
         if name == "local" and vm.facts.nvme is not None:
             way_out = "its own disks are NVMe: write `nvme`"
+        if name == "nvme" and vm.facts.temp_gib:
+            way_out = "its own disk is a temp disk: write `local`, or choose a VM with NVMe disks"
         raise UserError(*problems, Problem(places.vm, repr(vm.name), rule, way_out))
     size = expression.size_bytes
     if size is None:
@@ -453,6 +455,9 @@ def _warnings(asked: _Asked) -> Iterator[str]:
     yield from _thin(asked.catalog, disks.latency_name)
     if vm is None:
         return
+    if asked.expression.name == "local" and vm.facts.nvme is not None:
+        size = about_bytes(vm.facts.temp_gib * GIB)
+        yield f"`local` is the temp disk of {vm.name} ({size}); its NVMe disks are `nvme`"
     if vm.facts.uncached is None and disks.profile.medium == "remote":
         yield f"no limit on attached disks is known for {vm.name}: only the disks' own limits hold"
     inferred = {"cached": vm.facts.cached, "burst": vm.facts.uncached_burst}

@@ -1,8 +1,9 @@
-"""VM sizes as vendors publish them as data, made into series of a catalogue file.
+"""Lists of vendors as data: VM sizes, made into series of a catalogue file, and volumes.
 
-Understood are `az vm list-skus --output json` (Azure's Resource SKUs) and `aws ec2
-describe-instance-types`. Nothing is fetched here: the user brings the file. What the catalogue has
-already is left out, since its own limits have their sources.
+Understood are `az vm list-skus --output json` (Azure's Resource SKUs), `aws ec2
+describe-instance-types` and `aws ec2 describe-volumes`. Nothing is fetched here: the user brings
+the file. Sizes that the catalogue has already are left out, since its own limits have their
+sources.
 """
 
 from __future__ import annotations
@@ -39,21 +40,78 @@ class ImportedSizes:
     """Sizes of which the list states no limit on attached disks: they are left out."""
 
 
-def read_sizes(path: Path, catalog: Catalog) -> ImportedSizes:
-    """Return the sizes of a file that the catalogue lacks. Raises UserError for any other file."""
+@dataclass(frozen=True)
+class ListedVolume:
+    """A volume that somebody has, as an experiment file says it."""
+
+    volume: str
+    name: str
+    """Its Name tag; empty: none."""
+    instance: str
+    """Where it is attached; empty: nowhere."""
+    disks: str
+    """A disk expression, or the vendor's own word for a kind that the catalogue lacks."""
+    known: bool
+
+
+def read_volumes(path: Path, catalog: Catalog) -> list[ListedVolume]:
+    """Return the volumes of `aws ec2 describe-volumes`. Raises UserError for any other file."""
+    content = _json(path)
+    volumes = content.get("Volumes") if isinstance(content, dict) else None
+    if not isinstance(volumes, list):
+        rule = "is not AWS's describe-volumes"
+        way_out = "save `aws ec2 describe-volumes --output json`"
+        raise UserError(Problem("FILE", str(path), rule, way_out))
+    _whole(path, content)
+    return [_volume(entry, catalog) for entry in _dicts(volumes)]
+
+
+def _volume(entry: dict[str, Any], catalog: Catalog) -> ListedVolume:
+    kind = str(entry.get("VolumeType", ""))
+    disk = catalog.disks.get(f"aws/{kind}")
+    tags = {tag.get("Key"): tag.get("Value") for tag in _dicts(entry.get("Tags") or [])}
+    attached = [str(one.get("InstanceId", "")) for one in _dicts(entry.get("Attachments") or [])]
+    arguments = [f"{entry.get('Size', 0)}GiB"]
+    if disk is not None:
+        # AWS states what gp2 and st1 come with as well, which nobody chooses.
+        if disk.facts.iops is not None and disk.facts.iops.choosable and entry.get("Iops"):
+            arguments.append(f"{entry['Iops']} IOPS")
+        rate = disk.facts.mb_per_s
+        if rate is not None and rate.choosable and entry.get("Throughput"):
+            arguments.append(f"{entry['Throughput']} MiB/s")
+    return ListedVolume(
+        volume=str(entry.get("VolumeId", "")),
+        name=str(tags.get("Name") or ""),
+        instance=", ".join(attached),
+        disks=f"aws/{kind}({', '.join(arguments)})" if disk is not None else kind,
+        known=disk is not None,
+    )
+
+
+def _json(path: Path) -> Any:
     data = reading.contents(path, reading.PRICES, "FILE")
     try:
-        content = from_json(data)
+        return from_json(data)
     except ValueError as error:
         problem = Problem("FILE", str(path), f"is not JSON: {error}", "save it again")
         raise UserError(problem) from None
+
+
+def _whole(path: Path, content: dict[str, Any]) -> None:
+    """Raise UserError for one page of a list."""
+    if content.get("NextToken"):
+        rule = "is a part of a list that goes on (NextToken)"
+        way_out = "save it by the aws command, which brings all pages"
+        raise UserError(Problem("FILE", str(path), rule, way_out))
+
+
+def read_sizes(path: Path, catalog: Catalog) -> ImportedSizes:
+    """Return the sizes of a file that the catalogue lacks. Raises UserError for any other file."""
+    content = _json(path)
     date = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc).date().isoformat()
     entries = content.get("value") if isinstance(content, dict) else content
     if isinstance(content, dict) and isinstance(content.get("InstanceTypes"), list):
-        if content.get("NextToken"):
-            rule = "is a part of a list that goes on (NextToken)"
-            way_out = "save it by the aws command, which brings all pages"
-            raise UserError(Problem("FILE", str(path), rule, way_out))
+        _whole(path, content)
         vendor, found = "aws", _of_aws(content["InstanceTypes"])
     elif isinstance(entries, list) and any("capabilities" in entry for entry in _dicts(entries)):
         vendor, found = "azure", _of_azure(entries)

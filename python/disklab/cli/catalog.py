@@ -20,7 +20,7 @@ from disklab.catalog.description.volume import describe_volume
 from disklab.catalog.expression import LOCAL_DISKS, is_expression, parse_disks
 from disklab.catalog.file import CatalogueFile
 from disklab.catalog.load import user_files
-from disklab.catalog.size_lists import read_sizes, sizes_document
+from disklab.catalog.size_lists import read_sizes, read_volumes, sizes_document
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.completion import all_names
 from disklab.cli.experiment_new import write_new
@@ -46,6 +46,22 @@ SizesList = Annotated[
     ),
 ]
 
+VolumesList = Annotated[
+    Path | None,
+    typer.Option(
+        help="Print the volumes of `aws ec2 describe-volumes`, saved as JSON, as an experiment "
+        "file says them.",
+        metavar="LIST",
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="Name what is assumed, old, undated or has no price. Ends with 0."
+    ),
+]
+SizesOut = Annotated[Path, typer.Option(help="The file that --sizes writes.", metavar="FILE")]
+
 
 def loaded(files: list[Path] | None) -> Catalog:
     """Return the catalogue with the files of the option added to the user's usual ones."""
@@ -64,17 +80,11 @@ def catalog(  # noqa: PLR0913, PLR0917 - each option is a parameter
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of a catalogue file.")
     ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Name what is assumed, old, undated or has no price. Ends with 0."
-        ),
-    ] = False,
+    check: Check = False,
     stale: Stale = False,
     sizes: SizesList = None,
-    out: Annotated[Path, typer.Option(help="The file that --sizes writes.", metavar="FILE")] = Path(
-        "sizes.yaml"
-    ),
+    out: SizesOut = Path("sizes.yaml"),
+    volumes: VolumesList = None,
     json: Json = False,
 ) -> None:
     """List disks and VM sizes, or show everything about one of them.
@@ -94,6 +104,9 @@ def catalog(  # noqa: PLR0913, PLR0917 - each option is a parameter
     known = loaded(files)
     if sizes is not None:
         _import_sizes(known, sizes, out)
+        return
+    if volumes is not None:
+        _print_volumes(known, volumes, json=json)
         return
     if check or stale:
         _check(known, word, YEAR_DAYS if stale else OLD_FACT_DAYS, json=json)
@@ -139,6 +152,20 @@ def _import_sizes(known: Catalog, path: Path, out: Path) -> None:
         f"{sizes.without_limits:,} the list states no limit",
         markup=False,
     )
+
+
+def _print_volumes(known: Catalog, path: Path, *, json: bool) -> None:
+    """Print what somebody has as disk expressions."""
+    listed = read_volumes(path, known)
+    if json:
+        print_json({"volumes": [asdict(volume) for volume in listed]})
+        return
+    table = Table("volume", "name", "instance", "disks", box=None, pad_edge=False)
+    for volume in listed:
+        unknown = "" if volume.known else " (not in the catalogue)"
+        row = (volume.volume, volume.name, volume.instance, f"{volume.disks}{unknown}")
+        table.add_row(*map(Text, row))
+    console().print(table)
 
 
 def _check(known: Catalog, word: str | None, fact_days: int, *, json: bool) -> None:

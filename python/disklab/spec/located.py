@@ -199,6 +199,10 @@ EXPERIMENT = Form(
 )
 
 
+STRESS_KEYS = frozenset({"keyspace_definition", "table_definition", "columnspec"})
+"""Keys of cassandra-stress's user profiles, which are YAML too."""
+
+
 def read_document(path: Path, form: Form = EXPERIMENT) -> Document:
     """Return what a file says. Raises UserError when it is no mapping in YAML."""
     return document_of(path, text_of(path, form), form)
@@ -228,6 +232,13 @@ def document_of(path: Path, text: str, form: Form = EXPERIMENT) -> Document:
     root = reader.read(node, 1)
     if reader.problems:
         raise UserError(*reader.problems)
+    if form is EXPERIMENT and not STRESS_KEYS.isdisjoint(root.mapping or ()):
+        rule = "is a user profile of cassandra-stress, and no experiment"
+        way_out = (
+            "write its rows as `dataset` and its load as `workload`, see docs/experiment-file.md; "
+            "partitions of many rows and queries of one's own cannot be predicted"
+        )
+        raise UserError(Problem(f"{path}:1", path.name, rule, way_out))
     return Document(path, text, root)
 
 

@@ -233,6 +233,24 @@ def read(path: Path, chosen: Chosen, place: str, name: str = "") -> Trace:
     return _Reader(path, chosen, place, name or str(path)).read()
 
 
+_BINARY = {
+    b"\x1f\x8b": "it is packed by gzip: unpack it by gunzip",
+    b"\x28\xb5\x2f\xfd": "it is packed by zstd: unpack it by zstd -d",
+    b"\xfd7zXZ": "it is packed by xz: unpack it by xz -d",
+    b"BZh": "it is packed by bzip2: unpack it by bunzip2",
+    b"PK\x03\x04": "it is packed by zip: unpack it by unzip",
+    b"\x07tae": "it is what blktrace writes: make text of it by blkparse -i",
+    b"eat\x07": "it is what blktrace writes: make text of it by blkparse -i",
+}
+"""How files begin that hold a trace in another form. blktrace's magic is 0x65617407, in the byte
+order of its machine, of which the last byte is the version."""
+
+
+def _made_readable(line: bytes) -> str | None:
+    """Return how to make a trace readable whose bytes are not text; None: nobody knows."""
+    return next((way for magic, way in _BINARY.items() if line.startswith(magic)), None)
+
+
 class _Reader:
     def __init__(self, path: Path, chosen: Chosen, place: str, name: str) -> None:
         self.path, self.chosen, self.place, self.name = path, chosen, place, name
@@ -268,7 +286,7 @@ class _Reader:
                 self.form = _form_of(line)
             if self.form is None:
                 rule = "is the first line of no trace that disklab reads"
-                self._complain(number, THIS_LINE, rule, TRACE.way_out)
+                self._complain(number, THIS_LINE, rule, _made_readable(line) or TRACE.way_out)
                 return
             if self.form == "fio" and line.startswith(b"fio version"):
                 if line.split() != b"fio version 3 iolog".split():
