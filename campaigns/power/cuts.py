@@ -57,8 +57,10 @@ def last_flush(log: Sequence[Record], cut: Cut) -> int:
 class Images:
     """Makes the image of each cut; cuts come in ascending order of what was flushed before."""
 
-    def __init__(self, log: Sequence[Record], durable: Path, size: int) -> None:
+    def __init__(self, log: Sequence[Record], durable: Path, size: int, whole: int = 0) -> None:
+        """Take a log, and how many bytes the disk writes whole where they are aligned; 0: none."""
         self.log = log
+        self.whole = whole
         self.durable = durable
         self.done = 0
         with durable.open("wb") as file:
@@ -79,7 +81,7 @@ class Images:
         open_writes = [one for one in self.log[sure : cut.position] if one.kind in (WRITE, ZERO)]
         with image.open("r+b") as file:
             for record in open_writes:
-                keep(file.fileno(), record, chance)
+                keep(file.fileno(), record, chance, self.whole)
         return len(open_writes)
 
 
@@ -88,7 +90,7 @@ def apply(file: int, record: Record) -> None:
         os.pwrite(file, record.data or bytes(record.length), record.offset)
 
 
-def keep(file: int, record: Record, chance: random.Random) -> None:
+def keep(file: int, record: Record, chance: random.Random, whole: int = 0) -> None:
     """Write what a cut leaves of an un-flushed write."""
     fate = chance.choice(("all", "nothing", *SECTORS))
     if fate == "nothing":
@@ -98,9 +100,14 @@ def keep(file: int, record: Record, chance: random.Random) -> None:
         return
     sector = int(fate)
     data = record.data or bytes(record.length)
-    for start in range(0, record.length, sector):
+    start = 0
+    while start < record.length:
+        at = record.offset + start
+        is_whole = whole and at % whole == 0 and record.length - start >= whole
+        end = start + (whole if is_whole else sector)
         if chance.random() < 0.5:
-            os.pwrite(file, data[start : start + sector], record.offset + start)
+            os.pwrite(file, data[start:end], at)
+        start = end
 
 
 def cuts_of(log: Sequence[Record], count: int, seed: int, *, lying: bool = False) -> list[Cut]:

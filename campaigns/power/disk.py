@@ -13,9 +13,11 @@ SIZES = {"ext4": 64 * MEBIBYTE, "xfs": 300 * MEBIBYTE}
 """Bytes. xfs makes nothing smaller than 300 MiB; PostgreSQL needs 200 MiB, see its own."""
 MAKE = {
     "ext4": ("mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+    "ext4 of 16 KiB": ("mkfs.ext4", "-q", "-O", "bigalloc", "-C", "16384", "-E", "nodiscard"),
     "xfs": ("mkfs.xfs", "-q", "-K"),
 }
-CHECK = {"ext4": ("e2fsck", "-f", "-n"), "xfs": ("xfs_repair", "-n")}
+E2FSCK = ("e2fsck", "-f", "-n")
+CHECK = {"ext4": E2FSCK, "ext4 of 16 KiB": E2FSCK, "xfs": ("xfs_repair", "-n")}
 SECONDS = 60.0
 
 

@@ -32,6 +32,10 @@ For each image:
   acknowledged and at most the last sent one;
 - Cassandra (one node, `commitlog_sync: batch`, segments of 4 MiB, a flush after each 50 writes)
   starts; each row's version is at least the acknowledged and at most the last sent one;
+- MariaDB (pages of 16 KiB, written after each ten commits) recovers; each row's version is at least
+  the committed and at most the last sent one; `CHECK TABLE` finds nothing. Without its doublewrite
+  buffer it must lose pages, and none on a disk that writes 16 KiB whole (ext4 with clusters of
+  16 KiB);
 - PostgreSQL recovers; each row's version is at least the committed and at most the last sent one;
   `pg_amcheck --heapallindexed` finds nothing, and data checksums are on.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from campaigns.power import cassandra, etcd, files, postgresql
+from campaigns.power import cassandra, etcd, files, mariadb, postgresql
 from campaigns.power.cuts import Cut, Images, cuts_of, promised
 from campaigns.power.disk import SIZES, LostError, check_file_system, mounted, recorded
 from campaigns.power.marks import Marks
@@ -24,9 +24,13 @@ class Setup:
 
     name: str
     filesystem: str
-    writer: ModuleType
+    writer: ModuleType | mariadb.Writer
     rounds: int
     size: int
+    whole: int = 0
+    """Bytes that its disk writes whole where they are aligned."""
+    tears: bool = False
+    """Whether it has nothing against torn pages: losses are what it is there to show."""
 
 
 # PostgreSQL: 40 MB of data folder and 16 MiB segments of its log; etcd: segments of 64 MB, and the
@@ -38,6 +42,16 @@ SETUPS = [
     Setup("PostgreSQL on xfs", "xfs", postgresql, 300, SIZES["xfs"]),
     Setup("etcd on ext4", "ext4", etcd, 300, 5 * SIZES["ext4"]),
     Setup("etcd on xfs", "xfs", etcd, 300, 2 * SIZES["xfs"]),
+    Setup("MariaDB on ext4", "ext4", mariadb.SAFE, 200, 4 * SIZES["ext4"]),
+    Setup("MariaDB without doublewrite", "ext4", mariadb.TORN, 200, 4 * SIZES["ext4"], tears=True),
+    Setup(
+        "MariaDB without doublewrite on a disk that writes 16 KiB whole",
+        "ext4 of 16 KiB",
+        mariadb.TORN,
+        200,
+        4 * SIZES["ext4"],
+        whole=16384,
+    ),
     Setup("Cassandra on ext4", "ext4", cassandra, 200, 8 * SIZES["ext4"]),
 ]
 
@@ -93,6 +107,6 @@ def trials(setup: Setup, count: int, seed: int, *, lying: bool = False) -> Itera
         lab.chmod(0o755)
         log: Sequence[Record] = record(setup, lab, seed)
         os.unlink(lab / "log")
-        images = Images(log, lab / "durable.img", setup.size)
+        images = Images(log, lab / "durable.img", setup.size, setup.whole)
         for cut in cuts_of(log, count, seed, lying=lying):
             yield try_cut(setup, images, cut, lab)

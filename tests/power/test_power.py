@@ -11,6 +11,7 @@ from campaigns.power.recorder import FLUSH, MARK, WRITE, Record
 from campaigns.power.trial import SETUPS, trials
 from tests.apart import apart
 
+TORN = "MariaDB without doublewrite"
 BEGIN = Record(MARK, 0, 5, b"begin")
 FLUSHED = Record(FLUSH, 0, 0, b"")
 
@@ -68,6 +69,8 @@ def test_a_promise_counts_once_it_was_acknowledged() -> None:
         pytest.param("etcd on xfs", 10, marks=pytest.mark.long),
         pytest.param("PostgreSQL on xfs", 10, marks=pytest.mark.long),
         pytest.param("Cassandra on ext4", 3, marks=pytest.mark.long),
+        pytest.param("MariaDB on ext4", 10, marks=pytest.mark.long),
+        pytest.param(f"{TORN} on a disk that writes 16 KiB whole", 10, marks=pytest.mark.long),
     ],
 )
 @apart
@@ -86,3 +89,23 @@ def test_nothing_promised_is_lost_by_a_power_cut(name: str, count: int) -> None:
 def test_the_same_checks_find_what_a_disk_that_ignores_flushes_loses(name: str) -> None:
     setup = next(one for one in SETUPS if one.name == name)
     assert any(one.found for one in trials(setup, 5, seed=1, lying=True))
+
+
+def test_an_aligned_write_of_a_disk_that_writes_it_whole_is_there_or_not(tmp_path: Path) -> None:
+    def image(seed: int) -> bytes:
+        cut = Cut(len(LOG), seed)
+        Images(LOG, tmp_path / "durable", 16384, 8192).make(cut, tmp_path / "image")
+        return (tmp_path / "image").read_bytes()
+
+    seen = {image(seed) for seed in range(50)}
+    first, second = {one[:8192] for one in seen}, {one[8192:] for one in seen}
+    assert first == {b"b" * 8192, b"c" * 8192}
+    assert second == {bytes(8192), b"d" * 8192}
+
+
+@pytest.mark.machine
+@pytest.mark.long
+@apart
+def test_a_page_that_a_power_cut_tears_is_found() -> None:
+    setup = next(one for one in SETUPS if one.name == TORN)
+    assert any(one.found for one in trials(setup, 20, seed=1))
