@@ -21,9 +21,11 @@ from lark import UnexpectedToken
 from tests.advise.test_levers import FILE
 
 OPTIONS = {
-    "az vm create": {"resource-group", "location", "name", "size", "image", "generate-ssh-keys"},
+    "az vm create": {
+        *("resource-group", "location", "zone", "name", "size", "image", "generate-ssh-keys"),
+    },
     "az disk create": {
-        *("resource-group", "location", "name", "size-gb", "sku"),
+        *("resource-group", "location", "zone", "name", "size-gb", "sku"),
         *("disk-iops-read-write", "disk-mbps-read-write"),
     },
     "az vm disk attach": {"resource-group", "vm-name", "name", "caching"},
@@ -72,6 +74,8 @@ def test_az_takes_every_command_and_option(disk: str) -> None:
             assert len(words) - at == 2 * len(given) - ("generate-ssh-keys" in given)
             assert all(words)
         assert text.count("; do") == text.count("done")
+        # VM and disk of Premium SSD v2 are in one zone.
+        assert text.count("--zone 1") == (2 if disk == "PremiumV2" else 0)
 
 
 @pytest.mark.parametrize(

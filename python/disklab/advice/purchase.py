@@ -46,7 +46,7 @@ def _quoted(text: str) -> str:
 def _azurerm(option: Option, vm: str, region: str) -> str:
     count, size, iops, mb_per_s = _volume(option)
     sku = AZURE_SKUS.get(option.candidate.disks.kind, "")
-    zone = '\n  zone                = "1"' if sku in ("PremiumV2_LRS", "UltraSSD_LRS") else ""
+    zone = '\n  zone                = "1"' if sku in ZONAL else ""
     made = f"""resource "azurerm_linux_virtual_machine" "node" {{
   count               = {option.nodes}
   name                = "node-${{count.index}}"
@@ -85,10 +85,15 @@ resource "azurerm_virtual_machine_data_disk_attachment" "data" {{
     )
 
 
+ZONAL = ("PremiumV2_LRS", "UltraSSD_LRS")
+"""Disks that exist in a zone only, as the VMs that they are attached to."""
+
+
 def _az(option: Option, vm: str, region: str) -> str:
     count, size, iops, mb_per_s = _volume(option)
     sku = AZURE_SKUS.get(option.candidate.disks.kind, "")
     place = f'--resource-group "$GROUP" --location {shlex.quote(region)}'
+    place += " --zone 1" if sku in ZONAL else ""
     caching = shlex.quote(option.candidate.disks.caching)
     lines = [
         f"for node in $(seq 1 {option.nodes}); do",
