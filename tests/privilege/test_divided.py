@@ -46,6 +46,12 @@ def has_postgresql() -> None:
         pytest.skip(str(error))
 
 
+def heed() -> None:
+    """Ignore no signal, whatever who started the tests ignores."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def as_caller(lab: Lab, mine: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """Start a command in the caller's folder as sudo would; it is ended with the block."""
@@ -57,6 +63,8 @@ def as_caller(lab: Lab, mine: Path, *words: str) -> Iterator[subprocess.Popen[st
         text=True,
         start_new_session=True,
         cwd=mine,
+        # These tests hold under nohup and in a script's background, too.
+        preexec_fn=heed,  # noqa: PLW1509
     )
     try:
         yield started
