@@ -56,8 +56,8 @@ def test_a_phase_lasts_until_the_next_one_or_a_result() -> None:
     ]
 
 
-def test_a_demo_may_rest_where_it_measures_and_nowhere_else() -> None:
-    assert not Demo(0, 100.0, 1.0, 44.0, {}, {"measure": (60.0, 44.0)}).is_bad
+def test_a_demo_that_stands_still_in_a_wait_or_a_phase_is_bad() -> None:
+    assert not Demo(0, 100.0, 1.0, 19.0, {}, {"settle": (60.0, 19.0)}).is_bad
     assert Demo(0, 100.0, 1.0, 44.0, {}, {"settle": (60.0, 44.0)}).is_bad
     assert Demo(0, 100.0, 1.0, 44.0, {"n1: start": (60.0, 44.0)}, {}).is_bad
 
