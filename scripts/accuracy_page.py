@@ -170,6 +170,7 @@ RANGES: Any = {
     "residuals": True,
     # No study names a version.
     "newer": True,
+    "newer_server_vm": True,
     # Nor a collector.
     "concurrent": True,
     "parameters": {"__all__": OF_VALUES},

@@ -124,6 +124,8 @@ class Newer(Part):
 
     version: int
     """The first of them, as a whole number."""
+    server_vm: str
+    """VM series whose vCPU the server's CPU times are of; the client's stay as they are."""
     parameters: dict[str, Parameter]
     physical: dict[str, Fact]
 
@@ -154,6 +156,16 @@ class Calibration(Part):
     concurrent: dict[str, Concurrent] = {}
     """By collector."""
     range: Range
+    newer_server_vm: str | None = None
+    """Of what takes the place of older values: whose vCPU the server's CPU times are of."""
+
+    def server_vm(self) -> str | None:
+        """Return the VM series whose vCPU the server's CPU times are of; None: no cloud's."""
+        return self.newer_server_vm or self.client_vm()
+
+    def client_vm(self) -> str | None:
+        """Return the VM series whose vCPU the client's CPU times are of; None: no cloud's."""
+        return self.range.vm_series[0] if self.range.vm_series else None
 
     def of_version(self, version: str | None) -> Calibration:
         """Return what holds for a version; None: for that of the calibration's own rows."""
@@ -182,7 +194,12 @@ class Calibration(Part):
             return self
         parameters = {**self.parameters, **self.newer.parameters}
         physical = {**self.physical, **self.newer.physical}
-        changed = {"parameters": parameters, "physical": physical, "newer": None}
+        changed = {
+            "parameters": parameters,
+            "physical": physical,
+            "newer": None,
+            "newer_server_vm": self.newer.server_vm,
+        }
         return self.model_copy(update=changed)
 
     def fact(self, name: str) -> int:

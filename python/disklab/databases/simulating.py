@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from disklab.catalog import Catalog
+from disklab.catalog import Catalog, cpu_speed
 from disklab.catalog.facts import GIB, RoundTripFacts
 from disklab.catalog.profile import Profile
 from disklab.databases.calibration import Calibration
@@ -207,6 +207,11 @@ def _dumped(part: Profile) -> Job:
         # The part is kept beside its form: while it lives, nothing else has its id.
         known = _DUMPED[id(part)] = (part, part.model_dump(mode="json"))
     return known[1]
+
+
+def slower_than(catalog: Catalog, measured_on: str, vm: str) -> float:
+    """Return how many times as long a vCPU of a VM size takes as one of the series measured."""
+    return cpu_speed(catalog, measured_on).over(cpu_speed(catalog, vm))
 
 
 def delays(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:

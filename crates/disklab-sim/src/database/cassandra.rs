@@ -595,6 +595,11 @@ impl Cassandra {
                         .storage
                         .waited_for(request.file, request.page);
                     request.page += 1;
+                    let cpu_ns = self.rules.parameters.disk_read_cpu_ns;
+                    if cpu_ns > 0 && request.way.has_not_waited() {
+                        // **Divergence:** it keeps a processor busy, and this read does not wait for that.
+                        self.nodes[index].cores.serve(now, cpu_ns);
+                    }
                     request.way.waited(request.since, io.passed, now);
                     self.course.recorder.waited_for_disk(now - request.since);
                     self.read_on(now, this);

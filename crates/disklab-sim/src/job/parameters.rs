@@ -26,6 +26,10 @@ pub struct Parameters {
     pub message_cpu_ns: u64,
     /// CPU of a replica for a read.
     pub read_cpu_ns: u64,
+    /// CPU of a replica for a read that meets the disk, beside `read_cpu_ns`: faults, pages taken from others, threads
+    /// that sleep and wake up.
+    #[serde(default)]
+    pub disk_read_cpu_ns: u64,
     /// CPU of a replica for a write, flush and compaction included.
     pub write_cpu_ns: u64,
     /// Mean length of a pause (garbage collection) of a node that takes reads alone.

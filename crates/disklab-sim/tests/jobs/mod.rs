@@ -156,6 +156,7 @@ pub fn no_cost() -> Parameters {
         coordinator_cpu_ns: 0,
         message_cpu_ns: 0,
         read_cpu_ns: 0,
+        disk_read_cpu_ns: 0,
         write_cpu_ns: 0,
         client_cold_permille: 0,
         client_warm_operations: 0,

@@ -49,6 +49,7 @@ from disklab.databases.simulating import (
     load_of,
     network,
     outside,
+    slower_than,
     with_sizes,
 )
 from disklab.errors import Problem
@@ -224,7 +225,7 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
         "dataset": _dataset(spec),
         "workload": _workload(spec, calibration),
         "before": _before(spec),
-        "parameters": _parameters(spec, calibration),
+        "parameters": _carried(_parameters(spec, calibration), spec, catalog, calibration),
     }
     if spec.database.jvm.heap_bytes is not None:
         flushed = spec.database.jvm.heap_bytes // MEMTABLE_SHARE // FLUSHED_SHARE
@@ -282,8 +283,10 @@ def _collector(spec: TrialSpec, calibration: Calibration, heap: int, cores: int)
     return job
 
 
-SERVER_CPU = ("coordinator_", "message_", "read_", "write_")
+SERVER_CPU = ("coordinator_", "message_", "read_", "disk_read_", "write_")
 """Beginnings of the names of what costs a node processor time."""
+CLIENT_CPU = ("client_",)
+"""The same of a client."""
 
 
 def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
@@ -293,12 +296,33 @@ def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
     if concurrent is None:
         return costs
     permille = int(str(concurrent.cpu_permille.value))
-    return {
-        name: value * permille // WHOLE_PERMILLE
-        if name.startswith(SERVER_CPU) and name.endswith(("_cpu_ns", "_byte_ps"))
-        else value
-        for name, value in costs.items()
+    dearer = {
+        name: costs[name] * permille // WHOLE_PERMILLE for name in _cpu_times(costs, SERVER_CPU)
     }
+    return {**costs, **dearer}
+
+
+def _carried(costs: Job, spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return costs as the trial's VMs have them: CPU times by the speed of a vCPU."""
+    assert spec.cluster is not None
+    server, client = calibration.server_vm(), calibration.client_vm()
+    if server is None or client is None:
+        return costs
+    slower = {
+        SERVER_CPU: slower_than(catalog, server, spec.cluster.vm),
+        CLIENT_CPU: slower_than(catalog, client, spec.client.vm or spec.cluster.vm),
+    }
+    carried = dict(costs)
+    for beginnings, factor in slower.items():
+        for name in _cpu_times(costs, beginnings):
+            carried[name] = round(costs[name] * factor)
+    return carried
+
+
+def _cpu_times(costs: Job, beginnings: tuple[str, ...]) -> Iterator[str]:
+    for name in costs:
+        if name.startswith(beginnings) and name.endswith(("_cpu_ns", "_byte_ps")):
+            yield name
 
 
 def _new_keys(spec: TrialSpec, calibration: Calibration, key_cache_bytes: int) -> int:
@@ -417,6 +441,8 @@ def rehearsed_job(
     calibration = calibration.newest()
     job = database_job(spec, catalog, calibration)
     job["cluster"] |= _here(spec, catalog, calibration, there)
+    # CPU times of the newest versions are of this machine, or of one like it.
+    job["parameters"] = _parameters(spec, calibration.with_collector(_jvm(spec).collector))
     flushed = _memory(spec, catalog, there.share).memtable // FLUSHED_SHARE
     job["database"]["memtable_bytes"] = flushed
     job["dataset"] |= {

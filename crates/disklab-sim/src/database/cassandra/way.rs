@@ -67,6 +67,12 @@ impl Way {
         self.finished = ready;
     }
 
+    /// Whether no I/O has held the request up so far.
+    #[inline]
+    pub fn has_not_waited(&self) -> bool {
+        self.limited_ns == 0 && self.disk_ns == 0
+    }
+
     /// An I/O that the request waited for since `since` has ended; the disk model let it pass at `passed`.
     #[inline]
     pub fn waited(&mut self, since: u64, passed: u64, now: u64) {
