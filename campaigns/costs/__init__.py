@@ -1,1 +1,1 @@
-"""What requests and compactions of a real Cassandra take of the processor."""
+"""What requests of a real Cassandra take of the processor."""

@@ -1,8 +1,8 @@
 """Measures what Cassandra takes of the processor: `python -m campaigns.costs` (root).
 
 A node on plain folders is filled part by part, warmed up, and loaded with reads and with writes at
-several numbers of threads; then what its compactions take is told from those behind a fill. A line
-a cell goes to `measured.jsonl`, and to the screen. CPU times are of the server's process alone: a
+several numbers of threads; parts of a fill tell what its compactions took with them. A line a cell
+goes to `measured.jsonl`, and to the screen. CPU times are of the server's process alone: a
 busy machine makes them a little longer (shared caches), and load averages are kept.
 """
 
@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -28,13 +26,11 @@ from campaigns.pauses.__main__ import Setup, started
 
 MEASURED = Path(__file__).parent / "measured.jsonl"
 ROWS = {200: 2_000_000, 2000: 600_000, 4090: 300_000}
-"""About 1 GB of rows of 2,000 bytes: compaction reads and writes each part of them once."""
+"""About 1 GB of the larger ones."""
 PARTS = 4
 """Tables of one size with which size-tiered compaction begins."""
 THREADS = (1, 8, 64)
 HEAP = Setup(3072)
-FEW_PAGES = 768 << 20
-"""Less than the tables; what the JVM has touched before is not counted."""
 
 
 class Costs:
@@ -55,22 +51,6 @@ class Costs:
             )
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
-
-    def faults(self) -> int:
-        """Return how many page faults of the process went to the disk."""
-        return sum(
-            int(Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[9])
-            for pid in self.database.nodes[0].pids
-        )
-
-    def read_bytes(self) -> int:
-        """Return what the process has made the disk read."""
-        lines = [
-            line
-            for pid in self.database.nodes[0].pids
-            for line in Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
-        ]
-        return sum(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
 
     def since(self) -> float:
         """Return the CPU seconds since the last call."""
@@ -122,37 +102,6 @@ class Costs:
         return found
 
 
-@contextmanager
-def few_pages(pids: tuple[int, ...]) -> Iterator[None]:
-    """Let processes have no more than `FEW_PAGES` of new pages (memory cgroup of version 1)."""
-    group = Path(f"/sys/fs/cgroup/memory/disklab-costs-{os.getpid()}")
-    group.mkdir()
-    try:
-        (group / "memory.limit_in_bytes").write_text(str(FEW_PAGES), encoding="ascii")
-        for pid in pids:
-            (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
-        yield
-    finally:
-        for pid in pids:
-            (group.parent / "cgroup.procs").write_text(str(pid), encoding="ascii")
-        group.rmdir()
-
-
-def from_disk(costs: Costs, seconds: float) -> Iterator[Any]:
-    """Yield lines of reads of which many meet no page of the page cache."""
-    node = costs.database.nodes[0]
-    with few_pages(node.pids):
-        node.drop_page_cache()
-        costs.run({"read": 1.0}, 64, Stop(duration_s=seconds / 2))
-        for threads in (8, 64):
-            costs.since()
-            faults, read = costs.faults(), costs.read_bytes()
-            done = costs.run({"read": 1.0}, threads, Stop(duration_s=seconds))
-            used = costs.since()
-            more = {"faults": costs.faults() - faults, "read_bytes": costs.read_bytes() - read}
-            yield costs.line("read from disk", used, done, threads=threads, **more)
-
-
 def cells(row_bytes: int, seconds: float) -> Iterator[Any]:
     """Yield a line of each cell."""
     with started(HEAP) as database:
@@ -161,8 +110,6 @@ def cells(row_bytes: int, seconds: float) -> Iterator[Any]:
         costs.run({"read": 1.0}, 16, Stop(duration_s=seconds))
         database.settle(Conditions())
         costs.since()
-        time.sleep(5)
-        idle = costs.since() / 5
         for part in range(PARTS):
             before = costs.compacted_bytes()
             stop = Stop(operations=costs.rows // PARTS)
@@ -170,11 +117,7 @@ def cells(row_bytes: int, seconds: float) -> Iterator[Any]:
             costs.flush()
             compacted = costs.compacted_bytes() - before
             yield costs.line("fill", costs.since(), done, part=part, compacted_bytes=compacted)
-        before, begun = costs.compacted_bytes(), time.monotonic()
         database.settle(Conditions())
-        used = costs.since() - idle * (time.monotonic() - begun)
-        compacted = costs.compacted_bytes() - before
-        yield costs.line("compaction", used, compacted_bytes=compacted, idle=round(idle, 4))
         for kind in ("read", "write"):
             for threads in THREADS:
                 costs.run({kind: 1.0}, threads, Stop(duration_s=seconds / 2))
@@ -183,8 +126,6 @@ def cells(row_bytes: int, seconds: float) -> Iterator[Any]:
                 done = costs.run({kind: 1.0}, threads, Stop(duration_s=seconds))
                 used, compacted = costs.since(), costs.compacted_bytes() - before
                 yield costs.line(kind, used, done, threads=threads, compacted_bytes=compacted)
-        database.settle(Conditions())
-        yield from from_disk(costs, seconds)
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ def test_what_is_simulated_is_what_was_rehearsed() -> None:
 
 def results(trials: list[Trial]) -> list[TrialResult]:
     """Simulate the trials with a known overhead, and tell the figures as a rehearsal's."""
-    values = own_client(cassandra().values() | {"overhead_ns": TRUTH_NS})
+    values = own_client(cassandra().newest().values() | {"overhead_ns": TRUTH_NS})
     asked = (
         {"cell": at, "seed": 7, "fidelity": "full", **with_parameters(job_of(one), values)}
         for at, one in enumerate(trials)
