@@ -356,7 +356,14 @@ function rowsJob(offer, choice, volume) {
     ? {open: {rate_per_ks: Math.round(choice.rate * 1000), arrivals: engine.arrivals, max_in_flight: engine.max_in_flight}}
     : {closed: {threads: choice.threads}};
   Object.assign(job.workload, {load, keys: choice.keys});
+  if (engine.costs) Object.assign(job.parameters, carried(engine.costs, vm.slower, client.slower));
   return choice.engine === 'cassandra' ? cassandraJob(engine, choice, own, job) : postgresqlJob(engine, choice, own, job);
+}
+
+// CPU times by the speed of a vCPU: databases/cassandra/simulated.py.
+function carried(costs, server, client) {
+  const times = (name) => costs[name] * (name.startsWith('client_') ? client : server);
+  return Object.fromEntries(Object.keys(costs).map((name) => [name, Math.round(times(name))]));
 }
 
 function cassandraJob(engine, choice, own, job) {

@@ -25,7 +25,8 @@ from disklab.catalog.resolve import host_profile
 from disklab.catalog.service_time import latency_profile
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.databases.simulating import Job, network
+from disklab.databases.cassandra.simulated import cpu_costs
+from disklab.databases.simulating import Job, network, slower_than
 from disklab.databases.statements import STATUS
 from disklab.databases.yugabytedb.simulated import caches
 from disklab.errors import Problem, UserError
@@ -203,6 +204,7 @@ def _vm(catalog: Catalog, vm: VmEntry) -> Json:
     facts = vm.facts
     made: Json = {
         "cores": facts.vcpu,
+        "slower": _slower(catalog, vm),
         "memory_gib": facts.mem_gib,
         "network_bytes_per_s": network(facts.net_mbit_per_s),
         "cached": profile["cached"],
@@ -353,6 +355,13 @@ def _base(catalog: Catalog, engine: str, vm: str, settings: str = "{}") -> Job:
     return _job(catalog, text, engine)
 
 
+def _slower(catalog: Catalog, vm: VmEntry) -> float:
+    """Return how many times as long a vCPU takes as one of those that costs were measured on."""
+    calibration = calibration_for("cassandra")
+    measured_on = calibration.client_vm() if calibration else None
+    return slower_than(catalog, measured_on, vm.name) if measured_on else 1.0
+
+
 def _memory_of(catalog: Catalog, vm: VmEntry, engine: str) -> Json | None:
     """Return what of a database's job follows from the VM; None: no such job can be made."""
     try:
@@ -436,6 +445,8 @@ def _engine(catalog: Catalog, engine: str) -> Json:
         },
         "range": _range(calibration),
     }
+    if engine == "cassandra":
+        made["costs"] = cpu_costs(calibration)
     if "ownership_ppm" in calibration.physical:
         made["ownership_ppm"] = calibration.physical["ownership_ppm"].value
     return made

@@ -319,6 +319,12 @@ def _carried(costs: Job, spec: TrialSpec, catalog: Catalog, calibration: Calibra
     return carried
 
 
+def cpu_costs(calibration: Calibration) -> Job:
+    """Return the CPU times, as they are on the machines that they were measured on."""
+    costs = calibration.values()
+    return {name: costs[name] for name in _cpu_times(costs, (*SERVER_CPU, *CLIENT_CPU))}
+
+
 def _cpu_times(costs: Job, beginnings: tuple[str, ...]) -> Iterator[str]:
     for name in costs:
         if name.startswith(beginnings) and name.endswith(("_cpu_ns", "_byte_ps")):
