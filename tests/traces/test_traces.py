@@ -224,7 +224,10 @@ def test_what_is_wrong_is_told_with_its_line(text: str, told: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (gzip.compress(b"1,h,0,Read,0,4096,1\n", mtime=0), "it is packed by gzip: unpack it by gunzip"),
+        (
+            gzip.compress(b"1,h,0,Read,0,4096,1\n", mtime=0),
+            "it is packed by gzip: unpack it by gunzip",
+        ),
         (struct.pack("<IIQ", 0x65617407, 1, 5) + b"\n", "make text of it by blkparse -i"),
         (struct.pack(">IIQ", 0x65617407, 1, 5) + b"\n", "make text of it by blkparse -i"),
     ],
