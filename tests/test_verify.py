@@ -30,6 +30,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 
 CHOSEN = {
     "aws/gp2": "aws/gp2(500GiB)",
+    "aws/st1": "aws/st1(500GiB)",
     "aws/gp3": "aws/gp3(500GiB, 6000 IOPS, 250 MB/s)",
     "aws/io1": "aws/io1(200GiB, 5000 IOPS)",
     "aws/io2": "aws/io2(200GiB, 20000 IOPS)",

@@ -71,17 +71,27 @@ Memory = dict[str, Any]
 def simulate_once(
     jobs: Iterable[dict[str, Any]], memory: Memory, *, workers: Workers = None
 ) -> Iterator[Any]:
-    """Yield the answer to each job, as `simulate` does; those in memory first, and none twice."""
+    """Yield the answer to each job, as `simulate` does; those in memory first, and none twice.
+
+    A job of several passes has an answer for each, so it is simulated whenever it is given.
+    """
     waiting: dict[str, list[dict[str, Any]]] = {}
+    passes: list[dict[str, Any]] = []
     for job in jobs:
+        if job.get("then"):
+            passes.append(job)
+            continue
         key = json.dumps({**job, "cell": 0}, sort_keys=True)
         if key in memory:
             yield {**memory[key], "cell": job["cell"]}
         else:
             waiting.setdefault(key, []).append(job)
     keys = {same[0]["cell"]: key for key, same in waiting.items()}
-    new = [same[0] for same in waiting.values()]
+    new = [*passes, *(same[0] for same in waiting.values())]
     for answer in simulate(new, workers=workers) if new else ():
+        if answer["cell"] not in keys:
+            yield answer
+            continue
         key = keys[answer["cell"]]
         if answer["event"] == "cell":
             memory[key] = answer
