@@ -170,7 +170,9 @@ RANGES: Any = {
     "residuals": True,
     # No study names a version.
     "newer": True,
-    "newer_server_vm": True,
+    # On the studies' own VMs speeds cancel out.
+    "server_vm": True,
+    "client_vm": True,
     # Nor a collector.
     "concurrent": True,
     "parameters": {"__all__": OF_VALUES},

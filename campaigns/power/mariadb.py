@@ -110,7 +110,7 @@ class Writer:
                 for version in range(1, rounds + 1):
                     row = chance.randint(1, ROWS)
                     with marks.promise(str(row), version):
-                        # All bytes of a row change, so that a torn page is no page.
+                        # All bytes of a row change: the checksum of a torn page fails.
                         text = f"repeat('{version % 10}', 3000)"
                         change = f"update v set version = {version}, t = {text} where id = {row};"
                         session.stdin.write(f"{change} select {version};\n")

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 from disklab import spec
-from disklab.catalog import load_catalog
+from disklab.catalog import cpu_speed, load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.cassandra.collectors import collector_of, new_keys_permille, threads_on
 from disklab.databases.cassandra.configuration import collector_options
@@ -178,6 +178,35 @@ def test_newer_versions_have_pauses_of_their_own_and_a_key_cache() -> None:
     # 100 MiB of keys of 80 bytes, for 60 million rows x 1 copy on six nodes.
     known = 100 * MIB // 80
     assert told["collector"]["new_keys_permille"] == round(1000 * (1 - known / 10e6))
+
+
+def test_cpu_times_go_to_other_vms_by_the_speed_of_their_vcpus() -> None:
+    catalog, calibration, newer = load_catalog(), package(), package().newest()
+    slow, at_home = "azure/Standard_L8s_v2", "azure/Standard_DS14_v2"
+    for version, known, measured_on in (
+        ("3.11", calibration, "azure/DSv2"),
+        ("5.0", newer, "azure/Dasv6"),
+    ):
+        factor = cpu_speed(catalog, measured_on).over(cpu_speed(catalog, slow))
+        assert factor > 1
+        costs = part(trial(slow, version=version))["parameters"]
+        assert costs["read_cpu_ns"] == round(known.parameters["read_cpu_ns"].value * factor)
+        assert costs["message_overhead_ns"] == known.parameters["message_overhead_ns"].value
+    costs = part(trial(at_home))["parameters"]
+    assert costs["write_cpu_ns"] == calibration.parameters["write_cpu_ns"].value
+
+
+def test_a_calibration_that_names_no_vm_is_carried_nowhere() -> None:
+    """As files are that `disklab calibrate` wrote before."""
+    content = package().model_dump(mode="json", exclude={"server_vm": True, "client_vm": True})
+    del content["newer"]["server_vm"]
+    older = Calibration.model_validate(content)
+    slow = trial("azure/Standard_L8s_v2", version="5.0")
+    job = prepare(slow, load_catalog(), older, "x.yaml").job
+    assert job is not None
+    costs, known = job["database"]["parameters"], older.newest().parameters
+    for name in ("read_cpu_ns", "disk_read_cpu_ns", "client_read_cpu_ns"):
+        assert costs[name] == known[name].value
 
 
 def test_keys_that_all_fit_are_not_new() -> None:

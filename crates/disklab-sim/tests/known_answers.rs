@@ -356,6 +356,25 @@ fn a_chunk_costs_the_cpu_that_opens_it() {
     assert!(rate(&[Mechanism::DecompressionCpu]) > 10.0 * seen);
 }
 
+/// One server core that is busy for 200 us with each read from the disk, and does nothing else.
+#[test]
+fn a_read_from_the_disk_costs_cpu_and_one_from_memory_none() {
+    let rate = |page_cache_bytes: u64| {
+        let mut job = jobs::reads(64, 20_000, 5);
+        let database = jobs::database(&mut job);
+        database.dataset.rows = 1_000_000;
+        database.cluster.page_cache_bytes = page_cache_bytes;
+        database.cluster.cores = 1;
+        database.before.page_cache = CacheState::Warm;
+        database.parameters.disk_read_cpu_ns = 200_000;
+        simulate(&job).expect("it is valid").ops_per_s
+    };
+    let seen = rate(10 * 4096);
+    // Those that wait for the core do so behind the reads of a moment, of which some come late.
+    assert!((0.9..=1.0).contains(&(seen / 5_000.0)), "{seen}");
+    assert!(rate(1 << 40) > 10.0 * seen);
+}
+
 /// Cold reads of a table that fits the caches, then the same load with the caches as they were left.
 fn two_passes(fidelity: Fidelity, page_cache: CacheState) -> Vec<Report> {
     let mut job = jobs::reads(8, 200_000, 3);

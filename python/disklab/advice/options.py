@@ -224,18 +224,18 @@ def spare(room: float) -> str:
 
 def bound_by(result: TrialResult) -> str:
     """Return the fullest limit of a cell, and how full it is."""
-    found = result.bottleneck
-    if found is None:
+    bottleneck = result.bottleneck
+    if bottleneck is None:
         return ""
-    if found.resource == "latency":
+    if bottleneck.resource == "latency":
         # No limit is near; the fullest one says what comes first with more load.
         limits = [one for one in result.telemetry.limits if one.utilisation]
         first = max(limits, key=lambda one: one.utilisation or 0.0, default=None)
         if first is None or first.utilisation is None:
             return "none"
         return f"none; first {first.limit} {first.utilisation * 100:.0f} %"
-    used = "" if found.utilisation is None else f" {found.utilisation * 100:.0f} %"
-    return found.resource + used
+    used = "" if bottleneck.utilisation is None else f" {bottleneck.utilisation * 100:.0f} %"
+    return bottleneck.resource + used
 
 
 def levers_of(bare: TrialResult, others: Sequence[tuple[str, TrialResult]]) -> tuple[Lever, ...]:

@@ -156,16 +156,16 @@ def unknown_region(region: str, experiment: Experiment) -> Iterator[Problem]:
     listed = {
         one.region for one in catalog.prices if one.region.isascii() and " " not in one.region
     }
-    known = listed | {DEFAULT_REGION, *REGIONS.values()}
+    regions = listed | {DEFAULT_REGION, *REGIONS.values()}
     for vm in catalog.vms.values():
         if vm.vendor == vendor:
-            known |= {*vm.facts.usd_per_hour}
-    if _plain(region) not in {_plain(one) for one in known}:
+            regions |= {*vm.facts.usd_per_hour}
+    if _plain(region) not in {_plain(one) for one in regions}:
         rule = "no price of this region is known"
         otherwise = (
-            f"choose one of {', '.join(sorted(known))}, or bring its prices (`disklab prices`)"
+            f"choose one of {', '.join(sorted(regions))}, or bring its prices (`disklab prices`)"
         )
-        yield Problem("--region", region, rule, did_you_mean(region, known, otherwise))
+        yield Problem("--region", region, rule, did_you_mean(region, regions, otherwise))
 
 
 def _plain(region: str) -> str:

@@ -19,8 +19,8 @@ ALIKE_RATE_RATIO = 1.05
 def ranked(options: Iterable[Option], *, by_price: bool = False) -> list[Option]:
     """Return options in their order, each hardware once.
 
-    What qualifies stands by price. What misses stands by how far it is from the promise, but what
-    differs by less than its band is one group, by price: dearer hardware is no nearer. What loses
+    What qualifies stands by price. What misses stands by how far it is from the promise. Options
+    that differ by less than their band are one group, sorted by price. What loses
     its data with one VM comes last. `by_price`: all miss for one reason that no disk has.
     """
     if by_price:
@@ -53,7 +53,7 @@ def groups(missing: Sequence[Option]) -> list[list[Option]]:
 
 
 def distinct(options: Iterable[Option]) -> list[Option]:
-    """Return the first of each hardware: the same with other settings is no other purchase."""
+    """Return the first option of each hardware, whatever its settings: one buys hardware."""
     found: dict[str, Option] = {}
     for option in options:
         found.setdefault(option.candidate.hardware, option)

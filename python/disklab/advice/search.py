@@ -162,9 +162,9 @@ class Ladder:
         self.look_again(float("inf"))
 
     def look_again(self, below_usd: float, *, ruled_out: bool = True) -> None:
-        """Begin anew with what has been tried, among what costs less than a price.
+        """Search again below a price, with the results so far.
 
-        `ruled_out`: without what is no better than something that failed.
+        `ruled_out`: leave out what is at most as good as an option that failed.
         """
         names = {one.name for one in self.rejected}
         # Where an option fails as it is, it may do with its levers turned.
@@ -291,9 +291,9 @@ class Simulator:
         """Return the answer of each job by its cell; each is simulated once."""
         before = len(self.memory)
         answers = simulate_once(jobs, self.memory, workers=self.workers)
-        found = {answer["cell"]: answer for answer in answers if answer["event"] == "cell"}
+        cells = {answer["cell"]: answer for answer in answers if answer["event"] == "cell"}
         self.cells += len(self.memory) - before
-        return found
+        return cells
 
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
         required = required_of(spec)

@@ -315,9 +315,9 @@ def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
                 size = abs(math.log(mover.ratios.get(figure, 1)))
                 known = f"within {mover.within:g} times" if mover.within > 1 else mover.because
                 name = in_words(mover.name)
-                told = f"{name} ({known}): {math.expm1(size):.0%}"
-                most[name] = max(most.get(name, (0.0, "")), (size, told))
-        named = [told for size, told in sorted(most.values(), reverse=True)[:3] if size > MOVES]
+                moves = f"{name} ({known}): {math.expm1(size):.0%}"
+                most[name] = max(most.get(name, (0.0, "")), (size, moves))
+        named = [moves for size, moves in sorted(most.values(), reverse=True)[:3] if size > MOVES]
         if named:
             yield f"What moves {words} most: {'; '.join(named)}"
 

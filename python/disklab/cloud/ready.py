@@ -33,13 +33,13 @@ def wait_until_ready(
     """Return when every host is ready. Raises CloudError for one that fails, or is not in time."""
     with Wait("the new hosts are ready", PATIENCE_S, clock=clock) as wait:
         for name in names:
-            while said := _missing(name, ssh_config, run):
+            while missing := _missing(name, ssh_config, run):
                 if wait.is_over:
                     raise CloudError(
                         f"{name}: it is not ready {PATIENCE_S / 60:.0f} min after it was made "
-                        f"({said}); look with --keep-until and ssh -F {ssh_config} {name}"
+                        f"({missing}); look with --keep-until and ssh -F {ssh_config} {name}"
                     )
-                wait.pause(LOOK_S, f"{name}: {said}")
+                wait.pause(LOOK_S, f"{name}: {missing}")
             told(f"{name} is ready")
 
 
@@ -51,11 +51,11 @@ def _missing(name: str, ssh_config: Path, run: str) -> str:
     if answer.returncode == _FAILED_CODE:
         reason = plain(answer.stdout.decode(errors="replace").strip())
         raise CloudError(f"{name}: its first boot failed: {reason}")
-    said = plain(answer.stderr.decode(errors="replace").strip().rpartition("\n")[2])
-    if "host key" in said.lower():
-        # Its key was made here and given to it: whoever answers is not that host.
-        raise CloudError(f"{name}: {said}: it is not the host that was made")
-    return said or "its first boot goes on"
+    last_line = plain(answer.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    if "host key" in last_line.lower():
+        # We made its key and gave it to the host, so another key means another host.
+        raise CloudError(f"{name}: {last_line}: it is not the host that was made")
+    return last_line or "its first boot goes on"
 
 
 def _look(name: str, ssh_config: Path) -> subprocess.CompletedProcess[bytes]:

@@ -124,8 +124,8 @@ class Newer(Part):
 
     version: int
     """The first of them, as a whole number."""
-    server_vm: str
-    """VM series whose vCPU the server's CPU times are of; the client's stay as they are."""
+    server_vm: str | None = None
+    """As of a calibration, in its place."""
     parameters: dict[str, Parameter]
     physical: dict[str, Fact]
 
@@ -156,16 +156,10 @@ class Calibration(Part):
     concurrent: dict[str, Concurrent] = {}
     """By collector."""
     range: Range
-    newer_server_vm: str | None = None
-    """Of what takes the place of older values: whose vCPU the server's CPU times are of."""
-
-    def server_vm(self) -> str | None:
-        """Return the VM series whose vCPU the server's CPU times are of; None: no cloud's."""
-        return self.newer_server_vm or self.client_vm()
-
-    def client_vm(self) -> str | None:
-        """Return the VM series whose vCPU the client's CPU times are of; None: no cloud's."""
-        return self.range.vm_series[0] if self.range.vm_series else None
+    server_vm: str | None = None
+    """VM series whose vCPU the server's CPU times are of; None: they hold for any VM."""
+    client_vm: str | None = None
+    """The same of the client's."""
 
     def of_version(self, version: str | None) -> Calibration:
         """Return what holds for a version; None: for that of the calibration's own rows."""
@@ -198,7 +192,7 @@ class Calibration(Part):
             "parameters": parameters,
             "physical": physical,
             "newer": None,
-            "newer_server_vm": self.newer.server_vm,
+            "server_vm": self.newer.server_vm or self.server_vm,
         }
         return self.model_copy(update=changed)
 

@@ -378,6 +378,17 @@ OWN_CLIENT = ("client_read_cpu_ns", "client_write_cpu_ns", "client_byte_ps", "cl
 """Parameters of the studies' client that cost time in the simulator even when it never queues."""
 
 
+def take_place(job: Job, spec: TrialSpec, there: Rehearsed) -> None:
+    """Give a server's job the kernel, network, client and course of a rehearsal."""
+    job["cluster"]["kernel"] = there.kernel
+    job["cluster"]["pages_counted_every_ns"] = there.pages_counted_every_ns
+    assert spec.cluster is not None
+    if spec.cluster.network is None:
+        job["network"] = there.network
+    job["parameters"] = own_client(job["parameters"])
+    job["workload"] |= there.course
+
+
 def own_client(values: Mapping[str, int]) -> dict[str, int]:
     """Return parameters with the rehearsal's client: its CPU is next to nothing.
 

@@ -358,7 +358,7 @@ def _base(catalog: Catalog, engine: str, vm: str, settings: str = "{}") -> Job:
 def _slower(catalog: Catalog, vm: VmEntry) -> float:
     """Return how many times as long a vCPU takes as one of those that costs were measured on."""
     calibration = calibration_for("cassandra")
-    measured_on = calibration.client_vm() if calibration else None
+    measured_on = calibration.client_vm if calibration else None
     return slower_than(catalog, measured_on, vm.name) if measured_on else 1.0
 
 

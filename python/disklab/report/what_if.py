@@ -124,9 +124,9 @@ def address(specs: Sequence[Mapping[str, Any]], promise_ms: float | None = None)
 def left_out(spec: Mapping[str, Any]) -> list[str]:
     """Return what of a configuration the page has no knob for, in words."""
     collector = ((spec.get("database") or {}).get("jvm") or {}).get("collector")
-    found = [] if collector in (None, "g1") else [f"the collector {collector}"]
+    missing = [] if collector in (None, "g1") else [f"the collector {collector}"]
     compaction = ((spec.get("database") or {}).get("table") or {}).get("compaction")
-    return [*found, *([f"{compaction} compaction"] if compaction == "leveled" else [])]
+    return [*missing, *([f"{compaction} compaction"] if compaction == "leveled" else [])]
 
 
 def _choice(one: Configuration) -> dict[str, str]:

@@ -184,7 +184,7 @@ def _fetch(version: str, folder: Path, progress: Progress) -> None:
 
 
 FILES_A_LINE = 25
-"""Where the output is no terminal, each of these is a line."""
+"""Without a terminal, a line is printed after so many files."""
 
 
 def _run_maven(command: list[str], version: str, progress: Progress) -> None:

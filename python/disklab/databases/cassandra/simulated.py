@@ -305,7 +305,7 @@ def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
 def _carried(costs: Job, spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     """Return costs as the trial's VMs have them: CPU times by the speed of a vCPU."""
     assert spec.cluster is not None
-    server, client = calibration.server_vm(), calibration.client_vm()
+    server, client = calibration.server_vm, calibration.client_vm
     if server is None or client is None:
         return costs
     slower = {

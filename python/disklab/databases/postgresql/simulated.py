@@ -34,9 +34,9 @@ from disklab.databases.simulating import (
     course,
     load_of,
     outside,
-    own_client,
     servers,
     sizes_of,
+    take_place,
     with_sizes,
 )
 from disklab.databases.statements import Json
@@ -359,13 +359,7 @@ def rehearsed_job(
     """
     scale = Fraction(there.share.scale)
     job = postgresql_job(with_sizes(spec, there.share), catalog, calibration, scale)
-    job["cluster"]["kernel"] = there.kernel
-    job["cluster"]["pages_counted_every_ns"] = there.pages_counted_every_ns
-    assert spec.cluster is not None
-    if spec.cluster.network is None:
-        job["network"] = there.network
-    job["parameters"] = own_client(job["parameters"])
-    job["workload"] |= there.course
+    take_place(job, spec, there)
     job |= timetable(spec, REHEARSED.dilated(there.share.time_dilation))
     if spec.workload.kind == "rows":
         for kind in job["workload"]["transactions"]:
