@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disklab.engine.binary import find_engine
+from disklab.machines.binary import find_engine
 
 from benches.peers import Asked, stop
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from disklab.engine.binary import find_engine
 from disklab.folders import Inside
+from disklab.machines.binary import find_engine
 from disklab.results.event_log import EVENTS, read_events
 from disklab.results.histogram import HistogramError, decode
 from disklab.results.run import Run

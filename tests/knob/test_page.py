@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from disklab.catalog import load_catalog
-from disklab.engine.binary import find_engine
 from disklab.knob import made_page
 from disklab.knob.offer import offer
+from disklab.machines.binary import find_engine
 from disklab.report import what_if
 from playwright.sync_api import Browser, Page
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from disklab.engine.binary import find_engine
+from disklab.machines.binary import find_engine
 from disklab.machines.openssh import Destination
 from disklab.machines.ssh import AgentFile, SshMachine, SshSettings
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
-from disklab.engine.binary import find_engine
 from disklab.errors import MachineError
 from disklab.machines import link
+from disklab.machines.binary import find_engine
 from disklab.machines.openssh import Destination
 from disklab.machines.protocol import Command
 from disklab.machines.ssh import AgentFile, SshMachine, SshSettings

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disklab.engine.binary import find_engine
+from disklab.machines.binary import find_engine
 from disklab.measurement.formatting import new_uuid
 
 from tests.foreign import loop_device, run

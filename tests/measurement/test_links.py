@@ -10,8 +10,8 @@ from disklab.errors import UserError
 from disklab.hosts.delays import Between
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Finished
-from disklab.measurement import far_links, hosts_file, preparation
-from disklab.measurement.far_links import FarLinks
+from disklab.measurement import host_links, hosts_file, preparation
+from disklab.measurement.host_links import FarLinks
 from disklab.measurement.journal import Journal, undo_all
 
 
@@ -100,15 +100,15 @@ def test_no_host_is_cut_off_from_us(hosts: dict[str, Host]) -> None:
     class Far:
         """As a host over SSH: not this machine."""
 
-        name, address, run = "n1", "10.0.0.1", hosts["n1"].run
+        name, address, run, is_here = "n1", "10.0.0.1", hosts["n1"].run, False
 
     others = {"n2": "10.0.0.2", "box": "box.example"}
-    (named,) = far_links.missing("h:1", Far(), others)  # type: ignore[arg-type]
+    (named,) = host_links.missing("h:1", Far(), others)  # type: ignore[arg-type]
     assert "the way to box is changed by its IP address" in named.rule
     hosts["n1"].ssh_from = "10.0.0.2"
-    (ours,) = far_links.missing("h:1", Far(), {"n2": "10.0.0.2"})  # type: ignore[arg-type]
+    (ours,) = host_links.missing("h:1", Far(), {"n2": "10.0.0.2"})  # type: ignore[arg-type]
     assert "our SSH comes from n2" in ours.rule
-    (here,) = far_links.missing("h:1", hosts["n1"], others)
+    (here,) = host_links.missing("h:1", hosts["n1"], others)
     assert "machine that disklab runs on" in here.rule
 
 

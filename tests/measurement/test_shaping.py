@@ -14,7 +14,7 @@ from disklab.machines.local import LocalMachine
 from disklab.machines.netns import NamespaceMachine
 from disklab.machines.protocol import Child, Command, Finished
 from disklab.measurement import shaping
-from disklab.measurement.far_links import FarLinks
+from disklab.measurement.host_links import FarLinks
 from disklab.measurement.journal import Journal, undo_all
 from disklab.measurement.qdiscs import HANDLE
 from disklab.measurement.shaping import Shape

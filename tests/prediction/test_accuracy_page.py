@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from disklab.engine.binary import find_engine
+from disklab.machines.binary import find_engine
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "accuracy_page.py"

@@ -198,9 +198,7 @@ def looked_at(
 
 def traceable(disks: Sequence[Disk]) -> dict[str, str]:
     """Return the disks of this machine by node. Raises UserError: there is none."""
-    from disklab.machines.local import LocalMachine  # noqa: PLC0415
-
-    found = {one.node: one.number for one in disks if isinstance(one.machine, LocalMachine)}
+    found = {disk.node: disk.number for disk in disks if disk.machine.is_here}
     if not found:
         rule = "no disk of this machine is below the database"
         way_out = "run disklab where the database's disks are, or leave it out"

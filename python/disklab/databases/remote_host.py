@@ -26,10 +26,8 @@ from disklab.databases.place import LogOf, Place
 from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, Login, Sql
 from disklab.databases.sql import MOST_LINES as MOST_SQL_LINES
 from disklab.engine import Account, CqlLogin, CqlQuery
-from disklab.engine.binary import SENT_ENGINE, find_engine
 from disklab.errors import EngineError, MachineError
 from disklab.machines import own_folders
-from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Child, Command, Machine
 
 # initdb writes 40 MB; of a slow disk, and as rehearsals have it.
@@ -292,11 +290,6 @@ class _Said:
         return io.BytesIO(self._content)
 
 
-def engine_of(machine: Machine) -> Sequence[str]:
-    """Return the words that start our engine on a machine: the one that was sent as its agent."""
-    return (str(find_engine()),) if isinstance(machine, LocalMachine) else SENT_ENGINE
-
-
 class QueryByAgent(CqlQuery):
     """Statements to one node, each by a run of the engine on its host."""
 
@@ -313,7 +306,7 @@ class QueryByAgent(CqlQuery):
         self._seconds = timeout_ms / 1000 + BESIDE_SECONDS
         rights = [] if account is None else account.arguments()
         asked = ["query", "--timeout-ms", str(timeout_ms), "--consistency", "LOCAL_ONE"]
-        self._words = [*engine_of(machine), *asked, "--contact-point", point, *rights]
+        self._words = [*machine.engine, *asked, "--contact-point", point, *rights]
         self._login: dict[str, str] | None = None
         if login is not None:
             self.log_in(login)

@@ -1,7 +1,6 @@
 """Talks to disklab-engine: emulated hosts, their control sockets, load, statements."""
 
 from disklab.engine.account import Account, server_account, unreachable
-from disklab.engine.binary import find_engine
 from disklab.engine.control import Control
 from disklab.engine.load import (
     LoadDone,
@@ -29,6 +28,7 @@ from disklab.engine.messages import (
 from disklab.engine.process import EngineProcess, start_host
 from disklab.engine.query import CqlLogin, CqlQuery, CqlTls, QueryError
 from disklab.engine.ublk import remove_ublk, ublk_devices
+from disklab.machines.binary import find_engine
 
 __all__ = [
     "Account",

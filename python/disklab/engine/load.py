@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, SerializeAsAny, ValidationError
 
 from disklab.engine.account import client_arguments
-from disklab.engine.binary import find_engine
 from disklab.engine.control import refusal
 from disklab.engine.messages import Message
 from disklab.engine.tpcc import JobPart, TpccOutcome, TpccWorkload
 from disklab.errors import EngineError
+from disklab.machines.binary import find_engine
 from disklab.machines.child import LocalChild
 
 END_SECONDS = 10.0

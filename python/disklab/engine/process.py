@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from disklab import reading
 from disklab.catalog.profile import HostProfile
-from disklab.engine.binary import NAME, find_engine
 from disklab.engine.control import refusal
 from disklab.engine.locks import comes_free, is_held, is_here
 from disklab.engine.messages import Ready
 from disklab.engine.own_folder import new_file
 from disklab.errors import EngineError
+from disklab.machines.binary import NAME, find_engine
 from disklab.waiting import Wait
 
 # Calibration measures the machine for a few seconds; a busy machine takes its time over the rest.

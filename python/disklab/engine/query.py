@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any
 
 from disklab.engine.account import client_arguments
-from disklab.engine.binary import find_engine
 from disklab.errors import DisklabError, EngineError, MachineError
+from disklab.machines.binary import find_engine
 from disklab.machines.child import LocalChild
 
 END_SECONDS = 5.0

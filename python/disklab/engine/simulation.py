@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from disklab.engine.binary import find_engine
 from disklab.errors import EngineError, MachineError
+from disklab.machines.binary import find_engine
 from disklab.machines.child import LocalChild
 
 # What is quoted of the engine's own words when it dies: a panic has a line or two.

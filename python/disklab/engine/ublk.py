@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from disklab.engine.binary import find_engine
 from disklab.engine.control import refusal
 from disklab.engine.messages import UblkDevice
 from disklab.errors import EngineError
+from disklab.machines.binary import find_engine
 
 # Removing waits five seconds at most for each device that somebody still has open.
 SECONDS = 60.0

@@ -14,8 +14,10 @@ from typing import BinaryIO
 
 from disklab.errors import MachineError
 from disklab.machines import page_cache
+from disklab.machines.binary import find_engine
 from disklab.machines.child import LocalChild
-from disklab.machines.protocol import ClockOffset, Command, Finished
+from disklab.machines.protocol import ClockOffset, Command, Counters, Finished
+from disklab.machines.watched import FileCounters
 
 STDOUT_BYTES = 256 << 20
 """The most that `run` takes from a program: it is held in memory."""
@@ -40,6 +42,16 @@ class LocalMachine:
     def address(self) -> str:
         """Where the other machines of its cluster reach it: an IP address."""
         return self._address
+
+    @property
+    def is_here(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def engine(self) -> Sequence[str]:
+        """The words that start the engine which was installed with this package."""
+        return (str(find_engine()),)
 
     @property
     def files(self) -> LocalFiles:
@@ -69,6 +81,10 @@ class LocalMachine:
         """Let go of clean pages. See `Machine.drop_pages`."""
         for path in paths:
             page_cache.drop(Path(path))
+
+    def counters(self, files: Sequence[PurePosixPath]) -> Counters:
+        """Return what reads files when it is asked. See `Machine.counters`."""
+        return FileCounters(self._files, files)
 
     def clock(self) -> ClockOffset:
         """Return 0: it is the same clock."""

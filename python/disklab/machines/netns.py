@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from disklab.errors import MachineError
+from disklab.machines.binary import find_engine
 from disklab.machines.child import (
     END_SECONDS,
     KILL_SECONDS,
@@ -32,8 +33,9 @@ from disklab.machines.child import (
     open_bytes,
 )
 from disklab.machines.local import STDOUT_BYTES
-from disklab.machines.protocol import ClockOffset, Command, Finished
+from disklab.machines.protocol import ClockOffset, Command, Counters, Finished
 from disklab.machines.rooted import RootedFiles
+from disklab.machines.watched import FileCounters
 
 _CHUNK_BYTES = 64 << 10
 # The first process answers in about a millisecond; a busy machine takes its time.
@@ -106,6 +108,16 @@ class NamespaceMachine:
         return self._address
 
     @property
+    def is_here(self) -> bool:
+        """It is a host of its own."""
+        return False
+
+    @property
+    def engine(self) -> Sequence[str]:
+        """The words that start this machine's engine, whose folder the host sees."""
+        return (str(find_engine()),)
+
+    @property
     def files(self) -> RootedFiles:
         """Its files."""
         return self._files
@@ -156,6 +168,10 @@ class NamespaceMachine:
     def drop_pages(self, paths: Sequence[PurePosixPath]) -> None:  # noqa: ARG002 - see there
         """Refuse, as `cached_bytes` does."""
         raise MachineError(f"{self._name}: its page cache cannot be asked for")
+
+    def counters(self, files: Sequence[PurePosixPath]) -> Counters:
+        """Return what reads files when it is asked. See `Machine.counters`."""
+        return FileCounters(self._files, files)
 
     def clock(self) -> ClockOffset:
         """Return 0: one kernel, one clock."""

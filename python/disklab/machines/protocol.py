@@ -99,6 +99,30 @@ class Files(Protocol):
         """Copy a file from there to a new file of this machine."""
 
 
+class Counters(Protocol):
+    """Files of a machine that count, such as /proc/stat: the newest of each, while it is entered.
+
+    A machine that cannot be watched, or is gone, is told of by others: it has no news.
+    """
+
+    def latest(self) -> tuple[float, Mapping[str, str]]:
+        """Return when they were read, in seconds of a clock of the machine, and what they held.
+
+        Nothing before the first look.
+        """
+
+    def __enter__(self) -> Counters:
+        """Begin to watch."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it."""
+
+
 class Machine(Protocol):
     """A machine that disklab may use."""
 
@@ -109,6 +133,14 @@ class Machine(Protocol):
     @property
     def address(self) -> str:
         """Where the other machines of its cluster reach it: an IP address."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the machine that disklab runs on, and SSH begins at."""
+
+    @property
+    def engine(self) -> Sequence[str]:
+        """The words that start our engine there. Raises MachineError where there is none."""
 
     @property
     def files(self) -> Files:
@@ -129,6 +161,9 @@ class Machine(Protocol):
 
     def drop_pages(self, paths: Sequence[PurePosixPath]) -> None:
         """Let go of the clean pages of files, and of all files below folders."""
+
+    def counters(self, files: Sequence[PurePosixPath]) -> Counters:
+        """Return the newest of these small files, not yet watched."""
 
     def clock(self) -> ClockOffset:
         """Return how far its clock is from this machine's, as of now."""

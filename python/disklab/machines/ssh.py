@@ -24,11 +24,13 @@ from typing import Any
 
 from disklab.errors import MachineError
 from disklab.machines.answers import decoded, exit_code, whole
+from disklab.machines.binary import SENT_ENGINE, AgentFile
 from disklab.machines.far_child import SshChild
 from disklab.machines.far_files import SshFiles
 from disklab.machines.link import Agent, Link, LinkLostError, new_token
 from disklab.machines.openssh import PERMANENT, Destination, agent_script
-from disklab.machines.protocol import ClockOffset, Command, Finished
+from disklab.machines.protocol import ClockOffset, Command, Counters, Finished
+from disklab.machines.watched import SpooledCounters
 from disklab.terminal import plain
 from disklab.waiting import Wait
 
@@ -52,15 +54,6 @@ STDOUT_BYTES = 256 << 20
 """The most that `run` takes from a program, as on this machine."""
 CLOCK_PROBES = 21
 _CONDUCTOR = re.compile(r"[a-z0-9][a-z0-9-]{0,63}", re.ASCII)
-
-
-@dataclass(frozen=True)
-class AgentFile:
-    """The program that serves us on a host."""
-
-    path: Path
-    note: str = "give an engine that runs there"
-    """What to do when the host cannot run it."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +126,16 @@ class SshMachine:
         return self._conductor
 
     @property
+    def is_here(self) -> bool:
+        """It is another one."""
+        return False
+
+    @property
+    def engine(self) -> Sequence[str]:
+        """The words that start the engine that was sent as its agent."""
+        return SENT_ENGINE
+
+    @property
     def files(self) -> SshFiles:
         """Its files."""
         return self._files
@@ -195,6 +198,10 @@ class SshMachine:
         answer = self.ask("watch", job=job, files=paths, interval_ms=interval_ms)
         self._under_way[job] = "counters"
         return SshChild(self, job, "counters", whole(self.name, answer, "pid"))
+
+    def counters(self, files: Sequence[PurePosixPath]) -> Counters:
+        """Have the agent read files once a second. See `Machine.counters`."""
+        return SpooledCounters(self.name, files, lambda: self.watch(list(files)))
 
     def resume(self, job: str, offset: int = 0) -> SshChild:
         """Return a job that an earlier process of this conductor started, from an offset on."""

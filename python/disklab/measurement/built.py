@@ -23,15 +23,15 @@ from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
 from disklab.machines import own_folders as folders
 from disklab.machines.protocol import Machine
-from disklab.measurement import canary, far_engines, settings
+from disklab.measurement import canary, hosted, settings
 from disklab.measurement import clients as client_hosts
 from disklab.measurement.built_bed import FILLED, KEPT_SECRET, BuiltBed
 from disklab.measurement.canary import Beside, Canaries
 from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
-from disklab.measurement.far_counters import doubts
-from disklab.measurement.far_engines import Building, Hosted, HostedDatabase
 from disklab.measurement.far_load import Client
 from disklab.measurement.formatting import format_and_mount
+from disklab.measurement.host_counters import doubts
+from disklab.measurement.hosted import Building, Hosted, HostedDatabase
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Change, Journal, undo_all
 from disklab.measurement.machines_of import cpu_line, facts
@@ -102,8 +102,8 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
     assert spec.cluster is not None, "a cluster experiment"
     assert spec.database is not None, "a cluster has a database"
     place = experiment.document.place
-    if spec.database.engine not in far_engines.ENGINES:
-        rule = f"on hosts disklab builds {', '.join(far_engines.ENGINES)} only"
+    if spec.database.engine not in hosted.ENGINES:
+        rule = f"on hosts disklab builds {', '.join(hosted.ENGINES)} only"
         way_out = "rehearse it on this machine, or predict it"
         return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
@@ -385,7 +385,7 @@ class BuiltStage:
                 secret = first.machine.files.read(first.folder / KEPT_SECRET).decode("ascii")
             logs = site.logs(spots[0].host)
             asked = Building(request, nodes, min(sizes), logs, secret)
-            database = far_engines.make(asked, say)
+            database = hosted.make(asked, say)
             for node in nodes:
                 node.machine.files.write(node.folder / KEPT_SECRET, database.secret.encode())
             undo.callback(database.stop)

@@ -11,7 +11,7 @@ from disklab.machines.protocol import Machine
 from disklab.measurement import settings
 from disklab.measurement.canary import Beside
 from disklab.measurement.far_bed import FarBed
-from disklab.measurement.far_links import FarLinks
+from disklab.measurement.host_links import FarLinks
 from disklab.measurement.journal import Journal
 from disklab.measurement.site import DATA
 from disklab.procedures.bed import OnProgress

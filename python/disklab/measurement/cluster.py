@@ -22,9 +22,9 @@ from disklab.measurement import settings
 from disklab.measurement.endpoint import Access, measured, namespace_of
 from disklab.measurement.endpoint import check as check_access
 from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
-from disklab.measurement.far_counters import doubts
-from disklab.measurement.far_engines import Hosted
 from disklab.measurement.far_load import Client
+from disklab.measurement.host_counters import doubts
+from disklab.measurement.hosted import Hosted
 from disklab.measurement.journal import Journal, undo_all
 from disklab.measurement.machines_of import cpu_line
 from disklab.measurement.site import different

@@ -11,9 +11,9 @@ from disklab.engine.load import EngineLoad, LoadDone
 from disklab.errors import MachineError
 from disklab.machines.protocol import Machine
 from disklab.measurement import clients as client_hosts
-from disklab.measurement.far_counters import Counters, Look, sources_of, spent
-from disklab.measurement.far_engines import Hosted
 from disklab.measurement.far_load import Client, FarLoad
+from disklab.measurement.host_counters import HostCounters, Look, sources_of, spent
+from disklab.measurement.hosted import Hosted
 from disklab.measurement.machines_of import cpu_line, stolen_ratio
 from disklab.procedures.bed import Bed, OnProgress
 from disklab.procedures.timetable import Conductor
@@ -51,9 +51,9 @@ class FarBed(Bed):
     def sources(self, undo: ExitStack) -> list[Source]:
         """Return what the database's hosts do each second."""
         names = [node.machine.name for node in self.hosted]
-        counters = [
-            undo.enter_context(Counters(node.machine, dict(node.folders))) for node in self.hosted
-        ]
+        counters = [HostCounters(node.machine, dict(node.folders)) for node in self.hosted]
+        for own in counters:
+            undo.enter_context(own.newest)
         return sources_of(names, counters)
 
     def run(

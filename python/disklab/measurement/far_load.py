@@ -19,7 +19,6 @@ from pathlib import PurePosixPath
 from signal import SIGTERM
 from types import TracebackType
 
-from disklab.databases.remote_host import engine_of
 from disklab.engine import Account
 from disklab.engine.load import (
     END_SECONDS,
@@ -63,7 +62,7 @@ class Client:
             target = job.target.model_copy(update={"ca_file": str(self.ca_file)})
             job = job.model_copy(update={"target": target})
         text = job.model_dump_json(exclude_none=True).encode()
-        return Command([*engine_of(self.machine), "load", *rights], stdin=text, folder=self.folder)
+        return Command([*self.machine.engine, "load", *rights], stdin=text, folder=self.folder)
 
 
 Said = LoadEvent | BaseException

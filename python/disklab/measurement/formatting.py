@@ -14,12 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from disklab import reading
-from disklab.engine.binary import find_engine
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.filesystem import Filesystem
-from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
-from disklab.machines.ssh import SshMachine
 from disklab.measurement import striping
 from disklab.measurement.hosts_file import Disk, StripeOfDisks, Volume
 from disklab.measurement.journal import OURS, Change, Journal
@@ -49,16 +46,6 @@ class Answer(BaseModel):
     ok: bool
     device: str = ""
     refused: Refused = Refused()
-
-
-def engine_on(machine: Machine) -> str:
-    """Return the path of the engine on a machine. Raises MachineError where it has none."""
-    if isinstance(machine, LocalMachine):
-        return str(find_engine())
-    if isinstance(machine, SshMachine):
-        # What serves us there is the engine, whatever folder it was pushed to.
-        return f"/proc/{int(machine.hello['pid'])}/exe"
-    raise MachineError(f"{machine.name}: there is no engine on this host to format disks with")
 
 
 def new_uuid() -> str:
@@ -147,7 +134,7 @@ def _asked(
         "kind": disk.kind,
         "make": make,
     }
-    command = Command([engine_on(machine), "format"], stdin=json.dumps(job).encode())
+    command = Command([*machine.engine, "format"], stdin=json.dumps(job).encode())
     ended = machine.run(command, seconds)
     try:
         answer = reading.parse(Answer, ended.stdout)

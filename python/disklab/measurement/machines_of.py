@@ -8,8 +8,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from disklab.engine.binary import find_agent
 from disklab.errors import MachineError
+from disklab.machines.binary import find_agent
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
 from disklab.machines.ssh import Destination, SshMachine, SshSettings

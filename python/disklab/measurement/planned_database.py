@@ -12,7 +12,7 @@ from disklab.engine import Account
 from disklab.errors import MachineError, Problem
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import canary, clients, far_engines
+from disklab.measurement import canary, clients, hosted
 from disklab.measurement.built import volumes_apart
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Hosts, Volume
@@ -140,7 +140,7 @@ def missing_mkfs(place: str, kinds: Iterable[str], machine: Machine) -> Iterator
 def _needed(place: str, engine: str, version: str | None, machine: Machine) -> Needed | Problem:
     """Return what a host runs for a node, or what stands in the way."""
     try:
-        found = far_engines.needed(engine, version, machine)
+        found = hosted.needed(engine, version, machine)
     except MachineError as error:
         way_out = "see docs/measure.md, A database that disklab builds"
         return Problem(place, machine.name, str(error), way_out)

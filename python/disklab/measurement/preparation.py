@@ -17,7 +17,7 @@ from disklab.measurement import (
     built,
     clients,
     cluster,
-    far_links,
+    host_links,
     hosts_file,
     planned_database,
     settings,
@@ -244,7 +244,7 @@ def _look_for_database(wanted: Wanted, name: str, machines: Mapping[str, Machine
         return found
     others = {other: one.address for other, one in machines.items() if other != name}
     place, changes = wanted.hosts.place("hosts", name), [*found.changes]
-    lacks = [*far_links.missing(place, machine, others)]
+    lacks = [*host_links.missing(place, machine, others)]
     if any(map(built.cuts, able)):
         changes.append("routes to the other hosts that lead nowhere, while a link is cut")
     if any(map(built.shapes, able)):

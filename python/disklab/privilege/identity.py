@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.engine.account import Account, unreachable
-from disklab.engine.binary import find_engine
 from disklab.errors import EngineError, MachineError, Problem, UserError
 from disklab.hosts.ownership import mounts, our_devices
 from disklab.hosts.places import Places
+from disklab.machines.binary import find_engine
 
 # From <sys/prctl.h>, <sched.h> and <sys/mount.h>.
 NO_NEW_PRIVILEGES = 38

@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from disklab.engine.binary import find_agent
 from disklab.engine.simulation import HUGE_PAGES
 from disklab.errors import EngineError, MachineError, Problem, UserError
 from disklab.events import Emit, Warned
+from disklab.machines.binary import find_agent
 from disklab.sweeps import on_worker
 from disklab.sweeps.batches import Batch, Batches
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from disklab.engine.binary import SENT_ENGINE, find_agent
 from disklab.engine.simulation import HUGE_PAGES
 from disklab.errors import EngineError, MachineError
 from disklab.events import Emit, Warned
+from disklab.machines.binary import find_agent
 from disklab.machines.protocol import Command
 from disklab.machines.ssh import PATIENCE_S, Destination, SshMachine, SshSettings
 from disklab.sweeps.batches import Batch, Batches
@@ -136,7 +136,7 @@ class _Sweep:
 
     def _serve_one(self, host: SshMachine, batch: Batch) -> None:
         command = Command(
-            [*SENT_ENGINE, "simulate", "--jobs", "1"], stdin=batch.lines, variables=HUGE_PAGES
+            [*host.engine, "simulate", "--jobs", "1"], stdin=batch.lines, variables=HUGE_PAGES
         )
         lost, answers = "", None
         try:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.errors import MachineError
-from disklab.machines.ssh import AgentFile
 
 NAME = "disklab-engine"
 STATIC_NAME = "disklab-engine-static"
 
 # The parent of an agent's job is its keeper, a process of the engine that was sent there.
 SENT_ENGINE = ("sh", "-c", 'exec "/proc/$PPID/exe" "$@"', NAME)
+
+
+@dataclass(frozen=True)
+class AgentFile:
+    """The program that serves us on a host."""
+
+    path: Path
+    note: str = "give an engine that runs there"
+    """What to do when the host cannot run it."""
 
 
 def find_engine() -> Path:

@@ -13,7 +13,7 @@ from disklab.databases.cassandra.jolokia import PATH, Jolokia
 from disklab.databases.remote_host import RemoteHost, listening
 from disklab.errors import MachineError
 from disklab.machines.local import LocalMachine
-from disklab.measurement.far_counters import Counters, Look, doubts, sources_of, spent, traffic
+from disklab.measurement.host_counters import HostCounters, Look, doubts, sources_of, spent, traffic
 
 DEV = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs
@@ -50,7 +50,8 @@ def test_a_host_is_judged_by_its_cpus_and_its_network() -> None:
 
 def test_counters_of_a_host_become_rates_by_its_own_clock() -> None:
     machine = LocalMachine("n2")
-    with Counters(machine, {"data": PurePosixPath("/")}) as counters:
+    counters = HostCounters(machine, {"data": PurePosixPath("/")})
+    with counters.newest:
         sources = sources_of(["n1", "n2"], [counters, counters])
         assert {one.name for one in sources} >= {"host n1", "network n1", "host n2", "network n2"}
         first = {one.name: dict(one.sample(0.0)) for one in sources}

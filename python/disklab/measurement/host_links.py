@@ -17,7 +17,6 @@ from typing import Any
 
 from disklab.errors import MachineError, Problem
 from disklab.hosts.delays import Between, Link
-from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement.journal import Change, Journal
 from disklab.measurement.routes import add_words
@@ -117,7 +116,7 @@ class FarLinks:
 
 def missing(place: str, machine: Machine, others: Mapping[str, str]) -> Iterator[Problem]:
     """Yield why a host's links cannot be changed. `others`: addresses of the other hosts."""
-    if isinstance(machine, LocalMachine):
+    if machine.is_here:
         rule = "links of the machine that disklab runs on are not changed: its SSH goes over them"
         yield Problem(
             place, machine.name, rule, "measure on other hosts, or leave those events out"

@@ -1,27 +1,19 @@
 """What a database's own hosts do each second: CPUs, memory, disks, network.
 
-The agent reads the counters there once a second and spools them, so a link that is lost for a while
-costs no second: the next rates are means over the gap.
+After a link was lost for a while, the next rates are means over the gap.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import Any
 
 from disklab.errors import MachineError
-from disklab.machines.far_child import SshChild
-from disklab.machines.protocol import Machine
-from disklab.machines.ssh import SshMachine
+from disklab.machines.protocol import Counters, Machine
 from disklab.measurement.machines_of import busy_ratio, cpu_line, stolen_ratio
 from disklab.measurement.settings import queue_of
 from disklab.telemetry.judgement import FULL_MACHINE, MOST_STEAL
@@ -36,75 +28,18 @@ MOST_NETWORK = 0.9
 """Above it packets wait for the VM's bandwidth, or are dropped."""
 
 
-class Counters:
-    """The newest counters of a host, while it is entered."""
+class HostCounters:
+    """The newest counters of a host, and which files they are of."""
 
     def __init__(self, machine: Machine, folders: dict[str, PurePosixPath]) -> None:
         """Take the host, and by volume a folder on each disk that is watched."""
-        self._machine = machine
-        self._lock = threading.Lock()
-        self._at_s = 0.0
-        self._texts: dict[str, str] = {}
-        self._child: SshChild | None = None
         self.disks: dict[str, str] = {}
         """By volume: the file of its disk's counters. A folder on no disk has none."""
         for volume, folder in folders.items():
             with suppress(MachineError):
                 self.disks[volume] = str(queue_of(machine, str(folder)).parent / "stat")
-        self.files = [*WholeMachine.FILES, NETWORK, *self.disks.values()]
-
-    def __enter__(self) -> Counters:
-        """Begin to watch. A host that cannot be watched is measured all the same."""
-        if isinstance(self._machine, SshMachine):
-            with suppress(MachineError):
-                self._child = self._machine.watch([PurePosixPath(one) for one in self.files])
-                name = f"counters of {self._machine.name}"
-                threading.Thread(target=self._follow, name=name, daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End it. A host that is gone is told of by others."""
-        if self._child is not None:
-            with suppress(MachineError):
-                self._child.end()
-
-    def latest(self) -> tuple[float, dict[str, str]]:
-        """Return when the counters were read, in seconds of a clock of the host, and what they are.
-
-        Nothing before the first tick.
-        """
-        if not isinstance(self._machine, SshMachine):
-            read = self._machine.files.read
-            texts = {one: read(PurePosixPath(one)).decode("ascii", "replace") for one in self.files}
-            return time.monotonic(), texts
-        with self._lock:
-            return self._at_s, dict(self._texts)
-
-    def _follow(self) -> None:
-        assert self._child is not None, "it was started"
-        # What is gone is told of by others; a source that says nothing more is telemetry's end.
-        with suppress(MachineError):
-            for line in self._child.lines():
-                self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        """Take a line of the agent; one that is none is left out."""
-        with suppress(ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-            told = json.loads(line)
-            at_s = int(told["mono_ns"]) / 1e9
-            changed = {
-                name: base64.b64decode(data).decode("ascii", "replace")
-                for name, data in told["files"].items()
-                if name in self.files and isinstance(data, str)
-            }
-            with self._lock:
-                self._at_s = at_s
-                self._texts |= changed
+        files = [*WholeMachine.FILES, NETWORK, *self.disks.values()]
+        self.newest: Counters = machine.counters([PurePosixPath(file) for file in files])
 
 
 class _Ticks:
@@ -114,7 +49,7 @@ class _Ticks:
         self._counters = counters
         self._last_s: float | None = None
 
-    def next(self) -> tuple[float, dict[str, str]] | None:
+    def next(self) -> tuple[float, Mapping[str, str]] | None:
         """Return seconds since the last look, 0 at the first, and the counters; None: no news."""
         at_s, texts = self._counters.latest()
         if not texts or at_s == self._last_s:
@@ -190,13 +125,13 @@ def traffic(text: str) -> tuple[int, int]:
     return received, sent
 
 
-def sources_of(names: Sequence[str], counters: Sequence[Counters]) -> list[Source]:
+def sources_of(names: Sequence[str], counters: Sequence[HostCounters]) -> list[Source]:
     """Return what is watched of hosts. Disks are called as a rehearsal calls its nodes' disks."""
     found: list[Source] = []
-    for number, (name, one) in enumerate(zip(names, counters, strict=True), 1):
-        found += [HostMachine(name, one), HostNetwork(name, one)]
-        for volume, file in one.disks.items():
-            found.append(HostDisk(f"{volume}{node_suffix(number)}", file, one))
+    for number, (name, own) in enumerate(zip(names, counters, strict=True), 1):
+        found += [HostMachine(name, own.newest), HostNetwork(name, own.newest)]
+        for volume, file in own.disks.items():
+            found.append(HostDisk(f"{volume}{node_suffix(number)}", file, own.newest))
     return found
 
 
