@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from disklab.catalog import Catalog, cpu_speed
+from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB, RoundTripFacts
 from disklab.catalog.profile import Profile
 from disklab.databases.calibration import Calibration
+from disklab.databases.carried import unmeasured
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
 from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec, resolve_volumes
@@ -150,8 +151,11 @@ def left_caches(spec: TrialSpec, place: str) -> Iterator[Problem]:
 
 def outside(trial: Trial, catalog: Catalog, calibration: Calibration) -> list[str]:
     """Return in what a trial lies outside the calibrated range, in words."""
-    vm = catalog.vms[trial.spec.cluster.vm] if trial.spec.cluster else None
-    return calibration.outside(trial, vm.series_name if vm else None)
+    spec = trial.spec
+    if spec.cluster is None:
+        return calibration.outside(trial, None)
+    beyond = calibration.outside(trial, catalog.vms[spec.cluster.vm].series_name)
+    return [*beyond, *unmeasured(spec, catalog, calibration)]
 
 
 def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
@@ -207,11 +211,6 @@ def _dumped(part: Profile) -> Job:
         # The part is kept beside its form: while it lives, nothing else has its id.
         known = _DUMPED[id(part)] = (part, part.model_dump(mode="json"))
     return known[1]
-
-
-def slower_than(catalog: Catalog, measured_on: str, vm: str) -> float:
-    """Return how many times as long a vCPU of a VM size takes as one of the series measured."""
-    return cpu_speed(catalog, measured_on).over(cpu_speed(catalog, vm))
 
 
 def delays(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:

@@ -340,6 +340,7 @@ function sysbenchJob(offer, choice, volume) {
   }
   Object.assign(job.workload, {transactions: structuredClone(engine.transactions[choice.script]), sessions: choice.threads});
   job.before = {page_cache: choice.memory, host_cache: HOST_CACHE[choice.cache]};
+  Object.assign(job.parameters, carried(engine.costs, vm.speed, client.speed));
   return job;
 }
 
@@ -356,14 +357,15 @@ function rowsJob(offer, choice, volume) {
     ? {open: {rate_per_ks: Math.round(choice.rate * 1000), arrivals: engine.arrivals, max_in_flight: engine.max_in_flight}}
     : {closed: {threads: choice.threads}};
   Object.assign(job.workload, {load, keys: choice.keys});
-  if (engine.costs) Object.assign(job.parameters, carried(engine.costs, vm.slower, client.slower));
+  Object.assign(job.parameters, carried(engine.costs, vm.speed, client.speed));
   return choice.engine === 'cassandra' ? cassandraJob(engine, choice, own, job) : postgresqlJob(engine, choice, own, job);
 }
 
-// CPU times by the speed of a vCPU: databases/cassandra/simulated.py.
-function carried(costs, server, client) {
-  const times = (name) => costs[name] * (name.startsWith('client_') ? client : server);
-  return Object.fromEntries(Object.keys(costs).map((name) => [name, Math.round(times(name))]));
+// CPU times by the speed of a vCPU: databases/carried.py.
+function carried({values, speeds}, server, client) {
+  const slower = {server: (speeds.server ?? server) / server, client: (speeds.client ?? client) / client};
+  const times = (name) => values[name] * slower[name.startsWith('client_') ? 'client' : 'server'];
+  return Object.fromEntries(Object.keys(values).map((name) => [name, Math.round(times(name))]));
 }
 
 function cassandraJob(engine, choice, own, job) {

@@ -17,7 +17,16 @@ from typing import Any
 import yaml
 
 from disklab import spec
-from disklab.catalog import Catalog, DiskEntry, HostRequest, Places, VmEntry, VolumeRequest, resolve
+from disklab.catalog import (
+    Catalog,
+    DiskEntry,
+    HostRequest,
+    Places,
+    VmEntry,
+    VolumeRequest,
+    cpu_speed,
+    resolve,
+)
 from disklab.catalog.citation import cite
 from disklab.catalog.facts import GIB, Burst, Formula, PriceFormula, Rate
 from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, list_price, vm_price
@@ -25,8 +34,8 @@ from disklab.catalog.resolve import host_profile
 from disklab.catalog.service_time import latency_profile
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.databases.cassandra.simulated import cpu_costs
-from disklab.databases.simulating import Job, network, slower_than
+from disklab.databases.carried import cpu_costs
+from disklab.databases.simulating import Job, network
 from disklab.databases.statements import STATUS
 from disklab.databases.yugabytedb.simulated import caches
 from disklab.errors import Problem, UserError
@@ -204,7 +213,7 @@ def _vm(catalog: Catalog, vm: VmEntry) -> Json:
     facts = vm.facts
     made: Json = {
         "cores": facts.vcpu,
-        "slower": _slower(catalog, vm),
+        "speed": cpu_speed(catalog, vm.name).value,
         "memory_gib": facts.mem_gib,
         "network_bytes_per_s": network(facts.net_mbit_per_s),
         "cached": profile["cached"],
@@ -355,11 +364,13 @@ def _base(catalog: Catalog, engine: str, vm: str, settings: str = "{}") -> Job:
     return _job(catalog, text, engine)
 
 
-def _slower(catalog: Catalog, vm: VmEntry) -> float:
-    """Return how many times as long a vCPU takes as one of those that costs were measured on."""
-    calibration = calibration_for("cassandra")
-    measured_on = calibration.client_vm if calibration else None
-    return slower_than(catalog, measured_on, vm.name) if measured_on else 1.0
+def _costs(catalog: Catalog, calibration: Calibration) -> Json:
+    """Return CPU times, and the speeds of the vCPUs that they were measured on."""
+    series = {"server": calibration.server_vm, "client": calibration.client_vm}
+    return {
+        "values": cpu_costs(calibration.values()),
+        "speeds": {who: cpu_speed(catalog, vm).value for who, vm in series.items() if vm},
+    }
 
 
 def _memory_of(catalog: Catalog, vm: VmEntry, engine: str) -> Json | None:
@@ -408,6 +419,7 @@ def _yugabytedb(catalog: Catalog) -> Json:
         "beside_bytes": calibration.fact("memory_beside_caches_bytes"),
         "connection_bytes": calibration.fact("memory_of_connection_bytes"),
         "least_ratio": calibration.ratio("least_page_cache_ratio"),
+        "costs": _costs(catalog, calibration),
         "range": _range(calibration),
     }
 
@@ -439,14 +451,13 @@ def _engine(catalog: Catalog, engine: str) -> Json:
         "arrivals": Load.model_fields["arrivals"].default,
         "ownership_ppm": [],
         "max_in_flight": calibration.fact("max_in_flight"),
+        "costs": _costs(catalog, calibration),
         "settings": {
             name: {"text": text, "database": _base(catalog, engine, vm, text)[key]["database"]}
             for name, text in named.items()
         },
         "range": _range(calibration),
     }
-    if engine == "cassandra":
-        made["costs"] = cpu_costs(calibration)
     if "ownership_ppm" in calibration.physical:
         made["ownership_ppm"] = calibration.physical["ownership_ppm"].value
     return made

@@ -9,6 +9,7 @@ from fractions import Fraction
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.databases.calibration import Calibration, page_cache_bytes
+from disklab.databases.carried import carried, is_cpu_time
 from disklab.databases.cassandra import simulated_settings
 from disklab.databases.cassandra.collectors import (
     ALL_PERMILLE,
@@ -49,7 +50,6 @@ from disklab.databases.simulating import (
     load_of,
     network,
     outside,
-    slower_than,
     with_sizes,
 )
 from disklab.errors import Problem
@@ -225,7 +225,7 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
         "dataset": _dataset(spec),
         "workload": _workload(spec, calibration),
         "before": _before(spec),
-        "parameters": _carried(_parameters(spec, calibration), spec, catalog, calibration),
+        "parameters": carried(_parameters(spec, calibration), spec, catalog, calibration),
     }
     if spec.database.jvm.heap_bytes is not None:
         flushed = spec.database.jvm.heap_bytes // MEMTABLE_SHARE // FLUSHED_SHARE
@@ -283,12 +283,6 @@ def _collector(spec: TrialSpec, calibration: Calibration, heap: int, cores: int)
     return job
 
 
-SERVER_CPU = ("coordinator_", "message_", "read_", "disk_read_", "write_")
-"""Beginnings of the names of what costs a node processor time."""
-CLIENT_CPU = ("client_",)
-"""The same of a client."""
-
-
 def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
     """Return the costs, those of a node's processor with what a concurrent collector takes."""
     costs = calibration.values()
@@ -297,38 +291,11 @@ def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
         return costs
     permille = int(str(concurrent.cpu_permille.value))
     dearer = {
-        name: costs[name] * permille // WHOLE_PERMILLE for name in _cpu_times(costs, SERVER_CPU)
+        name: cost * permille // WHOLE_PERMILLE
+        for name, cost in costs.items()
+        if is_cpu_time(name, of_client=False)
     }
     return {**costs, **dearer}
-
-
-def _carried(costs: Job, spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
-    """Return costs as the trial's VMs have them: CPU times by the speed of a vCPU."""
-    assert spec.cluster is not None
-    server, client = calibration.server_vm, calibration.client_vm
-    if server is None or client is None:
-        return costs
-    slower = {
-        SERVER_CPU: slower_than(catalog, server, spec.cluster.vm),
-        CLIENT_CPU: slower_than(catalog, client, spec.client.vm or spec.cluster.vm),
-    }
-    carried = dict(costs)
-    for beginnings, factor in slower.items():
-        for name in _cpu_times(costs, beginnings):
-            carried[name] = round(costs[name] * factor)
-    return carried
-
-
-def cpu_costs(calibration: Calibration) -> Job:
-    """Return the CPU times, as they are on the machines that they were measured on."""
-    costs = calibration.values()
-    return {name: costs[name] for name in _cpu_times(costs, (*SERVER_CPU, *CLIENT_CPU))}
-
-
-def _cpu_times(costs: Job, beginnings: tuple[str, ...]) -> Iterator[str]:
-    for name in costs:
-        if name.startswith(beginnings) and name.endswith(("_cpu_ns", "_byte_ps")):
-            yield name
 
 
 def _new_keys(spec: TrialSpec, calibration: Calibration, key_cache_bytes: int) -> int:

@@ -15,6 +15,7 @@ from disklab.catalog.provisioning import find_disk
 from disklab.database_settings import SWITCHES, Setting, settings_of
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration
+from disklab.databases.carried import carried
 from disklab.databases.mariadb.configuration import BINLOG_VOLUME, REDO_VOLUMES
 from disklab.databases.mariadb.installation import MOST_REPLICATED
 from disklab.databases.mariadb.sizing import plan_memory
@@ -190,6 +191,13 @@ def _torn(spec: TrialSpec, catalog: Catalog) -> str:
     return WHOLE.format(title=entry.family.title, source=source)
 
 
+def described_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+    """Return the job of MariaDB as a trial describes it."""
+    job = mariadb_job(spec, catalog, calibration)
+    job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
+    return job
+
+
 def mariadb_job(
     spec: TrialSpec, catalog: Catalog, calibration: Calibration, scale: Fraction = FULL
 ) -> Job:
@@ -352,7 +360,7 @@ SIMULATED = Simulated(
     "mariadb",
     unmodelled,
     _warnings,
-    mariadb_job,
+    described_job,
     rehearsed=rehearsed_job,
     without=("client_cpu",),
 )

@@ -14,6 +14,7 @@ from disklab.database_facts import facts_of
 from disklab.database_settings import Setting
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration
+from disklab.databases.carried import carried
 from disklab.databases.installed import WAL_VOLUMES
 from disklab.databases.postgresql.simulated_faults import (
     BREAKING,
@@ -147,7 +148,9 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
 
 def described_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of PostgreSQL as a trial describes it, with what breaks."""
-    return postgresql_job(spec, catalog, calibration) | timetable(spec, DELAYS)
+    job = postgresql_job(spec, catalog, calibration)
+    job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
+    return job | timetable(spec, DELAYS)
 
 
 def timetable(spec: TrialSpec, waits: Delays) -> Job:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.databases.calibration import Calibration
+from disklab.databases.carried import carried
 from disklab.databases.simulating import (
     HOST_CACHE,
     REHEARSE,
@@ -122,7 +123,7 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
             "page_cache": spec.before.page_cache,
             "host_cache": HOST_CACHE[spec.before.host_cache],
         },
-        "parameters": calibration.values(),
+        "parameters": carried(calibration.values(), spec, catalog, calibration),
     }
 
 

@@ -1,0 +1,91 @@
+"""CPU times of calibrations on the VMs of a trial, whatever the database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from disklab import spec
+from disklab.catalog import cpu_speed, load_catalog
+from disklab.databases.calibration import Calibration, calibration_for
+from disklab.databases.carried import is_cpu_time
+from disklab.databases.registry import simulated_of
+from disklab.prediction.cells import prepare
+from disklab.prediction.rehearsed import prepare_rehearsed
+from disklab.spec import Trial
+
+ROWS = "dataset: {rows: 1M, row: 10 x 100B}"
+OF_ROWS = "{operations: {read: 50%, write: 50%}, load: {threads: 8}, stop: {duration: 60s}}"
+SYSBENCH = (
+    "{sysbench: {script: oltp_read, tables: 2, rows_per_table: 100k, threads: 24}, "
+    "stop: {duration: 60s}}"
+)
+KEYS = {"postgresql": "postgresql", "mariadb": "mariadb", "yugabytedb": "sql"}
+SLOW = "azure/Standard_E16s_v3"
+
+
+def trial(engine: str, server: str, client: str, more: str = "") -> Trial:
+    load = f"workload: {SYSBENCH}" if engine == "yugabytedb" else f"{ROWS}\nworkload: {OF_ROWS}"
+    text = (
+        "title: x\n"
+        f"cluster: {{nodes: 1, vm: {server}, volumes: {{data: {{disks: azure/P30}}}}}}\n"
+        f"client: {{nodes: 1, vm: {client}}}\n"
+        f"database: {{engine: {engine}, replication_factor: 1}}\n{load}\n{more}"
+    )
+    return spec.parse(text, "x.yaml").trials("rehearse" if more else "predict")[0]
+
+
+def package(engine: str) -> Calibration:
+    calibration = calibration_for(engine)
+    assert calibration is not None
+    return calibration
+
+
+def costs(engine: str, of: Trial) -> dict[str, int]:
+    job = prepare(of, load_catalog(), package(engine), "x.yaml").job
+    assert job is not None
+    parameters: dict[str, int] = job[KEYS[engine]]["parameters"]
+    return parameters
+
+
+@pytest.mark.parametrize("engine", KEYS)
+def test_cpu_times_are_as_long_as_the_vms_make_them(engine: str) -> None:
+    catalog, calibration = load_catalog(), package(engine)
+    at_home = calibration.server_vm
+    assert at_home is not None
+    home = next(name for name, vm in catalog.vms.items() if vm.series_name == at_home)
+    slower = cpu_speed(catalog, at_home).over(cpu_speed(catalog, SLOW))
+    assert slower > 1
+    for server, client in ((home, home), (SLOW, home), (home, SLOW)):
+        carried = costs(engine, trial(engine, server, client))
+        for name, value in calibration.values().items():
+            factor = 1.0
+            if is_cpu_time(name, of_client=False) and server == SLOW:
+                factor = slower
+            if is_cpu_time(name, of_client=True) and client == SLOW:
+                factor = slower
+            assert carried[name] == round(value * factor), name
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+def test_a_rehearsal_has_the_times_of_the_machine_that_they_were_measured_on(engine: str) -> None:
+    rehearse = "rehearse: {nodes: 1, scale: 1/40}\n"
+    rehearsed = prepare_rehearsed(
+        trial(engine, SLOW, SLOW, rehearse), load_catalog(), package(engine), "x.yaml"
+    )
+    assert rehearsed.job is not None, rehearsed.reasons
+    parameters = rehearsed.job[KEYS[engine]]["parameters"]
+    assert parameters["statement_cpu_ns"] == package(engine).values()["statement_cpu_ns"]
+
+
+@pytest.mark.parametrize("engine", KEYS)
+def test_a_vm_that_nobody_measured_is_named(engine: str) -> None:
+    catalog = load_catalog()
+    series = catalog.vms[SLOW].series_name
+    others = {name: rows for name, rows in catalog.processors.items() if name != series}
+    without = replace(catalog, processors=others)
+    simulated = simulated_of(engine)
+    assert simulated is not None
+    for known, count in ((without, 1), (catalog, 0)):
+        warnings = " ".join(simulated.warnings(trial(engine, SLOW, SLOW), known, package(engine)))
+        assert warnings.count(f"the speed of a vCPU of {series}") == count
