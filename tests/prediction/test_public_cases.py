@@ -1,10 +1,13 @@
 """Devices that people asked about in public, beside the answers that their threads or vendors gave.
 
-Bursting disks and VMs stand in `test_steady.py`, job files in `test_fio_files.py`.
+Bursting disks and VMs stand in `test_steady.py`, job files in `test_fio_files.py`, and a disk that
+gives what was sold (Azure/AKS#1311) in `test_probe_verdict.py`.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +109,111 @@ def test_a_profile_of_cassandra_stress_is_told_what_to_write(tmp_path: Path) -> 
     said = " ".join(ran.stderr.split())
     assert "is a user profile of cassandra-stress, and no experiment" in said
     assert said.count("error:") == 1
+
+
+def test_sections_of_postgresql_are_a_list_in_an_experiment(tmp_path: Path) -> None:
+    """azuredisk-csi-driver's perf-profiles.md: P20 on D4s_v4, another read-ahead."""
+    text = """
+title: PostgreSQL-like fio of the Azure disk CSI driver's page
+device:
+  vm: azure/Standard_D4s_v4
+  volume: {disks: azure/P20, caching: None}
+workload:
+  fio:
+  - {name: checkpointer, rw: write, bs: 8k, direct: false, size: 4GiB}
+  - {name: wal, rw: write, bs: 8k, direct: false, fdatasync: 1, size: 2GiB}
+  - {name: large_read, rw: read, bs: 8k, direct: false, size: 10GiB}
+  stop: {duration: 20s}
+before: {credits: 0%}
+factors:
+  device.volume.read_ahead: [128KiB, 256KiB]
+"""
+    results, _ = predicted(tmp_path, text)
+    kinds = {"checkpointer write", "wal write", "wal sync", "large_read read"}
+    small, large = (result["per_operation"] for result in results)
+    assert small.keys() == large.keys() == kinds
+    # What reads in order waits for one read-ahead after the other.
+    read = "large_read read"
+    assert large[read]["ops_per_s"] > small[read]["ops_per_s"]
+    # The log waits behind what the checkpointer has queued, which is what its page is about.
+    assert large["wal sync"]["latency_ms"]["p50"] > 100
+
+
+def test_postgresql_falls_to_a_tenth_when_the_credits_are_gone(tmp_path: Path) -> None:
+    """akopytov/sysbench#475: 290 transactions a second, 30 after half an hour.
+
+    Its command leaves --rand-type out, so three draws in four are of a hundredth of each table.
+    """
+    text = """
+title: PostgreSQL on m5.large under sysbench
+cluster:
+  nodes: 1
+  vm: aws/m5.large
+  volumes: {data: {disks: "aws/gp2(100GiB)", filesystem: ext4}}
+client: {nodes: 1, vm: aws/c5.4xlarge}
+database: {engine: postgresql}
+workload:
+  sysbench:
+    {script: oltp_read_write, tables: 100, rows_per_table: 1M, threads: 12, rand_type: special}
+  stop: {duration: 300s}
+before: {page_cache: warm}
+"""
+    (result,), _ = predicted(tmp_path, text, "--no-bands")
+    assert result["ops_per_s"] == pytest.approx(290, rel=0.25)
+    assert result["steady"]["ops_per_s"] == pytest.approx(30, rel=0.25)
+    (gone,) = result["credits_gone"]
+    assert 25 * 60 <= gone["at_s"] <= 45 * 60
+
+
+def test_a_command_of_cassandra_stress_is_bound_by_three_volumes(tmp_path: Path) -> None:
+    """scylladb/scylla-cluster-tests#2984: a billion rows of 1 KiB, 3 copies, gp3."""
+    text = """
+title: scylla-cluster-tests' cassandra-stress on EBS
+cluster:
+  nodes: 3
+  vm: aws/r5.8xlarge
+  volumes: {data: {disks: "aws/gp3(5000GiB, 16000 IOPS, 1000 MiB/s)"}}
+client: {nodes: 2, vm: aws/c5.4xlarge}
+database: {engine: cassandra, version: "4.1", replication_factor: 3, consistency: QUORUM}
+dataset: {rows: 1G, row: 8 x 128B}
+workload: {operations: {read: 100%}, keys: gaussian, load: {threads: 400}, stop: {duration: 60s}}
+"""
+    (result,), _ = predicted(tmp_path, text, "--no-bands")
+    assert result["bottleneck"]["resource"] == "data disk IOPS"
+
+
+YCSB = """
+recordcount=1000
+workload=site.ycsb.workloads.CoreWorkload
+readallfields=true
+readproportion=0.5
+updateproportion=0.5
+scanproportion=0
+insertproportion=0
+requestdistribution=zipfian
+fieldcount=10
+fieldlength=100
+"""
+
+
+def test_a_workload_file_of_ycsb_is_told_what_to_write(tmp_path: Path) -> None:
+    file = tmp_path / "workloada"
+    file.write_text(YCSB)
+    ran = disklab("experiment", "check", str(file))
+    assert ran.returncode == 2
+    message = " ".join(ran.stderr.split())
+    assert "is a workload file of YCSB, and no experiment" in message
+    assert "dataset: {rows: 1000, row: 10 x 100B}" in message
+    assert "workload: {operations: {read: 50%, write: 50%}, keys: zipfian}" in message
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio measures")
+def test_the_probe_takes_the_usual_options_of_fio(tmp_path: Path) -> None:
+    """k8s and etcd threads: randrw, rwmixread=75, bs=4k, iodepth=64."""
+    options = "--disk azure/P10 --vm azure/Standard_D4s_v3 --rw randrw --rwmixread 75 --bs 4k"
+    load = "--profile async --jobs 1 --depth 64 --duration 1s --size 16MiB --json"
+    ran = disklab("probe", str(tmp_path), *options.split(), *load.split())
+    assert ran.returncode == 0, ran.stderr
+    (cell,) = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert cell["promise"]["ops_per_s"] in (500, 3500)
+    assert cell["per_operation"].keys() == {"read", "write"}

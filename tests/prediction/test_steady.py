@@ -81,6 +81,16 @@ def test_what_binds_all_day_is_the_smaller_of_disk_and_vm(tmp_path: Path) -> Non
     assert large["steady"]["ops_per_s"] == pytest.approx(60e6 / (1 << 20), rel=0.02)
 
 
+def test_the_throughput_of_st1_has_a_bucket(tmp_path: Path) -> None:
+    """2,000 GiB: 78 MiB/s all day, 488 for 5,000 s of credits, 1 GiB for each."""
+    asked = {"vm": M5_4XLARGE, "disks": "aws/st1(2000GiB)", "rw": "write", "bs": "1M"}
+    result, _ = device(tmp_path, **asked)
+    assert result["ops_per_s"] == pytest.approx(2000 / 4.096, rel=0.02)
+    assert result["steady"]["ops_per_s"] == pytest.approx(2000 / 25.6, rel=0.02)
+    (gone,) = result["credits_gone"]
+    assert gone["at_s"] == pytest.approx(2_048_000 / (2000 / 4.096 - 2000 / 25.6), rel=0.02)
+
+
 def test_a_device_may_begin_without_credits(tmp_path: Path) -> None:
     result, _ = device(tmp_path, vm=D2S_V3, disks="azure/P10", credits="0%")
     assert result["ops_per_s"] == pytest.approx(500, rel=0.01)

@@ -156,12 +156,14 @@ class SizeRange(Facts):
 class Burst(Facts):
     """Bursting of a disk: a top rate, with credits or without end."""
 
-    iops: int
-    mb_per_s: int | None = None
+    iops: int | None = None
+    mb_per_s: Amount | None = None
     minutes: int = 30
     """How long a full bucket lasts at the top rate."""
     credit_ios: int | None = None
     """The bucket in I/Os where the vendor states it (AWS); else it follows from `minutes`."""
+    credit_mb: Amount | None = None
+    """The bucket of the throughput in the vendor's MB, where it is stated."""
     endless: bool = False
     """Paid for by use instead of credits."""
     below_gib: int | None = None

@@ -58,12 +58,15 @@ def disk_limits(disk: DiskEntry, bought: Bought, scale: Fraction) -> list[Limit]
     found: list[Limit] = []
     if bought.iops is not None:
         top = bursts.iops if bursts else None
-        burst = _burst(bursts, top, bought.iops, scale)
+        burst = _burst(bursts, top, bought.iops, bursts and bursts.credit_ios, scale)
         found.append(Limit(unit="ios", per_s=bought.iops, burst=burst))
     found += _by_direction(facts.read_iops, facts.write_iops, bought.size_gib, "ios", 1)
     if bought.bytes_per_s is not None:
-        top = bursts.mb_per_s and bursts.mb_per_s * family.mb_bytes if bursts else None
-        burst = _burst(bursts, top, bought.bytes_per_s, scale)
+        top, credits_ = (
+            formula and int(formula.at(bought.size_gib, 0) * family.mb_bytes)
+            for formula in ((bursts.mb_per_s, bursts.credit_mb) if bursts else (None, None))
+        )
+        burst = _burst(bursts, top, bought.bytes_per_s, credits_, scale)
         found.append(Limit(unit="bytes", per_s=bought.bytes_per_s, burst=burst))
     mb = family.mb_bytes
     found += _by_direction(facts.read_mb_per_s, facts.write_mb_per_s, bought.size_gib, "bytes", mb)
@@ -74,13 +77,18 @@ def disk_limits(disk: DiskEntry, bought: Bought, scale: Fraction) -> list[Limit]
     ]
 
 
-def _burst(facts: BurstFacts | None, top: int | None, base: int, scale: Fraction) -> Burst | None:
-    """Return the burst above a baseline; None where the top rate is no higher."""
+def _burst(
+    facts: BurstFacts | None, top: int | None, base: int, stated: int | None, scale: Fraction
+) -> Burst | None:
+    """Return the burst above a baseline; None where the top rate is no higher.
+
+    `stated`: the vendor's own number of credits.
+    """
     if facts is None or top is None or top <= base:
         return None
     if facts.endless:
         return Burst(per_s=top, credits=None)
-    full = (top - base) * facts.minutes * 60 if facts.credit_ios is None else facts.credit_ios
+    full = (top - base) * facts.minutes * 60 if stated is None else stated
     return Burst(per_s=top, credits=int(full * scale))
 
 

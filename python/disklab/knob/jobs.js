@@ -134,18 +134,19 @@ function limitsOf(disk, bought) {
       if (formula) add(scope, unit, Math.max(1, floor(times(amountAt(formula, bought.size, 0), whole(factor)))));
     }
   };
-  if (bought.iops !== null) add('all', 'ios', bought.iops, burstOf(bursts, bursts?.iops, bought.iops));
+  if (bought.iops !== null) add('all', 'ios', bought.iops, burstOf(bursts, bursts?.iops, bought.iops, bursts?.credit_ios));
   byDirection(disk.read_iops, disk.write_iops, 'ios', 1);
-  const top = bursts?.mb_per_s && bursts.mb_per_s * disk.mb_bytes;
-  if (bought.bytes !== null) add('all', 'bytes', bought.bytes, burstOf(bursts, top, bought.bytes));
+  const bytesAt = (formula) => formula && floor(times(amountAt(formula, bought.size, 0), whole(disk.mb_bytes)));
+  const top = bytesAt(bursts?.mb_per_s), stated = bytesAt(bursts?.credit_mb);
+  if (bought.bytes !== null) add('all', 'bytes', bought.bytes, burstOf(bursts, top, bought.bytes, stated));
   byDirection(disk.read_mb_per_s, disk.write_mb_per_s, 'bytes', disk.mb_bytes);
   return limits;
 }
 
-function burstOf(facts, top, base) {
+function burstOf(facts, top, base, stated) {
   if (!facts || !top || top <= base) return null;
   if (facts.endless) return {per_s: top, credits: null, start: null};
-  return {per_s: top, credits: facts.credit_ios ?? (top - base) * facts.minutes * 60, start: null};
+  return {per_s: top, credits: stated ?? (top - base) * facts.minutes * 60, start: null};
 }
 
 const placeOf = (choice, key) => (choice.engine === 'fio' ? `device.volume.${key}` : `${VOLUME}.${key}`);

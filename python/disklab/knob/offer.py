@@ -293,7 +293,10 @@ def _rate(rate: Rate | None) -> Json | None:
 
 
 def _burst(burst: Burst | None) -> Json | None:
-    return None if burst is None else burst.model_dump(mode="json")
+    if burst is None:
+        return None
+    formulas = {name: _formula(getattr(burst, name)) for name in ("mb_per_s", "credit_mb")}
+    return {**burst.model_dump(mode="json"), **formulas}
 
 
 def _disk(catalog: Catalog, entry: DiskEntry) -> Json:

@@ -13,7 +13,7 @@ import yaml
 from disklab import reading
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
-from disklab.spec import bundled
+from disklab.spec import bundled, foreign
 
 Scalar = str | int | float | bool | None
 Key = tuple[str | int, ...]
@@ -199,10 +199,6 @@ EXPERIMENT = Form(
 )
 
 
-STRESS_KEYS = frozenset({"keyspace_definition", "table_definition", "columnspec"})
-"""Keys of cassandra-stress's user profiles, which are YAML too."""
-
-
 def read_document(path: Path, form: Form = EXPERIMENT) -> Document:
     """Return what a file says. Raises UserError when it is no mapping in YAML."""
     return document_of(path, text_of(path, form), form)
@@ -225,6 +221,8 @@ def _unknown(path: Path) -> Problem:
 
 def document_of(path: Path, text: str, form: Form = EXPERIMENT) -> Document:
     """Return what a text says; `path` is what the errors call it."""
+    if form is EXPERIMENT and foreign.is_ycsb_workload(text):
+        raise UserError(foreign.ycsb_problem(path, text))
     node = reading.yaml_node(text, form.kind, str(path))
     if not isinstance(node, yaml.MappingNode):
         raise UserError(Problem(f"{path}:1", path.name, form.rule, form.way_out))
@@ -232,13 +230,8 @@ def document_of(path: Path, text: str, form: Form = EXPERIMENT) -> Document:
     root = reader.read(node, 1)
     if reader.problems:
         raise UserError(*reader.problems)
-    if form is EXPERIMENT and not STRESS_KEYS.isdisjoint(root.mapping or ()):
-        rule = "is a user profile of cassandra-stress, and no experiment"
-        way_out = (
-            "write its rows as `dataset` and its load as `workload`, see docs/experiment-file.md; "
-            "partitions of many rows and queries of one's own cannot be predicted"
-        )
-        raise UserError(Problem(f"{path}:1", path.name, rule, way_out))
+    if form is EXPERIMENT and foreign.is_stress_profile(root.mapping or ()):
+        raise UserError(foreign.stress_problem(path))
     return Document(path, text, root)
 
 

@@ -445,6 +445,13 @@ class Fio(FioSection):
         return self
 
 
+def _sections(given: Any) -> Any:
+    """Return a list of sections as the first with the others beside it."""
+    if not isinstance(given, list) or not given or not isinstance(given[0], Mapping):
+        return given
+    return {**given[0], "beside": given[1:]}
+
+
 class Sysbench(Part):
     """sysbench's OLTP tables and scripts."""
 
@@ -532,8 +539,11 @@ class Workload(Part):
     """sysbench's OLTP scripts."""
     tpcc: Tpcc | None = None
     """TPC-C."""
-    fio: Fio | None = None
-    """fio on a device."""
+    fio: Annotated[
+        Fio | None,
+        BeforeValidator(_sections, json_schema_input_type=Fio | list[FioSection] | None),
+    ] = None
+    """fio on a device; a list: sections that run at the same time, each with a name."""
     trace: TraceReplay | None = None
     """A block trace on a device."""
     stop: Stop | None = Field(default=None, examples=[{"operations": "3M"}])

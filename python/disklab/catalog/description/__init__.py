@@ -155,9 +155,13 @@ def _disk_facts(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
 
 
 def _burst(burst: Burst, unit: str) -> str:
-    text = f"{burst.iops} IOPS" + (f", {burst.mb_per_s} {unit}" if burst.mb_per_s else "")
+    parts = [f"{burst.iops} IOPS"] if burst.iops else []
+    parts += [f"{burst.mb_per_s} {unit}"] if burst.mb_per_s else []
+    text = ", ".join(parts)
     if burst.credit_ios is not None:
         text += f", {burst.credit_ios} I/O credits"
+    elif burst.credit_mb is not None:
+        text += f", credits of {burst.credit_mb} {unit.partition('/')[0]}"
     elif not burst.endless:
         text += f" for {burst.minutes} minutes"
     return text + (f", below {burst.below_gib} GiB" if burst.below_gib else "")

@@ -14,7 +14,7 @@ def disk(catalog: Catalog, entry: DiskEntry) -> tuple[str, ...]:
     burst = facts.credit_burst or facts.on_demand_burst
     text = ""
     if burst is not None:
-        text = f"{burst.iops} / {burst.mb_per_s}" if burst.mb_per_s else f"{burst.iops}"
+        text = " / ".join(str(top) for top in (burst.iops, burst.mb_per_s) if top is not None)
         text += " credit" if facts.credit_burst else " on demand"
     iops = _rate(facts.iops) or _pair(facts.read_iops, facts.write_iops)
     mb = _rate(facts.mb_per_s) or _pair(facts.read_mb_per_s, facts.write_mb_per_s)
