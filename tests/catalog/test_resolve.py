@@ -209,9 +209,10 @@ def test_which_of_a_vms_own_disks_is_meant_is_said() -> None:
         resolved("local", "aws/i4i.large")
 
 
-def test_the_cached_path_of_amd_bursts_too() -> None:
-    """Azure's pages of Dasv4: D8as_v4 has 128 MB/s cached and 400 for half an hour."""
-    host = resolved("azure/P30", "azure/Standard_D8as_v4", caching="ReadOnly").host
+@pytest.mark.parametrize("size", ["D8as_v4", "E8as_v4"])
+def test_the_cached_path_of_amd_bursts_too(size: str) -> None:
+    """Azure's pages of Dasv4 and Easv4: 128 MB/s cached and 400 for half an hour."""
+    host = resolved("azure/P30", f"azure/Standard_{size}", caching="ReadOnly").host
     (limit,) = [limit for limit in host.cached if limit.unit == "bytes"]
     assert limit.burst is not None
     assert (limit.per_s, limit.burst.per_s) == (128 * 1024_000, 400 * 1024_000)

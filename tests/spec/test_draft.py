@@ -106,6 +106,13 @@ def test_the_command_writes_checks_and_never_writes_over(tmp_path: Path) -> None
     assert told_json["trials"] == 1
 
 
+def test_what_does_not_fit_is_told_of_the_option_and_no_line(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    words = new(str(file), "--disks", "azure/P40", "--data", "1TB", code=2).stderr
+    assert words.startswith("error: --data: 1G: 1000000000 rows")
+    assert not file.exists()
+
+
 BOTH = ("--caching", "None", "--caching", "ReadOnly")
 
 

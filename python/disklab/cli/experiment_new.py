@@ -169,9 +169,34 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
         )
     check_names(wish)
     text = draft(wish)
-    cells = spec.parse(text, file).trials("predict")
+    try:
+        cells = spec.parse(text, file).trials("predict")
+    except UserError as error:
+        # There is no such file: the lines are those of the options.
+        raise UserError(*map(by_option, error.problems)) from None
     write_new(file, text)
     tell(file, cells, as_json=json)
+
+
+OPTION_OF = {
+    "dataset.rows": "--data",
+    "dataset.row": "--row",
+    "cluster.nodes": "--nodes",
+    "cluster.vm": "--vm",
+    "cluster.volumes.data.disks": "--disks",
+    "cluster.volumes.data.caching": "--caching",
+    "device.vm": "--vm",
+    "device.volume.disks": "--disks",
+    "device.volume.caching": "--caching",
+    "database.replication_factor": "--copies",
+}
+"""The option that a key of the draft comes from."""
+
+
+def by_option(problem: Problem) -> Problem:
+    """Return what is wrong with a draft as wrong with the option that decided it."""
+    key = problem.place.rpartition(": ")[2]
+    return replace(problem, place=OPTION_OF.get(key, key))
 
 
 def tell(file: Path, cells: Sequence[spec.Trial], *, as_json: bool) -> None:
