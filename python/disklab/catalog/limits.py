@@ -57,16 +57,16 @@ def disk_limits(disk: DiskEntry, bought: Bought, scale: Fraction) -> list[Limit]
         bursts = None
     found: list[Limit] = []
     if bought.iops is not None:
-        top = bursts.iops if bursts else None
-        burst = _burst(bursts, top, bought.iops, bursts and bursts.credit_ios, scale)
+        top, stated = (bursts.iops, bursts.credit_ios) if bursts else (None, None)
+        burst = _burst(bursts, top, bought.iops, stated, scale)
         found.append(Limit(unit="ios", per_s=bought.iops, burst=burst))
     found += _by_direction(facts.read_iops, facts.write_iops, bought.size_gib, "ios", 1)
     if bought.bytes_per_s is not None:
-        top, credits_ = (
-            formula and int(formula.at(bought.size_gib, 0) * family.mb_bytes)
+        top, stated = (
+            int(formula.at(bought.size_gib, 0) * family.mb_bytes) if formula else None
             for formula in ((bursts.mb_per_s, bursts.credit_mb) if bursts else (None, None))
         )
-        burst = _burst(bursts, top, bought.bytes_per_s, credits_, scale)
+        burst = _burst(bursts, top, bought.bytes_per_s, stated, scale)
         found.append(Limit(unit="bytes", per_s=bought.bytes_per_s, burst=burst))
     mb = family.mb_bytes
     found += _by_direction(facts.read_mb_per_s, facts.write_mb_per_s, bought.size_gib, "bytes", mb)
