@@ -74,7 +74,8 @@ async ([choices, jobs]) => {
   const answers = [];
   for (const choice of choices) {
     if (problemsOf(state.offer, choice).length) continue;
-    const job = fidelity(jobOf(state.offer, choice), answers.length % 10 ? 'sketch' : 'quick');
+    const own = jobOf(state.offer, choice);
+    const job = answers.length % 10 ? journalJob(own, {elapsed_s: 0.2}) : fidelity(own, 'quick');
     // As it came: not parsed, and so not written again.
     lane.worker.onmessage = ({data}) => lane.answered({...data, text: JSON.stringify(data)});
     answers.push([JSON.stringify({cell: 0, seed: 1, ...job}), (await lane.ask(job)).text]);
@@ -104,6 +105,39 @@ def test_jobs_have_the_bytes_of_the_engine(tab: Page, page: Path, jobs: int) -> 
     without = [re.sub(r'"wall_s":[0-9.e-]+', '"wall_s":0.0', line) for line in told]
     assert [text for _, text in answers] == without
     assert sum(json.loads(line)["event"] == "cell" for line in told) > jobs // 2
+    assert sum(bool(json.loads(line).get("journal")) for line in told) > jobs // 4
+
+
+def test_the_picture_replays_ios_of_the_simulated_job(tab: Page, page: Path) -> None:
+    noted = watched(tab, page)
+    for side in (1, 2):
+        tab.wait_for_selector(f"#ios li:nth-child({side}):has-text('I/Os within')")
+    a, b = tab.locator("#ios li").all_inner_texts()
+    # B's caching is ReadOnly: only there the host cache serves.
+    assert re.match(r"A: \d+ I/Os within [\d.]+ ms: served \d+ by disks \(", a)
+    assert "by the host cache (" in b
+    tab.click("#play")
+    assert tab.inner_text("#play") == "Play"
+    # Where the dots stand is where the simulator has the I/Os at that moment.
+    drawn = """(ms) => {
+      const moment = document.getElementById('moment');
+      moment.value = ms;
+      moment.dispatchEvent(new Event('input'));
+      const {ios, from, length} = replay.sides.a, at = from + replay.at % length;
+      const shown = ios.filter(({dot}) => dot.getAttribute('visibility') === 'visible');
+      const wrong = shown.filter(({dot, arrived, passed, ended}) => !(arrived <= at && at < ended)
+        || (at < passed) !== (Number(dot.getAttribute('cx')) < GATE));
+      const under = ios.filter(({arrived, ended}) => arrived <= at && at < ended);
+      return [shown.length, under.length, wrong.length];
+    }"""
+    for ms in (0.2, 1, 3):
+        dots, under_way, wrong = tab.evaluate(drawn, ms)
+        assert dots == under_way > 0
+        assert wrong == 0
+    rows = tab.locator("#picture tbody tr")
+    assert rows.count() == 50
+    assert "data disk" in (rows.first.text_content() or "")
+    assert noted == []
 
 
 def test_it_asks_nobody_and_says_what_the_command_line_says(tab: Page, page: Path) -> None:

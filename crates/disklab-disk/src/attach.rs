@@ -34,6 +34,7 @@ impl Host {
             agenda: Agenda::new(),
             cache: profile.cache.as_ref().map(HostCache::new),
             destaged: Vec::new(),
+            journal: None,
             profile,
         };
         host.uncached = host.add_gates(&host.profile.uncached.clone(), Place::Uncached, now);

@@ -47,25 +47,24 @@ impl Host {
         for &lane in lanes {
             let entry = &self.lanes[lane as usize];
             for &gate in &entry.gates {
-                let place = format!("disk {}", entry.member);
-                limits.push(self.count_limit(now, gate, &[lane], place));
+                limits.push(self.count_limit(now, gate, &[lane], entry.member));
             }
         }
         let first = &self.lanes[lanes[0] as usize];
-        for (gates, place) in [(&self.uncached, "vm uncached"), (&self.cached, "vm cached")] {
-            for &gate in gates.iter().filter(|&&gate| first.passes(gate)) {
-                limits.push(self.count_limit(now, gate, lanes, place.to_owned()));
+        for &gate in self.uncached.iter().chain(&self.cached) {
+            if first.passes(gate) {
+                limits.push(self.count_limit(now, gate, lanes, first.member));
             }
         }
         limits
     }
 
-    fn count_limit(&self, now: u64, gate: u32, lanes: &[u32], place: String) -> LimitCounters {
+    fn count_limit(&self, now: u64, gate: u32, lanes: &[u32], member: u32) -> LimitCounters {
         let gate = &self.gates[gate as usize];
         let limit = gate.meter().limit();
         let lines = || lanes.iter().map(|&lane| gate.line(lane));
         LimitCounters {
-            place,
+            place: gate.place().name(member),
             unit: limit.unit,
             scope: limit.scope,
             per_s: limit.per_s,

@@ -26,6 +26,17 @@ pub enum Place {
     Cached,
 }
 
+impl Place {
+    /// As counters and journals call it, for this disk of a stripe.
+    pub fn name(self, member: u32) -> String {
+        match self {
+            Place::Disk => format!("disk {member}"),
+            Place::Uncached => "vm uncached".to_owned(),
+            Place::Cached => "vm cached".to_owned(),
+        }
+    }
+}
+
 /// A waiting part.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -118,6 +129,11 @@ impl Gate {
             opens_at: u64::MAX,
             busy: false,
         }
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// Its limit.

@@ -9,6 +9,7 @@ use crate::counters::VolumeCounters;
 use crate::fault::{Change, Fault};
 use crate::gate::Gate;
 use crate::io::{Completion, Destaged, Io, VolumeId};
+use crate::journal::Journal;
 use crate::lane::Lane;
 use crate::parents::Parents;
 use crate::profile::{Caching, HostProfile, Medium, VolumeProfile};
@@ -64,6 +65,8 @@ pub struct Host {
     pub(crate) cache: Option<HostCache>,
     /// What was destaged since somebody asked.
     pub(crate) destaged: Vec<Destaged>,
+    /// What single I/Os did, where somebody wants to know.
+    pub(crate) journal: Option<Box<Journal>>,
 }
 
 impl Host {

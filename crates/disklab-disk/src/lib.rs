@@ -18,6 +18,7 @@ mod flow;
 mod gate;
 mod host;
 mod io;
+mod journal;
 mod lane;
 mod latency;
 mod limit;
@@ -36,5 +37,7 @@ pub use counters::{
 pub use fault::{Change, Fault};
 pub use host::{CacheContents, Host};
 pub use io::{Completion, Destaged, Io, Op, Outcome, VolumeId};
+pub use journal::{JournalEntry, JournalSpan, JournalWait};
+pub use part::Route;
 pub use refusal::{Reason, Refusal, Rules};
 pub use table::prefetch;

@@ -26,6 +26,8 @@ const MILLION: u64 = 1_000_000;
 const MOST_SCAN_ROWS: u32 = 10_000;
 /// Most I/Os of a trace: their numbers fit an event's code, and a job of them some ten megabytes.
 const MOST_TRACED: usize = 1 << 24;
+/// Most I/Os that are told one by one: more than an eye follows.
+const MOST_JOURNAL: u32 = 1_000;
 
 /// Checks everything that the disk model does not check itself.
 pub fn check(job: &Job) -> Result<(), Refusal> {
@@ -50,6 +52,14 @@ pub fn check(job: &Job) -> Result<(), Refusal> {
         job.then.len(),
         "only cells of a database follow each other",
         "leave it out",
+    );
+    let wanted = job.journal.map_or(0, |journal| journal.most);
+    rules.must(
+        wanted <= MOST_JOURNAL && (wanted == 0 || !matches!(job.kind, Kind::File(_))),
+        "journal.most",
+        wanted,
+        &format!("up to {MOST_JOURNAL} I/Os of disks are told one by one; a file has no disk"),
+        "ask for fewer, or leave it out",
     );
     rules.verdict()
 }

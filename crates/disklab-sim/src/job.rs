@@ -40,6 +40,8 @@ pub struct Job {
     pub fidelity: Fidelity,
     /// Mechanisms that are switched off, to see what each is worth.
     pub ablate: Vec<Mechanism>,
+    /// Which I/Os are told one by one; none: no such list.
+    pub journal: Option<Journal>,
     /// What is simulated.
     pub kind: Kind,
     /// Database cells that follow on the same cluster and data, in order; their caches may be `as-left`.
@@ -74,6 +76,8 @@ struct Given {
     fidelity: Fidelity,
     #[serde(default)]
     ablate: Vec<Mechanism>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    journal: Option<Journal>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     database: Option<DatabaseJob>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,6 +117,7 @@ impl TryFrom<Given> for Job {
             seed: given.seed,
             fidelity: given.fidelity,
             ablate: given.ablate,
+            journal: given.journal,
             kind,
             then: given.then,
         })
@@ -126,6 +131,7 @@ impl From<Job> for Given {
             seed: job.seed,
             fidelity: job.fidelity,
             ablate: job.ablate,
+            journal: job.journal,
             then: job.then,
             ..Given::default()
         };
@@ -139,6 +145,16 @@ impl From<Job> for Given {
         }
         given
     }
+}
+
+/// A list of I/Os, as they were at the disks of the first node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Journal {
+    /// From when on, in the time that is measured.
+    pub from_ns: u64,
+    /// How many at most.
+    pub most: u32,
 }
 
 /// A cell that follows another one on the same cluster.

@@ -1,9 +1,10 @@
 //! What every model has: a queue of events, what is recorded, and when the run is over; and the loop over it.
 
-use disklab_disk::Refusal;
+use disklab_disk::{Host, JournalSpan, Refusal};
+use disklab_units::Instant;
 
 use crate::engine::{Code, Queue};
-use crate::job::{Mechanism, Stop};
+use crate::job::{Journal, Mechanism, Stop};
 use crate::record::Recorder;
 use crate::report::Report;
 
@@ -18,12 +19,27 @@ pub struct Setting<'a> {
     pub pass: u64,
     /// Mechanisms that are switched off.
     pub off: &'a [Mechanism],
+    /// Which I/Os of the first node are told.
+    pub journal: Option<Journal>,
 }
 
 impl Setting<'_> {
     /// Whether a mechanism is switched off.
     pub fn has_not(&self, mechanism: Mechanism) -> bool {
         self.off.contains(&mechanism)
+    }
+
+    /// Has the first node's disks keep the journal that is wanted.
+    pub fn keep_journal(&self, first: &mut Host, warm_up_ns: u64) {
+        keep_journal(self.journal, first, warm_up_ns);
+    }
+}
+
+/// Has disks keep the journal that is wanted, of the time behind the warm-up.
+pub fn keep_journal(journal: Option<Journal>, host: &mut Host, warm_up_ns: u64) {
+    if let Some(Journal { from_ns, most }) = journal {
+        let from = Instant::from_nanos(warm_up_ns.saturating_add(from_ns));
+        host.keep_journal(JournalSpan { from, most });
     }
 }
 

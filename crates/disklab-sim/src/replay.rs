@@ -185,6 +185,11 @@ impl<'a> Replay<'a> {
         (&self.disks.host, self.volume)
     }
 
+    /// The disk model.
+    pub fn host_mut(&mut self) -> &mut Host {
+        &mut self.disks.host
+    }
+
     /// Counters of the volume at the start.
     pub fn before(&self) -> &VolumeCounters {
         &self.before

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use disklab_disk::profile::{HostProfile, Limit, Scope, Unit};
-use disklab_disk::{LimitCounters, VolumeCounters};
+use disklab_disk::{Host, JournalEntry, LimitCounters, Route, VolumeCounters};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
@@ -53,6 +53,77 @@ pub struct Report {
     /// What the faults of a timetable did; absent: there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultReport>,
+    /// Single I/Os of the first node; absent: the job asked for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<Vec<IoReport>>,
+}
+
+/// An I/O of a disk, or a disk's part of one; times in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct IoReport {
+    /// `read`, `write`, `hit` (a read from the host cache), `write-back` (a write into it) or `destage` (out of it).
+    pub route: &'static str,
+    /// `data disk 1`.
+    pub disk: String,
+    /// Bytes.
+    pub bytes: u32,
+    /// When it came.
+    pub arrived_ns: u64,
+    /// The limits that it waited for, each with since when and until when.
+    pub waits: Vec<(String, u64, u64)>,
+    /// When it had passed every limit.
+    pub passed_ns: u64,
+    /// When it ended.
+    pub ended_ns: u64,
+}
+
+impl IoReport {
+    /// What a host's journal has.
+    pub fn all(host: &Host, entries: &[JournalEntry]) -> Vec<IoReport> {
+        let report = |entry: &JournalEntry| {
+            let volume = host.volume(entry.volume).map_or("", |volume| &volume.name);
+            let waits = entry.waits.iter().map(|wait| {
+                let limit = limit_name(volume, &wait.place, wait.scope, wait.unit);
+                (limit, wait.from.as_nanos(), wait.to.as_nanos())
+            });
+            IoReport {
+                route: match entry.route {
+                    Route::Read => "read",
+                    Route::Write => "write",
+                    Route::Hit => "hit",
+                    Route::WriteBack => "write-back",
+                    Route::Destage => "destage",
+                },
+                disk: format!("{volume} disk {}", entry.member),
+                bytes: entry.len,
+                arrived_ns: entry.arrived.as_nanos(),
+                waits: waits.collect(),
+                passed_ns: entry.passed.as_nanos(),
+                ended_ns: entry.ended.as_nanos(),
+            }
+        };
+        entries.iter().map(report).collect()
+    }
+}
+
+/// What a limit is called among the resources, without which disk it is of.
+fn limit_name(volume: &str, place: &str, scope: Scope, unit: Unit) -> String {
+    let unit = match unit {
+        Unit::Ios => "IOPS",
+        Unit::Bytes => "MB/s",
+    };
+    let scope = match scope {
+        Scope::All => "",
+        Scope::Read => "read ",
+        Scope::Write => "write ",
+    };
+    let of = if place.starts_with("disk") {
+        format!("{volume} disk")
+    } else {
+        place.to_owned()
+    };
+    // A device has no volume to name.
+    format!("{of} {scope}{unit}").trim().to_owned()
 }
 
 /// Latencies in milliseconds.
@@ -289,30 +360,16 @@ impl Uses {
         for (limit, earlier) in now.limits.iter().zip(&before.limits) {
             let granted = limit.granted - earlier.granted;
             let waited = limit.delayed_ns - earlier.delayed_ns;
-            let unit = match limit.unit {
-                Unit::Ios => "IOPS",
-                Unit::Bytes => "MB/s",
-            };
-            let scope = match limit.scope {
-                Scope::All => "",
-                Scope::Read => "read ",
-                Scope::Write => "write ",
-            };
-            let is_disk = limit.place.starts_with("disk");
-            let kind = if is_disk {
-                format!("{volume} disk {scope}{unit}")
-            } else {
-                format!("{} {scope}{unit}", limit.place)
-            };
-            let place = if is_disk {
+            let kind = limit_name(volume, &limit.place, limit.scope, limit.unit);
+            let place = if limit.place.starts_with("disk") {
                 format!("{node} {}", limit.place)
             } else {
                 node.to_owned()
             };
             let credits = earlier.credits.map(|credits| credits.left);
             let share = granted as f64 / self.could_grant(limit, credits, elapsed_ns);
-            // A device has neither node nor volume to name.
-            let (kind, place) = (kind.trim().to_owned(), place.trim().to_owned());
+            // A device has no node to name.
+            let place = place.trim().to_owned();
             let entry = self.all.entry(kind).or_default();
             // A VM's budget is listed by each volume that draws on it.
             match entry.iter_mut().find(|(known, ..)| *known == place) {

@@ -104,6 +104,7 @@ fn simulate_one<M: Model>(
         seed: job.seed,
         pass: 0,
         off: &job.ablate,
+        journal: job.journal,
     };
     let mut model = M::new(&scaled, &setting)?;
     model::run(&mut model);
@@ -170,6 +171,7 @@ fn simulate_at(
             seed: job.seed,
             pass: pass as u64,
             off: &job.ablate,
+            journal: job.journal,
         };
         let mut cluster = Cassandra::new(&scaled, &setting)?;
         if let Some(left) = left.take() {
@@ -338,6 +340,7 @@ fn empty_report<K: Into<usize> + Copy>(
         disk_ios: 0,
         wall_s: 0.0,
         faults: None,
+        journal: None,
     }
 }
 
@@ -407,6 +410,7 @@ fn file_report(cell: u64, job: &FileJob, off: &[Mechanism]) -> Result<Report, Re
 
 fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal> {
     let mut device = Device::new(given, fio, job.seed, &job.ablate)?;
+    model::keep_journal(job.journal, device.host_mut(), fio.warm_up_ns);
     device.run();
     let (recorder, usage) = (device.recorder(), device.thread_usage());
     let parts = (recorder, device.host(), device.before());
@@ -444,6 +448,7 @@ fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal
 
 fn trace_report(job: &Job, given: &DeviceJob, trace: &Trace) -> Result<Report, Refusal> {
     let mut replay = Replay::new(given, trace, job.seed, &job.ablate)?;
+    model::keep_journal(job.journal, replay.host_mut(), 0);
     replay.run();
     let parts = (replay.recorder(), replay.host(), replay.before());
     let mut report = device_report(job.cell, &given.host, parts, &NAMES[..2], None);
@@ -467,6 +472,7 @@ fn device_report<K: Into<usize> + Copy>(
     let counters = model.counters(Instant::from_nanos(recorder.measured_to()), volume);
     let reads = tally.volume("", "", &counters, before);
     tally.reads(reads);
+    tally.journal(model);
     if let Some((threads, busy_ns)) = threads {
         tally.busy("fio CPU", "", threads, busy_ns, 0);
     }

@@ -136,7 +136,7 @@ async function answer(side) {
   saved();
   state.refining.drop();
   const problems = problemsOf(state.offer, choice);
-  state.answers[side] = {choice: {...choice}, problems, report: null, refined: false, round, after: null};
+  state.answers[side] = {choice: {...choice}, problems, report: null, journal: null, refined: false, round, after: null};
   if (problems.length) { show(); refineSoon(); return; }
   const job = jobOf(state.offer, choice);
   const own = state.lanes[side];
@@ -169,6 +169,10 @@ async function refine() {
   for (const side of SIDES) {
     if (state.answers[side].refined || !state.answers[side].report) continue;
     const job = jobOf(state.offer, state[side]);
+    const watched = await lane.ask(journalJob(job, state.answers[side].report));
+    if (outdated()) return;
+    state.answers[side].journal = watched.journal ?? [];
+    showPicture(side, state.answers[side].journal);
     const report = await lane.ask(fidelity(job, 'quick'));
     if (outdated()) return;
     received(side, report);
@@ -251,7 +255,7 @@ function show() {
   showTail();
   showCredits();
   showFile();
-  for (const side of SIDES) if (state.answers[side]) showPicture(side, state.answers[side].report);
+  for (const side of SIDES) if (state.answers[side]) showPicture(side, state.answers[side].journal);
 }
 
 function showAnswer() {

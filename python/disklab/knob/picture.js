@@ -1,83 +1,130 @@
-// Operations on their way through client, processor, queue, limits and disk, in slow motion.
-const STAGES = [
-  ['client, network', ['unsent', 'client', 'network']], ['processor', ['cpu', 'pause', 'overhead', 'retry']], ['queue', ['slots', 'held']],
-  ['limits', ['limits']], ['disk or cache', ['disk']],
-];
-const MOST_DOTS = 24, MEDIAN_MS = 2500;
+// Single I/Os as the simulator had them, in slow motion: what each waits for, and what serves it.
+const MOST_IOS = 240, LISTED = 25, MEDIAN_S = 1.5;
+const GATE = 440, LEFT = 14, RIGHT = 886, EACH = 11, ROW = 38, HEAD = 22, ROOM = 'room in the host cache';
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
-const picture = {sides: {}, playing: !calm.matches, last: 0};
+const replay = {sides: {}, playing: !calm.matches, at: 0, last: 0};
 
-// Milliseconds in each stage at p50, p95 and p99; of a device, whose answer does not split its tail: the wait for its limits, and the rest.
-function splitsOf(report) {
-  return ['p50', 'p95', 'p99'].map((percentile) => {
-    const tail = report.tail?.[percentile];
-    if (tail) return STAGES.map(([, parts]) => parts.reduce((sum, part) => sum + (tail[part] ?? 0), 0));
-    const whole = report.latency_ms[percentile], waited = Math.min(whole, report.bottleneck.wait_ms_per_operation);
-    return [0, 0, 0, waited, whole - waited];
-  });
+// The same job as a sketch, which tells I/Os from its middle on one by one.
+const journalJob = (job, {elapsed_s}) => ({...fidelity(job, 'sketch'), journal: {from_ns: Math.round(elapsed_s * 5e8), most: MOST_IOS}});
+
+const middle = (numbers) => [...numbers].sort((x, y) => x - y)[numbers.length >> 1] ?? 0;
+const isCached = ({route}) => route === 'hit' || route === 'write-back';
+const waitsAt = (io, ms) => io.waits.find(([, from, to]) => from <= ms && ms < to)?.[0] ?? ROOM;
+
+// `journal`: of the simulator's answer; null: it has not come, or there is none.
+function showPicture(side, journal) {
+  if (replay.sides[side]?.journal === journal) return;
+  const ios = (journal ?? []).map((io) => ({
+    ...io, arrived: io.arrived_ns / 1e6, passed: io.passed_ns / 1e6, ended: io.ended_ns / 1e6,
+    waits: io.waits.map(([limit, from, to]) => [limit, from / 1e6, to / 1e6]),
+  }));
+  // It begins when the first of them ends: those that came before the list are over then.
+  const first = Math.min(...ios.map(({ended}) => ended)), last = ios.at(-1)?.arrived ?? 0;
+  const [from, to] = first < last ? [first, last] : [ios[0]?.arrived ?? 0, Math.max(...ios.map(({ended}) => ended))];
+  const names = ios.flatMap((io) => [...io.waits.map(([limit]) => limit), ...(io.waits.length || io.passed === io.arrived ? [] : [ROOM])]);
+  replay.sides[side] = {journal, ios, from, length: Math.max(to - from, 1e-6), limits: [...new Set(names)]};
+  redrawn();
 }
 
-function showPicture(side, report) {
-  if (report === null) { delete picture.sides[side]; return redrawn(); }
-  const splits = splitsOf(report), count = Math.max(1, Math.min(MOST_DOTS, Math.round(report.mean_in_flight)));
-  const longest = splits[0].indexOf(Math.max(...splits[0]));
-  picture.sides[side] = {splits, longest, dots: Array.from({length: count}, (_, index) => ({begun: false, at: index / count, split: splits[0]}))};
-  return redrawn();
-}
+const shownSides = () => Object.entries(replay.sides).filter(([, {ios}]) => ios.length);
+const longest = () => Math.max(...shownSides().map(([, {length}]) => length), 1e-6);
+// Milliseconds of the system's in a second of the reader's.
+const clockOf = () => Math.max(Math.min(...shownSides().map(([, {ios}]) => middle(ios.map(({arrived, ended}) => ended - arrived)))), 1e-3) / MEDIAN_S;
 
 function redrawn() {
-  const place = document.getElementById('picture'), names = Object.keys(picture.sides);
-  const slow = clockOf();
-  document.getElementById('clock').textContent = names.length ? `1 ms here takes ${shown(slow / 1000)} s. Three operations of four take the median's times, the others the 95th and 99th percentile's.` : '';
-  const svg = drawn('svg', {viewBox: `0 0 900 ${names.length * 110 + 10}`});
-  names.forEach((side, row) => {
-    const {splits, longest, dots} = picture.sides[side], y = row * 110;
-    STAGES.forEach(([name], index) => {
-      svg.append(drawn('rect', {x: index * 178 + 8, y: y + 24, width: 166, height: 74, rx: 6, class: `stage${index === longest ? ' binds' : ''}`}),
-        drawn('text', {x: index * 178 + 12, y: y + 18, class: 'ink'}, `${index ? '' : `${side.toUpperCase()}: `}${name} ${shown(splits[0][index])} ms`));
-    });
-    dots.forEach((dot, index) => {
-      dot.circle = drawn('circle', {r: 6, class: `dot ${side}`, cy: y + 34 + (index % 6) * 11});
-      svg.append(dot.circle);
-      move(dot, picture.sides[side], 0);
-    });
-  });
-  const rows = names.flatMap((side) => picture.sides[side].splits.map((split, index) => [`${side.toUpperCase()} ${['p50', 'p95', 'p99'][index]}`, ...split.map((ms) => `${shown(ms)} ms`)]));
-  place.replaceChildren(figureOf(svg, 'Dots are operations under way; the marked stage takes most of a median operation.',
-    tableOf('Time in each stage', ['operation', ...STAGES.map(([name]) => name)], rows)));
-}
-
-function clockOf() {
-  const medians = Object.values(picture.sides).map(({splits}) => splits[0].reduce((sum, ms) => sum + ms, 0));
-  return MEDIAN_MS / Math.max(Math.min(...medians), 0.01);
-}
-
-// Moves a dot by so many milliseconds of the system's time, and puts it where that share of its way is.
-function move(dot, {splits}, ms) {
-  const whole = dot.split.reduce((sum, part) => sum + part, 0) || 1;
-  dot.at += ms / whole;
-  if (dot.at >= 1) {
-    const chance = Math.random();
-    dot.at %= 1;
-    dot.split = splits[chance < 0.75 ? 0 : chance < 0.97 ? 1 : 2];
+  const sides = shownSides(), svg = drawn('svg', {viewBox: '0 0 900 10'});
+  let y = 0;
+  for (const [side, own] of sides) {
+    own.y = y;
+    y += HEAD + ROW * Math.max(2, own.limits.length) + 10;
+    svg.append(...stagesOf(side, own));
+    for (const io of own.ios) svg.append(io.dot = drawn('circle', {r: 5, class: `dot ${side}${io.route.startsWith('w') || io.route === 'destage' ? ' writes' : ''}`}));
   }
-  let left = dot.at * dot.split.reduce((sum, part) => sum + part, 0), stage = 0;
-  while (stage < STAGES.length - 1 && left >= dot.split[stage]) left -= dot.split[stage++];
-  const share = dot.split[stage] ? Math.min(1, left / dot.split[stage]) : 0;
-  dot.circle.setAttribute('cx', stage * 178 + 18 + share * 146);
+  svg.setAttribute('viewBox', `0 0 900 ${Math.max(y, 10)}`);
+  document.getElementById('clock').textContent = sides.length
+    ? `1 ms here takes ${shown(1 / clockOf())} s. Each dot is an I/O of the first node's disks as it was simulated; hollow ones write.` : '';
+  document.getElementById('ios').replaceChildren(...Object.entries(replay.sides).map(([side, own]) => made('li', {}, `${side.toUpperCase()}: ${summaryOf(own)}`)));
+  document.getElementById('picture').replaceChildren(...(sides.length ? [figureOf(svg, "I/Os waiting for limits, left, and served by the host cache or by disks, right.", tableOf(
+    `The first ${LISTED} of each, in milliseconds`, ['I/O', 'came', 'waited for', 'waited', 'served by', 'served'], sides.flatMap(([side, own]) => rowsOf(side, own))))] : []));
+  drawAll();
+}
+
+function stagesOf(side, own) {
+  const {limits, y} = own, high = ROW * Math.max(2, limits.length), binds = limits.length > 0;
+  own.labels = new Map(limits.map((name, row) => [name, drawn('text', {x: LEFT, y: y + HEAD + row * ROW + 13}, name)]));
+  return [
+    drawn('text', {x: LEFT - 6, y: y + 14, class: 'ink'}, `${side.toUpperCase()}: ${binds ? 'queue at' : 'no I/O waits for a limit'}`), drawn('text', {x: GATE + 12, y: y + 14, class: 'ink'}, 'served by'),
+    drawn('rect', {x: LEFT - 6, y: y + HEAD, width: GATE - LEFT, height: high, rx: 6, class: `stage${binds ? ' binds' : ''}`}),
+    drawn('rect', {x: GATE + 6, y: y + HEAD, width: RIGHT - GATE, height: high, rx: 6, class: 'stage'}),
+    ...own.labels.values(), ...['host cache', 'disks'].map((name, row) => drawn('text', {x: GATE + 12, y: y + HEAD + row * ROW + 13}, name)),
+  ];
+}
+
+function summaryOf({journal, ios, length}) {
+  if (journal === null) return 'its I/Os come when the knobs rest.';
+  if (!ios.length) return 'no I/O reached a disk: memory had everything.';
+  const group = (list, name) => (list.length ? `${list.length} by ${name} (${shown(middle(list.map(({passed, ended}) => ended - passed)))} ms in the median)` : '');
+  const served = [group(ios.filter(isCached), 'the host cache'), group(ios.filter((io) => !isCached(io)), 'disks')].filter(Boolean).join(', ');
+  const waits = new Map();
+  for (const io of ios) if (io.passed > io.arrived) { const limit = io.waits.at(-1)?.[0] ?? ROOM; waits.set(limit, [...(waits.get(limit) ?? []), io]); }
+  const held = [...waits].map(([limit, list]) => `${list.length} waited for ${limit} (${shown(middle(list.map(({arrived, passed}) => passed - arrived)))} ms in the median)`);
+  return `${ios.length} I/Os within ${shown(length)} ms: served ${served}; ${held.join(', ') || 'none waited for a limit'}.`;
+}
+
+function rowsOf(side, {ios}) {
+  return ios.slice(0, LISTED).map((io, index) => [
+    `${side.toUpperCase()} ${index + 1}: ${io.route}, ${shown(io.bytes / 1024)} KiB, ${io.disk}`, shown(io.arrived - ios[0].arrived),
+    [...new Set(io.waits.map(([limit]) => limit))].join(', ') || (io.passed > io.arrived ? ROOM : '-'), shown(io.passed - io.arrived),
+    isCached(io) ? 'host cache' : io.disk, shown(io.ended - io.passed),
+  ]);
+}
+
+function drawAll() {
+  for (const [, own] of shownSides()) drawAt(own, own.from + replay.at % own.length);
+  const moment = document.getElementById('moment');
+  moment.max = longest();
+  moment.value = replay.at;
+}
+
+// Puts each dot where its I/O is at a time: those that wait in a row before the gate, the others on their way to their end.
+function drawAt({ios, limits, labels, y}, ms) {
+  const waiting = new Map(limits.map((name) => [name, 0]));
+  for (const io of ios) {
+    const under = io.arrived <= ms && ms < io.ended;
+    io.dot.setAttribute('visibility', under ? 'visible' : 'hidden');
+    if (!under) continue;
+    let x = GATE + 18 + (RIGHT - GATE - 30) * (ms - io.passed) / (io.ended - io.passed), row = isCached(io) ? 0 : 1;
+    if (ms < io.passed) {
+      const limit = waitsAt(io, ms), rank = waiting.get(limit) ?? 0;
+      waiting.set(limit, rank + 1);
+      [x, row] = [Math.max(LEFT + 4, GATE - 18 - rank * EACH), limits.indexOf(limit)];
+    }
+    io.dot.setAttribute('cx', x);
+    io.dot.setAttribute('cy', y + HEAD + row * ROW + 26);
+  }
+  for (const [name, label] of labels) label.textContent = `${name}: ${waiting.get(name)} wait`;
 }
 
 function frame(now) {
-  const passed = Math.min(100, now - picture.last) / clockOf();
-  picture.last = now;
-  if (picture.playing) for (const side of Object.values(picture.sides)) for (const dot of side.dots) move(dot, side, passed);
+  const passed = Math.min(100, now - replay.last) / 1000 * clockOf();
+  replay.last = now;
+  if (replay.playing && shownSides().length) {
+    replay.at = (replay.at + passed) % longest();
+    drawAll();
+  }
   requestAnimationFrame(frame);
 }
 
 function startPicture() {
-  const button = document.getElementById('play');
-  const tell = () => { button.textContent = picture.playing ? 'Pause' : 'Play'; };
-  button.addEventListener('click', () => { picture.playing = !picture.playing; tell(); });
+  const button = document.getElementById('play'), moment = document.getElementById('moment');
+  const tell = () => { button.textContent = replay.playing ? 'Pause' : 'Play'; };
+  button.addEventListener('click', () => { replay.playing = !replay.playing; tell(); });
+  moment.addEventListener('input', () => {
+    Object.assign(replay, {playing: false, at: Number(moment.value)});
+    moment.setAttribute('aria-valuetext', `${shown(replay.at)} ms`);
+    tell();
+    drawAll();
+  });
   tell();
   requestAnimationFrame(frame);
 }

@@ -126,6 +126,7 @@ impl Model for Cassandra {
             seed,
             pass,
             off,
+            ..
         } = *setting;
         let has_not = |mechanism| setting.has_not(mechanism);
         let replicas = job.database.replication_factor as usize;
@@ -138,7 +139,9 @@ impl Model for Cassandra {
             Some(bytes) => u64::from(bytes),
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
         };
-        let nodes = nodes(job, seed, off, &ring, stored, scale)?;
+        let mut nodes = nodes(job, seed, off, &ring, stored, scale)?;
+        let first = &mut nodes[0].storage.disks.host;
+        setting.keep_journal(first, job.workload.warm_up_ns);
         let seed = if pass == 0 { seed } else { hash(seed, pass) };
         let mut rules = Rules::new(job, stored, off);
         let database = &job.database;

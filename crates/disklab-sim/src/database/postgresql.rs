@@ -219,10 +219,11 @@ impl Model for Postgresql {
         } = *setting;
         let has_not = |mechanism| setting.has_not(mechanism);
         let plan = Plan::new(job, scale, has_not(Mechanism::FillOrder));
-        let servers = (0..job.cluster.nodes as usize)
+        let mut servers = (0..job.cluster.nodes as usize)
             .map(|number| Server::new(job, &plan, number, seed, off))
             .collect::<Result<Vec<Server>, Refusal>>()?;
         let work = &job.workload;
+        setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
         let sessions = match work.load {
             Load::Closed { threads } => threads,
             Load::Open { max_in_flight, .. } => max_in_flight,

@@ -126,7 +126,7 @@ impl Model for Yugabytedb {
         let has_not = |mechanism| setting.has_not(mechanism);
         let plan = Plan::new(job, setting.scale);
         let nodes = job.cluster.nodes as usize;
-        let servers = (0..nodes)
+        let mut servers = (0..nodes)
             .map(|number| Server::new(job, &plan, number, setting))
             .collect::<Result<Vec<Server>, Refusal>>()?;
         let machine = |_| {
@@ -135,6 +135,7 @@ impl Model for Yugabytedb {
             (Servers::new(job.client.cores, endless), link)
         };
         let work = &job.workload;
+        setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
         let parameters = job.parameters.clone();
         let period = job.database.wal_sync_period_ns / plan.tablets.len().max(1) as u64;
         let rules = Rules {

@@ -1,12 +1,12 @@
 //! What a run's machines and disks did, added up for its report.
 
-use disklab_disk::VolumeCounters;
 use disklab_disk::profile::HostProfile;
+use disklab_disk::{Host, VolumeCounters};
 use disklab_units::Instant;
 
 use crate::network::Link;
 use crate::record::Recorder;
-use crate::report::{CreditReport, Report, Telemetry, Uses, credits};
+use crate::report::{CreditReport, IoReport, Report, Telemetry, Uses, credits};
 use crate::station::Servers;
 use crate::storage::Storage;
 
@@ -44,6 +44,7 @@ pub struct Tally {
     all_ios: u64,
     paused_ns: u64,
     pending_compaction: u64,
+    journal: Option<Vec<IoReport>>,
 }
 
 impl Tally {
@@ -65,6 +66,7 @@ impl Tally {
             all_ios: 0,
             paused_ns: 0,
             pending_compaction: 0,
+            journal: None,
         }
     }
 
@@ -101,6 +103,7 @@ impl Tally {
         self.page_misses += pages.misses;
         self.pending_compaction = self.pending_compaction.max(parts.pending_compaction_bytes);
         let host = parts.storage.host();
+        self.journal(host);
         let mut reads = Reads::default();
         for ((id, volume), before) in host.volumes().zip(parts.before) {
             let now = host.counters(Instant::from_nanos(self.now), id);
@@ -139,6 +142,13 @@ impl Tally {
         }
     }
 
+    /// What a host tells of single I/Os, if it kept a journal.
+    pub fn journal(&mut self, host: &Host) {
+        if let Some(entries) = host.journal() {
+            self.journal = Some(IoReport::all(host, &entries));
+        }
+    }
+
     /// Reads that operations are told to have cost.
     pub fn reads(&mut self, reads: Reads) {
         self.reads.ios += reads.ios;
@@ -171,6 +181,7 @@ impl Tally {
         };
         report.disk_ios = self.all_ios;
         report.credits = self.credits;
+        report.journal = self.journal;
         report.resources = self.uses.resources(operations);
         report.name_bottleneck();
     }

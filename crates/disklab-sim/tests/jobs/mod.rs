@@ -46,6 +46,7 @@ fn job(seed: u64, kind: Kind) -> Job {
         seed,
         fidelity: Fidelity::Full,
         ablate: Vec::new(),
+        journal: None,
         kind,
         then: Vec::new(),
     }

@@ -58,6 +58,7 @@ pub(super) fn storage(
     let cache_pages = PAGE_BYTES / CACHE_PAGE_BYTES;
     let layout = FileLayout::of_pages((plan.pages + UNDO_PAGES) * cache_pages);
     let mut storage = Storage::new(0, host, &cluster.data_volume, layout, rules)?;
+    setting.keep_journal(&mut storage.disks.host, job.workload.warm_up_ns);
     if !job.before.empty && job.before.host_cache != CacheState::Cold {
         storage.warm_host_cache_up_to(plan.pages * cache_pages, cache_bytes);
     }
