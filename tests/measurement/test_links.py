@@ -11,7 +11,7 @@ from disklab.hosts.delays import Between
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Finished
 from disklab.measurement import host_links, hosts_file, preparation
-from disklab.measurement.host_links import FarLinks
+from disklab.measurement.host_links import HostLinks
 from disklab.measurement.journal import Journal, undo_all
 
 
@@ -51,10 +51,10 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Host]:
     }
 
 
-def links_of(hosts: dict[str, Host], folder: Path) -> tuple[FarLinks, Journal]:
+def links_of(hosts: dict[str, Host], folder: Path) -> tuple[HostLinks, Journal]:
     journal = Journal(folder)
     ends = {name: [hosts[name]] for name in ("n1", "n2", "n3")}
-    return FarLinks({**ends, "client": [hosts["c1"]]}, journal), journal
+    return HostLinks({**ends, "client": [hosts["c1"]]}, journal), journal
 
 
 def routes(hosts: dict[str, Host]) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from disklab.machines.local import LocalMachine
 from disklab.machines.netns import NamespaceMachine
 from disklab.machines.protocol import Child, Command, Finished
 from disklab.measurement import shaping
-from disklab.measurement.host_links import FarLinks
+from disklab.measurement.host_links import HostLinks
 from disklab.measurement.journal import Journal, undo_all
 from disklab.measurement.qdiscs import HANDLE
 from disklab.measurement.shaping import Shape
@@ -82,9 +82,9 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Host]:
     }
 
 
-def links_of(hosts: dict[str, Host], folder: Path) -> FarLinks:
+def links_of(hosts: dict[str, Host], folder: Path) -> HostLinks:
     ends = {"n1": [hosts["n1"]], "n2": [hosts["n2"]], "client": [hosts["c1"]]}
-    return FarLinks(ends, Journal(folder))
+    return HostLinks(ends, Journal(folder))
 
 
 def test_a_slow_link_delays_both_ends_of_each_way_and_nothing_else(

@@ -230,6 +230,7 @@ events:
         cluster,
         lambda _: 3 << 30,
         network=network,  # type: ignore[arg-type]
+        links=network,
     )
     breaker = Breaker(ground, threading.Event())
     world.steps.clear()

@@ -17,7 +17,7 @@ from disklab.engine.load import LoadDone
 from disklab.errors import MachineError
 from disklab.machines import own_folders as folders
 from disklab.machines.protocol import ClockOffset, Command, Machine
-from disklab.measurement.far_load import Client
+from disklab.measurement.clients_load import Client
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal
 from disklab.telemetry.judgement import MOST_CLIENT_THREAD

@@ -25,7 +25,7 @@ from disklab.measurement.shaping import Shape, Shaper
 Pair = frozenset[str]
 
 
-class FarLinks:
+class HostLinks:
     """The links of hosts that exist, as a timetable changes them. See `breaking.Links`."""
 
     def __init__(self, ends: Mapping[str, Sequence[Machine]], journal: Journal) -> None:

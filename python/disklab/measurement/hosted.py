@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from typing import Protocol, cast
@@ -62,31 +62,19 @@ def needed(engine: str, version: str | None, machine: Machine) -> Needed | Probl
     return unknown or found
 
 
-@dataclass(frozen=True)
-class Building:
-    """A database that is to be made on folders that were made for it."""
-
-    request: Request
-    nodes: Sequence[Hosted]
-    memory_bytes: int
-    """Of the smallest host."""
-    log_folder: Path
-    kept: str | None
-    """The `secret` of data that are there already."""
-
-
-def make(asked: Building, say: Progress) -> HostedDatabase:
-    """Return a database that is ready to start.
+def make(
+    request: Request, nodes: Sequence[Hosted], log_folder: Path, say: Progress
+) -> HostedDatabase:
+    """Return a database that is ready to start, on folders that were made for it.
 
     Raises UserError for what cannot be asked of it, MachineError for what a host lacks.
     """
-    places = [node.place(asked.log_folder) for node in asked.nodes]
-    request = replace(asked.request, kept=asked.kept)
+    places = [node.place(log_folder) for node in nodes]
     # What has `needed_on` in its record has these two methods more.
-    made = cast("HostedDatabase", provision(request, places, say))
-    for node in asked.nodes:
+    database = cast("HostedDatabase", provision(request, places, say))
+    for node in nodes:
         RemoteHost(node.machine).folder(Path(node.folder) / "run")
-    return made
+    return database
 
 
 def _without_address(machine: Machine) -> Problem | None:

@@ -10,12 +10,12 @@ from disklab.errors import DisklabError, UserError
 from disklab.folders import Inside
 from disklab.machines.protocol import Machine
 from disklab.measurement import hosts_file
-from disklab.measurement.cluster import drop
 from disklab.measurement.endpoint import Access
 from disklab.measurement.hosts_file import Hosts, HostsFile
 from disklab.measurement.journal import Change, Drop, Journal, forget, remembered, undo_all
 from disklab.measurement.machines_of import open_machine
 from disklab.measurement.preparation import HOSTS
+from disklab.measurement.running_database import drop
 from disklab.results import durable
 
 Done = tuple[str, bool]

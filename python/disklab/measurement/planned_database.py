@@ -13,9 +13,9 @@ from disklab.errors import MachineError, Problem
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import canary, clients, hosted
-from disklab.measurement.built import volumes_apart
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Hosts, Volume
+from disklab.measurement.own_database import volumes_apart
 from disklab.measurement.settings import DROP_CACHES, may_drop_page_cache
 from disklab.measurement.site import DATA, Placed
 from disklab.spec import Trial

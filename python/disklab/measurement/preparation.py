@@ -14,15 +14,16 @@ from disklab.catalog import load_catalog
 from disklab.errors import MachineError, Problem, UserError
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import (
-    built,
     clients,
-    cluster,
     host_links,
     hosts_file,
+    own_database,
     planned_database,
+    running_database,
     settings,
     shaping,
 )
+from disklab.measurement.cluster_stage import ClusterStage
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Host, Hosts
@@ -140,9 +141,9 @@ def _wanted(
     trials = chosen.trials("measure")
     if experiment.kind == "cluster":
         if hosts.file.database is None:
-            placed = built.place_cluster(experiment, trials, hosts)
+            placed = own_database.place_cluster(experiment, trials, hosts)
         else:
-            placed = Placed(cluster.place_cluster(experiment, trials), {})
+            placed = Placed(running_database.place_cluster(experiment, trials), {})
     elif not hosts.file.hosts:
         rule = "a device experiment is measured on hosts"
         place = str(hosts.document.path)
@@ -165,7 +166,7 @@ def _wanted(
 def _sets(placed: Placed, trial: Trial) -> int:
     """Return how many hosts, or sets of hosts, can measure a trial."""
     spots = len(placed.of(trial))
-    return spots // built.nodes_of(trial) if trial.spec.cluster is not None else spots
+    return spots // own_database.nodes_of(trial) if trial.spec.cluster is not None else spots
 
 
 def access_of(wanted: Wanted) -> Access | None:
@@ -196,7 +197,7 @@ def look(wanted: Wanted, machines: Mapping[str, Machine]) -> list[HostPlan]:
     """Look at every host that is needed; changes nothing. Raises MachineError and UserError."""
     access = access_of(wanted)
     if access is not None:
-        cluster.check(access, wanted.turns[0] if wanted.turns else None)
+        running_database.check(access, wanted.turns[0] if wanted.turns else None)
     return [_look(wanted, name, machines) for name in wanted.names]
 
 
@@ -240,14 +241,14 @@ def _look_for_database(wanted: Wanted, name: str, machines: Mapping[str, Machine
     host, machine = wanted.hosts.file.hosts[name], machines[name]
     found = _look_for_server(wanted, name, host, machine)
     able = [one.spec for one in wanted.placed.trials if one.refused is None]
-    if not any(map(built.changes_links, able)):
+    if not any(map(own_database.changes_links, able)):
         return found
     others = {other: one.address for other, one in machines.items() if other != name}
     place, changes = wanted.hosts.place("hosts", name), [*found.changes]
     lacks = [*host_links.missing(place, machine, others)]
-    if any(map(built.cuts, able)):
+    if any(map(own_database.cuts, able)):
         changes.append("routes to the other hosts that lead nowhere, while a link is cut")
-    if any(map(built.shapes, able)):
+    if any(map(own_database.shapes, able)):
         changes.append("what it sends to the other hosts delayed, lost or slowed by tc (netem)")
         lacks += [] if lacks else shaping.missing(place, machine, others)
     return replace(found, changes=changes, missing=[*found.missing, *lacks])
@@ -342,7 +343,7 @@ def missing_directory(
 
 def prepare(
     wanted: Wanted, plans: list[HostPlan], machines: Mapping[str, Machine], out: Path = DEFAULT_OUT
-) -> tuple[Planned, Measurement | cluster.RunningStage | built.BuiltStage]:
+) -> tuple[Planned, Measurement | ClusterStage]:
     """Make the run's folder, or take the one that goes on. Raises UserError for what is missing."""
     missing = [problem for plan in plans for problem in plan.missing]
     if missing:
@@ -360,11 +361,11 @@ def prepare(
         catalog=load_catalog(),
     )
     journal, access = Journal.of(run.folder), access_of(wanted)
-    if access is not None:
-        return planned, cluster.RunningStage(access, machines, journal, run, wanted.options.seed)
     if wanted.experiment.kind == "cluster":
-        seed, placed = wanted.options.seed, wanted.placed
-        return planned, built.BuiltStage(wanted.hosts, placed, machines, journal, run, seed)
+        parts = (wanted.hosts, machines, journal, run, wanted.options.seed)
+        if access is not None:
+            return planned, running_database.RunningDatabaseStage(*parts, access=access)
+        return planned, own_database.OwnDatabaseStage(*parts, placed=wanted.placed)
     quick = wanted.options.quick
     return planned, Measurement(
         MeasuringSite(wanted.hosts, wanted.placed, machines, journal, quick)

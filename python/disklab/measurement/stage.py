@@ -12,6 +12,7 @@ from disklab.hosts.filesystem import Filesystem
 from disklab.machines.protocol import Machine
 from disklab.measurement import settings
 from disklab.measurement.canary import Canaries
+from disklab.measurement.clients import in_ms
 from disklab.measurement.fio_on import FioOn
 from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
@@ -83,10 +84,13 @@ class Measurement:
 
     site: MeasuringSite
     mode: Mode = "measure"
+    told: list[str] = field(default_factory=list)
+    """What could not be changed back, for whoever closes."""
 
     def begin(self, emit: Emit) -> None:
         """Undo what a killed start of this run has left; then change what the plan says."""
-        self._tell(emit)
+        for text in self._undone():
+            emit(Warned(text))
         settings.apply_all(self.site.hosts, self.site.machines, self.site.journal, emit)
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
@@ -102,17 +106,10 @@ class Measurement:
 
     def close(self) -> None:
         """Change back what was changed, and remove what was made."""
-        self._tell(None)
+        self.told += self._undone()
 
-    def _tell(self, emit: Emit | None) -> None:
-        for text in undo_all(self.site.journal, dict(self.site.machines)):
-            if emit is not None:
-                emit(Warned(text))
-            else:
-                self.told.append(text)
-
-    told: list[str] = field(default_factory=list)
-    """What could not be changed back, for whoever closes."""
+    def _undone(self) -> list[str]:
+        return undo_all(self.site.journal, dict(self.site.machines))
 
 
 def _measure(
@@ -146,16 +143,12 @@ def _measure(
     after = site.canaries.take(str(spot), machine, job.path, plan.size_bytes)
     phases.append(Phase(name="measure", duration_s=round(cell.measurement.runtime_s, 3)))
     result = device.result_of(turn, frame, started, cell)
-    clock = machine.clock()
     seen = {
         "host": str(spot),
         "phases": phases,
         "canary_iops": {"before": round(before, 1), "after": round(after, 1)},
         "stolen_ratio": round(stolen, 4),
-        "clock": {
-            "ahead_ms": round(clock.ahead_s * 1e3, 3),
-            "error_ms": round(clock.error_s * 1e3, 3),
-        },
+        "clock": in_ms(machine.clock()),
     }
     told = [*_neighbours(site, spot, (before, after), stolen), *_other_disk(cell, asked)]
     return result.model_copy(update={**seen, "warnings": [*result.warnings, *told]})

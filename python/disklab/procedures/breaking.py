@@ -57,9 +57,9 @@ class Ground:
     called: Mapping[str, str] = field(default_factory=dict)
     """What the database calls nodes: hosts have names of their own."""
     network: EmulatedHosts | None = None
-    """The nodes' hosts in namespaces; None: they share this machine's loopback."""
+    """The nodes' hosts in namespaces; None: they share this machine's loopback, or exist."""
     links: Links | None = None
-    """Those of hosts that exist; None: `network` has them."""
+    """None: there is no network between the nodes."""
 
 
 @dataclass
@@ -218,7 +218,7 @@ class Breaker:
             machine.mount(volume.device, str(volume.mount_point), volume.filesystem, options)
 
     def _change_link(self, event: TimedEvent) -> None:
-        network = self.ground.links or self.ground.network
+        network = self.ground.links
         assert network is not None, "the spec refuses links without a network"
         ends = tuple(sorted(map(self.place, event.ends)))
         change = self._cut.add if event.kind == "cut" else self._cut.discard

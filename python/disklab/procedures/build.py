@@ -27,6 +27,7 @@ from disklab.hosts.places import Places
 from disklab.hosts.protocol import Node
 from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
+from disklab.procedures.emulated_hosts import EmulatedBedHosts
 from disklab.procedures.turn import Turn
 from disklab.spec import Cluster, Trial, TrialSpec, newcomers
 from disklab.spec.timetable import CLIENT, cluster_on, zone_of
@@ -76,8 +77,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
                 undo.callback(site.take_logs, site.logs(node.name))
             nodes.append(node)
         groups = [_group(node.name, site.places.database(node.name)) for node in nodes]
-        request = request_of(turn, site.catalog)
-        compiles = facts_of(request.engine).compiles
+        request = request_of(turn, sizes_of(turn, site.catalog))
         network = None
         if spec.cluster.network is not None:
             say("hosts in namespaces, and the network between them")
@@ -94,23 +94,19 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
         undo.callback(database.stop)
         say("starting the database")
         database.start()
-        return Bed(
-            name=turn.bed,
+        hosts = EmulatedBedHosts(
             nodes=nodes,
-            database=database,
             time_dilation=trial.share.time_dilation,
             groups=groups,
             network=network,
             data_device=spec.cluster.device_of("data"),
-            state=first_state(spec, nodes),
-            log_folder=site.log_folder,
             memory_of=partial(_memory_bytes, catalog=site.catalog),
-            compiles=compiles,
-            is_warm=not compiles,
-            undo=undo.pop_all(),
             names=tuple(asked),
             later=len(asked) - spec.cluster.nodes,
         )
+        compiles = facts_of(request.engine).compiles
+        state = first_state(spec, nodes)
+        return Bed(turn.bed, hosts, database, state, undo.pop_all(), not compiles, compiles)
 
 
 @dataclass(frozen=True)
@@ -260,22 +256,29 @@ def node_folders(spec: TrialSpec, node: Node) -> dict[str, Path]:
     return folders
 
 
-def request_of(turn: Turn, catalog: Catalog) -> Request:
-    """Return the database that a turn and the others of its bed ask for."""
+def sizes_of(turn: Turn, catalog: Catalog) -> Sizes:
+    """Return how large the database of a turn is on emulated hosts."""
     trial, spec = turn.trial, turn.spec
-    assert spec.cluster is not None
-    assert spec.database is not None
+    assert spec.cluster is not None, "a cluster experiment"
+    assert spec.database is not None, "a cluster has a database"
+    return Sizes(
+        memory_bytes=_memory_bytes(spec.cluster.vm, catalog),
+        scale=Fraction(trial.share.scale),
+        nodes=len(clusters_of(spec)),
+        time_dilation=trial.share.time_dilation,
+        heap_bytes=spec.database.jvm.heap_bytes,
+    )
+
+
+def request_of(turn: Turn, sizes: Sizes) -> Request:
+    """Return the database that a turn and the others of its bed ask for."""
+    spec = turn.spec
+    assert spec.database is not None, "a cluster has a database"
     rows = spec.dataset if spec.workload.kind == "rows" else None
     return Request(
         engine=spec.database.engine,
         version=spec.database.version,
-        sizes=Sizes(
-            memory_bytes=int(_memory_gib(spec.cluster.vm, catalog) * GIB),
-            scale=Fraction(trial.share.scale),
-            nodes=len(clusters_of(spec)),
-            time_dilation=trial.share.time_dilation,
-            heap_bytes=spec.database.jvm.heap_bytes,
-        ),
+        sizes=sizes,
         replication_factor=spec.database.replication_factor,
         settings=spec.database.settings,
         table=spec.database.table.model_dump(by_alias=True, exclude_none=True),

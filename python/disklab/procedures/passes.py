@@ -176,7 +176,7 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
     workload = turn.workload()
     begin = workload.run(bed.target, asked)
     bed.expect(jobs.clients(turn.spec, asked.threads))
-    with notes.phase(MEASURED), notes.watching(bed.nodes, bed.time_dilation):
+    with notes.phase(MEASURED), notes.watching(bed.hosts.nodes, bed.hosts.time_dilation):
         course = notes.course(series.goal(asked.stop), series.rates)
         if not turn.spec.events:
             done = bed.run(workload, begin, course)
@@ -186,8 +186,8 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
         assert cluster is not None, "checked by the spec"
         conductor = Conductor(
             turn.spec.events,
-            bed.ground(cluster),
-            bed.time_dilation,
+            bed.hosts.ground(bed.database, cluster),
+            bed.hosts.time_dilation,
             notes.emit,
             bed.give_up,
         )

@@ -26,7 +26,7 @@ from disklab.hosts import requirements
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
 from disklab.procedures import device, expectation, replay
-from disklab.procedures.build import Site, request_of
+from disklab.procedures.build import Site, request_of, sizes_of
 from disklab.procedures.effort import FULL, QUICK
 from disklab.procedures.life import Planned
 from disklab.procedures.outcome import share_record
@@ -291,7 +291,9 @@ def _engine_problems(
                     (device if turn.trial.spec.workload.trace is None else replay).check(turn)
                     continue
                 turn.workload()
-                found = provision(request_of(turn, catalog), planned_places(turn), say)
+                found = provision(
+                    request_of(turn, sizes_of(turn, catalog)), planned_places(turn), say
+                )
                 versions |= found.versions
             except UserError as error:
                 problems += error.problems

@@ -153,7 +153,7 @@ def run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) -> 
                 result = outcome.measured(frame, turn, notes, series, started)
             notes.seconds.whole(series.whole())
             # The bed is measured first: what this machine can do at all.
-            envelope = bed.nodes[0].envelope if bed.nodes else None
+            envelope = bed.hosts.nodes[0].envelope if bed.hosts.nodes else None
             told = None if envelope is None else envelope.model_dump()
             result = result.model_copy(update={"envelope": told})
             failure: DisklabError | None = None

@@ -1,4 +1,4 @@
-"""Trials of a database that is built on hosts: where each can be, its bed, its stage.
+"""Trials of a database that disklab builds on hosts: where each can be, its bed, its stage.
 
 Its data lie in folders of ours on the hosts' volumes. A run that was killed and goes on finds them
 there, full, and fills nothing again.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -16,37 +16,35 @@ from typing import Any
 
 from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
-from disklab.databases import Request, Sizes
+from disklab.databases import Sizes
 from disklab.errors import DisklabError, MachineError
-from disklab.events import Emit, PhaseStarted, Warned
+from disklab.events import Emit, PhaseStarted
 from disklab.hosts.node import Progress
-from disklab.hosts.places import Places
 from disklab.machines import own_folders as folders
 from disklab.machines.protocol import Machine
-from disklab.measurement import canary, hosted, settings
+from disklab.measurement import canary, hosted
 from disklab.measurement import clients as client_hosts
-from disklab.measurement.built_bed import FILLED, KEPT_SECRET, BuiltBed
 from disklab.measurement.canary import Beside, Canaries
-from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
-from disklab.measurement.far_load import Client
+from disklab.measurement.cluster_stage import ClusterStage
+from disklab.measurement.existing_hosts import FILLED, ExistingBedHosts
 from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.host_counters import doubts
-from disklab.measurement.hosted import Building, Hosted, HostedDatabase
+from disklab.measurement.hosted import Hosted, HostedDatabase
 from disklab.measurement.hosts_file import Hosts
-from disklab.measurement.journal import Change, Journal, undo_all
-from disklab.measurement.machines_of import cpu_line, facts
+from disklab.measurement.journal import Change, undo_all
+from disklab.measurement.machines_of import facts
 from disklab.measurement.site import DATA, Placed, Spot, place_trials
 from disklab.procedures.bed import Bed
-from disklab.procedures.build import Site
+from disklab.procedures.build import Site, request_of
 from disklab.procedures.conditions import BedState
 from disklab.procedures.outcome import Frame
-from disklab.procedures.rehearsal import Beds, run_turn
 from disklab.procedures.turn import Turn
-from disklab.results import Mode, Run, TrialResult
+from disklab.results import Run, TrialResult
 from disklab.spec import Experiment, Refusal, Trial, TrialSpec
 from disklab.spec.timetable import CLIENT, LINK_KINDS
-from disklab.workloads.rows import WARM_UP_TABLE
 
+KEPT_SECRET = ".disklab-secret"  # noqa: S105 - the name of a file
+"""In a database's folder: what its data directory was made for."""
 SENT = ("rows", "tpcc")
 """The loads that our own engine makes, which is on every host."""
 ALLOWED_BY = {
@@ -175,27 +173,6 @@ def _why_not_there(
     return None
 
 
-def request_of(turn: Turn, memory_bytes: int) -> Request:
-    """Return the database that a turn and the others of its bed ask for, on a host."""
-    spec = turn.spec
-    assert spec.database is not None, "a cluster has a database"
-    rows = spec.dataset if spec.workload.kind == "rows" else None
-    return Request(
-        engine=spec.database.engine,
-        version=spec.database.version,
-        sizes=Sizes(memory_bytes=memory_bytes, heap_bytes=spec.database.jvm.heap_bytes),
-        replication_factor=spec.database.replication_factor,
-        settings=spec.database.settings,
-        table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
-        collector=spec.database.jvm.collector,
-        tls=spec.database.tls,
-        columns=rows.columns if rows else 0,
-        row_bytes=rows.columns * rows.column_bytes if rows else 0,
-        connections=turn.connections,
-        tables_beside=(WARM_UP_TABLE,),
-    )
-
-
 @dataclass
 class Kept:
     """What a killed start has left of a bed, full: its folders, in the order of its nodes."""
@@ -206,75 +183,58 @@ class Kept:
 
 
 @dataclass
-class BuiltStage:
+class OwnDatabaseStage(ClusterStage):
     """The stage of a measurement that builds its database on hosts."""
 
-    hosts: Hosts
-    placed: Placed
-    machines: Mapping[str, Machine]
-    journal: Journal
-    run: Run
-    seed: int
-    mode: Mode = "measure"
-    told: list[str] = field(default_factory=list)
-    """What could not be undone, for whoever closes."""
-    _beds: dict[tuple[Spot, ...], Beds] = field(default_factory=dict)
+    placed: Placed = field(kw_only=True)
     _only_reads: bool = False
-    _clients: list[Client] = field(default_factory=list)
     _canaries: Canaries = field(default_factory=Canaries)
-    _latest: Bed | None = None
-    """The bed of the turn under way. That of a timetable is closed when its turn has ended."""
-
-    def begin(self, emit: Emit) -> None:
-        """Undo what a killed start of this run has left, but for full data; then change."""
-        for text in undo_all(self.journal, dict(self.machines), stays=[*self._full()]):
-            emit(Warned(text))
-        settings.apply_all(self.hosts, self.machines, self.journal, emit)
-        self._clients = client_hosts.make(self.hosts, self.machines, self.journal)
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
         """Run one turn. A failure of the turn is its result."""
-        spots = self.spots_of(turn)
         work = turn.spec.workload
         self._only_reads = (
             work.kind == "rows" and work.operations is not None and not work.operations.changes
         )
-        if spots not in self._beds:
-            self._close_overlapping(spots)
-            site = Site(load_catalog(), Places.usual(), self.run.folder / "logs", self.seed)
-            self._beds[spots] = Beds(site, self.run.info.id, self._make)
-        machines = [self.machines[spot.host] for spot in spots]
-        cpu = [cpu_line(machine) for machine in machines]
-        self._latest = self._beds[spots].standing
-        self._probe_before(turn, emit)
-        result = run_turn(turn, self._beds[spots], run, frame, emit)
-        bed = self._latest
-        far = bed if isinstance(bed, FarBed) else None
-        nodes = of_hosts(machines, cpu, far)
-        noise: list[str] = []
-        if isinstance(bed, BuiltBed) and bed.beside is not None:
-            if bed is self._beds[spots].standing:
+        return super().turn(turn, run, frame, emit)
+
+    def undone(self, *, goes_on: bool) -> list[str]:
+        """Undo everything, but for full data that a run goes on with."""
+        stays = [*self._full()] if goes_on else []
+        return undo_all(self.journal, dict(self.machines), stays=stays)
+
+    def watched(self, spots: Sequence[Spot]) -> list[Machine]:
+        """Return the hosts of a turn's nodes."""
+        return [self.machines[spot.host] for spot in spots]
+
+    def seen(
+        self, turn: Turn, spots: Sequence[Spot], nodes: list[dict[str, Any]], emit: Emit
+    ) -> dict[str, Any]:
+        """Return where a turn was measured, and what its disks were beside it."""
+        bed, noise = self.latest, []
+        hosts = self.hosts_of(spots)
+        if hosts is not None and hosts.beside is not None:
+            if bed is self.standing(spots):
                 emit(PhaseStarted("condition", "a short probe of the disks, after it"))
-                bed.beside.end(only_reads=self._only_reads)
-            nodes = [one | bed.beside.told(str(one["host"])) for one in nodes]
-            noise = bed.beside.doubts()
+                hosts.beside.end(only_reads=self._only_reads)
+            nodes = [one | hosts.beside.told(str(one["host"])) for one in nodes]
+            noise = hosts.beside.doubts()
         seen: dict[str, Any] = {"host": ", ".join(map(str, spots))}
         seen["stolen_ratio"] = max(one["stolen_ratio"] for one in nodes)
         seen["hosts"] = nodes
         seen |= {"clock": nodes[0].get("clock")} if len(nodes) == 1 else {}
-        seen["warnings"] = [*result.warnings, *_doubts(turn, nodes), *noise]
+        seen["warnings"] = [*_doubts(turn, nodes), *noise]
         if bed is not None and turn.spec.before.page_cache == "cold":
             seen["page_cache"] = bed.coldness
-        if self._clients:
-            seen |= of_clients(self._clients, turn, result.model_copy(update=seen), far)
-        return result.model_copy(update=seen)
+        return seen
 
-    def _probe_before(self, turn: Turn, emit: Emit) -> None:
+    def before(self, turn: Turn, spots: Sequence[Spot], emit: Emit) -> None:
         """Probe the disks of a bed that stands already; one that is built is probed there."""
-        bed = self._latest
-        if isinstance(bed, BuiltBed) and bed.name == turn.bed and bed.beside is not None:
-            emit(PhaseStarted("condition", "a short probe of the disks, before it"))
-            bed.beside.begin()
+        bed, hosts = self.latest, self.hosts_of(spots)
+        if bed is None or hosts is None or bed.name != turn.bed or hosts.beside is None:
+            return
+        emit(PhaseStarted("condition", "a short probe of the disks, before it"))
+        hosts.beside.begin()
 
     def _nests(self, spots: Sequence[Spot], nodes: Sequence[Hosted], undo: ExitStack) -> Beside:
         """Make a file for short probes on each node's data disk, and probe them."""
@@ -292,26 +252,11 @@ class BuiltStage:
         beside.begin()
         return beside
 
-    def _close_overlapping(self, spots: tuple[Spot, ...]) -> None:
-        """Take beds away that stand on hosts which are needed otherwise now."""
-        for known, beds in self._beds.items():
-            if {one.host for one in known} & {one.host for one in spots}:
-                beds.close()
-
     def spots_of(self, turn: Turn) -> tuple[Spot, ...]:
         """Return where the nodes of a turn are: repeats take sets of hosts in turn."""
         spots, nodes = self.placed.spots[turn.trial.index], nodes_of(turn.trial)
         first = turn.repeat % (len(spots) // nodes) * nodes
         return tuple(spots[first : first + nodes])
-
-    def close(self) -> None:
-        """Stop the databases, remove their data, change back what was changed."""
-        for beds in self._beds.values():
-            try:
-                beds.close()
-            except MachineError as error:  # noqa: PERF203 - one host holds up no other
-                self.told.append(str(error))
-        self.told += undo_all(self.journal, dict(self.machines))
 
     def _full(self) -> Iterator[Change]:
         """Yield the folders of a killed start that belong to full data."""
@@ -365,8 +310,8 @@ class BuiltStage:
             self.journal.undo(change, self.machines[change.host])
         return None
 
-    def _make(self, turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
-        del prefix
+    def make(self, turn: Turn, site: Site, say: Progress) -> tuple[Bed, ExistingBedHosts]:
+        """Build the database of a turn, or go on with the full one that a killed start left."""
         spots = self.spots_of(turn)
         kept = self._kept(turn, spots)
         with ExitStack() as undo:
@@ -378,28 +323,26 @@ class BuiltStage:
             beside = self._nests(spots, nodes, undo)
             # Of machines that are the same, the smallest decides for all nodes.
             sizes = [int(facts(node.machine).get("memory_bytes", 0)) for node in nodes]
-            request = request_of(turn, min(sizes))
-            secret = None
+            assert turn.spec.database is not None, "a cluster has a database"
+            heap_bytes = turn.spec.database.jvm.heap_bytes
+            request = request_of(turn, Sizes(memory_bytes=min(sizes), heap_bytes=heap_bytes))
             if kept is not None:
-                first = nodes[0]
-                secret = first.machine.files.read(first.folder / KEPT_SECRET).decode("ascii")
-            logs = site.logs(spots[0].host)
-            asked = Building(request, nodes, min(sizes), logs, secret)
-            database = hosted.make(asked, say)
+                secret = nodes[0].machine.files.read(nodes[0].folder / KEPT_SECRET)
+                request = replace(request, kept=secret.decode("ascii"))
+            database = hosted.make(request, nodes, site.logs(spots[0].host), say)
             for node in nodes:
                 node.machine.files.write(node.folder / KEPT_SECRET, database.secret.encode())
             undo.callback(database.stop)
-            if self._clients:
-                names = [one.name for one in self._clients]
-                addresses = client_hosts.addresses(self._clients, nodes[0].machine)
+            if self.clients:
+                names = [one.name for one in self.clients]
+                addresses = client_hosts.addresses(self.clients, nodes[0].machine)
                 database.let_in(names, [*addresses])
             say(f"starting the database on {', '.join(spot.host for spot in spots)}")
             database.start()
-            bed = self._bed(turn, database, nodes, site, {} if kept is None else kept.state)
-            bed.beside = beside
-            bed.undo = undo.pop_all()
-            self._latest = bed
-            return bed
+            bed, hosts = self._bed(turn, database, nodes, {} if kept is None else kept.state)
+            hosts.beside = beside
+            bed.undo.push(undo.pop_all())
+            return bed, hosts
 
     def _hosted(
         self,
@@ -482,48 +425,36 @@ class BuiltStage:
         turn: Turn,
         database: HostedDatabase,
         nodes: Sequence[Hosted],
-        site: Site,
         state: dict[str, Any],
-    ) -> BuiltBed:
+    ) -> tuple[Bed, ExistingBedHosts]:
         cluster = turn.spec.cluster
         assert cluster is not None, "a cluster experiment"
         assert turn.spec.database is not None, "a cluster has a database"
-        volume = cluster.volumes[DATA]
-        may = all(
-            "read_ahead" in self.hosts.file.hosts[node.machine.name].may_change for node in nodes
-        )
+
+        def may_change(node: Hosted, what: str) -> bool:
+            return what in self.hosts.file.hosts[node.machine.name].may_change
+
+        volume, undo = cluster.volumes[DATA], ExitStack()
+        may = all(may_change(node, "read_ahead") for node in nodes)
         compiles = facts_of(turn.spec.database.engine).compiles
-        only_reads: Callable[[], bool] = lambda: self._only_reads  # noqa: E731
-        return BuiltBed(
-            name=turn.bed,
-            nodes=[],
-            database=database,
-            time_dilation=1,
-            groups=[],
-            network=None,
-            data_device=DATA,
-            state=BedState(
-                data="filled" if state else "empty",
-                settled=bool(state.get("settled", True)),
-                caching=volume.caching,
-                read_ahead_bytes=None if may else volume.read_ahead_bytes,
-            ),
-            compiles=compiles,
-            is_warm=not compiles,
-            log_folder=site.log_folder,
-            undo=ExitStack(),
-            wear=float(state.get("wear", 0.0)),
+        hosts = ExistingBedHosts(
             hosted=nodes,
-            set_token=str(state.get("set") or secrets.token_hex(8)),
+            clients=self.clients,
             journal=self.journal,
-            only_reads=only_reads,
-            may_drop=[
-                node.machine
-                for node in nodes
-                if "page_cache" in self.hosts.file.hosts[node.machine.name].may_change
-            ],
-            clients=self._clients,
+            undo=undo,
+            set_token=str(state.get("set") or secrets.token_hex(8)),
+            only_reads=lambda: self._only_reads,
+            may_drop=[node.machine for node in nodes if may_change(node, "page_cache")],
         )
+        known = BedState(
+            data="filled" if state else "empty",
+            settled=bool(state.get("settled", True)),
+            caching=volume.caching,
+            read_ahead_bytes=None if may else volume.read_ahead_bytes,
+        )
+        bed = Bed(turn.bed, hosts, database, known, undo, not compiles, compiles)
+        bed.wear = float(state.get("wear", 0.0))
+        return bed, hosts
 
 
 def _doubts(turn: Turn, nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:

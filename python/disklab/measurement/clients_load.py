@@ -78,7 +78,7 @@ class _Course:
     done: LoadDone | None = None
 
 
-class FarLoad:
+class ClientsLoad:
     """A load of several hosts as one `Load`. Raises MachineError when one of them is gone."""
 
     pid = None
@@ -197,7 +197,7 @@ class FarLoad:
             # Raised again where the load is read.
             self._said.put((index, error))
 
-    def __enter__(self) -> FarLoad:
+    def __enter__(self) -> ClientsLoad:
         """Return itself."""
         return self
 

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any
 
-from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
 from disklab.databases import Request, Sizes
-from disklab.errors import DisklabError
-from disklab.events import Emit, Warned
+from disklab.events import Emit
 from disklab.hosts.node import Progress
-from disklab.hosts.places import Places
 from disklab.machines.protocol import Machine
-from disklab.measurement import clients as client_hosts
-from disklab.measurement import settings
+from disklab.measurement.cluster_stage import ClusterStage
 from disklab.measurement.endpoint import Access, measured, namespace_of
 from disklab.measurement.endpoint import check as check_access
-from disklab.measurement.far_bed import FarBed, of_clients, of_hosts
-from disklab.measurement.far_load import Client
+from disklab.measurement.existing_hosts import ExistingBedHosts
 from disklab.measurement.host_counters import doubts
 from disklab.measurement.hosted import Hosted
-from disklab.measurement.journal import Journal, undo_all
-from disklab.measurement.machines_of import cpu_line
-from disklab.measurement.site import different
+from disklab.measurement.journal import undo_all
+from disklab.measurement.site import Spot, different
 from disklab.procedures.bed import Bed
-from disklab.procedures.build import Site
+from disklab.procedures.build import Site, request_of
 from disklab.procedures.conditions import BedState
-from disklab.procedures.outcome import Frame
-from disklab.procedures.rehearsal import Beds, run_turn
 from disklab.procedures.turn import Turn
-from disklab.results import Mode, Run, TrialResult
 from disklab.spec import Experiment, Refusal, Trial, TrialSpec
-from disklab.workloads.rows import WARM_UP_TABLE
 
 DATABASE = "database"
 """What the journal calls the running database, which is none of the hosts."""
@@ -99,103 +88,58 @@ def fixed_parts(spec: TrialSpec) -> dict[str, Any]:
     return parts
 
 
-def request_of(turn: Turn, namespace: str) -> Request:
-    """Return the tables that a turn needs."""
-    spec = turn.spec
-    assert spec.database is not None, "a cluster experiment"
-    assert spec.dataset is not None, "rows are of a data set"
-    return Request(
-        engine=spec.database.engine,
-        # Nothing is sized: the memory is the server's.
-        sizes=Sizes(memory_bytes=0, scale=Fraction(1)),
-        replication_factor=spec.database.replication_factor,
-        table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
-        columns=spec.dataset.columns,
-        keyspace=namespace,
-        tables_beside=(WARM_UP_TABLE,),
-    )
-
-
 @dataclass
-class RunningStage:
+class RunningDatabaseStage(ClusterStage):
     """The stage of a measurement of a running database."""
 
-    access: Access
-    machines: Mapping[str, Machine]
-    """The hosts of the hosts file: those of the database are watched, clients make the load."""
-    journal: Journal
-    run: Run
-    seed: int
-    mode: Mode = "measure"
-    told: list[str] = field(default_factory=list)
-    """What could not be undone, for whoever closes."""
-    _beds: Beds | None = None
-    _clients: list[Client] = field(default_factory=list)
-    _latest: FarBed | None = None
+    access: Access = field(kw_only=True)
 
-    def begin(self, emit: Emit) -> None:
-        """Undo what a killed start of this run has left; make the clients' folders."""
-        for text in self._undo():
-            emit(Warned(text))
-        hosts = self.access.hosts
-        settings.apply_all(hosts, self.machines, self.journal, emit)
-        self._clients = client_hosts.make(
-            hosts, self.machines, self.journal, self.access.authorities()
-        )
-        places = Places.usual()
-        site = Site(load_catalog(), places, self.run.folder / "logs", self.seed)
-        self._beds = Beds(site, self.run.info.id, self._make)
+    def authorities(self) -> bytes | None:
+        """Return those that its server is known by."""
+        return self.access.authorities()
 
-    def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
-        """Run one turn. A failure of the turn is its result."""
-        assert self._beds is not None, "begin() makes it"
-        watched = [node.machine for node in self._watched()]
-        cpu = [cpu_line(machine) for machine in watched]
-        result = run_turn(turn, self._beds, run, frame, emit)
-        bed = self._latest
-        seen: dict[str, Any] = {}
-        if watched:
-            nodes = of_hosts(watched, cpu, bed)
-            told = [text for one in nodes for text in doubts(one, None)]
-            seen |= {"hosts": nodes, "warnings": [*result.warnings, *told]}
-        if self._clients:
-            seen |= of_clients(self._clients, turn, result.model_copy(update=seen), bed)
-        return result.model_copy(update=seen)
-
-    def _watched(self) -> list[Hosted]:
-        """Return the database's own hosts, each with the directories on its disks."""
-        found = []
-        for name, machine in self.machines.items():
-            host = self.access.hosts.file.hosts[name]
-            if host.role == "node":
-                given = {key: one.directory for key, one in host.volumes.items()}
-                on = {key: PurePosixPath(one) for key, one in given.items() if one is not None}
-                found.append(Hosted(machine, on))
-        return found
-
-    def close(self) -> None:
-        """Drop our tables."""
-        if self._beds is not None:
-            try:
-                self._beds.close()
-            except DisklabError as error:
-                self.told.append(str(error))
-        self.told += self._undo()
-
-    def _undo(self) -> list[str]:
+    def undone(self, *, goes_on: bool) -> list[str]:
+        """Undo everything: drop our tables, too."""
+        del goes_on
         return undo_all(
             self.journal,
             dict(self.machines),
             lambda change: drop(self.access, change.before, change.path),
         )
 
-    def _make(self, turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
-        del prefix
+    def watched(self, spots: Sequence[Spot]) -> list[Machine]:
+        """Return the database's own hosts, as far as the hosts file has them."""
+        del spots
+        return [node.machine for node in self._hosted()]
+
+    def seen(
+        self, turn: Turn, spots: Sequence[Spot], nodes: list[dict[str, Any]], emit: Emit
+    ) -> dict[str, Any]:
+        """Return what was seen of the database's hosts."""
+        del turn, spots, emit
+        warnings = [text for node in nodes for text in doubts(node, None)]
+        return {"hosts": nodes, "warnings": warnings} if nodes else {}
+
+    def _hosted(self) -> list[Hosted]:
+        """Return the database's own hosts, each with the directories on its disks."""
+        found = []
+        for name, machine in self.machines.items():
+            host = self.hosts.file.hosts[name]
+            if host.role == "node":
+                given = {key: one.directory for key, one in host.volumes.items()}
+                on = {key: PurePosixPath(one) for key, one in given.items() if one is not None}
+                found.append(Hosted(machine, on))
+        return found
+
+    def make(self, turn: Turn, site: Site, say: Progress) -> tuple[Bed, ExistingBedHosts]:
+        """Make our tables in it."""
+        del site
         spec = turn.spec
         assert spec.cluster is not None, "a cluster experiment"
         namespace = namespace_of(self.run.info.id)
-        request = request_of(turn, namespace)
-        names = [one.name for one in self._clients]
+        # Nothing is sized: the memory is the server's.
+        request = replace(request_of(turn, Sizes(memory_bytes=0)), keyspace=namespace)
+        names = [client.name for client in self.clients]
         database = measured(self.access, request, namespace, names)
         change = self.journal.note(DATABASE, "drop", namespace, before=request.engine)
         with ExitStack() as undo:
@@ -204,29 +148,17 @@ class RunningStage:
             say(f"making {namespace}")
             database.start()
             volume = spec.cluster.volumes[spec.cluster.device_of("data")]
-            self._latest = bed = FarBed(
-                name=turn.bed,
-                nodes=[],
-                database=database,
-                time_dilation=1,
-                groups=[],
-                network=None,
-                data_device=spec.cluster.device_of("data"),
-                state=BedState(
-                    data="empty",
-                    settled=True,
-                    caching=volume.caching,
-                    read_ahead_bytes=volume.read_ahead_bytes,
-                ),
-                compiles=facts_of(request.engine).compiles,
-                is_warm=not facts_of(request.engine).compiles,
-                log_folder=site.log_folder,
-                undo=ExitStack(),
-                hosted=self._watched(),
-                clients=self._clients,
+            state = BedState(
+                data="empty",
+                settled=True,
+                caching=volume.caching,
+                read_ahead_bytes=volume.read_ahead_bytes,
             )
-            bed.undo = undo.pop_all()
-            return bed
+            compiles, taken_back = facts_of(request.engine).compiles, ExitStack()
+            hosts = ExistingBedHosts(self._hosted(), self.clients, self.journal, taken_back)
+            taken_back.push(undo.pop_all())
+            bed = Bed(turn.bed, hosts, database, state, taken_back, not compiles, compiles)
+            return bed, hosts
 
 
 def check(access: Access, turn: Turn | None) -> None:

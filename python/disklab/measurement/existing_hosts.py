@@ -1,0 +1,197 @@
+"""The hosts of a bed that exist: who makes its load, what they do meanwhile, what they remember."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from disklab.databases import Database
+from disklab.engine.load import EngineLoad, LoadDone
+from disklab.errors import MachineError
+from disklab.hosts.protocol import Node
+from disklab.machines.protocol import Machine
+from disklab.measurement import clients as client_hosts
+from disklab.measurement import settings
+from disklab.measurement.canary import Beside
+from disklab.measurement.clients_load import Client, ClientsLoad
+from disklab.measurement.host_counters import HostCounters, Look, sources_of, spent
+from disklab.measurement.host_links import HostLinks
+from disklab.measurement.hosted import Hosted
+from disklab.measurement.journal import Journal
+from disklab.measurement.machines_of import cpu_line, stolen_ratio
+from disklab.measurement.site import DATA
+from disklab.procedures.bed import Bed
+from disklab.procedures.breaking import Ground
+from disklab.procedures.conditions import Step
+from disklab.procedures.turn import Turn
+from disklab.results import TrialResult
+from disklab.spec import Cluster, TrialSpec
+from disklab.spec.timetable import CLIENT
+from disklab.telemetry import Source
+from disklab.workloads.protocol import Begin, Load
+
+FILLED = ".disklab-filled"
+"""In a database's folder: which data set it has, and what has become of it."""
+
+
+@dataclass
+class ExistingBedHosts:
+    """Hosts on which a database was built, or runs. See `BedHosts` for what is promised."""
+
+    hosted: Sequence[Hosted]
+    """The hosts of its nodes that are watched."""
+    clients: Sequence[Client]
+    """Who makes the load; none: this machine."""
+    journal: Journal
+    undo: ExitStack
+    """Of the bed: what is done to links is taken back before the database is stopped, whose nodes
+    say goodbye to each other."""
+    set_token: str | None = None
+    """Which of our folders on hosts belong together; None: the database is not ours."""
+    only_reads: Callable[[], bool] = lambda: False
+    """Whether the turn that runs leaves the data as they are."""
+    may_drop: Sequence[Machine] = ()
+    """Hosts of its nodes whose whole clean page cache may be dropped before a cold trial."""
+    beside: Beside | None = None
+    """The short probes of its disks before and after each trial."""
+    ends: dict[str, LoadDone] = field(default_factory=dict)
+    """By client: its part of the last run."""
+    began_after_ms: Callable[[], dict[str, float]] = dict
+    """By client: how long after the first of them it began the last run; empty for one."""
+    spent: list[dict[str, Any]] = field(default_factory=list)
+    """What each host of nodes and clients did in the last run."""
+    nodes: Sequence[Node] = ()
+    """Their disks are real."""
+    time_dilation: int = 1
+
+    @contextmanager
+    def taking(self, step: Step, spec: TrialSpec, bed: Bed) -> Iterator[None]:
+        """Let the hosts know before and after whether data are full; change what may be changed."""
+        if step in ("empty", "fill"):
+            self.remember(bed, "changing")
+        if step == "drop page cache":
+            for machine in self.may_drop:
+                settings.drop_page_cache(machine)
+        yield
+        if step == "drop page cache" and self.may_drop:
+            names = ", ".join(machine.name for machine in self.may_drop)
+            bed.coldness += f", after all clean pages of {names}"
+        if step == "set read-ahead" and self.set_token is not None:
+            self._change_read_ahead(spec, bed)
+        if step in ("empty", "fill", "settle"):
+            self.remember(bed, bed.state.data)
+
+    def _change_read_ahead(self, spec: TrialSpec, bed: Bed) -> None:
+        assert spec.cluster is not None, "a cluster experiment"
+        asked = spec.cluster.volumes[DATA].read_ahead_bytes
+        for node in self.hosted:
+            name, folder = node.machine.name, str(node.folder)
+            settings.ask_read_ahead(name, node.machine, folder, asked, self.journal)
+        bed.note(read_ahead_bytes=asked)
+
+    def far_ahead(self, bed: Bed) -> nullcontext[None]:
+        """Change nothing: the read-ahead is the trial's, or the host's own."""
+        del bed
+        return nullcontext()
+
+    @contextmanager
+    def running(self, bed: Bed) -> Iterator[None]:
+        """Look at the hosts before and after. What is killed while it writes loses its data."""
+        changes_full_data = bed.state.data == "filled" and not self.only_reads()
+        if changes_full_data:
+            self.remember(bed, "changing")
+        watched = [node.machine for node in self.hosted]
+        watched += [client.machine for client in self.clients]
+        looks = [Look.at(machine) for machine in watched]
+        yield
+        self.spent = [
+            spent(machine.name, before, Look.at(machine))
+            for machine, before in zip(watched, looks, strict=True)
+        ]
+        if changes_full_data:
+            self.remember(bed, bed.state.data)
+
+    def start_load(self, begin: Begin) -> Load:
+        """Start it on the client hosts, where there are some."""
+        if not self.clients or not isinstance(begin, EngineLoad):
+            return begin()
+        # TPC-C is made by one generator: the engine refuses more.
+        several = begin.job.workload.kind == "rows"
+        load = ClientsLoad(begin.job, self.clients if several else self.clients[:1])
+        self.ends, self.began_after_ms = load.ends, load.began_after_ms
+        return load
+
+    def sources(self, undo: ExitStack) -> list[Source]:
+        """Return what the database's hosts do each second."""
+        names = [node.machine.name for node in self.hosted]
+        counters = [HostCounters(node.machine, dict(node.folders)) for node in self.hosted]
+        for own in counters:
+            undo.enter_context(own.newest)
+        return sources_of(names, counters)
+
+    def ground(self, database: Database, cluster: Cluster) -> Ground:
+        """Return the database's nodes, by the order of their hosts, and their links."""
+        called = {f"n{number}": node.machine.name for number, node in enumerate(self.hosted, 1)}
+        ends: dict[str, Sequence[Machine]] = {
+            node.machine.name: (node.machine,) for node in self.hosted
+        }
+        ends[CLIENT] = [one.machine for one in self.clients]
+        links = HostLinks(ends, self.journal)
+        self.undo.callback(links.restore)
+        return Ground({}, database, DATA, cluster, called=called, links=links)
+
+    def remember(self, bed: Bed, data: str) -> None:
+        """Write down on the hosts what has become of the data set, where it is ours."""
+        if self.set_token is None:
+            return
+        state = {"bed": bed.name, "data": data, "wear": bed.wear, "settled": bed.state.settled}
+        for node in self.hosted:
+            beside = {name: str(folder) for name, folder in node.folders.items()}
+            own = {**state, "set": self.set_token, "folders": beside}
+            node.machine.files.write(node.folder / FILLED, json.dumps(own).encode())
+
+    def spent_by(self, name: str) -> dict[str, Any]:
+        """Return what a host did in the last run; nothing when that is not known."""
+        return next((one for one in self.spent if one["host"] == name), {})
+
+
+def of_hosts(
+    machines: Sequence[Machine], cpu: Sequence[str], hosts: ExistingBedHosts | None
+) -> list[dict[str, Any]]:
+    """Return what a result tells of its nodes' hosts. `cpu`: their counters before the turn."""
+    told = []
+    for machine, before in zip(machines, cpu, strict=True):
+        stolen = stolen_ratio(before, cpu_line(machine))
+        one: dict[str, Any] = {"host": machine.name, "stolen_ratio": round(stolen, 4)}
+        one |= {} if hosts is None else hosts.spent_by(machine.name)
+        # A host that is gone is named by the failure already.
+        with suppress(MachineError):
+            one["clock"] = client_hosts.in_ms(machine.clock())
+        told.append(one)
+    return told
+
+
+def of_clients(
+    clients: Sequence[Client], turn: Turn, result: TrialResult, hosts: ExistingBedHosts | None
+) -> dict[str, Any]:
+    """Return what clients add to a result, their faults included."""
+    began = {} if hosts is None else hosts.began_after_ms()
+    told = client_hosts.seen(clients, {} if hosts is None else hosts.ends, began)
+    if hosts is not None:
+        told = [one | hosts.spent_by(one["host"]) for one in told]
+    if result.status not in {"ok", "invalid"}:
+        return {"clients": told}
+    load = turn.spec.workload.load
+    is_open = load is not None and load.rate_per_s is not None
+    invalid, doubts = client_hosts.judged(told, is_open=is_open)
+    reasons = [*result.invalid_reasons, *invalid]
+    return {
+        "clients": told,
+        "status": "invalid" if reasons else "ok",
+        "valid": not reasons,
+        "invalid_reasons": reasons,
+        "warnings": [*result.warnings, *doubts],
+    }
