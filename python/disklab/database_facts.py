@@ -7,7 +7,7 @@ database's own folder; `databases/registry.py` adds what the database does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Literal
@@ -138,5 +138,14 @@ def has_one_primary(engine: str, copies: int) -> bool:
 
 def simulated() -> str:
     """Return the titles of the databases that the simulator models, as a list in words."""
-    titles = [facts_of(name).title for name in DATABASES if facts_of(name).simulator]
+    return _listed(facts_of(name).title for name in DATABASES if facts_of(name).simulator)
+
+
+def advised() -> str:
+    """Return the titles of the databases that `disklab advise` searches for, likewise."""
+    return _listed(facts_of(name).title for name in DATABASES if facts_of(name).advised)
+
+
+def _listed(words: Iterable[str]) -> str:
+    titles = list(words)
     return " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)

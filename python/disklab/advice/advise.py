@@ -31,7 +31,7 @@ from disklab.advice.search import (
 )
 from disklab.catalog import load_catalog
 from disklab.catalog.quantity import about_bytes
-from disklab.database_facts import facts_of, names
+from disklab.database_facts import advised, facts_of
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.simulation import Memory, Workers
 from disklab.errors import Problem, UserError
@@ -172,8 +172,7 @@ def calibration_of(question: Question) -> Calibration:
     engine = question.spec.database.engine
     found = calibration_for(engine)
     if not facts_of(engine).advised or found is None:
-        titles = [facts_of(name).title for name in names() if facts_of(name).advised]
-        rule = f"advice simulates {' and '.join(titles)} so far"
+        rule = f"advice simulates {advised()} so far"
         place = f"{question.path}: database.engine"
         raise UserError(Problem(place, engine, rule, "rehearse the options that you have in mind"))
     return found

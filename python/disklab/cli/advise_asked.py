@@ -27,6 +27,7 @@ def _named(file: Path | None) -> Path | None:
     return None if file is None else bundled.found(file)
 
 
+Advised = Literal["cassandra", "mariadb", "postgresql"]
 FileArgument = Annotated[
     Path | None,
     typer.Argument(
@@ -39,8 +40,10 @@ FileArgument = Annotated[
     ),
 ]
 Database = Annotated[
-    Literal["cassandra", "postgresql"] | None,
-    typer.Option(help="PostgreSQL: one server; a file can ask for more.", show_default="cassandra"),
+    Advised | None,
+    typer.Option(
+        help="MariaDB, PostgreSQL: one server; a file can ask for more.", show_default="cassandra"
+    ),
 ]
 DataOption = Annotated[
     str | None,
@@ -109,7 +112,7 @@ USUAL = "5.0"
 class Asked:
     """What the options say; each is None where it was not given."""
 
-    database: Literal["cassandra", "postgresql"] | None = None
+    database: Advised | None = None
     cloud: str | None = None
     nodes: int | None = None
     copies: int | None = None
@@ -153,8 +156,8 @@ class Asked:
             rule = "something must be read or written"
             raise UserError(Problem("--reads", f"{rate:g}", rule, "write for example 20000"))
         database = self.database or "cassandra"
-        if database == "postgresql":
-            self._refuse_more_servers()
+        if facts_of(database).primary:
+            self._refuse_more_servers(facts_of(database).title)
         vm, disks = START[self.cloud or "azure"]
         nodes = self.nodes or (3 if database == "cassandra" else 1)
         row_bytes = amount("--row", self.row or "1000B")
@@ -188,9 +191,9 @@ class Asked:
         )
         return spec.parse(text, NAME)
 
-    def _refuse_more_servers(self) -> None:
-        """Raise UserError when options ask for standbys."""
-        rule = "options ask for one server of PostgreSQL"
+    def _refuse_more_servers(self, title: str) -> None:
+        """Raise UserError when options ask for copies."""
+        rule = f"options ask for one server of {title}"
         way_out = "leave it out, or say nodes and replication_factor in a file"
         asked = {"--nodes": self.nodes, "--copies": self.copies}
         more = {name: amount for name, amount in asked.items() if (amount or 1) > 1}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from disklab.observation.found import Found
     from disklab.observation.machine import Disk, MachineSeen
 
-Observed = Literal["cassandra", "postgresql"]
+Observed = Literal["cassandra", "mariadb", "postgresql"]
 PASSWORD = reading.Kind("a file with a password", 4096, "name a file with the password alone")
 DEFAULT_OUT = Path("observed.yaml")
 TRACE_SUFFIX = ".blkparse.txt"
@@ -286,11 +286,13 @@ def connected(database: str, target: Mapping[str, Any]) -> Any:
 
 def check(stated: Stated, out: Path, database: str, user: str | None) -> None:
     """Raise UserError for what cannot be, before anything is asked."""
+    from disklab.database_facts import facts_of  # noqa: PLC0415
+
     if out.exists():
         rule = "exists already, and nothing is written over"
         raise UserError(Problem("--out", str(out), rule, "choose another name"))
-    if database == "postgresql" and user is None:
-        rule = "PostgreSQL asks who logs in"
+    if database != "cassandra" and user is None:
+        rule = f"{facts_of(database).title} asks who logs in"
         raise UserError(Problem("--user", "(missing)", rule, "write --user NAME"))
     if stated.vm is not None:
         find_vm(load_catalog(), stated.vm, Places(vm="--vm"))

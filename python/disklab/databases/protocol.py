@@ -7,6 +7,7 @@ addresses and a memory group, and makes none of them itself: the disks belong to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
@@ -186,6 +187,15 @@ class Database(Told, Protocol):
 
     def stop(self) -> None:
         """Drain and end every node. Data stay. Stopping what is stopped does nothing."""
+        ...
+
+
+@runtime_checkable
+class Filling(Protocol):
+    """A database whose settings, not a session's, make each row of a fill wait for a disk."""
+
+    def fills(self) -> AbstractContextManager[None]:
+        """Let rows last with the next `settle`, and not one by one, while the table is filled."""
         ...
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from disklab.catalog import Caching, parse_disks
+from disklab.database_facts import facts_of
 from disklab.observation.found import Found, short
 from disklab.spec.draft import GIB, START, count, held, quoted, word
 
@@ -16,8 +17,6 @@ LEAST_P99_MS = 10.0
 """What is asked for where less is seen: few applications notice a 99th percentile below it."""
 BUCKET = 1.2
 """Cassandra's histograms have steps of a fifth: a percentile may be that much higher than told."""
-DEFAULT_THREADS = 32
-"""Of Cassandra's `concurrent_reads` and `concurrent_writes`: what a file need not say."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def assumed(found: Found, stated: Stated) -> list[str]:
         told.append("rows of 1000 B were assumed: none could be measured")
     if found.engine == "cassandra" and found.consistency is None:
         told.append("consistency LOCAL_QUORUM was assumed")
-    if found.engine == "postgresql":
+    if found.engine != "cassandra":
         told.append("a read of a row is an index scan that no UPDATE or DELETE asked for")
     if stated.p99_ms is None:
         told.append(f"the promise was assumed: {_promise(found, stated)}")
@@ -125,7 +124,7 @@ def _body(found: Found, stated: Stated) -> Iterator[str]:
     yield from commented(f"The promise: {_promise(found, stated)}; at the busiest interval's rate.")
     yield f"require: {{{', '.join([*required, f'rate: {rate:.4g}/s'])}}}"
     yield ""
-    nodes = len(found.shape.nodes) if found.engine == "cassandra" else 1
+    nodes = len(found.shape.nodes)
     vm, disks = hardware(found, stated)
     yield "cluster:"
     yield f"  nodes: {nodes}"
@@ -166,23 +165,24 @@ def _volume(found: Found) -> Iterator[str]:
 
 def _database(found: Found) -> Iterator[str]:
     yield f"engine: {found.engine}"
-    if found.engine != "cassandra":
-        return
-    yield f"replication_factor: {found.copies}"
-    yield f"consistency: {found.consistency or 'LOCAL_QUORUM'}"
+    levels = facts_of(found.engine).consistency_levels
+    if levels or len(found.shape.nodes) > 1:
+        yield f"replication_factor: {found.copies}"
+    if levels:
+        yield f"consistency: {found.consistency or 'LOCAL_QUORUM'}"
     busiest = max(found.shape.tables, key=found.share, default=None)
     if busiest is not None and busiest.options:
         options = ", ".join(f"{name}: {value}" for name, value in busiest.options.items())
         yield f"table: {{{options}}}"
-    settings = {k: v for k, v in found.shape.settings.items() if v != DEFAULT_THREADS}
-    if settings:
-        yield f"settings: {{{', '.join(f'{name}: {value}' for name, value in settings.items())}}}"
+    if found.shape.settings:
+        settings = ", ".join(f"{name}: {value}" for name, value in found.shape.settings.items())
+        yield f"settings: {{{settings}}}"
 
 
 def hardware(found: Found, stated: Stated) -> tuple[str, str]:
     """Return VM size and disks: those that are stated, or a beginning that holds the data."""
     vm, disks = stated.beginning
-    nodes = len(found.shape.nodes) if found.engine == "cassandra" else 1
+    nodes = len(found.shape.nodes)
     each = math.ceil(found.data_bytes * (found.copies if nodes > 1 else 1) / nodes / GIB)
     return vm, stated.disks or held(disks, each)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from disklab.databases import Conditions, Database
+from disklab.databases import Conditions, Database, Filling
 from disklab.engine.load import LoadDone, LoadProgress, LoadReady
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.protocol import Node
@@ -192,7 +192,9 @@ class Bed:
     def _fill(self, workload: Workload, on_progress: OnProgress) -> None:
         """Make the data set; what does not arrive is a failure of the trial."""
         self.expect(LEAST_CLIENTS)
-        with self.hosts.far_ahead(self):
+        database = self.database
+        fills = database.fills() if isinstance(database, Filling) else nullcontext()
+        with self.hosts.far_ahead(self), fills:
             for begin in workload.fill(self.target):
                 self._write(begin, on_progress)
         self.wear = 0.0

@@ -44,6 +44,8 @@ SEED = 1
 GRANT = "GRANT SELECT ON KEYSPACE system_views TO {user}"
 
 SETTINGS = ("concurrent_reads", "concurrent_writes")
+USUAL_THREADS = 32
+"""Of both: what a file need not say."""
 """Settings that an experiment file takes and predictions follow; both are numbers."""
 
 SECONDS_CALLED_MS = ("4.1.", "5.0.")
@@ -343,8 +345,9 @@ def folders_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def settings_of(told: Mapping[str, Any]) -> dict[str, Setting]:
-    """Return the settings that an experiment file takes."""
-    return {name: int(told[name]) for name in SETTINGS if str(told.get(name, "")).isdigit()}
+    """Return the settings that an experiment file takes, where somebody changed them."""
+    numbers = {name: int(told[name]) for name in SETTINGS if str(told.get(name, "")).isdigit()}
+    return {name: number for name, number in numbers.items() if number != USUAL_THREADS}
 
 
 def _table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from disklab.databases.mariadb.configuration import DATABASE, PORT, USER, Role
 from disklab.databases.mariadb.installation import Installation
@@ -44,6 +44,10 @@ COUNTERS = {
     "Binlog_commits": "binlog_commits",
     "Binlog_group_commits": "binlog_group_commits",
 }
+
+
+SYNCS = ("innodb_flush_log_at_trx_commit", "sync_binlog")
+"""What makes a commit wait for a disk; both are a server's, and no session's."""
 
 
 class MariaDB:
@@ -163,6 +167,22 @@ class MariaDB:
                 for server in self.servers:
                     server.checkpoint()
                     server.sync()
+
+    @contextmanager
+    def fills(self) -> Iterator[None]:
+        """Write the logs once a second on every server, as its settings say again afterwards."""
+        servers = [server.connection() for server in self.servers]
+        names = ", ".join(f"@@GLOBAL.{name}" for name in SYNCS)
+        before = [sql.ask(f"SELECT {names}")[0] for sql in servers]
+        try:
+            for sql in servers:
+                sql.ask(_global(dict.fromkeys(SYNCS, "0")))
+            yield
+        finally:
+            # One that has died begins again with its own settings.
+            for sql, values in zip(servers, before, strict=True):
+                with suppress(MachineError):
+                    sql.ask(_global(dict(zip(SYNCS, values, strict=True))))
 
     def _wait_for_purge(self, limit_s: float) -> None:
         """Return when no version of a row that nobody can see waits to be removed."""
@@ -300,3 +320,7 @@ class MariaDB:
             for server in self.servers:
                 server.process.await_death()
             raise
+
+
+def _global(values: Mapping[str, str]) -> str:
+    return "SET " + ", ".join(f"GLOBAL {name} = {value}" for name, value in values.items())

@@ -21,13 +21,18 @@ from disklab.databases.observing import (
     Shape,
     TableSeen,
     Target,
+    mean_ms,
 )
 from disklab.databases.postgresql.configuration import PORT
 from disklab.databases.sql import Login, Sql
 from disklab.hosts import requirements
 
-SETTINGS = ("shared_buffers", "max_wal_size", "checkpoint_timeout", "effective_io_concurrency")
-"""Settings that a rehearsal takes as they are."""
+USUAL: Mapping[str, Setting] = {
+    "max_wal_size": "1GB",
+    "checkpoint_timeout": "5min",
+    "effective_io_concurrency": "1",
+}
+"""Settings that a rehearsal takes as they are, as a server has them that nobody changed (15)."""
 
 COUNTS = """
 SELECT s.schemaname || '.' || s.relname, coalesce(s.idx_scan, 0), coalesce(s.seq_scan, 0),
@@ -62,7 +67,6 @@ SELECT (SELECT string_agg('coalesce(pg_column_size(' || quote_ident(a.attname) |
 """
 SAMPLED_PAGES = 50
 """Some hundred rows of 1 kB."""
-OPERATIONS = {"read": ("SELECT",), "write": ("INSERT", "UPDATE", "DELETE")}
 
 
 @dataclass
@@ -131,9 +135,8 @@ class PostgresqlObserver:
     def shape(self, tables: Collection[str]) -> Shape:
         """Return server, tables and settings."""
         version = self.sql.ask("SHOW server_version")[0][0].split()[0]
-        settings: dict[str, Setting] = {
-            name: self.sql.ask(f"SHOW {name}")[0][0] for name in SETTINGS
-        }
+        shown = {name: self.sql.ask(f"SHOW {name}")[0][0] for name in USUAL}
+        settings = {name: value for name, value in shown.items() if value != USUAL[name]}
         unseen = ["PostgreSQL tells no percentiles of its response times"]
         standbys = int(self.sql.ask("SELECT count(*) FROM pg_stat_replication")[0][0])
         seen = tuple(
@@ -198,26 +201,6 @@ def counted(told: list[float]) -> Count:
         writes=writes,
         scans=whole_scans,
     )
-
-
-def mean_ms(
-    before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]]
-) -> dict[str, float]:
-    """Return the mean time of reads and writes, from calls and seconds by the first word."""
-    found = {}
-    for operation, words in OPERATIONS.items():
-        grown = [
-            [
-                now - then
-                for now, then in zip(after[word], before.get(word, (0.0, 0.0)), strict=True)
-            ]
-            for word in words
-            if word in after
-        ]
-        calls, seconds = sum(one[0] for one in grown), sum(one[1] for one in grown)
-        if calls > 0:
-            found[operation] = seconds / calls * 1000
-    return found
 
 
 def table_of(row: list[str], copies: int) -> TableSeen:

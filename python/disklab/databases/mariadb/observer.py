@@ -1,0 +1,267 @@
+"""A running MariaDB, looked at by its counters: one connection, and SELECT and SHOW alone.
+
+The server counts rows and index lookups, not statements. A read of a row by its key is a lookup
+that no UPDATE or DELETE needed. By table it counts only where `userstat` is on; no view tells a
+percentile, and a mean only where `performance_schema` is on: of statements that clients send as
+text, for prepared ones are told while their sessions live alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from disklab.database_settings import Setting
+from disklab.databases.mariadb.configuration import PORT, MariadbLogin
+from disklab.databases.mariadb.installation import CLIENT
+from disklab.databases.observing import (
+    CacheSeen,
+    Count,
+    NodeSeen,
+    Reading,
+    Shape,
+    TableSeen,
+    Target,
+    mean_ms,
+)
+from disklab.databases.sql import Sql
+from disklab.hosts import requirements
+
+USUAL: Mapping[str, Setting] = {
+    "innodb_flush_log_at_trx_commit": "1",
+    "sync_binlog": "0",
+    "innodb_doublewrite": "ON",
+    "innodb_io_capacity": "200",
+}
+"""Settings that decide what a disk has to do, as a server has them that nobody changed (10.11)."""
+OTHERS = "TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+TABLES = f"""
+SELECT CONCAT(t.TABLE_SCHEMA, '.', t.TABLE_NAME), t.TABLE_ROWS, t.DATA_LENGTH + t.INDEX_LENGTH,
+  (SELECT COUNT(*) FROM information_schema.COLUMNS c WHERE c.TABLE_SCHEMA = t.TABLE_SCHEMA
+    AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY <> 'PRI')
+FROM information_schema.TABLES t WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.ENGINE = 'InnoDB'
+  AND t.{OTHERS}
+"""  # noqa: S608 - text of ours
+BY_TABLE = f"""
+SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME), ROWS_READ, ROWS_CHANGED
+FROM information_schema.TABLE_STATISTICS WHERE {OTHERS}
+"""  # noqa: S608 - text of ours
+COLUMNS = """
+SELECT COLUMN_NAME FROM information_schema.COLUMNS
+WHERE CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) = {table} AND COLUMN_KEY <> 'PRI'
+  AND PRIVILEGES LIKE '%select%'
+"""
+STATEMENTS = """
+SELECT UPPER(SUBSTRING(LTRIM(DIGEST_TEXT), 1, 6)), SUM(COUNT_STAR), SUM(SUM_TIMER_WAIT) / 1e12
+FROM performance_schema.events_statements_summary_by_digest
+WHERE DIGEST_TEXT IS NOT NULL
+  AND SCHEMA_NAME NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') GROUP BY 1
+"""
+SEES_STATEMENTS = """
+SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'performance_schema'
+  AND TABLE_NAME = 'events_statements_summary_by_digest' AND PRIVILEGES LIKE '%select%'
+"""
+SAMPLED_ROWS = 500
+"""As many as PostgreSQL's fifty pages hold of a kB."""
+FULL_RATIO = 0.02
+"""A buffer pool keeps some pages free to write into: `innodb_lru_scan_depth` of each instance,
+1,536 of the 131,072 pages of 2 GiB."""
+
+
+@dataclass
+class MariadbObserver:
+    """A server: alone, a primary, or a node of a Galera cluster."""
+
+    sql: Sql
+    address: str
+    sample: bool
+    """Whether some rows may be read to learn their lengths."""
+    means: bool
+    """Whether the server keeps times of statements, and lets this user see them."""
+    by_table: bool
+    """Whether it counts by table."""
+    _before: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _tables: tuple[TableSeen, ...] = ()
+
+    @classmethod
+    def connect(cls, target: Target) -> MariadbObserver:
+        """Connect to the first address. Raises MachineError when it does not answer."""
+        host, port = target.points(PORT)[0]
+        program = requirements.required_program(CLIENT, "disklab observe mariadb")
+        login = MariadbLogin(
+            host,
+            port,
+            str(target.user),
+            "information_schema",
+            target.tls,
+            target.password,
+            ca_file=target.ca_file,
+        )
+        sql = Sql(program, login)
+        try:
+            # Statements of ours shall neither wait for long nor write.
+            sql.ask("SET SESSION max_statement_time = 10")
+            sql.ask("SET SESSION TRANSACTION READ ONLY")
+            switches = {
+                row[0]: row[1].upper() in ("ON", "1")
+                for row in sql.ask(
+                    "SHOW GLOBAL VARIABLES WHERE Variable_name IN "
+                    "('userstat', 'performance_schema')"
+                )
+            }
+            made = cls(
+                sql,
+                f"{host}:{port}",
+                target.sample,
+                means=switches.get("performance_schema", False)
+                and sql.ask(SEES_STATEMENTS) != [["0"]],
+                by_table=switches.get("userstat", False),
+            )
+            made._before = made._statements()
+            made._tables = tuple(made._listed())
+        except BaseException:
+            sql.close()
+            raise
+        return made
+
+    def read(self) -> Reading:
+        """Return the counters."""
+        status = self._status("GLOBAL STATUS")
+        return Reading(
+            time.monotonic(), dict(self._shared(count_of(status))), (self._buffer_pool(status),)
+        )
+
+    def _shared(self, whole: Count) -> Iterator[tuple[str, Count]]:
+        """Yield each table's part of all operations: by its rows, else by its bytes."""
+        reads = {one.name: one.stored_bytes for one in self._tables}
+        writes = reads
+        if self.by_table:
+            rows = self.sql.ask(BY_TABLE)
+            reads = {row[0]: float(row[1]) for row in rows}
+            writes = {row[0]: float(row[2]) for row in rows}
+        of_reads, of_writes = sum(reads.values()) or 1.0, sum(writes.values()) or 1.0
+        for name in reads:
+            read, written = reads[name] / of_reads, writes[name] / of_writes
+            yield name, Count(whole.reads * read, whole.writes * written)
+
+    def _buffer_pool(self, status: Mapping[str, str]) -> CacheSeen:
+        """Return the buffer pool. A lookup misses it once at most: inner pages are in memory."""
+        held = float(status["Innodb_buffer_pool_bytes_data"])
+        pages, free = (
+            float(status[f"Innodb_buffer_pool_pages_{name}"]) for name in ("total", "free")
+        )
+        requests = float(status["Handler_read_key"])
+        misses = min(requests, float(status["Innodb_buffer_pool_reads"]))
+        stored = sum(one.stored_bytes for one in self._tables)
+        return CacheSeen(
+            "buffer pool",
+            "bytes",
+            min(held, stored),
+            free < pages * FULL_RATIO and held < stored,
+            requests - misses,
+            requests,
+        )
+
+    def shape(self, tables: Collection[str]) -> Shape:
+        """Return server, tables and settings."""
+        version = self.sql.ask("SELECT VERSION()")[0][0].partition("-")[0]
+        variables = self._status("GLOBAL VARIABLES")
+        settings: dict[str, Setting] = {
+            name: variables[name]
+            for name, usual in USUAL.items()
+            if variables.get(name, usual) != usual
+        }
+        self._tables = tuple(self._listed())
+        measured = tuple(self._measured(one) if one.name in tables else one for one in self._tables)
+        unseen = ["MariaDB tells no percentiles of its response times"]
+        if not self.by_table and len(self._tables) > 1:
+            unseen.append(
+                "operations are shared out to tables by their size: the server counts by table "
+                "with userstat=1 alone"
+            )
+        unseen += [
+            f"the rows of {one.name} could not be measured: {self.user} may not read it"
+            for one in measured
+            if one.name in tables and one.row_bytes is None
+        ]
+        nodes = (NodeSeen(self.address, (variables["datadir"],)), *self._others())
+        means = mean_ms(self._before, self._statements())
+        return Shape(f"MariaDB {version}", nodes, measured, settings, means, tuple(unseen))
+
+    def _others(self) -> Iterator[NodeSeen]:
+        """Yield the other nodes of its Galera cluster."""
+        status = self._status("GLOBAL STATUS")
+        listed = status.get("wsrep_incoming_addresses", "").split(",")
+        own = status.get("wsrep_local_index", "0")
+        for number, address in enumerate(listed):
+            if number != int(own) and len(listed) > 1:
+                yield NodeSeen(address)
+
+    def _listed(self) -> Iterator[TableSeen]:
+        """Yield the tables, without the lengths of their rows."""
+        status = self._status("GLOBAL STATUS")
+        copies = max(
+            int(status.get("wsrep_cluster_size", 0)), int(status.get("Slaves_connected", 0)) + 1
+        )
+        for name, rows, stored, columns in self.sql.ask(TABLES):
+            yield TableSeen(
+                name, copies, float(rows) or None, None, int(columns), float(stored) * copies
+            )
+
+    def _measured(self, table: TableSeen) -> TableSeen:
+        """Return a table with the length of its rows, from some of them."""
+        if not self.sample:
+            return table
+        columns = [row[0] for row in self.sql.ask(COLUMNS.format(table=_text(table.name)))]
+        if not columns:
+            return table
+        lengths = " + ".join(f"COALESCE(LENGTH({_name(column)}), 0)" for column in columns)
+        schema, _, name = table.name.partition(".")
+        rows = f"SELECT {lengths} AS bytes FROM {_name(schema)}.{_name(name)} LIMIT {SAMPLED_ROWS}"  # noqa: S608
+        mean = self.sql.ask(f"SELECT AVG(bytes) FROM ({rows}) AS sampled")[0][0]  # noqa: S608
+        return table if mean == "NULL" else replace(table, row_bytes=float(mean))
+
+    @property
+    def user(self) -> str:
+        """Who looks."""
+        return self.sql.ask("SELECT CURRENT_USER()")[0][0]
+
+    def _status(self, of: str) -> dict[str, str]:
+        return {row[0]: row[1] if len(row) > 1 else "" for row in self.sql.ask(f"SHOW {of}")}
+
+    def _statements(self) -> dict[str, tuple[float, float]]:
+        """Return calls and seconds of all statements so far, by their first word."""
+        if not self.means:
+            return {}
+        return {row[0]: (float(row[1]), float(row[2])) for row in self.sql.ask(STATEMENTS)}
+
+    def close(self) -> None:
+        """End the connection."""
+        self.sql.close()
+
+
+def count_of(status: Mapping[str, str]) -> Count:
+    """Return operations from index lookups, and rows written, updated and deleted.
+
+    An INSERT that changes a row which is there already counts as written and as updated; such rows
+    are those that more were updated than UPDATE statements ran. Whole scans are not counted: they
+    pass rows without a lookup.
+    """
+    lookups, written, updated, deleted = (
+        float(status[f"Handler_{name}"]) for name in ("read_key", "write", "update", "delete")
+    )
+    by_update = float(status["Com_update"]) + float(status["Com_update_multi"])
+    by_insert = float(status["Com_insert"]) + float(status["Com_replace"])
+    twice = min(by_insert, max(0.0, updated - by_update))
+    return Count(
+        reads=max(0.0, lookups - updated - deleted), writes=written + updated + deleted - twice
+    )
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
