@@ -7,8 +7,11 @@ from itertools import combinations, pairwise
 import pytest
 from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
 from disklab.catalog.price import Price, volume_price
+from disklab.catalog.profile import HostProfile, VolumeProfile
 from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
 from disklab.errors import UserError
+from disklab.probe.cells import Direction, Load, Plan, cell_of
+from disklab.probe.promise import SPENT, Placement, promise
 
 CATALOG = load_catalog([])
 
@@ -139,6 +142,55 @@ def test_a_price_grows_with_what_is_sold(disk: str) -> None:
         prices.append(price_of(f"{disk}({arguments})"))
     assert prices == sorted(prices)
     assert prices[0] < prices[1] < prices[2]
+
+
+@pytest.mark.parametrize("series", sorted({vm.series_name for vm in CATALOG.vms.values()}))
+def test_a_larger_vm_of_a_series_costs_no_less(series: str) -> None:
+    sizes = [vm.facts for vm in CATALOG.vms.values() if vm.series_name == series]
+    for small, large in combinations(sorted(sizes, key=lambda facts: facts.vcpu), 2):
+        for region in small.usd_per_hour.keys() & large.usd_per_hour.keys():
+            if small.vcpu < large.vcpu and (small.mem_gib or 0) <= (large.mem_gib or 0):
+                less, more = small.usd_per_hour[region], large.usd_per_hour[region]
+                assert less < more, (region, small.vcpu, large.vcpu)
+                if (
+                    small.mem_gib
+                    and small.mem_gib * large.vcpu == (large.mem_gib or 0) * small.vcpu
+                ):
+                    # A source that has the price of Windows for some sizes stands out.
+                    assert 0.85 < less / small.vcpu / (more / large.vcpu) < 1.15
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_larger_tier_costs_more(family: str) -> None:
+    prices = [
+        price.usd_per_month
+        for disk in CATALOG.tiers(family)
+        if isinstance(price := volume_price(CATALOG, disk.name, region="eastus"), Price)
+    ]
+    assert prices == sorted(set(prices))
+
+
+BOUND = 1.0001
+
+
+@pytest.mark.parametrize("disk", ["azure/P60", "aws/io2(1000GiB, 64000 IOPS)"])
+def test_no_path_gives_more_than_its_vm(disk: str) -> None:
+    for vm in CATALOG.vms.values():
+        if vm.vendor != disk.partition("/")[0] or vm.facts.uncached is None:
+            continue
+        try:
+            placed = Placement(*_parts(vm.name, disk))
+        except UserError:  # a VM without premium storage
+            continue
+        cell = cell_of(Load(4, 256), Direction.RANDREAD, 4096)
+        owed = promise(placed, cell, Plan((cell,), 60.0, 1 << 30), SPENT)
+        sold = [limit.per_s for limit in placed.volume.disks[0].limits if limit.unit == "ios"]
+        assert owed.iops <= min(*sold, vm.facts.uncached.iops or float("inf")) * BOUND, vm.name
+
+
+def _parts(vm: str, disk: str) -> tuple[HostProfile, VolumeProfile]:
+    made = resolve(CATALOG, HostRequest(vm=vm), VolumeRequest(disk))
+    return made.host, made.volume
 
 
 def price_of(text: str) -> float:
