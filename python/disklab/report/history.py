@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -75,8 +76,10 @@ def errors(comparison: Comparison) -> list[Finding]:
     first, second = comparison.first.label, comparison.second.label
     told, counted = [], comparison.counted
     if not counted:
-        fitted = f"{second} was fitted on every cell that it shares with {first}: no error to tell"
-        return [said(fitted)]
+        kinds = {kind_of(one.not_counted) for one in comparison.matched}
+        reason = kinds.pop() if len(kinds) == 1 else "the table says why"
+        text = f"{second} beside {first}: no cell counts as an error of the prediction ({reason})"
+        return [said(text)]
     for quantity in (Quantity.OPS, Quantity.P50, Quantity.P99):
         shared = [one for one in counted if quantity in one.judgements]
         ratios = [one.judgements[quantity].ratio for one in shared]
@@ -100,6 +103,11 @@ def errors(comparison: Comparison) -> list[Finding]:
     rest += unlike(comparison)
     rest += equal_for_another_reason(comparison)
     return [replace(said(text), reason=". ".join(rest))]
+
+
+def kind_of(reason: str) -> str:
+    """Return a reason why a cell is not counted, without the number that is its own."""
+    return re.sub(r"\b\d[\d,.]* operations? ", "other numbers of operations ", reason)
 
 
 def equal_for_another_reason(comparison: Comparison) -> list[str]:
