@@ -12,7 +12,7 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Residual, calibration_for
-from disklab.prediction.bands import bands_of, design_of
+from disklab.prediction.bands import bands_of, design_of, within_offered
 from disklab.prediction.cells import prepare
 from disklab.prediction.uncertain import Key, Uncertain, Unknown, unknowns_of
 from disklab.report.verdict import Outcome, Quantity, Sample, judge
@@ -70,6 +70,24 @@ def test_where_a_limit_binds_the_upper_side_is_narrow() -> None:
     found = band(logs, NEVER)
     assert found.high < 1.02
     assert found.low < 0.7
+
+
+@pytest.mark.parametrize(("load", "high"), [("rate: 25000/s", 25.0 / 24), ("threads: 64", 1.15)])
+def test_a_rate_ends_at_what_is_offered(load: str, high: float) -> None:
+    text = f"""
+title: An open loop
+cluster: {{nodes: 1, vm: azure/Standard_D8s_v5, volumes: {{data: {{disks: azure/P40}}}}}}
+database: {{engine: postgresql}}
+dataset: {{rows: 1M, row: 1 x 1000B}}
+workload: {{operations: {{read: 100%}}, load: {{{load}}}, stop: {{duration: 60s}}}}
+"""
+    (trial,) = spec.parse(text).trials("predict")
+    nominal = {"ops_per_s": 24_000.0}
+    design = design_of(unknowns(3))
+    bands = bands_of(design, nominal, [nominal] * len(design), {})
+    figure = within_offered(bands, nominal, trial.spec).figures["ops_per_s"]
+    assert figure.high == pytest.approx(high)
+    assert figure.low == pytest.approx(1 / 1.15)
 
 
 def test_a_range_reaches_both_of_its_ends_where_a_limit_binds_at_one() -> None:

@@ -28,6 +28,7 @@ from disklab.prediction.outcome import sql_figures
 from disklab.prediction.uncertain import Key, Uncertain, Unknown
 from disklab.results import Bands, Mover
 from disklab.results.bands import LEAST_MOVED, TENTH, band
+from disklab.spec import TrialSpec
 
 Floats = NDArray[np.float64]
 
@@ -212,5 +213,16 @@ def simulated_bands(  # noqa: PLR0913, PLR0917 - each says which cells, or how
         if len(told[number]) == each:
             nominal, *draws = (told[number][draw] for draw in range(each))
             residuals = cell.calibration.residuals if cell.calibration else {}
-            found[number] = bands_of(design, nominal, draws, residuals)
+            bands = bands_of(design, nominal, draws, residuals)
+            found[number] = within_offered(bands, nominal, cell.trial.spec)
     return found
+
+
+def within_offered(bands: Bands, nominal: Mapping[str, float], spec: TrialSpec) -> Bands:
+    """Return bands whose rate ends at the one that is offered: no open loop does more."""
+    load, rate = spec.workload.load, bands.figures.get("ops_per_s")
+    if rate is None or load is None or load.rate_per_s is None:
+        return bands
+    most = max(load.rate_per_s / nominal["ops_per_s"], 1.0)
+    capped = rate.model_copy(update={"high": min(rate.high, most)})
+    return bands.model_copy(update={"figures": {**bands.figures, "ops_per_s": capped}})
