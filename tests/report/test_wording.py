@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from disklab.report.wording import SPACE, with_spans
+import pytest
+from disklab.report.wording import SPACE, milliseconds, with_spans
 
 
 def test_sentences_that_differ_in_a_percentage_become_one() -> None:
@@ -28,3 +29,10 @@ def test_sentences_that_differ_in_a_percentage_become_one() -> None:
 def test_what_has_two_percentages_is_left_alone() -> None:
     told = [f"{one}{SPACE}% against {other}{SPACE}%" for one, other in ((5, 6), (7, 8), (5, 6))]
     assert with_spans(told) == told[:2]
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0.9123, "0.912"), (7.376, "7.38"), (999.4, "999"), (44_280.0, "44,300")]
+)
+def test_milliseconds_have_no_exponent(ms: float, text: str) -> None:
+    assert milliseconds(ms) == text

@@ -129,7 +129,11 @@ def beside_its_promise(result: TrialResult) -> str:
     more = result.model_extra or {}
     parts = [f"{wording.rate(result.ops_per_s or 0)} IOPS, {more['mb_per_s']:.3g} MB/s"]
     for kind, part in result.per_operation.items():
-        tails = [f"{p} {part.latency_ms[p]:.3g} ms" for p in ("p50", "p99") if p in part.latency_ms]
+        tails = [
+            f"{name} {wording.milliseconds(part.latency_ms[name])} ms"
+            for name in ("p50", "p99")
+            if name in part.latency_ms
+        ]
         parts.append(f"{kind} {' and '.join(tails)}" if tails else kind)
     measured = f"{f'{name}: ' if name else ''}{'; '.join(parts)}"
     promised, verdict = more.get("promise"), more.get("verdict")

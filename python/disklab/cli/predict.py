@@ -295,7 +295,8 @@ def parts_in_words(results: list[TrialResult]) -> Iterator[str]:
             continue
         for name, part in parts.items():
             level = ", ".join(map(str, result.factors.values()))
-            tail = f"p50 {part.latency_ms['p50']:.3g} ms, p99 {part.latency_ms['p99']:.3g} ms"
+            p50, p99 = (wording.milliseconds(part.latency_ms[name]) for name in ("p50", "p99"))
+            tail = f"p50 {p50} ms, p99 {p99} ms"
             rate = wording.rate(part.ops_per_s)
             yield f"  {f'{level}, ' if level else ''}{name}: {rate} a second, {tail}"
 
@@ -360,7 +361,7 @@ def cells_of(result: TrialResult, *, banded: bool = False) -> list[str]:
     return [
         f"{result.ops_per_s:,.0f}",
         *([band_of(result, "ops_per_s", result.ops_per_s)] if banded else []),
-        *(f"{latency[name]:.3g}" for name in ("p50", "p95", "p99")),
+        *(wording.milliseconds(latency[name]) for name in ("p50", "p95", "p99")),
         *([band_of(result, "p99_ms", latency["p99"])] if banded else []),
         percent(result.host_cache_hit_ratio),
         percent(result.telemetry.page_cache_hit_ratio),

@@ -55,6 +55,11 @@ def _with_span(sentences: list[str]) -> str:
     return _PERCENT.sub(f"{low} to {high}", sentences[0])
 
 
+def milliseconds(ms: float) -> str:
+    """Return a latency of a column in ms, or before that unit: `0.912`, `7.38`, `44,300`."""
+    return f"{ms:.3g}" if ms < 1000 else significant(ms)
+
+
 def latency(ms: float | None) -> str:
     """Return a latency with its unit: `912 us`, `7.38 ms`, `84.4 s`."""
     if ms is None:
