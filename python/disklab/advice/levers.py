@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from disklab.catalog import load_catalog, parse_disks
+from disklab.catalog.provisioning import find_disk
 from disklab.database_facts import facts_of
 from disklab.spec import TrialSpec, feasible
 
@@ -27,6 +29,10 @@ READ_AHEAD = "8KiB"
 **Source:** Azure-Samples 2019, read ahead of 8 KiB was the fastest for rows of 4 KiB."""
 READ_AHEAD_BYTES = 8 << 10
 
+DOUBLEWRITE, PAGE_SIZE = "innodb_doublewrite", "innodb_page_size"
+PAGE_BYTES = 16 << 10
+"""Of InnoDB, where a file says no other: a disk that writes as much whole needs no second copy."""
+
 COMPACTION = "database.table.compaction"
 """Of Cassandra, whose default is size-tiered: how much room it wants beside the data, and how often
 it writes them again, depend on it.
@@ -45,6 +51,7 @@ def in_words(path: str, value: str | int) -> str:
     words = {
         "database.settings.concurrent_reads": "{} concurrent reads",
         "database.settings.max_wal_size": "{} of WAL between checkpoints",
+        f"database.settings.{DOUBLEWRITE}": "doublewrite {}",
         "cluster.volumes.data.read_ahead": "{} read-ahead",
         COMPACTION: "{} compaction",
         COLLECTOR: "{}",
@@ -104,16 +111,7 @@ def rooms(spec: TrialSpec) -> dict[str, float]:
     return {name: stored * feasible.headroom_of(engine, one) for name, one in tables.items()}
 
 
-def levers(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
-    """Yield the settings that could be turned: dotted path and value."""
-    yield from _rates(spec)
-    for strategy in compactions(spec):
-        yield COMPACTION, strategy
-    for name in collectors(spec):
-        yield COLLECTOR, name
-
-
-def _rates(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
+def _rates(candidate: Candidate, spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
     database = spec.database
     if database is not None and facts_of(database.engine).simulator == "cassandra":
         told = database.settings.get("concurrent_reads", 32)
@@ -123,10 +121,29 @@ def _rates(spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
         work = spec.workload.operations
         if work is not None and work.write > 0 and "max_wal_size" not in database.settings:
             yield "database.settings.max_wal_size", MAX_WAL_SIZE
+    if _writes_pages_twice(candidate, spec):
+        yield f"database.settings.{DOUBLEWRITE}", "off"
     if spec.cluster is not None:
         read_ahead = spec.cluster.volumes["data"].read_ahead_bytes
         if read_ahead is None or read_ahead > READ_AHEAD_BYTES:
             yield "cluster.volumes.data.read_ahead", READ_AHEAD
+
+
+def _writes_pages_twice(candidate: Candidate, spec: TrialSpec) -> bool:
+    """Return whether InnoDB writes each page twice on disks that never tear one.
+
+    A stripe's chunks are of 64 KiB or more, so a page lies on one of its disks.
+    """
+    database, work = spec.database, spec.workload.operations
+    if database is None or facts_of(database.engine).simulator != "mariadb":
+        return False
+    if work is None or work.write <= 0 or {PAGE_SIZE, DOUBLEWRITE} & set(database.settings):
+        return False
+    disks = parse_disks(candidate.disks.expression)
+    if disks.is_local or candidate.disks.caching == "ReadWrite":
+        return False
+    entry = find_disk(load_catalog(), disks, candidate.made.volume.size_bytes, "")
+    return (entry.family.whole_write_bytes or 0) >= PAGE_BYTES
 
 
 def tuned(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
@@ -135,7 +152,7 @@ def tuned(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
     A compaction helps some loads and hurts others, so the option is tried without it too. What its
     disks are too small for is not tried.
     """
-    settings = candidate.settings | dict(_rates(spec))
+    settings = candidate.settings | dict(_rates(candidate, spec))
     ways = [settings, *(settings | one for one in _compactions_of(candidate, spec))]
     # A collector that never stops a node for long costs it processor time, so each way is tried
     # with it and without.
@@ -149,7 +166,7 @@ def singly(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
     Where its disks hold the data by another compaction alone, that stays.
     """
     bare = replace(candidate, settings=dict(candidate.fixed))
-    alone = [{path: value} for path, value in _rates(spec)]
+    alone = [{path: value} for path, value in _rates(candidate, spec)]
     alone += _compactions_of(candidate, spec)
     alone += [{COLLECTOR: name} for name in collectors(spec)]
     return [bare, *(replace(bare, settings=candidate.fixed | one) for one in alone)]
