@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from urllib.parse import urlsplit
 
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, Warned
+from disklab.machines import programs
 
 # Longer than a slow chat server takes; a run's exit waits for it.
 SECONDS = 30
@@ -44,8 +43,10 @@ class OnEnd:
             else:
                 names = {f"DISKLAB_{name.upper()}": value for name, value in self._told.items()}
                 command = ["/bin/sh", "-c", self._what]
-                subprocess.run(command, env={**os.environ, **names}, timeout=SECONDS, check=True)
-        except (OSError, subprocess.SubprocessError, urllib.error.URLError) as error:
+                ended = programs.run(command, SECONDS, variables=names, inherits=True, shown=True)
+                if ended.code != 0:
+                    raise OSError(f"it ended with code {ended.code}")
+        except OSError as error:
             self._warn(Warned(f"--on-end {self._what!r} failed: {error}"))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from disklab.cloud.first_boot import FAILED, READY
 from disklab.cloud.protocol import Clock, CloudError
+from disklab.machines import programs
 from disklab.machines.openssh import Destination
+from disklab.machines.protocol import Finished
 from disklab.terminal import plain
 from disklab.waiting import Wait
 
@@ -46,23 +47,21 @@ def wait_until_ready(
 def _missing(name: str, ssh_config: Path, run: str) -> str:
     """Return why a host is not ready yet; empty: it is. Raises CloudError: it never will be."""
     answer = _look(name, ssh_config)
-    if answer.returncode == 0 and answer.stdout.decode(errors="replace").strip() == run:
+    if answer.code == 0 and answer.stdout.decode(errors="replace").strip() == run:
         return ""
-    if answer.returncode == _FAILED_CODE:
+    if answer.code == _FAILED_CODE:
         reason = plain(answer.stdout.decode(errors="replace").strip())
         raise CloudError(f"{name}: its first boot failed: {reason}")
-    last_line = plain(answer.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    last_line = plain(answer.said.rpartition("\n")[2])
     if "host key" in last_line.lower():
         # We made its key and gave it to the host, so another key means another host.
         raise CloudError(f"{name}: {last_line}: it is not the host that was made")
     return last_line or "its first boot goes on"
 
 
-def _look(name: str, ssh_config: Path) -> subprocess.CompletedProcess[bytes]:
+def _look(name: str, ssh_config: Path) -> Finished:
     command = Destination(name, ssh_config).command(_SCRIPT)
     try:
-        return subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=ASK_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 255, b"", b"no answer within a minute")
+        return programs.run(command, ASK_S, inherits=True)
+    except TimeoutError:
+        return Finished(255, b"", b"no answer within a minute")

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from disklab import reading
 from disklab.cloud.first_boot import HostKey
 from disklab.errors import MachineError, UserError
+from disklab.machines import programs
 from disklab.results import durable
 
 KIND = reading.Kind(
@@ -166,6 +166,8 @@ def _make_key(path: Path) -> None:
         old.unlink(missing_ok=True)
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "disklab", "-f", str(path)]
     try:
-        subprocess.run(words, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
+        ended = programs.run(words)
+    except OSError as error:
         raise MachineError(f"ssh-keygen cannot make a key: {error}; install OpenSSH") from error
+    if ended.code != 0:
+        raise MachineError(f"ssh-keygen cannot make a key: {ended.said}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from disklab.databases import asker
 from disklab.engine import Account, server_account
+from disklab.machines import programs
 
 # Beside the time that the question itself has.
 SPARE_SECONDS = 5.0
@@ -95,7 +95,7 @@ class _Asker:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: programs.Process | None = None
         self._control: socket.socket | None = None
         self._parent = 0
 
@@ -119,15 +119,10 @@ class _Asker:
         # Python's own library alone, as the user may not look into the folder of this program.
         command = [sys.executable, "-I", "-S", "-B", str(Path(asker.__file__))]
         with theirs:
-            process = subprocess.Popen(
+            process = programs.start(
                 [*command, str(theirs.fileno()), str(account.uid), str(account.gid)],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-                env={"LC_ALL": "C.UTF-8"},
+                handles=(theirs.fileno(),),
+                variables={"LC_ALL": "C.UTF-8"},
             )
         if self._process is not None and self._parent == os.getpid():
             self._process.poll()

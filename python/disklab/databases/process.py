@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from disklab.databases.files import open_log
 from disklab.databases.log import LogForm, NodeLog, watched
@@ -14,8 +12,7 @@ from disklab.databases.place import Place
 from disklab.errors import MachineError
 from disklab.hosts.addresses import taken_ports
 from disklab.hosts.processes import MARK
-from disklab.machines.child import unignored
-from disklab.machines.environment import minimal
+from disklab.machines import programs
 from disklab.machines.netns import NamespaceMachine
 from disklab.waiting import Wait
 
@@ -47,7 +44,7 @@ class DatabaseProcess:
         self._ports = ports
         self._log = NodeLog(place.log_dir, place.name, form)
         self._inside = inside
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: programs.Process | None = None
 
     @property
     def pid(self) -> int | None:
@@ -79,17 +76,12 @@ class DatabaseProcess:
         # First into the group: its files are those of this machine.
         inside = inside if place.group is None else place.group.inside(inside)
         with os.fdopen(open_log(self._log.output, None), "ab") as output:
-            self._process = subprocess.Popen(
+            self._process = programs.start(
                 inside,
-                stdin=subprocess.DEVNULL,
-                pass_fds=handles,
+                handles=handles,
                 stdout=output,
                 stderr=output,
-                # Ctrl-C in a terminal is for disklab, which ends its databases in order.
-                start_new_session=True,
-                preexec_fn=unignored(),  # noqa: PLW1509 - see there
-                cwd="/",
-                env=minimal({MARK: str(place.run_dir), "LC_ALL": "C.UTF-8", **(variables or {})}),
+                variables={MARK: str(place.run_dir), "LC_ALL": "C.UTF-8", **(variables or {})},
             )
 
     def check(self) -> None:
@@ -104,9 +96,8 @@ class DatabaseProcess:
 
     def await_death(self) -> None:
         """Raise as `check` does, for a process whose connections have just broken."""
-        with suppress(subprocess.TimeoutExpired):
-            if self._process is not None:
-                self._process.wait(DYING_SECONDS)
+        if self._process is not None:
+            self._process.ended(DYING_SECONDS)
         self.check()
 
     def is_running(self) -> bool:
@@ -118,11 +109,10 @@ class DatabaseProcess:
         process = self._process
         if process is None:
             raise MachineError(f"{self._what} node {self._place.name} was ended meanwhile")
-        try:
-            with Wait(f"{self._what} node {self._place.name} is ready", seconds):
-                code = process.wait(seconds)
-        except subprocess.TimeoutExpired as error:
-            raise self.failure(f"was not ready within {seconds:.0f} s") from error
+        with Wait(f"{self._what} node {self._place.name} is ready", seconds):
+            code = process.ended(seconds)
+        if code is None:
+            raise self.failure(f"was not ready within {seconds:.0f} s")
         self._process = None
         if code:
             raise self.failure(self._why(code))
@@ -131,9 +121,8 @@ class DatabaseProcess:
         """End the process by a signal, and by SIGKILL when it takes longer."""
         if self._process is not None and self.is_running():
             self._process.send_signal(sign)
-            ends = Wait(f"{self._what} node {self._place.name} ends", seconds)
-            with suppress(subprocess.TimeoutExpired), ends:
-                self._process.wait(seconds)
+            with Wait(f"{self._what} node {self._place.name} ends", seconds):
+                self._process.ended(seconds)
         self.kill()
 
     def kill(self) -> None:
@@ -142,11 +131,9 @@ class DatabaseProcess:
         if process is None:
             return
         process.kill()
-        try:
-            process.wait(KILL_SECONDS)
-        except subprocess.TimeoutExpired as error:
+        if process.ended(KILL_SECONDS) is None:
             # It waits for its disk: fail or resume the disk, or let `disklab clean` do it.
-            raise self.failure("waits for its disk and cannot be killed") from error
+            raise self.failure("waits for its disk and cannot be killed")
         self._process = None
 
     def _await_ports(self) -> None:

@@ -62,8 +62,9 @@ def ran(
     given = {"LC_ALL": "C", **(variables or {})}
     ended = machine.run(Command(words, variables=given), PROGRAM_SECONDS)
     if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {name or words[0]} failed with {ended.code}: {said}")
+        raise MachineError(
+            f"{machine.name}: {name or words[0]} failed with {ended.code}: {ended.said}"
+        )
     return ended.stdout.decode(errors="replace")
 
 
@@ -204,8 +205,7 @@ class RemoteHost:
         for volume in place.volumes.values():
             ended = self.machine.run(Command(["sync", "-f", str(volume)]), SYNC_SECONDS)
             if ended.code != 0:
-                said = ended.stderr.decode(errors="replace").strip()
-                raise MachineError(f"{self.machine.name}: sync -f {volume}: {said}")
+                raise MachineError(f"{self.machine.name}: sync -f {volume}: {ended.said}")
 
     def drop_pages(self, folders: Sequence[Path]) -> None:
         """Drop clean pages."""
@@ -321,7 +321,7 @@ class QueryByAgent(CqlQuery):
         try:
             answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
         except (ValueError, IndexError) as error:
-            told = ended.stderr.decode(errors="replace").strip()
+            told = ended.said
             raise EngineError(
                 f"{self._machine.name}: disklab-engine query ended with {ended.code}: {told}"
             ) from error

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from disklab.errors import Problem, UserError
-from disklab.machines.environment import minimal
+from disklab.errors import MachineError, Problem, UserError
+from disklab.machines import programs
 from disklab.waiting import Wait
 
 NAME = "disklab"
@@ -96,15 +95,10 @@ def unreachable(account: Account | None, paths: Iterable[Path]) -> Path | None:
     words = [str(path) for one in paths for path in (*reversed(one.parents), one) if path.exists()]
     opens = 'if [ -d "$i" ]; then test -x "$i"; else test -r "$i"; fi'
     script = f'for i; do {opens} || {{ printf %s "$i"; exit; }}; done'
-    ran = subprocess.run(
-        account.command(["/bin/sh", "-c", script, "disklab", *words]),
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd="/",
-        env=minimal(),
-    )
-    return Path(ran.stdout) if ran.stdout else None
+    ran = programs.run(account.command(["/bin/sh", "-c", script, "disklab", *words]), folder="/")
+    if ran.code != 0:
+        raise MachineError(f"nobody can look as the user {account.name}: {ran.said}")
+    return Path(os.fsdecode(ran.stdout)) if ran.stdout else None
 
 
 def _found() -> pwd.struct_passwd | None:
@@ -120,10 +114,10 @@ def _make() -> None:
         return
     with Wait(f"there is a user {NAME}", MAKE_SECONDS) as wait:
         while True:
-            ran = subprocess.run([program, *MAKE[1:]], capture_output=True, text=True, check=False)
-            if ran.returncode == 0 or _found() is not None:
+            ran = programs.run([program, *MAKE[1:]])
+            if ran.code == 0 or _found() is not None:
                 return
-            said = ran.stderr.strip()
+            said = ran.said
             if wait.is_over:
                 rule = f"servers run as a user of their own, who could not be made: {said}"
                 raise UserError(Problem("this machine", f"no user {NAME}", rule, _way_out()))

@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from disklab.engine.locks import comes_free, is_held, is_here
 from disklab.engine.messages import Ready
 from disklab.engine.own_folder import new_file
 from disklab.errors import EngineError
+from disklab.machines import programs
 from disklab.machines.binary import NAME, find_engine
 from disklab.waiting import Wait
 
@@ -233,14 +233,7 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
     # Lines are read from the log: a pipe would break when this process ends before the host.
     log_handle = new_file(run_dir, "hosts", name, "log")
     with open(log_handle, "wb") as log, log_path.open("rb") as events:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd="/",
-        )
+        child = programs.start(command, stdin=programs.PIPE, stdout=log, stderr=log)
         try:
             assert child.stdin is not None
             with suppress(BrokenPipeError), child.stdin as stdin:
@@ -251,7 +244,7 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
             raise
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: programs.Process) -> None:
     """End an engine that is not wanted any more: by itself, so that its mount and devices go too.
 
     While it measures the machine it has both. Killed is what does not end in time; a second Ctrl-C
@@ -259,22 +252,19 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     """
     try:
         child.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(END_SECONDS)
+        child.ended(END_SECONDS)
     finally:
         child.kill()
         child.wait()
 
 
-def _first_event(
-    child: subprocess.Popen[bytes], events: IO[bytes], log: Path
-) -> tuple[Ready, list[str]]:
+def _first_event(child: programs.Process, events: IO[bytes], log: Path) -> tuple[Ready, list[str]]:
     with Wait(f"the engine of {log.parent.name} is ready", READY_SECONDS) as wait:
         return _ready(wait, child, events, log)
 
 
 def _ready(
-    wait: Wait, child: subprocess.Popen[bytes], events: IO[bytes], log: Path
+    wait: Wait, child: programs.Process, events: IO[bytes], log: Path
 ) -> tuple[Ready, list[str]]:
     warnings: list[str] = []
     pending = b""

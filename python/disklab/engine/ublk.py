@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from disklab.engine.control import refusal
 from disklab.engine.messages import UblkDevice
 from disklab.errors import EngineError
+from disklab.machines import programs
 from disklab.machines.binary import find_engine
 
 # Removing waits five seconds at most for each device that somebody still has open.
@@ -33,16 +33,14 @@ def remove_ublk(run_dir: Path, host: str) -> list[UblkDevice]:
 def _listed(command: str, run_dir: Path, host: str) -> list[UblkDevice]:
     arguments = [str(find_engine()), command, "--run-dir", str(run_dir), "--host", host]
     try:
-        done = subprocess.run(
-            arguments, capture_output=True, text=True, check=False, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired as error:
+        done = programs.run(arguments, SECONDS)
+    except TimeoutError as error:
         raise EngineError(f"disklab-engine {command} does not end: {error}") from error
-    lines = done.stdout.splitlines()
+    lines = done.stdout.decode(errors="replace").splitlines()
     try:
-        if done.returncode != 0:
+        if done.code != 0:
             raise refusal(json.loads(lines[-1])["error"])
         return [UblkDevice.model_validate_json(line) for line in lines]
     except (ValidationError, ValueError, KeyError, IndexError) as error:
-        said = (done.stdout + done.stderr).strip() or "nothing"
+        said = (done.stdout + done.stderr).decode(errors="replace").strip() or "nothing"
         raise EngineError(f"disklab-engine {command} said: {said}") from error

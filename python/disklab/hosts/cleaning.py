@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -38,6 +37,7 @@ from disklab.hosts.ownership import (
 from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
 from disklab.hosts.requirements import require_machine
 from disklab.hosts.steps import Left, Outcome, Removed, Step, applied, planned
+from disklab.machines import programs
 from disklab.waiting import Wait
 
 # From <linux/loop.h>; no module of Python has it.
@@ -503,13 +503,13 @@ def _unwritten(host: HostPlace) -> Iterator[str]:
             continue
         # A process of its own, since a disk that hangs holds who waits for it.
         command = ["sync", "--data", str(path)]
-        ran = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        try:
-            _, told = ran.communicate(timeout=BUSY_SECONDS)
-        except subprocess.TimeoutExpired:
+        ran = programs.start(command, stderr=programs.PIPE, folder=None)
+        outputs = ran.outputs(BUSY_SECONDS)
+        if outputs is None:
             ran.kill()
             yield f"{path}: this machine's disk has not taken all data within {BUSY_SECONDS:g} s"
             continue
+        told = outputs[1].decode(errors="replace")
         if ran.returncode < 0 or (ran.returncode and not told):
             # Somebody ended it, which says nothing of the data.
             yield f"{path}: whether this machine's disk has taken all data is not known"

@@ -189,7 +189,7 @@ class DelaySwitch:
             answer: dict[str, object] = json.loads(next(self._answers))
         except (OSError, StopIteration) as error:
             ended = self._child.wait(1.0)
-            said = "" if ended is None else ended.stderr.decode(errors="replace").strip()
+            said = "" if ended is None else ended.said
             raise MachineError(f"the switch of the emulated hosts has ended: {said}") from error
         if answer.get("event") == "refused":
             raise MachineError(f"the switch of the emulated hosts: {answer.get('why')}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,8 @@ from typing import Literal
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.ownership import Mount, OurDevice, mounts
 from disklab.hosts.requirements import find_program, how_to_get
+from disklab.machines import programs
+from disklab.machines.protocol import Finished
 
 Filesystem = Literal["xfs", "ext4"]
 
@@ -36,9 +37,10 @@ MOUNT_OPTIONS = {"xfs": "noatime", "ext4": "noatime,noinit_itable"}
 def content(path: Path) -> str | None:
     """Return what a low-level probe finds on a device or in a file; None: it is blank."""
     ran = _run(["blkid", "-p", "-o", "export", str(path)], PROBE_SECONDS, allowed=(0, 2, 8))
-    if ran.returncode == 2:  # documented: nothing was found
+    if ran.code == 2:  # documented: nothing was found
         return None
-    facts = dict(line.split("=", 1) for line in ran.stdout.splitlines() if "=" in line)
+    lines = ran.stdout.decode(errors="replace").splitlines()
+    facts = dict(line.split("=", 1) for line in lines if "=" in line)
     return facts.get("TYPE") or facts.get("PTTYPE") or "something that blkid cannot name"
 
 
@@ -77,9 +79,7 @@ def unmount(point: Path) -> None:
 def force_unmount(point: Path, *flags: str) -> bool:
     """Unmount a mount whose disk is dead; returns whether it is gone."""
     program = find_program("umount") or "umount"
-    subprocess.run(
-        [program, *flags, str(point)], capture_output=True, timeout=UNMOUNT_SECONDS, check=False
-    )
+    programs.run([program, *flags, str(point)], UNMOUNT_SECONDS)
     return all(mount.point != point for mount in mounts())
 
 
@@ -167,28 +167,22 @@ def _run(
     seconds: float,
     allowed: tuple[int, ...] = (0,),
     handles: tuple[int, ...] = (),
-) -> subprocess.CompletedProcess[str]:
+) -> Finished:
     """Run a program of the system; its failure becomes a MachineError with its own words."""
     program = find_program(command[0])
     if program is None:
         raise MachineError(f"{command[0]} is not installed: {how_to_get(command[0])}")
     shown = " ".join(command)
     try:
-        ran = subprocess.run(
-            [program, *command[1:]],
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-            pass_fds=handles,
-            env={**os.environ, "LC_ALL": "C"},
+        ran = programs.run(
+            [program, *command[1:]], seconds, handles=handles, variables={"LC_ALL": "C"}
         )
-    except subprocess.TimeoutExpired as error:
+    except TimeoutError as error:
         raise MachineError(
             f"`{shown}` did not end within {seconds:.0f} s; the disk may be stalled: "
             "`disklab disk show` says so, `disklab disk fail NAME recover` mends it"
         ) from error
-    if ran.returncode not in allowed:
-        said = (ran.stderr or ran.stdout).strip().replace("\n", "; ")
-        raise MachineError(f"`{shown}` failed with code {ran.returncode}: {said}")
+    if ran.code not in allowed:
+        said = (ran.stderr or ran.stdout).decode(errors="replace").strip().replace("\n", "; ")
+        raise MachineError(f"`{shown}` failed with code {ran.code}: {said}")
     return ran

@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,8 +39,7 @@ from disklab.hosts.left_networks import GROUP, LOCK, OWNER, remove_network
 from disklab.hosts.places import Owner, Places, check_name
 from disklab.hosts.requirements import find_program
 from disklab.interrupts import ended_once, held_back
-from disklab.machines import host_init
-from disklab.machines.environment import minimal
+from disklab.machines import host_init, programs
 from disklab.machines.netns import HeldHost, NamespaceMachine
 
 SWITCH = "switch"
@@ -296,16 +294,12 @@ class _Making:
         log = new_file(root, *names, f"log.{name}")
         command = [sys.executable, "-I", "-S", "-B", str(Path(host_init.__file__))]
         try:
-            process = subprocess.Popen(
+            # What it starts has no more variables than it.
+            process = programs.start(
                 [*command, str(theirs.fileno()), str(lock)],
-                pass_fds=(theirs.fileno(), lock),
-                stdin=subprocess.DEVNULL,
+                handles=(theirs.fileno(), lock),
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
-                cwd="/",
-                # What it starts has no more than that.
-                env=minimal(),
             )
         except BaseException:
             ours.close()
@@ -357,7 +351,7 @@ class _Starting:
     """A first process that has been started."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: programs.Process
     link: socket.socket
     described: dict[str, object]
     log: Path
@@ -469,8 +463,6 @@ def _batch(host: HeldHost, lines: Sequence[str]) -> None:
 
 def _run(command: Sequence[str], text: str = "") -> None:
     program = find_program(command[0]) or command[0]
-    ran = subprocess.run(
-        [program, *command[1:]], input=text, capture_output=True, text=True, check=False
-    )
-    if ran.returncode != 0:
-        raise MachineError(f"{' '.join(command)}: {ran.stderr.strip()}")
+    ran = programs.run([program, *command[1:]], stdin=text.encode())
+    if ran.code != 0:
+        raise MachineError(f"{' '.join(command)}: {ran.said}")

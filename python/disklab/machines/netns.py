@@ -236,8 +236,7 @@ class NamespaceMachine:
     def _do(self, *words: str) -> None:
         ran = self.run(Command(list(words)), MOUNT_SECONDS)
         if ran.code != 0:
-            said = ran.stderr.decode(errors="replace").strip()
-            raise MachineError(f"{' '.join(words)} on {self._name}: {said}")
+            raise MachineError(f"{' '.join(words)} on {self._name}: {ran.said}")
 
     def hide_disk(self, name: str, lun: int | None = None) -> None:
         """Take a disk away again, as the cloud does on detaching. A mounted one stays mounted."""

@@ -89,6 +89,5 @@ def end_processes(machine: Machine, folder: str) -> None:
 def _ran(machine: Machine, words: list[str], seconds: float = 60.0) -> str:
     ended = machine.run(Command(words, variables={"LC_ALL": "C.UTF-8"}), seconds)
     if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {' '.join(words)}: code {ended.code}: {said}")
+        raise MachineError(f"{machine.name}: {' '.join(words)}: code {ended.code}: {ended.said}")
     return ended.stdout.decode(errors="replace")

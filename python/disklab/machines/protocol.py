@@ -24,6 +24,11 @@ class Finished:
     stderr: bytes
     """At most the last 64 KiB."""
 
+    @property
+    def said(self) -> str:
+        """What it complained of: its standard error as text."""
+        return self.stderr.decode(errors="replace").strip()
+
 
 @dataclass(frozen=True)
 class Command:

@@ -191,7 +191,7 @@ class ClientsLoad:
             ended = child.wait(END_SECONDS)
             told = "it still runs"
             if ended is not None:
-                told = ended.stderr.decode(errors="replace").strip() or f"exit code {ended.code}"
+                told = ended.said or f"exit code {ended.code}"
             raise EngineError(f"{name}: the load engine ended without a result: {told}")
         except BaseException as error:
             # Raised again where the load is read.

@@ -119,8 +119,7 @@ def _mount_point(
     made = journal.note(machine.name, "remove_folder", str(folder))
     ended = machine.run(Command(["mkdir", "-m", "700", "--", str(folder)]))
     if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {folder}: {said}")
+        raise MachineError(f"{machine.name}: {folder}: {ended.said}")
     return made, journal.note(machine.name, "unmount", str(folder), before=stripe)
 
 
@@ -139,7 +138,7 @@ def _asked(
     try:
         answer = reading.parse(Answer, ended.stdout)
     except reading.NotAsExpectedError:
-        said = ended.stderr.decode(errors="replace").strip()
+        said = ended.said
         raise MachineError(
             f"{machine.name}: the engine said nothing of the disk (code {ended.code}): {said}"
         ) from None

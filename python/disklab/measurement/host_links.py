@@ -110,8 +110,9 @@ class HostLinks:
         self._cut[pair].append((change, machine))
         ended = machine.run(Command(add_words(other.address)))
         if ended.code != 0:
-            said = ended.stderr.decode(errors="replace").strip()
-            raise MachineError(f"{machine.name}: the way to {other.name} cannot be cut: {said}")
+            raise MachineError(
+                f"{machine.name}: the way to {other.name} cannot be cut: {ended.said}"
+            )
 
 
 def missing(place: str, machine: Machine, others: Mapping[str, str]) -> Iterator[Problem]:

@@ -186,8 +186,7 @@ def remembered() -> Iterator[Path]:
 def _ran(machine: Machine, *words: str) -> None:
     ended = machine.run(Command(words, variables={"LC_ALL": "C.UTF-8"}))
     if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {' '.join(words)}: code {ended.code}: {said}")
+        raise MachineError(f"{machine.name}: {' '.join(words)}: code {ended.code}: {ended.said}")
 
 
 def _remove_file(machine: Machine, change: Change) -> str | None:

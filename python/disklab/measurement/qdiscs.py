@@ -18,8 +18,7 @@ def root_of(machine: Machine, device: str) -> tuple[str, str]:
         words = line.split()
         if ended.code == 0 and words[:1] == ["qdisc"] and words[3:4] == ["root"]:
             return words[1], words[2]
-    said = ended.stderr.decode(errors="replace").strip()
-    raise MachineError(f"{machine.name}: tc does not tell the discipline of {device}: {said}")
+    raise MachineError(f"{machine.name}: tc does not tell the discipline of {device}: {ended.said}")
 
 
 def remove(machine: Machine, device: str) -> None:
@@ -28,5 +27,4 @@ def remove(machine: Machine, device: str) -> None:
         return
     ended = machine.run(Command(["tc", "qdisc", "del", "dev", device, "root", "handle", HANDLE]))
     if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: our discipline on {device} stays: {said}")
+        raise MachineError(f"{machine.name}: our discipline on {device} stays: {ended.said}")

@@ -41,8 +41,7 @@ def _check_space(machine: Machine, directory: str, plan: Plan) -> None:
     ended = machine.run(Command(["stat", "-f", "-c", "%a %S", "--", directory]))
     words = ended.stdout.split()
     if ended.code != 0 or len(words) != 2:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {directory}: {said}")
+        raise MachineError(f"{machine.name}: {directory}: {ended.said}")
     free = int(words[0]) * int(words[1])
     if free < plan.size_bytes + SPARE_BYTES:
         raise MachineError(

@@ -24,5 +24,4 @@ def remove(machine: Machine, address: str) -> None:
         return
     ended = machine.run(Command(["ip", "route", "del", *add_words(address)[3:]]))
     if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: our route to {address} stays: {said}")
+        raise MachineError(f"{machine.name}: our route to {address} stays: {ended.said}")

@@ -67,8 +67,7 @@ def apply(change: Setting | SwapArea, machine: Machine, journal: Journal) -> Non
     journal.note(change.host, "swapon", change.path, change.priority)
     ended = machine.run(Command(["swapoff", "--", change.path]), seconds=600.0)
     if ended.code != 0:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: swapoff {change.path}: {said}")
+        raise MachineError(f"{machine.name}: swapoff {change.path}: {ended.said}")
 
 
 def apply_all(hosts: Hosts, machines: Mapping[str, Machine], journal: Journal, emit: Emit) -> None:
@@ -128,8 +127,7 @@ def queue_of(machine: Machine, directory: str) -> PurePosixPath:
     """Return the folder of /sys with the settings of the disk below a directory."""
     ended = machine.run(Command(["stat", "-L", "-c", "%d", "--", directory]))
     if ended.code != 0 or not ended.stdout.strip().isdigit():
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: {directory}: {said}")
+        raise MachineError(f"{machine.name}: {directory}: {ended.said}")
     number = int(ended.stdout)
     device = PurePosixPath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     # A partition has no queue of its own; below it lies that of its disk, which Linux resolves.

@@ -135,8 +135,7 @@ class Shaper:
     def _tc(self, *words: str) -> None:
         ended = self.machine.run(Command(["tc", *words]))
         if ended.code != 0:
-            said = ended.stderr.decode(errors="replace").strip()
-            raise MachineError(f"{self.machine.name}: tc {' '.join(words)}: {said}")
+            raise MachineError(f"{self.machine.name}: tc {' '.join(words)}: {ended.said}")
 
 
 def device_to(machine: Machine, address: str) -> str:
@@ -144,8 +143,7 @@ def device_to(machine: Machine, address: str) -> str:
     ended = machine.run(Command(["ip", "-o", "route", "get", address]))
     words = ended.stdout.decode(errors="replace").split()
     if ended.code != 0 or "dev" not in words[:-1]:
-        said = ended.stderr.decode(errors="replace").strip()
-        raise MachineError(f"{machine.name}: no way to {address} is known there: {said}")
+        raise MachineError(f"{machine.name}: no way to {address} is known there: {ended.said}")
     return words[words.index("dev") + 1]
 
 
@@ -154,7 +152,7 @@ def missing(place: str, machine: Machine, others: Mapping[str, str]) -> Iterator
     script = TRY.format(root=" ".join(ROOT_WORDS), handle=HANDLE)
     tried = machine.run(Command(["unshare", "--net", "sh", "-c", script]))
     if tried.code != 0:
-        said = tried.stderr.decode(errors="replace").strip().partition("\n")[0]
+        said = tried.said.partition("\n")[0]
         rule = f"slow_link and lossy take netem, which this host does not have: {said}"
         way_out = (
             "load it there (`modprobe -a sch_netem sch_prio cls_u32`; Debian has them in its "

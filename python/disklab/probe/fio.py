@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
 from disklab.interrupts import held_back
-from disklab.machines.child import unignored
-from disklab.machines.environment import minimal
+from disklab.machines import programs
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
 from disklab.probe.starts import StartWatch
 
@@ -121,8 +119,8 @@ def find_fio(engine: str) -> Path:
     if found is None:
         way_out = "install it: apt-get install fio, or dnf install fio"
         raise UserError(Problem("disklab probe", "fio", "the probe runs fio, not found", way_out))
-    listing = subprocess.run([found, "--enghelp"], capture_output=True, text=True, check=False)
-    engines = {line.strip() for line in listing.stdout.splitlines()}
+    listing = programs.run([found, "--enghelp"]).stdout.decode(errors="replace")
+    engines = {line.strip() for line in listing.splitlines()}
     if engine not in engines:
         way_out = "choose another --engine, or install a fio that was built with it"
         raise UserError(Problem("--engine", engine, "this fio does not have it", way_out))
@@ -228,53 +226,44 @@ class Job:
 def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:
     """Run fio to its end; on any exception, stop fio before passing it on."""
     started = time.monotonic()
-    process: subprocess.Popen[str] | None = None
+    process: programs.Process | None = None
     try:
         # A signal between the fork and the assignment would leave an fio that nobody ends.
         with held_back():
-            # Its own session: Ctrl-C reaches us alone, and we stop fio in order.
-            process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-                preexec_fn=unignored(),  # noqa: PLW1509 - see there
-                env=minimal(HUGE_PAGES),
+            pipe = programs.PIPE
+            process = programs.start(
+                command, stdout=pipe, stderr=pipe, variables=HUGE_PAGES, folder=None
             )
         watch = StartWatch(process.pid, jobs)
         while True:
-            try:
-                pause_s = POLL_S if watch.over or jobs == 1 else START_POLL_S
-                output, complaints = process.communicate(timeout=pause_s)
+            pause_s = POLL_S if watch.over or jobs == 1 else START_POLL_S
+            outputs = process.outputs(pause_s)
+            if outputs is not None:
                 break
-            except subprocess.TimeoutExpired:
-                watch.look()
-                elapsed_s = time.monotonic() - started
-                if elapsed_s > limit_s:
-                    raise MachineError(
-                        f"fio did not end within {limit_s:.0f} s: the device seems to be stalled "
-                        "(`disklab disk show` tells, when it is one of ours)"
-                    ) from None
-                tick(elapsed_s)
+            watch.look()
+            elapsed_s = time.monotonic() - started
+            if elapsed_s > limit_s:
+                raise MachineError(
+                    f"fio did not end within {limit_s:.0f} s: the device seems to be stalled "
+                    "(`disklab disk show` tells, when it is one of ours)"
+                )
+            tick(elapsed_s)
     except BaseException:
         if process is not None:
             stop(process)
         raise
+    output, complaints = (text.decode(errors="replace") for text in outputs)
     report = read_report(command, process.returncode, output, complaints)
     return Ran(report, watch.spread_s)
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+def stop(process: programs.Process) -> None:
     """End fio and its jobs; an I/O that hangs in the kernel is not waited for beyond seconds."""
     for number, patience_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
         if process.poll() is None:
             process.send_signal(number)
-        try:
-            process.communicate(timeout=patience_s)
+        if process.outputs(patience_s) is not None:
             return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def read_report(

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from disklab.engine.simulation import HUGE_PAGES
 from disklab.errors import EngineError, MachineError, Problem, UserError
 from disklab.events import Emit, Warned
+from disklab.machines import on_worker
 from disklab.machines.binary import find_agent
-from disklab.sweeps import on_worker
 from disklab.sweeps.batches import Batch, Batches
 
 AHEAD = 2

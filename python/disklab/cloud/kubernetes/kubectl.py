@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from disklab.cloud.kubernetes.manifest import LABEL
 from disklab.cloud.protocol import CloudError
 from disklab.errors import Problem, UserError
 from disklab.interrupts import uninterrupted
+from disklab.machines import programs
 from disklab.waiting import Wait
 
 START_S = 600.0
@@ -47,8 +47,9 @@ class Kubectl:
             self._ask("create", "-f", "-", stdin=json.dumps(job))
             told(f"made the job {name}; waiting for its volume and its pod")
             self._wait(name)
-            logs = subprocess.run(self._words("logs", "-f", f"job/{name}"), check=False)
-            self._judge(name, logs.returncode)
+            words = self._words("logs", "-f", f"job/{name}")
+            logs = programs.run(words, inherits=True, shown=True)
+            self._judge(name, logs.code)
         finally:
             with uninterrupted():
                 self._remove(name, told)
@@ -96,20 +97,13 @@ class Kubectl:
 
     def _ask(self, *words: str, stdin: str = "") -> str:
         try:
-            done = subprocess.run(
-                self._words(*words),
-                input=stdin,
-                capture_output=True,
-                text=True,
-                timeout=ASK_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+            done = programs.run(self._words(*words), ASK_S, stdin=stdin.encode(), inherits=True)
+        except TimeoutError:
             raise CloudError(f"kubectl {words[0]}: no answer within {ASK_S:.0f} s") from None
-        if done.returncode != 0:
-            said = done.stderr.strip().rpartition("\n")[2]
+        if done.code != 0:
+            said = done.said.rpartition("\n")[2]
             raise CloudError(f"kubectl {words[0]}: {said or 'no reason was given'}")
-        return done.stdout
+        return done.stdout.decode(errors="replace")
 
 
 def _reason(status: dict[str, Any]) -> str:

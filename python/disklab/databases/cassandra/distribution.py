@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import tempfile
 import threading
 from contextlib import suppress
@@ -21,6 +20,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.databases.protocol import Progress, say_nothing
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.requirements import find_program, how_to_get
+from disklab.machines import programs
 
 # The newest of each line that we have started ourselves.
 RELEASES = {"5.0": "5.0.6", "4.1": "4.1.10", "4.0": "4.0.18"}
@@ -191,15 +191,17 @@ def _run_maven(command: list[str], version: str, progress: Progress) -> None:
     said: list[str] = []
     count = 0
     progress(f"fetching Cassandra {version} from Maven Central (66 MB, once)")
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    # The user's own, with his proxies and settings.
+    with programs.start(
+        command, stdout=programs.PIPE, stderr=programs.STDOUT, folder=None, inherits=True
     ) as maven:
         assert maven.stdout is not None
         # A connection that hangs prints nothing, so the limit is kept from outside.
         limit = threading.Timer(FETCH_SECONDS, maven.kill)
         limit.start()
         try:
-            for line in maven.stdout:
+            for part in maven.stdout:
+                line = part.decode(errors="replace")
                 said = [*said, line.rstrip()][-200:]
                 if "Downloaded from" in line and ".jar" in line:
                     count += 1

@@ -62,6 +62,5 @@ def closing_settings(keystore: Path) -> dict[str, object]:
 def _ran(command: list[str]) -> bytes:
     ran = LocalMachine().run(Command(command), SECONDS)
     if ran.code != 0:
-        said = ran.stderr.decode(errors="replace").strip()
-        raise MachineError(f"openssl failed with code {ran.code}\n{said}")
+        raise MachineError(f"openssl failed with code {ran.code}\n{ran.said}")
     return ran.stdout

@@ -75,6 +75,5 @@ def _issued(folder: Path, name: str, extensions: list[str], issuer: str) -> Pair
         raise MachineError("openssl is not installed; it makes etcd's certificates")
     ran = LocalMachine().run(Command(command), SECONDS)
     if ran.code != 0:
-        said = ran.stderr.decode(errors="replace").strip()
-        raise MachineError(f"openssl failed with code {ran.code}\n{said}")
+        raise MachineError(f"openssl failed with code {ran.code}\n{ran.said}")
     return Pair(certificate.read_text(encoding="ascii"), key.read_text(encoding="ascii"))

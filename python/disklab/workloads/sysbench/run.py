@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
 import threading
 import time
 from collections import deque
@@ -19,7 +18,7 @@ from typing import Self
 from disklab.engine import server_account
 from disklab.engine.load import LoadDone, LoadEvent
 from disklab.errors import MachineError
-from disklab.machines.child import unignored
+from disklab.machines import programs
 from disklab.workloads.sysbench.output import OPERATION, Told
 
 # Beyond the time that it was asked to take: connections with TLS and statements prepared for each
@@ -33,7 +32,7 @@ MOST_LINES = 12
 # Of each: a server that answers without end is quoted, not repeated.
 MOST_SAID = 400
 # Its longest line is a histogram's, of some 100 characters; what an answer of a server adds is cut.
-MOST_CHARACTERS = 64 << 10
+MOST_BYTES = 64 << 10
 TROUBLE = ("FATAL", "ERROR", "error:", "(last message repeated")
 
 
@@ -61,21 +60,14 @@ class Process:
     @staticmethod
     def _start(
         words: list[str], script: Sequence[int], environment: Mapping[str, str]
-    ) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    ) -> programs.Process:
+        # Lua looks for what a script requires in the working directory first: the root.
+        return programs.start(
             words,
-            pass_fds=script,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            # Ctrl-C in a terminal is for the caller, who ends this when he wants to.
-            start_new_session=True,
-            preexec_fn=unignored(),  # noqa: PLW1509 - see there
-            # Lua looks for what a script requires in the working directory first.
-            cwd="/",
-            env=dict(environment),
+            handles=script,
+            stdout=programs.PIPE,
+            stderr=programs.STDOUT,
+            variables=environment,
         )
 
     @property
@@ -92,7 +84,8 @@ class Process:
         """Yield what it says. Raises MachineError when it ends with an error, or not in time."""
         assert self._process.stdout is not None
         # A longer line comes in pieces.
-        for line in iter(partial(self._process.stdout.readline, MOST_CHARACTERS), ""):
+        for part in iter(partial(self._process.stdout.readline, MOST_BYTES), b""):
+            line = part.decode(errors="replace")
             if any(word in line for word in TROUBLE):
                 self._last.append(line.strip()[:MOST_SAID])
             yield line
@@ -125,8 +118,7 @@ class Process:
         self._limit.cancel()
         if self._process.poll() is None:
             self._process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_SECONDS)
+            self._process.ended(END_SECONDS)
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

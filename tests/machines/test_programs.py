@@ -1,0 +1,41 @@
+"""Programs that this process does not bind to its life: their variables, signals and ends."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+from disklab.machines import programs
+
+
+def test_a_program_has_the_few_variables_unless_it_is_the_users_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CLOUD_KEY", "secret")
+    asked = ["sh", "-c", 'echo "$CLOUD_KEY $OWN"; cat; echo gone >&2; exit 3']
+    ended = programs.run(asked, 60.0, stdin=b"told", variables={"OWN": "x"})
+    assert (ended.code, ended.stdout, ended.said) == (3, b" x\ntold", "gone")
+    assert programs.run(asked, 60.0, inherits=True).stdout == b"secret \n"
+
+
+def test_a_program_that_does_not_end_is_told_of_and_ended() -> None:
+    with pytest.raises(TimeoutError, match=r"sleep still ran after 0\.1 s"):
+        programs.run(["sleep", "60"], 0.1)
+    process = programs.start(["sleep", "60"], stdout=programs.PIPE)
+    assert process.ended(0.0) is None
+    assert process.outputs(0.0) is None
+    process.kill()
+    assert process.outputs(60.0) is not None
+    assert process.ended(60.0) == -signal.SIGKILL
+
+
+def test_a_program_is_ended_by_signals_that_disklab_ignores() -> None:
+    assert threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        process = programs.start(["sleep", "60"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    process.terminate()
+    assert process.ended(60.0) == -signal.SIGTERM
