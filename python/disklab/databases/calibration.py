@@ -125,7 +125,8 @@ class Newer(Part):
     version: int
     """The first of them, as a whole number."""
     server_vm: str | None = None
-    """As of a calibration, in its place."""
+    client_vm: str | None = None
+    """As of a calibration, in their place."""
     parameters: dict[str, Parameter]
     physical: dict[str, Fact]
 
@@ -193,6 +194,7 @@ class Calibration(Part):
             "physical": physical,
             "newer": None,
             "server_vm": self.newer.server_vm or self.server_vm,
+            "client_vm": self.newer.client_vm or self.client_vm,
         }
         return self.model_copy(update=changed)
 

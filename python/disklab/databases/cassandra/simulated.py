@@ -122,6 +122,9 @@ held 280 MiB of pages when they were full (Cassandra 5.0.6, 800 MiB of tables ma
 KEY_BYTES = "key_bytes"
 """The fact that says what an entry of the key cache takes."""
 
+TOKENS = "tokens_per_node"
+"""The fact that says how evenly a ring is shared out, as the engine has it."""
+
 ANY_MEMORY = 1 << 50
 """The rehearsal's machine had enough, or there would be no result."""
 
@@ -260,7 +263,15 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
         "commitlog_volume": None if log == data else log,
         "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
         **({"ownership_ppm": shares} if same_size else {}),
+        **_tokens(calibration),
     }
+
+
+def _tokens(calibration: Calibration) -> Job:
+    """Return how evenly a ring is shared out; empty: as by 256 random tokens of each node."""
+    if TOKENS not in calibration.physical:
+        return {}
+    return {TOKENS: calibration.fact(TOKENS)}
 
 
 def _jvm(spec: TrialSpec) -> Jvm:
