@@ -24,6 +24,8 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.simulating import host_profile
@@ -39,6 +41,8 @@ from disklab.prediction.mechanisms import MECHANISMS, NOT_IN_STUDIES, SINGLE_SER
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
 from disklab.results.deviation import told
+
+from scripts.leagues import leagues
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -667,6 +671,7 @@ def head(page: str) -> str:
         "published - 1. Rows that parameters were fitted on are marked, and never counted. "
         "Published noise between equal runs is 5 to 20 %: errors below 5 % are luck.\n",
         *glance(page),
+        *leagues(),
     ]
     for engine in ("cassandra", "yugabytedb"):
         calibration = calibration_for(engine)

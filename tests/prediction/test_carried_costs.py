@@ -12,6 +12,7 @@ from disklab.databases.carried import is_cpu_time
 from disklab.databases.registry import simulated_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.rehearsed import prepare_rehearsed
+from disklab.prediction.uncertain import Uncertain
 from disklab.spec import Trial
 
 ROWS = "dataset: {rows: 1M, row: 10 x 100B}"
@@ -89,3 +90,52 @@ def test_a_vm_that_nobody_measured_is_named(engine: str) -> None:
     for known, count in ((without, 1), (catalog, 0)):
         warnings = " ".join(simulated.warnings(trial(engine, SLOW, SLOW), known, package(engine)))
         assert warnings.count(f"the speed of a vCPU of {series}") == count
+
+
+def uncertain(vm: str) -> Uncertain:
+    at = trial("postgresql", vm, vm)
+    calibration = package("postgresql")
+    job = prepare(at, load_catalog(), calibration, "x.yaml").job
+    assert job is not None
+    return Uncertain(at, calibration, job, "x.yaml")
+
+
+def test_bands_are_wider_where_costs_are_carried() -> None:
+    """By the range of both speeds, which move CPU times, and by waits and what is left."""
+    home = next(name for name, vm in load_catalog().vms.items() if vm.series_name == "azure/Dasv6")
+    at_home, abroad = uncertain(home), uncertain(SLOW)
+    added = {one.key for one in abroad.unknowns()} - {one.key for one in at_home.unknowns()}
+    speeds = {("speed of a vCPU", "server"), ("speed of a vCPU", "client")}
+    assert added >= {*speeds, ("carried over", "times between processes")}
+    assert at_home.residuals == package("postgresql").residuals
+    small = abroad.calibration.model_copy(update={"residuals": {}}) if abroad.calibration else None
+    assert replace(abroad, calibration=small).residuals["p99_ms"].within > 1.5
+    moved = abroad.moved({("speed of a vCPU", "server"): -0.5})["postgresql"]["parameters"]
+    usual = abroad.job["postgresql"]["parameters"]
+    assert moved["statement_cpu_ns"] == pytest.approx(usual["statement_cpu_ns"] * 1.6487, rel=1e-3)
+    assert moved["client_cpu_ns"] == usual["client_cpu_ns"]
+
+
+def test_newer_versions_have_a_client_and_a_ring_of_their_own() -> None:
+    """The Java driver of today, and token ranges that are allocated evenly."""
+    text = """\
+title: x
+cluster: {nodes: 6, vm: azure/Standard_D8as_v6, volumes: {data: {disks: azure/P30}}}
+client: {nodes: 1, vm: azure/Standard_D8as_v6}
+database: {engine: cassandra%s}
+dataset: {rows: 60M, row: 5 x 818B}
+workload: {operations: {read: 50%%, write: 50%%}, load: {threads: 64}, stop: {duration: 60s}}
+"""
+    jobs = {}
+    for version in ("", ', version: "5.0"'):
+        (one,) = spec.parse(text % version, "x.yaml").trials("predict")
+        job = prepare(one, load_catalog(), package("cassandra"), "x.yaml").job
+        assert job is not None
+        jobs[version] = job["database"]
+    older, newer = jobs.values()
+    assert len(older["cluster"]["ownership_ppm"]) == 6
+    assert "tokens_per_node" not in older["cluster"]
+    assert "ownership_ppm" not in newer["cluster"]
+    assert newer["cluster"]["tokens_per_node"] > 2_000
+    known = package("cassandra").newest().values()
+    assert newer["parameters"]["client_read_cpu_ns"] == known["client_read_cpu_ns"] < 100_000

@@ -212,8 +212,7 @@ def simulated_bands(  # noqa: PLR0913, PLR0917 - each says which cells, or how
     for number, cell in cells.items():
         if len(told[number]) == each:
             nominal, *draws = (told[number][draw] for draw in range(each))
-            residuals = cell.calibration.residuals if cell.calibration else {}
-            bands = bands_of(design, nominal, draws, residuals)
+            bands = bands_of(design, nominal, draws, cell.residuals)
             found[number] = within_offered(bands, nominal, cell.trial.spec)
     return found
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from disklab import reading
-from disklab.catalog import load_catalog
+from disklab.catalog import Speed, load_catalog
 from disklab.catalog.facts import DistributionFacts
 from disklab.catalog.service_time import latency_profile
 from disklab.databases.calibration import (
@@ -27,7 +27,9 @@ from disklab.databases.calibration import (
     FOLDER,
     Calibration,
     Part,
+    Residual,
 )
+from disklab.databases.carried import is_cpu_time, ways
 from disklab.databases.simulating import Job
 from disklab.errors import Problem, UserError
 from disklab.prediction.cells import Prepared, database_of, prepare
@@ -38,11 +40,29 @@ from disklab.spec import Trial, TrialSpec
 WITHIN = {"fitted": 1.3, "measured": 1.3, "assumed": 1.6}
 """Of parameters whose calibration file gives no range, by their status."""
 
-Kind = Literal["parameter", "fact", "service time", "limit", "outside the range", "range"]
+Kind = Literal[
+    "parameter",
+    "fact",
+    "service time",
+    "limit",
+    "outside the range",
+    "speed of a vCPU",
+    "carried over",
+    "range",
+]
 Key = tuple[Kind, str]
 """A kind, and a name that is the same in every cell of an experiment."""
 
 OUTSIDE: Key = ("outside the range", "CPU times")
+SPEEDS: dict[bool, Key] = {
+    False: ("speed of a vCPU", "server"),
+    True: ("speed of a vCPU", "client"),
+}
+"""By whether it is the client's: of the VM measured and of the trial's, one over the other."""
+WAITS: Key = ("carried over", "times between processes")
+"""Times that are no processor's, such as those of wake-ups: measured on one family of machines."""
+WAIT = "overhead_ns"
+"""End of the names of such times."""
 
 
 class Known(Part):
@@ -52,12 +72,22 @@ class Known(Part):
     because: str
 
 
+class Abroad(Part):
+    """What is known less well on VMs of a series other than the calibrated one."""
+
+    waits: Known
+    residuals: dict[str, float]
+    """By figure: the factor that is left where the calibration is right at home."""
+    source: str
+
+
 class CatalogueRanges(Part):
     """The file of ranges of catalogue values."""
 
     service_times: dict[str, Known]
     limits: dict[str, Known]
     outside_range: Known
+    abroad: Abroad
 
 
 @dataclass(frozen=True)
@@ -100,11 +130,33 @@ class Uncertain:
         """Yield what this cell rests on."""
         if self.calibration is not None:
             yield from _of_calibration(self.calibration, self.trial.spec, self.job)
-            if _outside(self.trial, self.calibration):
+            carried = self.ways
+            if _outside(self.trial, self.calibration) and SPEEDS[False] not in carried:
                 yield _unknown(OUTSIDE, ranges().outside_range)
+            yield from _of_ways(carried)
         yield from _of_host(self.host)
         for one in self.ranged.ranges if self.ranged else ():
             yield Unknown(("range", one.name), 1.0, f"the file says {one.low} to {one.high}")
+
+    @property
+    def ways(self) -> dict[Key, tuple[Speed, Speed]]:
+        """How its CPU times are carried to other VMs; empty: they are not."""
+        if self.calibration is None or self.trial.spec.cluster is None:
+            return {}
+        carried = ways(self.trial.spec, load_catalog(), self.calibration)
+        return {SPEEDS[of_client]: (measured, own) for of_client, measured, own in carried}
+
+    @property
+    def residuals(self) -> dict[str, Residual]:
+        """How far published figures are from predicted ones when every value is right."""
+        known = dict(self.calibration.residuals) if self.calibration else {}
+        if SPEEDS[False] not in self.ways:
+            return known
+        for name, within in ranges().abroad.residuals.items():
+            at_home = known.get(name, Residual(within=within, pairs=within))
+            wider = max(within, at_home.within)
+            known[name] = at_home.model_copy(update={"within": wider})
+        return known
 
     @property
     def host(self) -> dict[str, Any]:
@@ -167,6 +219,15 @@ def _unknown(key: Key, known: Known) -> Unknown:
     return Unknown(key, known.within, known.because)
 
 
+def _of_ways(carried: Mapping[Key, tuple[Speed, Speed]]) -> Iterator[Unknown]:
+    """Yield what is known less well where CPU times are those of another VM series."""
+    for key, speeds in carried.items():
+        away = math.hypot(*(math.log(speed.within) for speed in speeds))
+        yield Unknown(key, math.exp(away), "; ".join(speed.note for speed in speeds))
+    if SPEEDS[False] in carried:
+        yield _unknown(WAITS, ranges().abroad.waits)
+
+
 def _outside(trial: Trial, calibration: Calibration) -> bool:
     cluster = trial.spec.cluster
     vm = load_catalog().vms[cluster.vm] if cluster else None
@@ -220,6 +281,10 @@ def _moved(calibration: Calibration, shifts: Mapping[Key, float], outside: float
     parameters = {}
     for name, one in calibration.parameters.items():
         shift = shifts.get(("parameter", name), 0.0) + outside * name.endswith("cpu_ns")
+        for of_client, key in SPEEDS.items():
+            # A faster vCPU needs less time.
+            shift -= shifts.get(key, 0.0) * is_cpu_time(name, of_client=of_client)
+        shift += shifts.get(WAITS, 0.0) * name.endswith(WAIT)
         value = max(1, round(one.value * math.exp(shift))) if shift else one.value
         parameters[name] = one.model_copy(update={"value": value})
     physical = dict(calibration.physical)
