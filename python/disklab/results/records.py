@@ -203,7 +203,7 @@ STRETCHES = {
     "slots": "read and write slots",
     "limits": "queue at disk limits",
     "disk": "disk",
-    "held": "commit log and memtables",
+    "held": "log and write buffers",
     "retry": "slow replica",
     "overhead": "unexplained",
 }
