@@ -169,6 +169,30 @@ def test_more_and_smaller_nodes_are_looked_through_too() -> None:
     assert {"nvme", "nvme, 6 nodes"} <= set(kinds)
 
 
+def test_an_overloaded_option_is_sketched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    simulator = Simulator(question(), load_catalog(), calibration)
+    weak, able, *_ = candidates()
+    simulated: list[tuple[str, str]] = []
+    missed = Kept(Outcome.MISSED, ())
+
+    def quick(some: list[Candidate], fidelity: str = "quick") -> dict[str, Tried]:
+        simulated.extend((one.name, fidelity) for one in some)
+        rates = {weak.name: 2000.0, able.name: 3900.0}
+        return {one.name: Tried(one, offered(rates[one.name]), missed, False) for one in some}
+
+    monkeypatch.setattr(simulator, "quick", quick)
+    assert simulator.sifted([weak, able], "quick").keys() == {weak.name, able.name}
+    assert simulated == [(weak.name, "sketch"), (able.name, "sketch"), (able.name, "quick")]
+
+
+def offered(ops_per_s: float) -> TrialResult:
+    """Return a result of a loop that was offered 4,000 a second."""
+    found: Any = SimpleNamespace(ops_per_s=ops_per_s, loop={"kind": "open", "rate_per_s": 4000.0})
+    return found  # type: ignore[no-any-return]
+
+
 def test_what_costs_more_and_has_no_more_of_anything_is_not_simulated() -> None:
     calibration = calibration_for("cassandra")
     assert calibration is not None

@@ -52,6 +52,10 @@ FAR = 3.0
 """An option that misses by such a factor, or carries less than all with every lever turned, is not
 tried with fewer of them."""
 
+OVERLOADED = 0.8
+"""A sketch of 8.6 s, of which one stop of a JVM takes less than a tenth, that carries less than so
+much of the rate tells that the option cannot."""
+
 Fidelity = Literal["sketch", "quick", "full"]
 
 MOST_TRIED = 14
@@ -77,6 +81,11 @@ class Tried:
         if self.kept.achieved_ratio is not None:
             return 1000 / ratio
         return max((point.miss for point in self.kept.points), default=1.0)
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether it does so much less than is offered that a longer run would say the same."""
+        return (carried_ratio([self.result]) or 1.0) < OVERLOADED
 
 
 @dataclass
@@ -208,7 +217,7 @@ class Simulator:
         The way that does most comes first, and the option as the file has it last.
         """
         ways = [[*tuned(one, self.question.spec), one] for one in candidates]
-        first = self.quick([some[0] for some in ways], fidelity)
+        first = self.sifted([some[0] for some in ways], fidelity)
         found = [[first[some[0].name]] if some[0].name in first else [] for some in ways]
         open_ways = [
             way
@@ -216,10 +225,19 @@ class Simulator:
             if not any(one.promising or one.miss > FAR for one in tried)
             for way in some[1:]
         ]
-        others = self.quick(open_ways, fidelity)
+        others = self.sifted(open_ways, fidelity)
         for some, tried in zip(ways, found, strict=True):
             tried += [others[way.name] for way in some[1:] if way.name in others]
         return found
+
+    def sifted(self, candidates: Sequence[Candidate], fidelity: Fidelity) -> dict[str, Tried]:
+        """Return what becomes of each option; those that are overloaded are sketched alone."""
+        if fidelity != "quick":
+            return self.quick(candidates, fidelity)
+        sketched = self.quick(candidates, "sketch")
+        overloaded = {name: one for name, one in sketched.items() if one.overloaded}
+        left = [one for one in candidates if one.name not in overloaded]
+        return overloaded | self.quick(left)
 
     def quick(
         self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"

@@ -30,7 +30,7 @@ from disklab.catalog.facts import (
 )
 from disklab.catalog.file import CatalogueFile
 from disklab.catalog.processor import Benchmark
-from disklab.catalog.profile import Latency
+from disklab.catalog.profile import HostProfile, Latency
 from disklab.catalog.service_time import circular
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
@@ -87,6 +87,10 @@ class Catalog:
     processors: dict[str, list[Benchmark]] = field(default_factory=dict)
     service_times: dict[str, Latency] = field(default_factory=dict)
     """Latency profiles that were worked out already: exact fractions take their time."""
+    bought: dict[Any, Any] = field(default_factory=dict)
+    """Disks that were worked out already, by what was asked: advice asks of each on every VM."""
+    hosts: dict[Any, HostProfile] = field(default_factory=dict)
+    """The same of VMs without volumes."""
 
     def disk_names(self) -> list[str]:
         """Return every name that a disk expression may use."""

@@ -201,7 +201,9 @@ def _known(
             terms = Terms(
                 places.disks, volume.size_bytes, volume.latency, places.latency, host.scale
             )
-            disks = provision(catalog, expression, terms)
+            key = (expression, terms)
+            disks = catalog.bought.get(key) or provision(catalog, expression, terms)
+            catalog.bought[key] = disks
         elif vm is not None:
             disks = _local(catalog, expression, vm, places)
         elif host.vm is None:
@@ -221,6 +223,8 @@ def host_profile(catalog: Catalog, vm: VmEntry | None, request: HostRequest) -> 
         return HostProfile(
             name=NO_VM, seed=request.seed, cached=[], uncached=[], cache=None, volumes=[]
         )
+    if request in catalog.hosts:
+        return catalog.hosts[request]
     cache = None
     capacity = cache_bytes(vm, request)
     if capacity is not None:
@@ -230,7 +234,7 @@ def host_profile(catalog: Catalog, vm: VmEntry | None, request: HostRequest) -> 
             latency=latency_profile(catalog, vm.series.latency["host_cache"]),
             charges_writes=True,
         )
-    return HostProfile(
+    made = HostProfile(
         name=vm.name,
         seed=request.seed,
         cached=cached_limits(vm, request.scale),
@@ -238,6 +242,8 @@ def host_profile(catalog: Catalog, vm: VmEntry | None, request: HostRequest) -> 
         cache=cache,
         volumes=[],
     )
+    catalog.hosts[request] = made
+    return made
 
 
 def cache_bytes(vm: VmEntry, request: HostRequest) -> int | None:
