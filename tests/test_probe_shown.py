@@ -146,6 +146,6 @@ def test_charts_say_the_load_of_their_own_cells() -> None:
     assert "8 jobs, depth 32: IOPS" in draw([own]).to_json()
     out = io.StringIO()
     show([own], Console(file=out, width=150))
-    assert "8 jobs, depth 32; ┃ is the promise" in out.getvalue()
+    assert "8 jobs, depth 32; bars are MB/s, ┃ the promise" in out.getvalue()
     (both,) = sections([own, result("data", Profile.ASYNC, 9_000.0, MS)])
     assert both.lead.startswith("8 jobs, depth 32; 4 jobs, depth 256.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -65,6 +66,8 @@ def test_the_overview_has_contrast_aa_and_opens_a_run_by_keyboard(
 ) -> None:
     with opened(browser, two_runs, "/", scheme) as tab:
         tab.get_by_role("heading", name="Runs").wait_for()
+        # Runs of one title are told apart by when they began.
+        assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d", tab.locator("tbody").inner_text())
         found = tab.evaluate(CONTRAST)
         assert found["seen"] >= 10
         assert found["low"] == []

@@ -63,7 +63,10 @@ def show(results: Sequence[CellResult], out: Console, title: str | None = None) 
     rates = [r for r in results if r.cell.profile is Profile.ASYNC]
     if rates:
         out.print(
-            Text(f"\n{wording.loads(r.cell.load for r in rates)}; ┃ is the promise", style="bold")
+            Text(
+                f"\n{wording.loads(r.cell.load for r in rates)}; bars are MB/s, ┃ the promise",
+                style="bold",
+            )
         )
         out.print(
             *plot.bars([bar(one, results) for one in apart(rates)]), sep="\n", highlight=False

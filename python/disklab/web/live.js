@@ -243,11 +243,12 @@ async function list() {
     if (runs.length === 1) { location.replace(`/runs/${encodeURIComponent(runs[0].id)}`); return; }
     const rows = runs.map((one) => [
       element("a", { href: `/runs/${encodeURIComponent(one.id)}` }, one.title || one.id), one.mode,
+      one.began ? one.began.slice(0, 16).replace("T", " ") : "",
       { text: one.problem || STATUS[one.status] || one.status, class: one.status === "ended" ? "ok" : "" },
       n(one.left_s === null ? "–" : time(one.left_s)),
       Object.entries(one.counts).map(([name, count]) => `${count} ${name}`).join(", ")]);
     put(element("h1", {}, "Runs"),
-      runs.length ? table(["run", "mode", "", n("left"), "trials"], rows)
+      runs.length ? table(["run", "mode", "began, UTC", "", n("left"), "trials"], rows)
         : element("p", {}, "No runs here yet: disklab predict FILE makes one in seconds."));
   } catch (error) {
     if (error instanceof Locked) return lock(error);
