@@ -123,7 +123,7 @@ class Galera(MariaDB):
         believed = [one.certificate for one in self.servers]
         return Role(settings, sections, secret, believed)
 
-    def _bring_up(self) -> None:
+    def _start_all(self) -> None:
         first, *others = self.servers
         if not first.is_made:
             first.make(self._role(first))
@@ -186,6 +186,6 @@ class Galera(MariaDB):
         server.empty()
         server.launch(self._role(server))
         server.wait_until_ready(JOIN_SECONDS * self.request.sizes.time_dilation)
-        self._note_copy(server, time.monotonic() - begun)
+        self._note_copy(server, begun)
         self._wait_until_synced(server)
         self._away.discard(name)

@@ -65,7 +65,8 @@ class Replicated(MariaDB):
     @property
     def replica(self) -> Server:
         """The server that confirms commits."""
-        return next(server for server in self.servers if server is not self.primary)
+        (server,) = self.others
+        return server
 
     def _role(self, server: Server) -> Role:
         is_primary = server is self.primary
@@ -89,7 +90,7 @@ class Replicated(MariaDB):
     def _patience_ms(self) -> int:
         return CONFIRM_SECONDS * 1000 * self.request.sizes.time_dilation
 
-    def _bring_up(self) -> None:
+    def _start_all(self) -> None:
         for server in self.servers:
             if not server.is_made:
                 server.make(self._role(server))
@@ -168,7 +169,7 @@ class Replicated(MariaDB):
         server.launch(self._role(server))
         server.wait_until_ready()
         server.connection().ask(f"SET GLOBAL gtid_slave_pos = '{position}'")
-        self._note_copy(server, time.monotonic() - begun)
+        self._note_copy(server, begun)
         self._follow(server)
         self._away.discard(name)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from disklab.databases.certificate import self_signed
+from disklab.databases.copies import CopyServer
 from disklab.databases.files import write
 from disklab.databases.log import LogForm
 from disklab.databases.mariadb.configuration import (
@@ -26,17 +26,13 @@ from disklab.databases.mariadb.configuration import (
 from disklab.databases.mariadb.installation import CLIENT, MAKER, SERVER, Installation
 from disklab.databases.mariadb.sizing import MemoryPlan
 from disklab.databases.protocol import NodePlace, Request
-from disklab.databases.sql import Sql
 from disklab.errors import MachineError
-from disklab.hosts.left_databases import record_group
 from disklab.hosts.processes import MARK
 from disklab.waiting import Wait
 
 # 1 s on an idle machine; after a crash it applies its redo log at the speed of the disk, and what
 # joins a cluster gets a whole copy first.
 READY_SECONDS = 300.0
-# A shutdown writes all dirty pages.
-STOP_SECONDS = 600.0
 POLL_SECONDS = 0.2
 LOG = LogForm(
     # 2026-11-27  5:19:30 0 [Note] InnoDB: ...
@@ -48,8 +44,11 @@ LOG = LogForm(
 _RECOVERED = re.compile(r"WSREP: Recovered position:? *([0-9a-f-]+:-?\d+)")
 
 
-class Server:
+class Server(CopyServer):
     """A server that disklab makes, starts and stops."""
+
+    first_file = "ibdata1"
+    ending = signal.SIGTERM
 
     def __init__(
         self,
@@ -59,16 +58,11 @@ class Server:
         plan: MemoryPlan,
         password: str,
     ) -> None:
-        self.request = request
-        self.place = place
-        self.files = ServerFiles(place)
-        self.process = place.host.process("MariaDB", place, PORTS, LOG)
+        process = place.host.process("MariaDB", place, PORTS, LOG)
+        super().__init__(request, place, process, installation.account, password)
+        self.files: ServerFiles = ServerFiles(place)
         self.installation = installation
-        self.sql: Sql | None = None
         self._plan = plan
-        self._password = password
-        # Data that were kept are of our password.
-        self._made_here = request.kept is not None
         self._pair: tuple[str, str] | None = None
 
     @property
@@ -76,28 +70,12 @@ class Server:
         """What it shows clients and other servers (PEM)."""
         return self._certified()[0]
 
-    @property
-    def is_made(self) -> bool:
-        """Whether it has a data directory.
-
-        Raises MachineError for one that was made for another password than ours.
-        """
-        if not self._made_here and self.has_data():
-            raise MachineError(
-                f"{self.files.data} is another start's database, whose password is gone; remove it"
-            )
-        return self._made_here
-
-    def has_data(self) -> bool:
-        """Return whether its disks hold a data directory."""
-        return self.place.host.exists(self.files.data / "ibdata1")
-
     def make(self, role: Role) -> None:
         """Make an empty data directory, with our account alone."""
-        self._record()
+        self.record()
         self.make_folders()
         configured = self.configure(role)
-        first = self._put_secret("first.sql", first_statements(self._password))
+        first = self.put_secret("first.sql", first_statements(self._password))
         try:
             self.run(
                 MAKER,
@@ -147,7 +125,7 @@ class Server:
         """Write the configuration and start; returns at once."""
         if self.place.group is not None:
             self.place.group.set_limit(self._plan.limit(self.request.connections))
-        self._record()
+        self.record()
         program = self.installation.programs[SERVER]
         left = self.place.host.end_remains(self.files.data, program)
         if left:
@@ -177,7 +155,7 @@ class Server:
         if tls:
             certificate, key = self._certified()
             host.write(folder, "server.crt", certificate)
-            self._put_secret("server.key", key)
+            self.put_secret("server.key", key)
         if role.believed:
             host.write(folder, "believed.crt", "".join(role.believed))
         settings = server_settings(
@@ -192,24 +170,13 @@ class Server:
         self.place.log_dir.mkdir(parents=True, exist_ok=True)
         write(self.place.log_dir, f"{self.place.name}-my.cnf", text)
         if role.secret:
-            text += f"!include {self._put_secret('secret.cnf', role.secret)}\n"
+            text += f"!include {self.put_secret('secret.cnf', role.secret)}\n"
         return str(host.write(folder, "my.cnf", text))
 
     def _certified(self) -> tuple[str, str]:
         if self._pair is None:
             self._pair = self_signed(self.place.address)
         return self._pair
-
-    def _record(self) -> None:
-        """Note what is about to be used, so that `clean` finds it after a kill."""
-        if self.place.group is not None:
-            record_group(self.place.run_dir, self.place.group)
-
-    def _put_secret(self, name: str, text: str) -> Path:
-        """Write a file that the server alone may read; return it."""
-        host = self.place.host
-        folder = host.open_run_dir(self.place.run_dir)
-        return host.write_secret(folder, name, text, self.installation.account)
 
     def wait_until_ready(self, seconds: float = READY_SECONDS) -> None:
         """Return when the first query is answered, from a connection that is kept."""
@@ -241,12 +208,6 @@ class Server:
         for table in tables if self.request.columns else ():
             self.connection().ask(schema(table, self.request.columns))
 
-    def connection(self) -> Sql:
-        """Return the connection that is kept. Raises MachineError when the server has died."""
-        self.process.check()
-        assert self.sql is not None, "a running server has a connection"
-        return self.sql
-
     def status(self, names: Sequence[str]) -> Mapping[str, float]:
         """Return these of its status variables; those that are no numbers are zero."""
         listed = ", ".join(f"'{name}'" for name in names)
@@ -260,17 +221,6 @@ class Server:
         """Write every dirty page; returns when the redo log is needed no more."""
         self.connection().ask("SET GLOBAL innodb_log_checkpoint_now = ON")
 
-    def sync(self) -> None:
-        """Write everything back that is dirty on the server's volumes."""
-        self.place.host.sync(self.place)
-
-    def drop_page_cache(self) -> None:
-        """Drop what the page cache holds of its files. The server should not run."""
-        self.sync()
-        if self.place.group is not None:
-            self.place.group.reclaim()
-        self.place.host.drop_pages(self.files.own)
-
     def cached_bytes(self) -> tuple[int, int]:
         """Return the size of the tables' files, and how much of it the page cache holds."""
         # The system's tables are read at every start; the user's lie in the database's own folder.
@@ -280,21 +230,6 @@ class Server:
         """Hold room in the memory group for the threads of so many clients."""
         if self.place.group is not None:
             self.place.group.set_limit(self._plan.limit(connections))
-
-    def stop(self) -> None:
-        """Write all dirty pages, and end."""
-        self._disconnect()
-        self.process.end(signal.SIGTERM, STOP_SECONDS)
-
-    def kill(self) -> None:
-        """End at once."""
-        self._disconnect()
-        self.process.kill()
-
-    def _disconnect(self) -> None:
-        sql, self.sql = self.sql, None
-        if sql is not None:
-            sql.close()
 
 
 def _number(text: str) -> float:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from disklab.databases.place import Way
+from disklab.databases.copies import Copies, new_password
 from disklab.databases.postgresql.configuration import DATABASE, PORT, POSTGRESQL, USER, Role
 from disklab.databases.postgresql.installation import Installation, find_postgresql
 from disklab.databases.postgresql.server import POLL_SECONDS, Server
-from disklab.databases.postgresql.sizing import MIB, MemoryPlan, plan_memory
-from disklab.databases.protocol import (
-    Coldness,
-    Conditions,
-    Database,
-    NodePlace,
-    Observation,
-    Progress,
-    Request,
-)
+from disklab.databases.postgresql.sizing import MemoryPlan, plan_memory
+from disklab.databases.protocol import Database, NodePlace, Observation, Progress, Request
 from disklab.databases.sql import Sql
 from disklab.errors import MachineError, UserError
 from disklab.waiting import Wait
 
 VACUUM_POLL_SECONDS = 0.5
-# Random, for each time that a database is made.
-SECRET_BYTES = 24
 # Commits wait for a standby for as long as none is there. A standby that restarts is back in 2 s;
 # after this time it will not come by itself. Of the described system: its disks are as slow as its
 # clock.
@@ -40,10 +28,6 @@ FOLLOW_SECONDS = 300.0
 # A standby that starts asks for log at once, and each 5 s. With 31 programs waiting for two cores
 # one took 15 s to do so.
 RETURN_SECONDS = 60.0
-NO_GROUP = (
-    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
-    "are cached that the full system would read from its disks"
-)
 ONE_PRIMARY = (
     "PostgreSQL reads and writes at its primary: one node does what the nodes of a distributed "
     "database share, and the standbys only confirm commits ({quorum})"
@@ -55,14 +39,24 @@ _SEEN = """SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'a
   WHERE state = 'streaming' AND reply_time > now() - interval '{answer_s} s'),
  d.blks_read, d.blks_hit, d.deadlocks, d.temp_bytes, pg_current_wal_lsn() - '0/0'
  FROM pg_stat_database d WHERE datname = current_database()"""
+METRICS = ("running_vacuums", "streaming_standbys")
+COUNTERS = ("blocks_read", "blocks_hit", "deadlocks", "temp_bytes", "wal_bytes")
+"""Of `_SEEN`, in its order."""
 REPLAYED = "SELECT application_name, coalesce(replay_lsn, '0/0') FROM pg_stat_replication"
 
 
-class PostgreSQL:
+class PostgreSQL(Copies[Server]):
     """A server, or several, that disklab makes, starts and stops.
 
     See `Database` for what each method promises.
     """
+
+    title = "PostgreSQL"
+    protocol = "postgresql"
+    port = PORT
+    database = DATABASE
+    user = USER
+    cached = "data are"
 
     def __init__(
         self,
@@ -71,31 +65,21 @@ class PostgreSQL:
         plan: MemoryPlan,
     ) -> None:
         """Take what is asked for and where, with the programs of each place."""
-        self.request = request
-        self.plan = plan
-        self._major = nodes[0][1].major
-        self._password = request.kept or secrets.token_urlsafe(SECRET_BYTES)
-        self.servers = [Server(request, *node, plan, self._password) for node in nodes]
+        password = new_password(request)
+        servers = [Server(request, *node, plan, password) for node in nodes]
+        super().__init__(request, servers, password, plan.page_cache, plan.reasons)
         for server in self.servers:
             server.know([place.address for place, _ in nodes])
-        self._way = Way(f"PostgreSQL ({DATABASE})", [(place.host, place) for place, _ in nodes])
-        self._primary = self.servers[0]
+        self.plan = plan
+        self._major = nodes[0][1].major
         self._promoted = False
         self._connections = 0
         self._alone_since: float | None = None
-        self._slow = request.sizes.time_dilation
-        self._away: set[str] = set()
-        """Servers that were taken away: that they do not follow is no failure."""
-
-    @property
-    def primary(self) -> Server:
-        """The server that takes reads and writes."""
-        return self._primary
 
     @property
     def standbys(self) -> list[Server]:
         """The servers that confirm commits."""
-        return [server for server in self.servers if server is not self._primary]
+        return self.others
 
     @property
     def needed(self) -> int:
@@ -115,22 +99,12 @@ class PostgreSQL:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scale could not be followed in, and where it is not a distributed database."""
-        found = [*self._way.notes, *self.plan.reasons]
-        here = [server.place for server in self.servers if not server.place.host.elsewhere]
-        if any(place.group is None for place in here):
-            found.append(NO_GROUP.format(mib=self.plan.page_cache // MIB))
-        if self.standbys:
-            found.append(ONE_PRIMARY.format(quorum=self.quorum))
-        return tuple(found)
-
-    @property
-    def secret(self) -> str:
-        """What the servers were made for: their password."""
-        return self._password
+        alone = [ONE_PRIMARY.format(quorum=self.quorum)] if self.standbys else []
+        return (*super().notes, *alone)
 
     def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
         """Have the load come from client hosts, at these IP addresses."""
-        self._way.let_in(clients)
+        super().let_in(clients, addresses)
         for server in self.servers:
             server.let_in(addresses)
 
@@ -139,65 +113,25 @@ class PostgreSQL:
         """The server's."""
         return {"PostgreSQL": str(self._major)}
 
-    @property
-    def target(self) -> Mapping[str, object]:
-        """Where a load finds the primary: it looks for it along a list of all servers."""
-        listed = [self.primary, *self.standbys]
-        return {
-            "protocol": "postgresql",
-            "contact_points": [f"{server.place.address}:{PORT}" for server in listed],
-            "read_write": bool(self.standbys),
-            "database": DATABASE,
-            "user": USER,
-            "password": self._password,
-            "tls": self.request.tls,
-            "table": self.request.table_name,
-        }
-
-    def start(self) -> None:
-        """Make data directories the first time; start the primary, then the standbys."""
+    def _bring_up(self) -> None:
+        """Start the primary, then the standbys."""
         self._alone_since = None
-        self._away.clear()
-        try:
-            if not self.primary.is_made:
-                self.primary.make()
-            self.primary.launch(self._role(self.primary))
-            self.primary.wait_until_ready(makes_schema=True)
-            for standby in self.standbys:
-                if not standby.is_made:
-                    standby.make_copy_of(self.primary)
-                standby.launch(self._role(standby))
-            for standby in self.standbys:
-                standby.wait_until_ready(makes_schema=False)
-            self._wait_for_standbys()
-        except BaseException:
-            for server in self.servers:
-                server.kill()
-            raise
+        if not self.primary.is_made:
+            self.primary.make()
+        self.primary.launch(self._role(self.primary))
+        self.primary.wait_until_ready(makes_schema=True)
+        for standby in self.standbys:
+            if not standby.is_made:
+                standby.make_copy_of(self.primary)
+            standby.launch(self._role(standby))
+        for standby in self.standbys:
+            standby.wait_until_ready(makes_schema=False)
 
-    def kill_node(self, name: str) -> None:
-        """End a server's processes at once."""
-        self._away.add(name)
-        self._named(name).kill()
-
-    def start_node(self, name: str) -> None:
-        """Start a killed server; returns when it has replayed its log and answers queries."""
-        server = self._named(name)
-        if not server.has_data():
-            raise server.process.failure("cannot be started: its disks are empty")
+    def _start_again(self, server: Server) -> None:
         server.launch(self._role(server))
         server.wait_until_ready(makes_schema=server is self.primary)
         if self._promoted and server is not self.primary:
             self._wait_until_it_follows(server)
-        self._away.discard(name)
-
-    def restart_node(self, name: str) -> None:
-        """End a server in order, drop its page cache, start it."""
-        self._away.add(name)
-        server = self._named(name)
-        server.stop()
-        server.drop_page_cache()
-        self.start_node(name)
 
     def replace_node(self, name: str) -> None:
         """Copy the primary's data to an empty standby; returns when it answers queries.
@@ -210,7 +144,9 @@ class PostgreSQL:
             raise server.process.failure(told)
         sql = self.primary.connection()
         self._drop_slot(sql, name)
+        begun = time.monotonic()
         server.replace_by_copy_of(self.primary)
+        self._note_copy(server, begun)
         self.start_node(name)
 
     def promote_node(self, name: str) -> None:
@@ -295,30 +231,7 @@ class PostgreSQL:
 
     def streamed(self) -> Mapping[str, int]:
         """Return what each standby has got by copies of the primary's data."""
-        return {server.place.name: server.copied_bytes for server in self.standbys}
-
-    def parts(self, begun_unix: float) -> Mapping[str, float]:
-        """Return how long the copy of a standby that came took, and its start behind it."""
-        spent = time.time() - begun_unix
-        copied = [one.copied_s for one in self.standbys if one.copied_s]
-        for one in self.standbys:
-            one.copied_s = 0.0
-        return {"stream": sum(copied), "finish": spent - sum(copied)} if copied else {}
-
-    def wait_until_whole(self) -> None:
-        """Return when every standby has what the primary had written at the call."""
-        self._wait_for_standbys()
-
-    def set_reachable(self, name: str, *, reachable: bool) -> None:
-        """Take a server that cannot be reached for one that is away; the primary is asked nothing.
-
-        Whoever looks at the cluster asks the primary alone.
-        """
-        change = self._away.discard if reachable else self._away.add
-        change(name)
-
-    def _named(self, name: str) -> Server:
-        return next(server for server in self.servers if server.place.name == name)
+        return {server.place.name: self._copied_bytes[server.place.name] for server in self.others}
 
     def _role(self, server: Server) -> Role:
         if server is self.primary:
@@ -340,36 +253,25 @@ class PostgreSQL:
         self._connections = connections
         self.primary.expect(connections)
 
-    def settle(self, conditions: Conditions) -> None:
-        """Truncate, vacuum, begin a segment of the log, write a checkpoint, sync: in this order."""
-        with self._with_the_reason() as sql:
-            for table in conditions.to_empty(self.request):
-                sql.ask(f"TRUNCATE {table}")
-            if conditions.compacted:
-                self._wait_for_vacuums(sql, conditions.time_limit_s)
-                # Otherwise the first reads after a fill write: they note in every row that its
-                # transaction is committed. pgbench does the same after its own fill.
-                sql.ask("VACUUM (ANALYZE)")
-            if conditions.flushed:
-                # Checkpoints begin at the ends of segments of 16 MiB, which do not shrink with the
-                # scale: without this, where a fill had ended decided whether one fell into a pass
-                # of writes. Source: `XLogCheckpointNeeded` of xlog.c; seen in PostgreSQL 15.
-                sql.ask("SELECT pg_switch_wal()")
-                sql.ask("CHECKPOINT")
-                self._wait_for_standbys()
-                for standby in self.standbys:
-                    standby.connection().ask("CHECKPOINT")
-                for server in self.servers:
-                    server.sync()
+    def _compact(self, sql: Sql, limit_s: float) -> None:
+        self._wait_for_vacuums(sql, limit_s)
+        # Otherwise the first reads after a fill write: they note in every row that its
+        # transaction is committed. pgbench does the same after its own fill.
+        sql.ask("VACUUM (ANALYZE)")
 
-    def make_cold(self) -> Coldness:
-        """Restart without page cache: the servers' own buffers are a cache too."""
+    def _flush(self, sql: Sql) -> None:
+        # Checkpoints begin at the ends of segments of 16 MiB, which do not shrink with the
+        # scale: without this, where a fill had ended decided whether one fell into a pass
+        # of writes. Source: `XLogCheckpointNeeded` of xlog.c; seen in PostgreSQL 15.
+        sql.ask("SELECT pg_switch_wal()")
+        sql.ask("CHECKPOINT")
+        self.wait_until_whole()
+        for standby in self.standbys:
+            standby.connection().ask("CHECKPOINT")
         for server in self.servers:
-            server.process.check()
-        self.stop()
-        for server in self.servers:
-            server.drop_page_cache()
-        self.start()
+            server.sync()
+
+    def _cached(self) -> list[tuple[int, int]]:
         # The system's tables are read at every start; the user's lie in the database's own folder.
         with self._with_the_reason() as sql:
             ((folder,),) = sql.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
@@ -383,8 +285,7 @@ class PostgreSQL:
         found = [server.cached_bytes(folder, names) for server in self.servers]
         if self.request.columns:
             self._look_up_the_table()
-        size, cached = (sum(each) for each in zip(*found, strict=True))
-        return Coldness("restart", size, cached)
+        return found
 
     def _look_up_the_table(self) -> None:
         """Have the primary read what its catalogues say of the table, and no row of it.
@@ -416,40 +317,27 @@ class PostgreSQL:
         for server in (self.primary, *self.standbys):
             server.stop()
 
-    def observe(self) -> Observation:
-        """Return vacuums that run, blocks read and hit, WAL written. Nothing while it is down.
+    def _observed_away(self) -> Observation:
+        return Observation(tuple(self.primary.pids()), {}, {})
 
-        Raises MachineError when a server has died, and when too few standbys follow for any commit
-        to be confirmed.
+    def _counts(self, sql: Sql) -> Mapping[str, float]:
+        (counts,) = sql.ask(_SEEN.format(answer_s=ANSWER_SECONDS * self._slow))
+        names = (*METRICS, *COUNTERS)
+        return dict(zip(names, map(float, counts), strict=True))
+
+    def _observation(self, counts: Mapping[str, float]) -> Observation:
+        """Return vacuums that run, blocks read and hit, WAL written.
+
+        Raises MachineError when too few standbys follow for any commit to be confirmed.
         """
-        primary = self.primary
-        if primary.sql is None or primary.process.pid is None:
-            return Observation((), {}, {})
-        if primary.place.name in self._away:
-            return Observation(tuple(primary.pids()), {}, {})
-        try:
-            for server in self.servers:
-                if server.place.name not in self._away:
-                    server.process.check()
-            ((vacuums, streaming, *counts),) = primary.sql.ask(
-                _SEEN.format(answer_s=ANSWER_SECONDS * self._slow)
-            )
-        except MachineError:
-            if primary.sql is None:
-                return Observation((), {}, {})
-            primary.process.await_death()
-            raise
-        self._check_quorum(int(streaming))
+        self._check_quorum(int(counts["streaming_standbys"]))
         for server in self.servers:
             server.fit_group()
-        names = ("blocks_read", "blocks_hit", "deadlocks", "temp_bytes", "wal_bytes")
+        shown = METRICS if self.standbys else METRICS[:1]
         return Observation(
             pids=tuple(pid for server in self.servers for pid in server.pids()),
-            metrics={
-                "running_vacuums": float(vacuums),
-                **({"streaming_standbys": float(streaming)} if self.standbys else {}),
-            },
-            counters=dict(zip(names, map(float, counts), strict=True)),
+            metrics={name: counts[name] for name in shown},
+            counters={name: counts[name] for name in COUNTERS},
         )
 
     def _check_quorum(self, streaming: int) -> None:
@@ -473,18 +361,7 @@ class PostgreSQL:
             f"follow the primary\n{silent}"
         )
 
-    @contextmanager
-    def _with_the_reason(self) -> Iterator[Sql]:
-        """Let the server's death be the error, and not that it no longer answers."""
-        sql = self.primary.connection()
-        try:
-            yield sql
-        except MachineError:
-            for server in self.servers:
-                server.process.await_death()
-            raise
-
-    def _wait_for_standbys(self) -> None:
+    def wait_until_whole(self) -> None:
         """Return when every standby has replayed what the primary had written at the call."""
         if not self.standbys:
             return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
 from disklab.databases.certificate import self_signed
+from disklab.databases.copies import CopyServer
 from disklab.databases.files import write
 from disklab.databases.log import LogForm
 from disklab.databases.postgresql import timing
@@ -32,14 +32,11 @@ from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
 from disklab.hosts.control_group import ControlGroup
-from disklab.hosts.left_databases import record_group
 from disklab.hosts.processes import MARK
 from disklab.waiting import Wait
 
 # 1 s on an idle machine; after a crash it replays its WAL at the speed of the disk.
 READY_SECONDS = 300.0
-# A fast shutdown writes all dirty buffers.
-STOP_SECONDS = 600.0
 # A copy of the primary's data is bound by disks, and is as small as what this machine can hold.
 COPY_SECONDS = 1800.0
 # All of the log that it has received is replayed first, which max_wal_size bounds.
@@ -59,8 +56,12 @@ LOG = LogForm(
 )
 
 
-class Server:
+class Server(CopyServer):
     """A server that disklab makes, starts and stops."""
+
+    first_file = "PG_VERSION"
+    # PostgreSQL's fast shutdown: sessions are ended, nothing is lost.
+    ending = signal.SIGINT
 
     def __init__(
         self,
@@ -70,43 +71,18 @@ class Server:
         plan: MemoryPlan,
         password: str,
     ) -> None:
-        self.request = request
-        self._password = password
-        # Data that were kept are of our password.
-        self._made_here = request.kept is not None
+        process = place.host.process("PostgreSQL", place, PORTS, LOG)
+        super().__init__(request, place, process, installation.account, password)
+        self.files: ServerFiles = ServerFiles(place)
         self._clients: Sequence[str] = ()
         self._others: Sequence[str] = ()
         self._has_key = False
-        self.place = place
-        self.files = ServerFiles(place)
-        self.process = place.host.process("PostgreSQL", place, PORTS, LOG)
-        self.sql: Sql | None = None
         self._plan = plan
         self._installation = installation
         self._most_anonymous = 0
         self._most_backends = 0
         self._expected = 0
         self._there_before: frozenset[int] = frozenset()
-        self.copied_bytes = 0
-        """What copies of the primary's data have brought to it."""
-        self.copied_s = 0.0
-        """How long the last one took; zero: there was none, or it is told."""
-
-    @property
-    def is_made(self) -> bool:
-        """Whether it has a data directory.
-
-        Raises MachineError for one that was made for another password than ours.
-        """
-        if not self._made_here and self.has_data():
-            raise MachineError(
-                f"{self.files.data} is another start's database, whose password is gone; remove it"
-            )
-        return self._made_here
-
-    def has_data(self) -> bool:
-        """Return whether its disks hold a data directory."""
-        return self.place.host.exists(self.files.data / "PG_VERSION")
 
     def know(self, addresses: Sequence[str]) -> None:
         """Let in the servers at these IP addresses, which may follow it; from the next start on."""
@@ -118,8 +94,8 @@ class Server:
 
     def make(self) -> None:
         """Make an empty data directory, with the write-ahead log on its own volume."""
-        self._record()
-        told = self._put_secret("first", self._password)
+        self.record()
+        told = self.put_secret("first", self._password)
         files = self.files
         # The C locale compares bytes: no version of a locale can change an order.
         command = ["initdb", "-D", str(files.data), "-U", USER, "--locale=C", "--encoding=UTF8"]
@@ -131,7 +107,7 @@ class Server:
 
     def make_copy_of(self, primary: Server) -> None:
         """Copy the primary's data directory; it must run."""
-        self._record()
+        self.record()
         command, variables = self._copying(primary)
         self._make_with(command, variables)
         self._follow()
@@ -142,9 +118,8 @@ class Server:
         The copy is made in the server's own memory group, as on a machine of its own: what it has
         not yet written to the disk counts there. Killing the server ends it.
         """
-        begun = time.monotonic()
         self.kill()
-        self._record()
+        self.record()
         for folder in self.files.own:
             self.place.host.remove(folder)
         (name, *rest), variables = self._copying(primary)
@@ -152,8 +127,6 @@ class Server:
         self.process.launch(self._installation.as_user(command), variables=variables)
         self.process.finish(COPY_SECONDS * self.request.sizes.time_dilation)
         self._follow()
-        self.copied_bytes += self.place.host.cached_bytes([self.files.data])[0]
-        self.copied_s = time.monotonic() - begun
 
     def _copying(self, primary: Server) -> tuple[list[str], dict[str, str]]:
         """Return the command that copies the primary's data, and its variables."""
@@ -168,11 +141,6 @@ class Server:
     def _follow(self) -> None:
         """Have it follow a primary when it starts."""
         self._installation.run(["touch", str(self.files.data / "standby.signal")])
-
-    def _record(self) -> None:
-        """Note what is about to be used, so that `clean` finds it after a kill."""
-        if self.place.group is not None:
-            record_group(self.place.run_dir, self.place.group)
 
     def _make_with(self, command: list[str], variables: Mapping[str, str]) -> None:
         """Let a program make the data directory, with the write-ahead log on its own volume."""
@@ -193,7 +161,7 @@ class Server:
         """Write the configuration and start; returns at once."""
         if self.place.group is not None:
             self.place.group.set_limit(self._plan.first_limit(role.connections))
-        self._record()
+        self.record()
         program = self._installation.program("postgres")
         left = self._end_remains(program)
         if left:
@@ -236,18 +204,6 @@ class Server:
                     raise self.process.failure(f"answered no query within {READY_SECONDS:.0f} s")
                 wait.pause(POLL_SECONDS)
 
-    def connection(self) -> Sql:
-        """Return the connection that is kept. Raises MachineError when the server has died."""
-        self.process.check()
-        assert self.sql is not None, "a running server has a connection"
-        return self.sql
-
-    def stop(self) -> None:
-        """End connections, write a last checkpoint, and end."""
-        self._disconnect()
-        # SIGINT is PostgreSQL's fast shutdown: sessions are ended, nothing is lost.
-        self.process.end(signal.SIGINT, STOP_SECONDS)
-
     def kill(self) -> None:
         """End at once, with every backend.
 
@@ -255,22 +211,10 @@ class Server:
         ours sat on the mount of a VM that was lost. Those that hang on their disk stay, and the
         next start says so.
         """
-        self._disconnect()
         ran = self.process.pid is not None
-        self.process.kill()
+        super().kill()
         if ran:
             self._end_remains(self._installation.program("postgres"))
-
-    def drop_page_cache(self) -> None:
-        """Drop what the page cache holds of the data files. The server should not run."""
-        self.sync()
-        if self.place.group is not None:
-            self.place.group.reclaim()
-        self.place.host.drop_pages(self.files.own)
-
-    def sync(self) -> None:
-        """Write everything back that is dirty on the server's volumes."""
-        self.place.host.sync(self.place)
 
     def cached_bytes(self, folder: str, names: Set[str]) -> tuple[int, int]:
         """Return the size of the tables' files, and how much of it the page cache holds.
@@ -324,11 +268,11 @@ class Server:
         if tls and not self._has_key:
             certificate, key = self_signed(self.place.address)
             self._put(files.certificate.name, certificate)
-            self._put_secret(files.key.name, key)
+            self.put_secret(files.key.name, key)
             self._has_key = True
         if role.is_standby:
             told = f"*:*:*:{USER}:{self._password}\n"
-            self._put_secret(files.passwords.name, told)
+            self.put_secret(files.passwords.name, told)
         slow = self.request.sizes.time_dilation
         planned = {**timing.usual(slow), **self._plan.settings, **role.settings(tls=tls)}
         user = timing.dilated(self.request.settings, slow)
@@ -368,20 +312,10 @@ class Server:
         login = Login(self.place.address, PORT, USER, database, tls, password, options=own)
         return self._connect(login)
 
-    def _disconnect(self) -> None:
-        sql, self.sql = self.sql, None
-        if sql is not None:
-            sql.close()
-
     def _put(self, name: str, text: str) -> None:
         """Write a file of the configuration."""
         host = self.place.host
         host.write(host.open_run_dir(self.place.run_dir), name, text)
-
-    def _put_secret(self, name: str, text: str) -> Path:
-        """Write one that the server alone may read; return it."""
-        host, account = self.place.host, self._installation.account
-        return host.write_secret(host.open_run_dir(self.place.run_dir), name, text, account)
 
     def _end_remains(self, program: str) -> list[int]:
         """End what a killed server has left on the data directory; return what stays."""
