@@ -151,16 +151,14 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
 
 def without_pauses(simulator: Simulator) -> Simulator | None:
     """Return one that simulates nodes which never pause; None: they never do."""
-    database = simulator.question.spec.database
-    assert database is not None
+    database = simulator.question.spec.the_database
     pausing = facts_of(database.engine).simulator == "cassandra"
     return replace(simulator, ablate=("pauses",), cells=0) if pausing else None
 
 
 def briefly(one: Tried, question: Question) -> str:
     """Return an option that was simulated quick in a few words."""
-    assert question.spec.cluster is not None
-    nodes = "" if NODES in one.candidate.settings else f"{question.spec.cluster.nodes} x "
+    nodes = "" if NODES in one.candidate.settings else f"{question.spec.the_cluster.nodes} x "
     p99 = one.result.latency_ms.get("p99")
     latency = "" if p99 is None else f", p99 {short(p99)} ms"
     return f"{nodes}{one.candidate.name}, {one.candidate.usd_per_month:,.0f} USD a month{latency}"
@@ -168,8 +166,7 @@ def briefly(one: Tried, question: Question) -> str:
 
 def calibration_of(question: Question) -> Calibration:
     """Return the package's calibration of the database."""
-    assert question.spec.database is not None
-    engine = question.spec.database.engine
+    engine = question.spec.the_database.engine
     found = calibration_for(engine)
     if not facts_of(engine).advised or found is None:
         rule = f"advice simulates {advised()} so far"
@@ -295,8 +292,7 @@ def finals(
 
 def banded(question: Question, how: How) -> bool:
     """Return whether finalists get bands: without being asked, only where rows are quick."""
-    database = question.spec.database
-    assert database is not None
+    database = question.spec.the_database
     quick = facts_of(database.engine).simulator == "cassandra"
     return quick if how.bands is None else how.bands
 
@@ -474,8 +470,7 @@ def rehearsable(advice: Advice) -> str:
     levels = {one.candidate.name: one.candidate.patch() for one in options}
     tree = yaml.safe_load(question.text(levels))
     if "rehearse" not in tree:
-        dataset = question.spec.dataset
-        assert dataset is not None
+        dataset = question.spec.the_dataset
         whole = (dataset.rows or 0) * dataset.columns * dataset.column_bytes
         scale = max(1, -(-whole // REHEARSED_BYTES))
         tree["rehearse"] = {"nodes": 1, "scale": f"1/{scale}"}

@@ -136,15 +136,13 @@ class Advice:
         """Return the question: data, copies, nodes, rate."""
         spec, load = self.question.spec, self.question.spec.workload.load
         dataset, work = spec.dataset, spec.workload.operations
-        assert spec.cluster is not None
-        assert spec.database is not None
         parts = []
         if dataset is not None and dataset.rows is not None:
             row = dataset.columns * dataset.column_bytes
             parts.append(f"{in_decimals(dataset.rows * row)} in rows of {in_decimals(row)}")
-        nodes, copies = spec.cluster.nodes, spec.database.replication_factor
+        nodes, copies = spec.the_cluster.nodes, spec.the_database.replication_factor
         where = f"{nodes} node{'s' * (nodes > 1)}"
-        grows = "" if facts_of(spec.database.engine).primary else " or more"
+        grows = "" if facts_of(spec.the_database.engine).primary else " or more"
         parts.append(f"{copies} cop{'ies' if copies > 1 else 'y'} on {where}{grows}")
         if load is not None and load.rate_per_s and work is not None:
             parts.append(

@@ -40,20 +40,17 @@ class Ceiling:
 
 def copies_read(spec: TrialSpec) -> int:
     """Return how many replicas a read asks."""
-    assert spec.database is not None
-    if facts_of(spec.database.engine).primary:
+    if facts_of(spec.the_database.engine).primary:
         return 1
-    copies = spec.database.replication_factor
-    if spec.database.consistency == "ALL":
+    copies = spec.the_database.replication_factor
+    if spec.the_database.consistency == "ALL":
         return copies
-    return MANY.get(spec.database.consistency, copies // 2 + 1)
+    return MANY.get(spec.the_database.consistency, copies // 2 + 1)
 
 
 def serving_nodes(spec: TrialSpec) -> int:
     """Return among how many nodes the operations are shared."""
-    assert spec.cluster is not None
-    assert spec.database is not None
-    return 1 if facts_of(spec.database.engine).primary else spec.cluster.nodes
+    return 1 if facts_of(spec.the_database.engine).primary else spec.the_cluster.nodes
 
 
 def cache_bytes(spec: TrialSpec, memory_gib: float | None, calibration: Calibration) -> int:
@@ -61,20 +58,16 @@ def cache_bytes(spec: TrialSpec, memory_gib: float | None, calibration: Calibrat
 
     A server without a heap of its own may use all of it, as buffers or as page cache.
     """
-    assert spec.database is not None
-    if facts_of(spec.database.engine).simulator == "cassandra":
-        return page_cache_bytes(memory_gib, calibration, spec.database.jvm.heap_bytes)
+    if facts_of(spec.the_database.engine).simulator == "cassandra":
+        return page_cache_bytes(memory_gib, calibration, spec.the_database.jvm.heap_bytes)
     return int((memory_gib or 0) * GIB)
 
 
 def node_data_bytes(spec: TrialSpec) -> float:
     """Return the bytes of rows on each node, without what storing them adds."""
-    assert spec.dataset is not None
-    assert spec.cluster is not None
-    assert spec.database is not None
-    rows = spec.dataset.rows or 0
-    row = spec.dataset.columns * spec.dataset.column_bytes
-    return rows * row * spec.database.replication_factor / spec.cluster.nodes
+    rows = spec.the_dataset.rows or 0
+    row = spec.the_dataset.columns * spec.the_dataset.column_bytes
+    return rows * row * spec.the_database.replication_factor / spec.the_cluster.nodes
 
 
 @dataclass(frozen=True)
@@ -137,15 +130,14 @@ def _path(
 def cpu_ceiling(spec: TrialSpec, cores: int, calibration: Calibration) -> Ceiling:
     """Return what the nodes' processors do at most: each operation at its replicas only."""
     assert spec.workload.operations is not None
-    assert spec.database is not None
     work, costs = spec.workload.operations, calibration.values()
-    if facts_of(spec.database.engine).primary:
+    if facts_of(spec.the_database.engine).primary:
         statement = costs.get("statement_cpu_ns", 0)
         read = statement + costs.get("row_read_cpu_ns", 0)
         write = statement + costs.get("row_write_cpu_ns", 0)
     else:
         read = copies_read(spec) * costs.get("read_cpu_ns", 0)
-        write = spec.database.replication_factor * costs.get("write_cpu_ns", 0)
+        write = spec.the_database.replication_factor * costs.get("write_cpu_ns", 0)
     each_ns = work.read * read + work.write * write
     most = serving_nodes(spec) * cores * 1e9 / each_ns if each_ns else float("inf")
     return Ceiling(most, "node CPU")

@@ -179,24 +179,21 @@ def _amounts(vm: VmEntry) -> tuple[float, ...]:
 
 def _grows(spec: TrialSpec) -> bool:
     """Return whether more nodes carry more, and nothing in the file counts on their number."""
-    assert spec.database is not None
     named_nodes = bool(spec.events) or spec.failures is not None
-    return not facts_of(spec.database.engine).primary and not named_nodes
+    return not facts_of(spec.the_database.engine).primary and not named_nodes
 
 
 def with_nodes(spec: TrialSpec, times: int) -> TrialSpec:
     """Return the file with so many times its nodes."""
-    assert spec.cluster is not None
-    cluster = spec.cluster.model_copy(update={"nodes": spec.cluster.nodes * times})
+    cluster = spec.the_cluster.model_copy(update={"nodes": spec.the_cluster.nodes * times})
     return spec.model_copy(update={"cluster": cluster})
 
 
 def spec_of(spec: TrialSpec, option: Candidate) -> TrialSpec:
     """Return the file with an option's number of nodes."""
-    assert spec.cluster is not None
-    nodes = option.nodes_of(spec.cluster.nodes)
-    cluster = spec.cluster.model_copy(update={"nodes": nodes})
-    return spec if nodes == spec.cluster.nodes else spec.model_copy(update={"cluster": cluster})
+    nodes = option.nodes_of(spec.the_cluster.nodes)
+    cluster = spec.the_cluster.model_copy(update={"nodes": nodes})
+    return spec if nodes == spec.the_cluster.nodes else spec.model_copy(update={"cluster": cluster})
 
 
 @dataclass
@@ -223,8 +220,7 @@ class _Shop:
         """What another number of nodes changes in the file."""
         own = self.question.spec.cluster
         assert own is not None
-        assert self.spec.cluster is not None
-        nodes = self.spec.cluster.nodes
+        nodes = self.spec.the_cluster.nodes
         return {} if nodes == own.nodes else {NODES: nodes}
 
     def price(self, expression: str) -> float | None:
@@ -240,8 +236,7 @@ class _Shop:
 
 def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
     question, catalog = shop.question, shop.catalog
-    assert question.spec.cluster is not None
-    vendor = question.spec.cluster.vm.split("/")[0]
+    vendor = question.spec.the_cluster.vm.split("/")[0]
     wanted = _wanted(question)
     for vm in catalog.vms.values():
         words = _vm_words(question, catalog)
@@ -373,17 +368,16 @@ def _reads_of_node(question: Question, spec: TrialSpec) -> float:
 def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     """Add a combination to where it belongs."""
     question, spec = shop.question, shop.spec
-    assert spec.cluster is not None
     price = shop.price(disks.expression)
     if price is None:
         found.refused["no price of the disks is known in USD"] += 1
         return
-    usd = round((price + shop.machines[vm.name]) * spec.cluster.nodes, 2)
+    usd = round((price + shop.machines[vm.name]) * spec.the_cluster.nodes, 2)
     budget = question.require.budget_usd_per_month
     if budget is not None and usd > budget:
         found.ruled_out[named(vm.name, disks, shop.settings)] = "costs more than the budget"
         return
-    base = spec.cluster.volumes["data"]
+    base = spec.the_cluster.volumes["data"]
     request = VolumeRequest(
         disks=disks.expression,
         caching=disks.caching,

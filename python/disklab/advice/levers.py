@@ -97,17 +97,14 @@ def compactions(spec: TrialSpec) -> tuple[str, ...]:
 
 def rooms(spec: TrialSpec) -> dict[str, float]:
     """Return how large a node's data volume must be in bytes, by strategy, the file's own first."""
-    assert spec.dataset is not None
-    assert spec.cluster is not None
-    assert spec.database is not None
-    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
-    stored = feasible.node_bytes(spec.dataset.rows or 0, spec.dataset, copies, nodes)
-    table = spec.database.table
+    copies, nodes = spec.the_database.replication_factor, spec.the_cluster.nodes
+    stored = feasible.node_bytes(spec.the_dataset.rows or 0, spec.the_dataset, copies, nodes)
+    table = spec.the_database.table
     tables = {
         name: table.model_copy(update={"compaction": name})
         for name in (table.compaction, *compactions(spec))
     }
-    engine = spec.database.engine
+    engine = spec.the_database.engine
     return {name: stored * feasible.headroom_of(engine, one) for name, one in tables.items()}
 
 

@@ -175,8 +175,7 @@ def present_of(
 
 def _price(question: Question) -> float | None:
     """Return the USD a month of what runs now, all nodes; None: a price is not known."""
-    cluster = question.spec.cluster
-    assert cluster is not None
+    cluster = question.spec.the_cluster
     catalog, region, terms = load_catalog(), question.region, question.terms
     prices = [vm_price(catalog, cluster.vm, region=region, terms=terms)]
     prices += [

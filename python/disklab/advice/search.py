@@ -432,8 +432,7 @@ MOST_HALVES = 5
 
 def sketches(simulator: Simulator) -> bool:
     """Return whether a sketch tells anything: its nodes have no long stops, which it would miss."""
-    database = simulator.question.spec.database
-    assert database is not None
+    database = simulator.question.spec.the_database
     if facts_of(database.engine).simulator != "cassandra":
         return False
     spec = simulator.question.spec
@@ -442,8 +441,7 @@ def sketches(simulator: Simulator) -> bool:
 
 def steady(tried: Tried, spec: TrialSpec) -> bool:
     """Return whether a sketch tells how an option answers to small changes: no limit is near."""
-    assert spec.database is not None
-    collector = tried.candidate.settings.get(COLLECTOR, spec.database.jvm.collector)
+    collector = tried.candidate.settings.get(COLLECTOR, spec.the_database.jvm.collector)
     return collector in CONCURRENT and (fullest(tried.result) or 0.0) < NEAR
 
 

@@ -323,16 +323,14 @@ def _cluster_hosts(
     """
     sets: dict[str, list[Trial]] = {}
     for trial in able:
-        cluster = trial.spec.cluster
-        assert cluster is not None, "a cluster experiment"
+        cluster = trial.spec.the_cluster
         shape = cluster.model_dump(mode="json", exclude={"nodes", "host_cache_bytes"})
         sets.setdefault(json.dumps(shape, sort_keys=True), []).append(trial)
     hosts: list[CloudHost] = []
     where: dict[int, list[str]] = {}
     for trials in sets.values():
         spec = trials[0].spec
-        cluster = spec.cluster
-        assert cluster is not None, "as above"
+        cluster = spec.the_cluster
         vm = catalog.vms[cluster.vm]
         named = [(name, volume) for *_, name, volume, _ in volumes_of(spec)]
         ephemeral = any(_kind(volume) == "ephemeral-os" for _, volume in named)
@@ -353,8 +351,7 @@ def _cluster_hosts(
             )
             hosts.append(host)
             for trial in trials:
-                assert trial.spec.cluster is not None, "as above"
-                if at < trial.spec.cluster.nodes:
+                if at < trial.spec.the_cluster.nodes:
                     where.setdefault(trial.index, []).append(name)
     hosts += _clients(able, catalog, len(hosts))
     return hosts, where
@@ -378,8 +375,7 @@ def _clients(able: Sequence[Trial], catalog: Catalog, taken: int) -> list[CloudH
     """Return the load generators: of each VM size as many as a trial asks for at most."""
     wanted: dict[str, tuple[int, TrialSpec]] = {}
     for trial in able:
-        assert trial.spec.cluster is not None, "a cluster experiment"
-        size = trial.spec.client.vm or trial.spec.cluster.vm
+        size = trial.spec.client.vm or trial.spec.the_cluster.vm
         most = max(trial.spec.client.nodes, wanted.get(size, (0, trial.spec))[0])
         wanted[size] = (most, trial.spec)
     made: list[CloudHost] = []

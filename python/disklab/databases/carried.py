@@ -66,8 +66,7 @@ def unmeasured(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> I
 
 def _machines(spec: TrialSpec, calibration: Calibration) -> Iterator[tuple[bool, str, str]]:
     """Yield whether a machine is the client's, the series that times are of, and the trial's VM."""
-    assert spec.cluster is not None
     if calibration.server_vm is not None:
-        yield False, calibration.server_vm, spec.cluster.vm
+        yield False, calibration.server_vm, spec.the_cluster.vm
     if calibration.client_vm is not None:
-        yield True, calibration.client_vm, spec.client.vm or spec.cluster.vm
+        yield True, calibration.client_vm, spec.client.vm or spec.the_cluster.vm

@@ -219,9 +219,8 @@ def delays(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     The network that the experiment names comes before that of the calibration.
     """
     mean = calibration.fact("one_way_ns")
-    assert spec.cluster is not None
-    if spec.cluster.network is not None:
-        named = catalog.networks[spec.cluster.network]
+    if spec.the_cluster.network is not None:
+        named = catalog.networks[spec.the_cluster.network]
         ways = {"within_zone": way(named.within_zone), "between_zones": way(named.between_zones)}
         return {"one_way_ns": sum(ways["within_zone"].values()), **ways}
     if "spread_ns" not in calibration.physical:
@@ -264,9 +263,8 @@ def network(mbit_per_s: int | None) -> int | None:
 
 def sizes_of(spec: TrialSpec, catalog: Catalog, scale: Fraction) -> Sizes:
     """Return what the memory of a server is planned from."""
-    assert spec.cluster is not None
-    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
-    return Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
+    memory = int((catalog.vms[spec.the_cluster.vm].facts.mem_gib or 0) * GIB)
+    return Sizes(memory_bytes=memory, scale=scale, nodes=spec.the_cluster.nodes)
 
 
 def servers(
@@ -280,8 +278,7 @@ def servers(
 
     `log_volumes`: where the log may lie, the first that there is. The page cache is not among them.
     """
-    cluster = spec.cluster
-    assert cluster is not None
+    cluster = spec.the_cluster
     vm = catalog.vms[cluster.vm].facts
     client = catalog.vms[spec.client.vm or cluster.vm].facts
     data = cluster.device_of("data")
@@ -361,8 +358,7 @@ def load_of(spec: TrialSpec, calibration: Calibration) -> Job:
 
 def with_sizes(spec: TrialSpec, share: Share) -> TrialSpec:
     """Return a trial with volumes as large as they were in its rehearsal."""
-    cluster = spec.cluster
-    assert cluster is not None
+    cluster = spec.the_cluster
     volumes = {
         name: volume.model_copy(
             update={"size_bytes": int(share.volume_bytes[cluster.device_of(name)].here)}
@@ -381,8 +377,7 @@ def take_place(job: Job, spec: TrialSpec, there: Rehearsed) -> None:
     """Give a server's job the kernel, network, client and course of a rehearsal."""
     job["cluster"]["kernel"] = there.kernel
     job["cluster"]["pages_counted_every_ns"] = there.pages_counted_every_ns
-    assert spec.cluster is not None
-    if spec.cluster.network is None:
+    if spec.the_cluster.network is None:
         job["network"] = there.network
     job["parameters"] = own_client(job["parameters"])
     job["workload"] |= there.course

@@ -85,8 +85,7 @@ class ExistingBedHosts:
             self.remember(bed, bed.state.data)
 
     def _change_read_ahead(self, spec: TrialSpec, bed: Bed) -> None:
-        assert spec.cluster is not None, "a cluster experiment"
-        asked = spec.cluster.volumes[DATA].read_ahead_bytes
+        asked = spec.the_cluster.volumes[DATA].read_ahead_bytes
         for node in self.hosted:
             name, folder = node.machine.name, str(node.folder)
             settings.ask_read_ahead(name, node.machine, folder, asked, self.journal)

@@ -83,27 +83,23 @@ def place_cluster(experiment: Experiment, trials: Sequence[Trial], hosts: Hosts)
 
 def nodes_of(trial: Trial) -> int:
     """Return how many hosts a trial's database is on."""
-    assert trial.spec.cluster is not None, "a cluster experiment"
-    return trial.spec.cluster.nodes
+    return trial.spec.the_cluster.nodes
 
 
 def volumes_apart(trial: Trial) -> list[str]:
     """Return the volumes of a node that lie on devices of their own, the data's first."""
-    cluster = trial.spec.cluster
-    assert cluster is not None, "a cluster experiment"
+    cluster = trial.spec.the_cluster
     names = [name for name in cluster.volumes if cluster.device_of(name) == name]
     return [DATA, *(name for name in names if name != DATA)]
 
 
 def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | None:
     spec = trial.spec
-    assert spec.cluster is not None, "a cluster experiment"
-    assert spec.database is not None, "a cluster has a database"
     place = experiment.document.place
-    if spec.database.engine not in hosted.ENGINES:
+    if spec.the_database.engine not in hosted.ENGINES:
         rule = f"on hosts disklab builds {', '.join(hosted.ENGINES)} only"
         way_out = "rehearse it on this machine, or predict it"
-        return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)
+        return Refusal(place(("database", "engine")), spec.the_database.engine, rule, way_out)
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
         rule = f"client hosts make loads of {' and '.join(SENT)} only: they have no other program"
         way_out = "take the hosts of role client out of the hosts file; the load comes from here"
@@ -323,8 +319,7 @@ class OwnDatabaseStage(ClusterStage):
             beside = self._nests(spots, nodes, undo)
             # Of machines that are the same, the smallest decides for all nodes.
             sizes = [int(facts(node.machine).get("memory_bytes", 0)) for node in nodes]
-            assert turn.spec.database is not None, "a cluster has a database"
-            heap_bytes = turn.spec.database.jvm.heap_bytes
+            heap_bytes = turn.spec.the_database.jvm.heap_bytes
             request = request_of(turn, Sizes(memory_bytes=min(sizes), heap_bytes=heap_bytes))
             if kept is not None:
                 secret = nodes[0].machine.files.read(nodes[0].folder / KEPT_SECRET)
@@ -392,8 +387,7 @@ class OwnDatabaseStage(ClusterStage):
         volume, machine = self.hosts.file.hosts[spot.host].volumes[known], self.machines[spot.host]
         if volume.directory is not None:
             return volume.directory
-        assert turn.spec.cluster is not None, "a cluster experiment"
-        filesystem = turn.spec.cluster.volumes[asked].filesystem
+        filesystem = turn.spec.the_cluster.volumes[asked].filesystem
         say(f"{spot.host}: making and mounting {filesystem} for {known}")
         place = self.hosts.place("hosts", spot.host, "volumes", known)
         directory, changes = format_and_mount(machine, volume, filesystem, self.journal, place)
@@ -427,16 +421,14 @@ class OwnDatabaseStage(ClusterStage):
         nodes: Sequence[Hosted],
         state: dict[str, Any],
     ) -> tuple[Bed, ExistingBedHosts]:
-        cluster = turn.spec.cluster
-        assert cluster is not None, "a cluster experiment"
-        assert turn.spec.database is not None, "a cluster has a database"
+        cluster = turn.spec.the_cluster
 
         def may_change(node: Hosted, what: str) -> bool:
             return what in self.hosts.file.hosts[node.machine.name].may_change
 
         volume, undo = cluster.volumes[DATA], ExitStack()
         may = all(may_change(node, "read_ahead") for node in nodes)
-        compiles = facts_of(turn.spec.database.engine).compiles
+        compiles = facts_of(turn.spec.the_database.engine).compiles
         hosts = ExistingBedHosts(
             hosted=nodes,
             clients=self.clients,
@@ -459,8 +451,7 @@ class OwnDatabaseStage(ClusterStage):
 
 def _doubts(turn: Turn, nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield what else of the nodes' hosts than their disks was the limit."""
-    cluster = turn.spec.cluster
-    assert cluster is not None, "a cluster experiment"
+    cluster = turn.spec.the_cluster
     vm = load_catalog().vms.get(cluster.vm)
     for one in nodes:
         yield from doubts(one, None if vm is None else vm.facts.net_mbit_per_s)

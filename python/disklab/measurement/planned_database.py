@@ -122,8 +122,7 @@ def _unfit(
     if not goes_on:
         reason = why_not(machine, hosts.file.hosts[names[0]].volumes[names[1]], place)
         yield from () if reason is None else (reason,)
-    assert trial.spec.cluster is not None, "a cluster experiment"
-    kinds = {one.filesystem for one in trial.spec.cluster.volumes.values()}
+    kinds = {one.filesystem for one in trial.spec.the_cluster.volumes.values()}
     yield from missing_mkfs(hosts.place("hosts", names[0]), kinds, machine)
 
 

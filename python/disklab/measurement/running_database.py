@@ -135,7 +135,6 @@ class RunningDatabaseStage(ClusterStage):
         """Make our tables in it."""
         del site
         spec = turn.spec
-        assert spec.cluster is not None, "a cluster experiment"
         namespace = namespace_of(self.run.info.id)
         # Nothing is sized: the memory is the server's.
         request = replace(request_of(turn, Sizes(memory_bytes=0)), keyspace=namespace)
@@ -147,7 +146,7 @@ class RunningDatabaseStage(ClusterStage):
             undo.callback(database.stop)
             say(f"making {namespace}")
             database.start()
-            volume = spec.cluster.volumes[spec.cluster.device_of("data")]
+            volume = spec.the_cluster.volumes[spec.the_cluster.device_of("data")]
             state = BedState(
                 data="empty",
                 settled=True,

@@ -138,9 +138,8 @@ def fixed_parts(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
 
 
 def _fixed_of_cluster(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
-    assert spec.cluster is not None, "the caller looks"
-    parts: dict[str, Any] = {"cluster.vm": spec.cluster.vm}
-    for name, asked in spec.cluster.volumes.items():
+    parts: dict[str, Any] = {"cluster.vm": spec.the_cluster.vm}
+    for name, asked in spec.the_cluster.volumes.items():
         parts[f"cluster.volumes.{name}.disks"] = asked.disks
         parts[f"cluster.volumes.{name}.caching"] = asked.caching
         parts[f"cluster.volumes.{name}.stripe"] = asked.chunk_bytes

@@ -147,8 +147,7 @@ def _experiments(trial: Trial, job: Job) -> list[tuple[int, Job]]:
 
 def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
     """Return the job with a node that is lost at a time and comes back at once."""
-    database = trial.spec.database
-    assert database is not None
+    database = trial.spec.the_database
     gone = "lose" if back == REPLACED else "kill"
     events = [
         TimedEvent.model_validate({"at": f"{at_s}s", gone: "n1"}),

@@ -61,7 +61,6 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
     Raises UserError, MachineError or EngineError; then nothing is left.
     """
     trial, spec = turn.trial, turn.spec
-    assert spec.cluster is not None, "a cluster experiment"
     with ExitStack() as undo:
         nodes: list[Node] = []
         asked = clusters_of(spec)
@@ -79,7 +78,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
         groups = [_group(node.name, site.places.database(node.name)) for node in nodes]
         request = request_of(turn, sizes_of(turn, site.catalog))
         network = None
-        if spec.cluster.network is not None:
+        if spec.the_cluster.network is not None:
             say("hosts in namespaces, and the network between them")
             network = network_of(asked, prefix, nodes, site)
             undo.callback(network.close)
@@ -99,10 +98,10 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             time_dilation=trial.share.time_dilation,
             groups=groups,
             network=network,
-            data_device=spec.cluster.device_of("data"),
+            data_device=spec.the_cluster.device_of("data"),
             memory_of=partial(_memory_bytes, catalog=site.catalog),
             names=tuple(asked),
-            later=len(asked) - spec.cluster.nodes,
+            later=len(asked) - spec.the_cluster.nodes,
         )
         compiles = facts_of(request.engine).compiles
         state = first_state(spec, nodes)
@@ -122,7 +121,6 @@ class _Made:
 def _node_places(
     spec: TrialSpec, asked: Mapping[str, Cluster], made: _Made, site: Site
 ) -> Iterator[NodePlace]:
-    assert spec.cluster is not None, "a cluster experiment"
     parts = zip(made.nodes, made.addresses, made.groups, strict=True)
     for number, ((name, own), (node, address, group)) in enumerate(
         zip(asked.items(), parts, strict=True)
@@ -135,15 +133,14 @@ def _node_places(
             log_dir=site.logs(node.name),
             group=group,
             host=ThisMachine(None if made.network is None else made.network[name]),
-            comes_later=number >= spec.cluster.nodes,
-            memory_bytes=_other_memory(spec.cluster, own, site.catalog),
+            comes_later=number >= spec.the_cluster.nodes,
+            memory_bytes=_other_memory(spec.the_cluster, own, site.catalog),
         )
 
 
 def clusters_of(spec: TrialSpec) -> dict[str, Cluster]:
     """Return each host by its node's name, those of newcomers last: a cluster of nodes like it."""
-    cluster = spec.cluster
-    assert cluster is not None, "a cluster experiment"
+    cluster = spec.the_cluster
     found = {f"n{number + 1}": cluster for number in range(cluster.nodes)}
     for number, name in newcomers(spec.events).items():
         found[name] = cluster_on(cluster, spec.events[number].host)
@@ -247,10 +244,9 @@ def node_folders(spec: TrialSpec, node: Node) -> dict[str, Path]:
 
     A volume without a device of its own is left out: the database then puts it beside the data.
     """
-    assert spec.cluster is not None
-    folders = {"data": node.volumes[spec.cluster.device_of("data")]}
-    for name in spec.cluster.volumes:
-        folder = node.volumes[spec.cluster.device_of(name)]
+    folders = {"data": node.volumes[spec.the_cluster.device_of("data")]}
+    for name in spec.the_cluster.volumes:
+        folder = node.volumes[spec.the_cluster.device_of(name)]
         if folder != folders["data"]:
             folders[name] = folder
     return folders
@@ -259,31 +255,28 @@ def node_folders(spec: TrialSpec, node: Node) -> dict[str, Path]:
 def sizes_of(turn: Turn, catalog: Catalog) -> Sizes:
     """Return how large the database of a turn is on emulated hosts."""
     trial, spec = turn.trial, turn.spec
-    assert spec.cluster is not None, "a cluster experiment"
-    assert spec.database is not None, "a cluster has a database"
     return Sizes(
-        memory_bytes=_memory_bytes(spec.cluster.vm, catalog),
+        memory_bytes=_memory_bytes(spec.the_cluster.vm, catalog),
         scale=Fraction(trial.share.scale),
         nodes=len(clusters_of(spec)),
         time_dilation=trial.share.time_dilation,
-        heap_bytes=spec.database.jvm.heap_bytes,
+        heap_bytes=spec.the_database.jvm.heap_bytes,
     )
 
 
 def request_of(turn: Turn, sizes: Sizes) -> Request:
     """Return the database that a turn and the others of its bed ask for."""
     spec = turn.spec
-    assert spec.database is not None, "a cluster has a database"
     rows = spec.dataset if spec.workload.kind == "rows" else None
     return Request(
-        engine=spec.database.engine,
-        version=spec.database.version,
+        engine=spec.the_database.engine,
+        version=spec.the_database.version,
         sizes=sizes,
-        replication_factor=spec.database.replication_factor,
-        settings=spec.database.settings,
-        table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
-        collector=spec.database.jvm.collector,
-        tls=spec.database.tls,
+        replication_factor=spec.the_database.replication_factor,
+        settings=spec.the_database.settings,
+        table=spec.the_database.table.model_dump(by_alias=True, exclude_none=True),
+        collector=spec.the_database.jvm.collector,
+        tls=spec.the_database.tls,
         columns=rows.columns if rows else 0,
         row_bytes=rows.columns * rows.column_bytes if rows else 0,
         connections=turn.connections,
@@ -293,8 +286,7 @@ def request_of(turn: Turn, sizes: Sizes) -> Request:
 
 def first_state(spec: TrialSpec, nodes: Sequence[Node]) -> BedState:
     """Return the state of a bed that was just built for a trial."""
-    assert spec.cluster is not None
-    volume = spec.cluster.volumes[spec.cluster.device_of("data")]
+    volume = spec.the_cluster.volumes[spec.the_cluster.device_of("data")]
     bursting = any(node.has_credits(device) for node in nodes for device in node.attached)
     return BedState(
         data="empty",

@@ -73,8 +73,7 @@ class BedState:
 def steps(state: BedState, spec: TrialSpec) -> list[Step]:
     """Return what is to be done so that a trial, or a cold pass of it, can begin."""
     before = spec.before
-    assert spec.cluster is not None
-    volume = spec.cluster.volumes["data"]
+    volume = spec.the_cluster.volumes["data"]
     found: list[Step] = []
     if state.caching != volume.caching:
         # Before the fill: what is written then goes through the cache as it would in the cloud.

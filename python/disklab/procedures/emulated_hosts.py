@@ -52,13 +52,12 @@ class EmulatedBedHosts:
     def taking(self, step: Step, spec: TrialSpec, bed: Bed) -> Iterator[None]:
         """Change disks and host caches."""
         yield
-        assert spec.cluster is not None, "a cluster experiment"
         # Those that come later are new hosts then, and may have other disks.
         for node in self.nodes[: len(self.nodes) - self.later]:
             if step == "set credits":
                 node.set_credits(spec.before.credits_ratio)
             else:
-                self._take_on(node, step, spec.cluster.volumes["data"], bed)
+                self._take_on(node, step, spec.the_cluster.volumes["data"], bed)
         if step == "set credits":
             bed.note(credits=spec.before.credits_ratio)
 

@@ -138,8 +138,7 @@ def read_back_at_all(turn: Turn, bed: Bed, notes: Notes, known: KnownVersions | 
     database, spec = bed.database, turn.spec
     if notes.recovery is None or not isinstance(database, Streaming) or not ends_whole(spec):
         return
-    assert spec.database is not None, "checked by the spec"
-    if not facts_of(spec.database.engine).consistency_levels:
+    if not facts_of(spec.the_database.engine).consistency_levels:
         return
     check = turn.workload().check(bed.target, known, consistency="ALL")
     if check is None:
@@ -154,8 +153,7 @@ def note_versions(turn: Turn, notes: Notes, seen: SeenVersions) -> None:
     """Note how many reads beside the load were stale, and at which consistency level."""
     if notes.recovery is None:
         return
-    database = turn.spec.database
-    assert database is not None, "checked by the spec"
+    database = turn.spec.the_database
     level = database.consistency if facts_of(database.engine).consistency_levels else None
     notes.recovery = notes.recovery.model_copy(
         update={
@@ -182,8 +180,7 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
             done = bed.run(workload, begin, course)
             series.add(done)
             return done
-        cluster = turn.spec.cluster
-        assert cluster is not None, "checked by the spec"
+        cluster = turn.spec.the_cluster
         conductor = Conductor(
             turn.spec.events,
             bed.hosts.ground(bed.database, cluster),

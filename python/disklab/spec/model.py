@@ -683,6 +683,24 @@ class TrialSpec(Part):
     """What the system must do. Every cell is judged by it, and `disklab advise` looks for the
     cheapest that does it."""
 
+    @property
+    def the_cluster(self) -> Cluster:
+        """The cluster of a trial that is known to have one."""
+        assert self.cluster is not None, "a cluster experiment"
+        return self.cluster
+
+    @property
+    def the_database(self) -> Database:
+        """The database of a trial that is known to have one."""
+        assert self.database is not None, "a cluster has a database"
+        return self.database
+
+    @property
+    def the_dataset(self) -> Dataset:
+        """The rows of a trial that is known to have some."""
+        assert self.dataset is not None, "rows are of a data set"
+        return self.dataset
+
 
 class Observed(Part):
     """What `disklab observe` saw of the database that runs on `cluster`."""

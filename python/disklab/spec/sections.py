@@ -51,9 +51,8 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         found += load_problems(spec.procedure, spec.workload.load, site)
     else:
         found += benchmark_problems(spec, site)
-    assert spec.cluster is not None
-    found += feasible.contradictory_volumes(spec.cluster, site)
-    found += feasible.unused_volumes(spec.cluster, spec.database, site)
+    found += feasible.contradictory_volumes(spec.the_cluster, site)
+    found += feasible.unused_volumes(spec.the_cluster, spec.database, site)
     found += timetable_problems(spec, site)
     found += failure_problems(spec, site)
     return found

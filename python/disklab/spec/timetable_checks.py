@@ -129,11 +129,10 @@ class Walk:
     @classmethod
     def of(cls, spec: TrialSpec) -> Walk:
         """Return the states before the first event."""
-        assert spec.cluster is not None, "a timetable is for a cluster"
-        state = {f"n{number}": "up" for number in range(1, spec.cluster.nodes + 1)}
+        state = {f"n{number}": "up" for number in range(1, spec.the_cluster.nodes + 1)}
         more = sum(event.kind == "add" for event in spec.events)
         for number in range(more):
-            state[f"n{spec.cluster.nodes + number + 1}"] = "to come"
+            state[f"n{spec.the_cluster.nodes + number + 1}"] = "to come"
         database = spec.database
         has_primary = database is not None and has_one_primary(
             database.engine, database.replication_factor
@@ -185,8 +184,7 @@ class Walk:
 
     def _data_problem(self, event: TimedEvent) -> tuple[str, str] | None:
         node, kind = event.node, event.kind
-        assert self.spec.database is not None, "a timetable is for a database"
-        copies = self.spec.database.replication_factor
+        copies = self.spec.the_database.replication_factor
         if kind == "start" and self.state[node] == "lost" and lost_with_vm(self.spec):
             rule = f"the data of {node} were on a disk of its VM and are lost with it"
             way_out = "promote a standby, and write replace" if node == self.primary else None
@@ -203,8 +201,7 @@ class Walk:
         return None
 
     def _zone_problem(self, event: TimedEvent) -> tuple[str, str] | None:
-        assert self.spec.cluster is not None
-        zones = self.spec.cluster.zones
+        zones = self.spec.the_cluster.zones
         known = [str(one + 1) for one in range(zones)]
         if event.node not in known:
             return f"the cluster has {zones} zones", f"write {known[-1]}, or raise cluster.zones"
@@ -227,8 +224,7 @@ class Walk:
         return None
 
     def _in_zone(self, event: TimedEvent) -> list[str]:
-        assert self.spec.cluster is not None
-        return nodes_of_zone(self.spec.cluster, event.node)
+        return nodes_of_zone(self.spec.the_cluster, event.node)
 
     def take(self, event: TimedEvent) -> None:
         """Let the event happen."""
@@ -301,6 +297,5 @@ def _move_problems(spec: TrialSpec, event: TimedEvent, place: str) -> Iterator[P
 
 def lost_with_vm(spec: TrialSpec) -> bool:
     """Return whether the tables lie on a disk of the VM's own."""
-    assert spec.cluster is not None
-    disks = spec.cluster.volumes["data"].disks.strip().split("x")[-1].strip()
+    disks = spec.the_cluster.volumes["data"].disks.strip().split("x")[-1].strip()
     return disks in ("local", "nvme", "ephemeral-os")

@@ -54,12 +54,11 @@ class Rows:
     def __init__(self, spec: TrialSpec, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here, and the run's seed: the content hangs on it alone."""
         self._time_dilation = time_dilation
-        assert spec.dataset is not None, "operations on rows have rows"
-        assert spec.dataset.rows is not None, "fill is rows by now"
+        assert spec.the_dataset.rows is not None, "fill is rows by now"
         self._spec = spec
         self._seed = seed
-        self._rows = spec.dataset.rows
-        self.data_bytes = self._rows * spec.dataset.columns * spec.dataset.column_bytes
+        self._rows = spec.the_dataset.rows
+        self.data_bytes = self._rows * spec.the_dataset.columns * spec.the_dataset.column_bytes
 
     def fill(self, target: Target) -> Sequence[Begin]:
         """Return the job that writes every row once, in the order of the keys."""
@@ -205,15 +204,13 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
 
 
 def _load_of(spec: TrialSpec) -> RowsLoad:
-    assert spec.database is not None  # a cluster has one
-    return facts_of(spec.database.engine).rows
+    return facts_of(spec.the_database.engine).rows
 
 
 def _target(
     spec: TrialSpec, target: Mapping[str, object], consistency: str | None = None
 ) -> DatabaseTarget:
-    assert spec.database is not None  # a cluster has one
-    return load_target(target, consistency=consistency or spec.database.consistency)
+    return load_target(target, consistency=consistency or spec.the_database.consistency)
 
 
 def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
@@ -224,13 +221,12 @@ def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
     operations: dict[str, float],
     asked_rows: int | None = None,
 ) -> RowsWorkload:
-    assert spec.dataset is not None  # rows are of a data set
     return RowsWorkload.model_validate(
         {
             "rows": rows,
-            "columns": spec.dataset.columns,
-            "column_bytes": spec.dataset.column_bytes,
-            "sizes": spec.dataset.shape.of_a_million() or None,
+            "columns": spec.the_dataset.columns,
+            "column_bytes": spec.the_dataset.column_bytes,
+            "sizes": spec.the_dataset.shape.of_a_million() or None,
             "keys": keys,
             "asked_rows": asked_rows,
             "operations": {kind: share for kind, share in operations.items() if share > 0},

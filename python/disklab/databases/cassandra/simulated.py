@@ -211,11 +211,9 @@ def _kept_longer(spec: TrialSpec) -> Iterator[str]:
 
 def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of a database under load."""
-    assert spec.cluster is not None
-    assert spec.database is not None
-    calibration = calibration.of_version(spec.database.version)
-    calibration = calibration.with_collector(spec.database.jvm.collector)
-    client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
+    calibration = calibration.of_version(spec.the_database.version)
+    calibration = calibration.with_collector(spec.the_database.jvm.collector)
+    client = catalog.vms[spec.client.vm or spec.the_cluster.vm].facts
     job: Job = {
         "cluster": _cluster(spec, catalog, calibration),
         "client": {
@@ -230,8 +228,8 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
         "before": _before(spec),
         "parameters": carried(_parameters(spec, calibration), spec, catalog, calibration),
     }
-    if spec.database.jvm.heap_bytes is not None:
-        flushed = spec.database.jvm.heap_bytes // MEMTABLE_SHARE // FLUSHED_SHARE
+    if spec.the_database.jvm.heap_bytes is not None:
+        flushed = spec.the_database.jvm.heap_bytes // MEMTABLE_SHARE // FLUSHED_SHARE
         job["database"]["memtable_bytes"] = flushed
     work, data = spec.workload, spec.dataset
     if work.keys == "sequential" and spec.before.dataset != "empty" and data is not None:
@@ -242,8 +240,7 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
 
 
 def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
-    cluster = spec.cluster
-    assert cluster is not None
+    cluster = spec.the_cluster
     vm = catalog.vms[cluster.vm].facts
     data = cluster.device_of("data")
     log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
@@ -314,12 +311,11 @@ def _new_keys(spec: TrialSpec, calibration: Calibration, key_cache_bytes: int) -
 
     All, where the calibration does not say what a key takes: it was fitted on such reads then.
     """
-    assert spec.cluster is not None
     dataset, database = spec.dataset, spec.database
     if KEY_BYTES not in calibration.physical or dataset is None or database is None:
         return ALL_PERMILLE
     asked = spec.workload.asked_of(dataset.rows or 0) or dataset.rows or 0
-    of_node = asked * database.replication_factor / spec.cluster.nodes
+    of_node = asked * database.replication_factor / spec.the_cluster.nodes
     return new_keys_permille(key_cache_bytes // calibration.fact(KEY_BYTES), of_node)
 
 
@@ -328,8 +324,7 @@ def _version(spec: TrialSpec) -> str | None:
 
 
 def _database(spec: TrialSpec, calibration: Calibration) -> Job:
-    database = spec.database
-    assert database is not None
+    database = spec.the_database
     settings = database.settings
     job: Job = {
         "engine": "cassandra",
@@ -352,9 +347,8 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
         job["decompress_byte_ps"] = 10**6 // DECOMPRESS_MB_PER_S[database.table.compression]
     elif job["access"] != "mmap":
         # Whole buffers are read, as compressed chunks are, and nothing is opened.
-        assert spec.dataset is not None
-        shape = spec.dataset.shape
-        beside = stored_row_bytes(spec.dataset) - shape.columns * shape.column_bytes
+        shape = spec.the_dataset.shape
+        beside = stored_row_bytes(spec.the_dataset) - shape.columns * shape.column_bytes
         large = shape.columns * shape.bytes_at(simulated_settings.BUFFER_SHARE)
         job["chunk_bytes"] = simulated_settings.buffer_bytes(large + beside)
         job["compressed_permille"] = WHOLE_PERMILLE
@@ -362,8 +356,7 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
 
 
 def _dataset(spec: TrialSpec) -> Job:
-    dataset = spec.dataset
-    assert dataset is not None
+    dataset = spec.the_dataset
     sizes = dataset.shape.of_a_million()
     return {
         "rows": dataset.rows,
@@ -421,7 +414,6 @@ def rehearsed_job(
     spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed
 ) -> Job:
     """Return the job of what was rehearsed."""
-    assert spec.cluster is not None
     calibration = calibration.newest()
     job = database_job(spec, catalog, calibration)
     job["cluster"] |= _here(spec, catalog, calibration, there)
@@ -433,8 +425,7 @@ def rehearsed_job(
         "stored_row_bytes": _values_bytes(spec) + ROW_OVERHEAD_BYTES,
         "index_entry_bytes": INDEX_ENTRY_BYTES,
     }
-    assert spec.database is not None
-    if spec.database.table.compression != "none":
+    if spec.the_database.table.compression != "none":
         job["database"]["compressed_permille"] = STORED_PERMILLE
     job["dataset"] |= _tables(spec, job, _values_bytes(spec) + ROW_OVERHEAD_BYTES, flushed)
     job["workload"] |= there.course
@@ -444,7 +435,7 @@ def rehearsed_job(
         return found | _here(other, catalog, calibration, there)
 
     job |= timetable(spec, REHEARSED.dilated(there.share.time_dilation), on)
-    if spec.cluster.network is None:
+    if spec.the_cluster.network is None:
         job["network"] = there.network
     return job
 
@@ -454,8 +445,7 @@ def _tables(spec: TrialSpec, job: Job, stored_bytes: int, flushed: int) -> Job:
 
     `stored_bytes`: of a row. `flushed`: bytes of heap with which a memtable is flushed.
     """
-    database = spec.database
-    assert database is not None
+    database = spec.the_database
     if job["database"]["compaction"] != "size-tiered" or "others" in job["workload"]:
         return {}
     data = job["dataset"]
@@ -471,10 +461,9 @@ def _tables(spec: TrialSpec, job: Job, stored_bytes: int, flushed: int) -> Job:
 
 
 def _memory(spec: TrialSpec, catalog: Catalog, share: Share) -> MemoryPlan:
-    assert spec.cluster is not None
-    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
+    memory = int((catalog.vms[spec.the_cluster.vm].facts.mem_gib or 0) * GIB)
     scale = Fraction(share.scale)
-    sizes = Sizes(memory, scale, spec.cluster.nodes, heap_bytes=_jvm(spec).heap_bytes)
+    sizes = Sizes(memory, scale, spec.the_cluster.nodes, heap_bytes=_jvm(spec).heap_bytes)
     return plan_memory(sizes, ANY_MEMORY)
 
 
@@ -501,8 +490,7 @@ def _here(spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Re
 
 def _values_bytes(spec: TrialSpec) -> int:
     """Return the bytes of a row's values."""
-    assert spec.dataset is not None
-    return spec.dataset.columns * spec.dataset.column_bytes
+    return spec.the_dataset.columns * spec.the_dataset.column_bytes
 
 
 SIMULATED = Simulated(

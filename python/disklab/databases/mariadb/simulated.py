@@ -181,8 +181,7 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
 
 def _torn(spec: TrialSpec, catalog: Catalog) -> str:
     """Return whether the disk of the tables lets the doublewrite buffer be off."""
-    assert spec.cluster is not None
-    volume = spec.cluster.volumes["data"]
+    volume = spec.the_cluster.volumes["data"]
     disks = parse_disks(volume.disks)
     entry = None if disks.is_local else find_disk(catalog, disks, volume.size_bytes, volume.disks)
     if entry is None or (entry.family.whole_write_bytes or 0) < PAGE_BYTES:
@@ -230,12 +229,10 @@ def mariadb_job(
 
 def _has_binlog(spec: TrialSpec) -> bool:
     """Return whether there is a binary log, as `configuration.server_settings` has it."""
-    assert spec.cluster is not None
-    assert spec.database is not None
-    if spec.cluster.nodes == MOST_REPLICATED:
+    if spec.the_cluster.nodes == MOST_REPLICATED:
         # The replica gets its changes from there.
         return True
-    given = spec.database.settings.get("log_bin", BINLOG_VOLUME in spec.cluster.volumes)
+    given = spec.the_database.settings.get("log_bin", BINLOG_VOLUME in spec.the_cluster.volumes)
     return str(given).lower() in SWITCHES[True]
 
 
@@ -247,8 +244,7 @@ def _replication(nodes: int) -> str:
 
 
 def _syncs_binlog(spec: TrialSpec) -> bool:
-    assert spec.database is not None
-    synced = amount("sync_binlog", spec.database.settings.get("sync_binlog", 0))
+    synced = amount("sync_binlog", spec.the_database.settings.get("sync_binlog", 0))
     return _has_binlog(spec) and synced == 1
 
 

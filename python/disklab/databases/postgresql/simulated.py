@@ -157,8 +157,7 @@ def timetable(spec: TrialSpec, waits: Delays) -> Job:
     """Return what breaks in a trial, as a part of its job; empty: nothing."""
     if not spec.events:
         return {}
-    assert spec.database is not None
-    return {"faults": faults_job(spec.events, spec.database, waits, spec.cluster)}
+    return {"faults": faults_job(spec.events, spec.the_database, waits, spec.cluster)}
 
 
 def postgresql_job(
@@ -242,13 +241,12 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
     common = course(spec)
     if work.kind == "rows":
         tables, transactions = _rows(spec)
-        assert spec.dataset is not None
         return tables, {
             **common,
             "transactions": transactions,
             "load": load_of(spec, calibration),
             "keys": work.keys,
-            "asked_rows": work.asked_of(spec.dataset.rows or 0),
+            "asked_rows": work.asked_of(spec.the_dataset.rows or 0),
         }
     stored = statements.Stored(1, 0)
     if work.tpcc is not None:

@@ -129,8 +129,7 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
 
 def shape_of(spec: TrialSpec, calibration: Calibration) -> Shape:
     """Return the tables and transactions of a trial's workload."""
-    assert spec.cluster is not None
-    tablets = calibration.fact("tablets_per_node") * spec.cluster.nodes
+    tablets = calibration.fact("tablets_per_node") * spec.the_cluster.nodes
     stored = Stored(tablets, calibration.fact("column_overhead_bytes"))
     if spec.workload.tpcc is not None:
         return tpcc(spec.workload.tpcc, stored)
