@@ -120,8 +120,7 @@ class Advice:
     def state(self) -> str:
         """Return in which state of the system all this holds, as a sentence."""
         spec = self.question.spec
-        database, before = spec.database, spec.before
-        assert database is not None
+        database, before = spec.the_database, spec.before
         title = facts_of(database.engine).title
         name = f"{title} {database.version}" if database.version else title
         warm = f"{CACHES.get(before.page_cache, before.page_cache)} caches"

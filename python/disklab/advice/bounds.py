@@ -86,8 +86,7 @@ def ceiling(
 
     `reads`: disk reads of an operation at least, where a simulation has shown it.
     """
-    work = spec.workload.operations
-    assert work is not None
+    work = spec.workload.the_operations
     found = [cpu_ceiling(spec, machine.cores, calibration)]
     data = node_data_bytes(spec)
     if spec.workload.keys == "uniform" and spec.database and data > 0 and work.read > 0:
@@ -129,8 +128,7 @@ def _path(
 
 def cpu_ceiling(spec: TrialSpec, cores: int, calibration: Calibration) -> Ceiling:
     """Return what the nodes' processors do at most: each operation at its replicas only."""
-    assert spec.workload.operations is not None
-    work, costs = spec.workload.operations, calibration.values()
+    work, costs = spec.workload.the_operations, calibration.values()
     if facts_of(spec.the_database.engine).primary:
         statement = costs.get("statement_cpu_ns", 0)
         read = statement + costs.get("row_read_cpu_ns", 0)

@@ -359,10 +359,9 @@ def _round(amount: float) -> int:
 
 def _reads_of_node(question: Question, spec: TrialSpec) -> float:
     """Return the reads a second of one node."""
-    assert spec.workload.operations is not None
     assert spec.workload.load is not None
     rate = (spec.workload.load.rate_per_s or 0) * (1 + question.require.head_room_ratio)
-    return rate * spec.workload.operations.read * copies_read(spec) / serving_nodes(spec)
+    return rate * spec.workload.the_operations.read * copies_read(spec) / serving_nodes(spec)
 
 
 def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:

@@ -195,8 +195,7 @@ def candidate_of(question: Question) -> Candidate | str:
 
     Its price counts as nothing where none is known: `Present` says so.
     """
-    spec, cluster = question.spec, question.spec.cluster
-    assert cluster is not None
+    spec, cluster = question.spec, question.spec.the_cluster
     data = cluster.volumes["data"]
     request = VolumeRequest(
         disks=data.disks,

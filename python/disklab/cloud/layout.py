@@ -267,8 +267,7 @@ def _device_hosts(
     packed: list[_Packing] = []
     found: dict[int, tuple[int, int]] = {}
     for trial in able:
-        device = trial.spec.device
-        assert device is not None, "a device experiment"
+        device = trial.spec.the_device
         vm, ephemeral = catalog.vms[device.vm], _kind(device.volume) == "ephemeral-os"
         number = _packed_into(packed, vm, device.volume, ephemeral)
         if number == len(packed):

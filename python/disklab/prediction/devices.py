@@ -34,9 +34,8 @@ def job_of(trial: Trial) -> Job:
 
 def device_job(spec: TrialSpec) -> Job:
     """Return the job of a device under fio."""
-    fio, stop = spec.workload.fio, spec.workload.stop
+    fio, stop = spec.workload.fio, spec.workload.the_stop
     assert fio is not None
-    assert stop is not None
     host = host_profile(spec)
     sections = (fio, *fio.beside)
     # A tenth stays free, as on any disk in use; small OS disks take smaller files.
@@ -63,8 +62,7 @@ READ_AHEAD_BYTES = 128 * 1024
 
 def section_job(fio: FioSection, spec: TrialSpec, room_bytes: int) -> Job:
     """Return one section as the simulator takes it, in files of at most so many bytes."""
-    assert spec.device is not None
-    volume, block = spec.device.volume, fio.block_bytes
+    volume, block = spec.the_device.volume, fio.block_bytes
     jobs, depth = fio.load
     job: Job = {
         "random": fio.random,

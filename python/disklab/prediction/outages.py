@@ -204,9 +204,7 @@ USUAL_MEMTABLE_BYTES = (2 << 30) / 3
 
 def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
     spec = trial.spec
-    cluster, database, failures = spec.cluster, spec.database, spec.failures
-    assert cluster is not None
-    assert database is not None
+    cluster, database, failures = spec.the_cluster, spec.the_database, spec.failures
     assert failures is not None
     breaking = _breaking(trial)
     delays = breaking.delays

@@ -29,8 +29,7 @@ class Search:
     """With the cell's number; the load is the search's to choose."""
 
     def __post_init__(self) -> None:
-        procedure = self.spec.procedure
-        assert procedure is not None
+        procedure = self.spec.the_procedure
         assert procedure.variable is not None
         self.target_ms = procedure.variable.median_latency_ms
         self.steps = procedure.variable.threads.each()

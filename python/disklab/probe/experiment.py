@@ -59,8 +59,7 @@ def read_experiment(path: Path) -> DeviceExperiment:
 
 def trial_of(trial: spec.Trial) -> Trial:
     """Return a trial as the probe measures it."""
-    device, work = trial.spec.device, trial.spec.workload
-    assert device is not None
+    device, work = trial.spec.the_device, trial.spec.workload
     assert work.fio is not None
     only_predicted(work.fio)
     return Trial(
@@ -76,8 +75,7 @@ def trial_of(trial: spec.Trial) -> Trial:
 
 def disk_of(trial: spec.Trial) -> Disk:
     """Return the disk of a device experiment's trial."""
-    device = trial.spec.device
-    assert device is not None
+    device = trial.spec.the_device
     volume = device.volume
     return Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes, volume.latency)
 

@@ -210,8 +210,7 @@ def network_of(
 
 def node_wish(trial: Trial, name: str, cluster: Cluster | None = None) -> NodeWish:
     """Return the host of a node: the trial's VM and devices, scaled; or those of `cluster`."""
-    cluster = cluster or trial.spec.cluster
-    assert cluster is not None, "a cluster experiment"
+    cluster = cluster or trial.spec.the_cluster
     return NodeWish(
         name=name,
         vm=cluster.vm,

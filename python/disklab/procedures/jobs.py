@@ -53,8 +53,7 @@ def stop_of(spec: TrialSpec, effort: Effort, scale: float) -> Stop:
     cold cache of a hundredth of the size is warm after a hundredth of the time. What does not goes
     on until there is a steady state to measure, however few operations the share asks for.
     """
-    stop = spec.workload.stop
-    assert stop is not None, "the spec decides on a stop"
+    stop = spec.workload.the_stop
     if spec.events:
         # Its times are those of the timetable; nothing but its end ends it.
         assert stop.duration_s is not None, "checked by the spec"

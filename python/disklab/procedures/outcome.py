@@ -214,9 +214,8 @@ def loop_of(turn: Turn, notes: Notes) -> dict[str, Any]:
     """Return whether the loop was closed or open, and how much was offered."""
     load = turn.spec.workload.load
     if notes.threads is not None:
-        procedure = turn.spec.procedure
-        assert procedure is not None, "a search is a procedure"
-        return {"kind": "closed", "threads": notes.threads, "procedure": procedure.kind}
+        kind = turn.spec.the_procedure.kind
+        return {"kind": "closed", "threads": notes.threads, "procedure": kind}
     if load is not None and load.rate_per_s is not None:
         return {"kind": "open", "rate_per_s": load.rate_per_s, "arrivals": load.arrivals}
     return {"kind": "closed", "threads": threads_of(turn.spec)}

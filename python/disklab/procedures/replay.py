@@ -106,8 +106,7 @@ def most_written_bytes(turns: Iterable[Turn]) -> int:
 
 def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     """Make the disk, replay, remove the disk; return the result."""
-    wanted, device = ReplayTurn(turn), turn.trial.spec.device
-    assert device is not None
+    wanted, device = ReplayTurn(turn), turn.trial.spec.the_device
     replay, volume = wanted.replay, device.volume
     trace = replay.placed.trace
     cached = device.host_cache_bytes

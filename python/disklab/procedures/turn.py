@@ -37,9 +37,7 @@ class Turn:
     @property
     def procedure(self) -> str:
         """Which procedure measures it."""
-        procedure = self.trial.spec.procedure
-        assert procedure is not None, "the spec decides on a procedure"
-        return procedure.kind
+        return self.trial.spec.the_procedure.kind
 
     @property
     def spec(self) -> TrialSpec:

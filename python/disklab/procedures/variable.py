@@ -56,9 +56,7 @@ def run(turn: Turn, bed: Bed, notes: Notes) -> Series:
 
     When the fewest miss it already, they are measured, with a warning.
     """
-    procedure = turn.spec.procedure
-    assert procedure is not None, "the spec decides on a procedure"
-    variable = procedure.variable
+    variable = turn.spec.the_procedure.variable
     assert variable is not None, "the procedure is variable"
     target = f"{variable.median_latency_ms:g} ms at most {variable.pending_compactions} pending"
     passes.warm_up(turn, bed, notes)

@@ -580,6 +580,18 @@ class Workload(Part):
             raise Unreadable(rule, "leave out working_set, or use keys: zipfian")
         return self
 
+    @property
+    def the_operations(self) -> Operations:
+        """The operations on rows of a workload that is known to be of rows."""
+        assert self.operations is not None, "the workload is rows"
+        return self.operations
+
+    @property
+    def the_stop(self) -> Stop:
+        """When the load ends, which the spec has decided on."""
+        assert self.stop is not None, "the spec decides on a stop"
+        return self.stop
+
     def asked_of(self, rows: int) -> int | None:
         """Return how many of so many rows are asked for; None: all."""
         if self.working_set_ratio >= 1:
@@ -694,6 +706,18 @@ class TrialSpec(Part):
         """The database of a trial that is known to have one."""
         assert self.database is not None, "a cluster has a database"
         return self.database
+
+    @property
+    def the_device(self) -> Device:
+        """The device of a trial that is known to have one."""
+        assert self.device is not None, "a device experiment"
+        return self.device
+
+    @property
+    def the_procedure(self) -> Procedure:
+        """The procedure that the spec has decided on."""
+        assert self.procedure is not None, "the spec decides on a procedure"
+        return self.procedure
 
     @property
     def the_dataset(self) -> Dataset:

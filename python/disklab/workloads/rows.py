@@ -190,8 +190,7 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     if duration_s is not None:
         stop = Stop(duration_s=duration_s)
     else:
-        assert work.stop is not None  # the spec gives a default
-        stop = Stop(operations=work.stop.operations, duration_s=work.stop.duration_s)
+        stop = Stop(operations=work.the_stop.operations, duration_s=work.the_stop.duration_s)
     index, count = generator
     return LoadJob(
         seed=load_seed(seed, repeat),

@@ -155,8 +155,7 @@ def timetable(spec: TrialSpec, waits: Delays, on: Callable[[TrialSpec], Job]) ->
 
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
-    work, database = spec.workload, spec.database
-    assert database is not None
+    work, database = spec.workload, spec.the_database
     if work.kind != "rows":
         rule = "the simulator models reads and writes of rows so far"
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
@@ -368,19 +367,17 @@ def _dataset(spec: TrialSpec) -> Job:
 
 def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
     work = spec.workload
-    assert work.operations is not None
-    assert work.stop is not None
     duration_s = load_kept_s(spec)
     # The simulator's duration counts from the start; ours from the end of the warm-up.
     whole_s = None if duration_s is None else duration_s + work.warm_up_s
     return {
-        "read_ppm": round(work.operations.read * PPM),
+        "read_ppm": round(work.the_operations.read * PPM),
         **_other_operations(work),
         "keys": work.keys,
         "asked_rows": work.asked_of(spec.dataset.rows or 0) if spec.dataset is not None else None,
         "load": load_of(spec, calibration),
         "stop": {
-            "operations": work.stop.operations,
+            "operations": work.the_stop.operations,
             "duration_ns": None if whole_s is None else round(whole_s * NS_PER_S),
         },
         "warm_up_ns": round(work.warm_up_s * NS_PER_S),
@@ -389,10 +386,9 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
 
 def _other_operations(work: Workload) -> Job:
     """Return the shares of operations beside reads and writes; empty: there are none."""
-    assert work.operations is not None
     others = {
         f"{name}_ppm": round(share * PPM)
-        for name, share in work.operations.shares.items()
+        for name, share in work.the_operations.shares.items()
         if name not in ("read", "write")
     }
     if not others:

@@ -110,9 +110,7 @@ KEEPS_UP = (
 
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
-    cluster, database = spec.cluster, spec.database
-    assert cluster is not None
-    assert database is not None
+    cluster, database = spec.the_cluster, spec.the_database
     yield from alone(spec, place, "MariaDB")
     for event in spec.events:
         rule = "nothing breaks yet in a simulated MariaDB server"
@@ -150,8 +148,7 @@ def _unmodelled_settings(given: Mapping[str, Setting], place: str) -> Iterator[P
 
 
 def _unmodelled_rows(spec: TrialSpec, dataset: Dataset, place: str) -> Iterator[Problem]:
-    operations = spec.workload.operations
-    assert operations is not None
+    operations = spec.workload.the_operations
     for kind in sorted(operations.shares.keys() - SIMULATED_KINDS):
         rule = "of MariaDB's rows the simulator has reads and writes by their keys"
         yield Problem(f"{place}: workload.operations", kind, rule, REHEARSE)
@@ -201,9 +198,7 @@ def mariadb_job(
     spec: TrialSpec, catalog: Catalog, calibration: Calibration, scale: Fraction = FULL
 ) -> Job:
     """Return the job of MariaDB under a load. `scale`: of memory, disks' caches and the log."""
-    cluster, database = spec.cluster, spec.database
-    assert cluster is not None
-    assert database is not None
+    cluster, database = spec.the_cluster, spec.the_database
     plan = plan_memory(sizes_of(spec, catalog, scale))
     parts = servers(spec, catalog, calibration, scale, REDO_VOLUMES)
     parts["cluster"]["page_cache_bytes"] = plan.page_cache
@@ -300,9 +295,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
 
 def _rows(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
     """Return the table of rows, and its reads and writes as transactions of one statement."""
-    work, dataset = spec.workload, spec.dataset
-    assert dataset is not None
-    assert work.operations is not None
+    work, dataset = spec.workload, spec.the_dataset
     lists = statements.of_rows(spec, dataset)
     size = row_bytes(dataset)
     table: Json = {
@@ -313,7 +306,7 @@ def _rows(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
     }
     transactions: list[Any] = [
         {"name": name, "share_ppm": round(share * PPM), "statements": lists[name]}
-        for name, share in work.operations.shares.items()
+        for name, share in work.the_operations.shares.items()
     ]
     return [table], {
         **course(spec),

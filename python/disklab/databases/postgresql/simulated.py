@@ -112,9 +112,7 @@ UPPER_BOUND = (
 
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
-    work, cluster, database = spec.workload, spec.cluster, spec.database
-    assert cluster is not None
-    assert database is not None
+    work, cluster, database = spec.workload, spec.the_cluster, spec.the_database
     yield from alone(spec, place, "PostgreSQL")
     for event in spec.events:
         if event.kind not in (*EVENTS, "lose_zone"):
@@ -164,9 +162,7 @@ def postgresql_job(
     spec: TrialSpec, catalog: Catalog, calibration: Calibration, scale: Fraction = Fraction(1)
 ) -> Job:
     """Return the job of PostgreSQL under a load. `scale`: of memory, disks' caches and the log."""
-    cluster, database = spec.cluster, spec.database
-    assert cluster is not None
-    assert database is not None
+    cluster, database = spec.the_cluster, spec.the_database
     plan = plan_memory(sizes_of(spec, catalog, scale))
     tables, work = _workload(spec, calibration)
     parts = servers(spec, catalog, calibration, scale, WAL_VOLUMES)
@@ -269,9 +265,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
 
 def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
     """Return the table of rows, and its reads and writes as transactions of one statement."""
-    dataset, operations = spec.dataset, spec.workload.operations
-    assert dataset is not None
-    assert operations is not None
+    dataset, operations = spec.the_dataset, spec.workload.the_operations
     sizes = _sizes(dataset)
     table: Json = {
         "name": "rows",

@@ -28,8 +28,7 @@ UNIFORM = "leave it out, for uniform"
 
 
 def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
-    work, before, database = spec.workload, spec.before, spec.database
-    assert database is not None
+    work, before = spec.workload, spec.before
     if work.sysbench is None and work.tpcc is None:
         rule = "the simulator sends sysbench or TPC-C to YugabyteDB"
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
@@ -66,9 +65,7 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
 
 def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of a SQL database under transactions."""
-    cluster, database, work = spec.cluster, spec.database, spec.workload
-    assert cluster is not None
-    assert database is not None
+    cluster, database, work = spec.the_cluster, spec.the_database, spec.workload
     vm = catalog.vms[cluster.vm].facts
     client = catalog.vms[spec.client.vm or cluster.vm].facts
     memory = int((vm.mem_gib or 0) * GIB)
