@@ -87,6 +87,7 @@ def main() -> int:
         print(f"{given.runs} runs: {len(counts)} different counts of I/Os and bytes")
         if results:
             print("on the disk:", spread([result["wall_s"] for result in results]))
+            print("its I/Os:", spread([result["disk_s"] for result in results]))
             print("late replies:", max(f"{result['late_ratio']:.2%}" for result in results))
             print("on this machine's:", spread([here(Path.cwd()) for _ in range(given.runs)]))
         base = folder / "base.json"

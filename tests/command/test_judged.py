@@ -28,6 +28,8 @@ from .conftest import operations
         ("p99 read <= 1us", True),  # reads without a latency: nothing to miss it
         ("wall <= 12.5s", True),
         ("wall<12s", False),
+        ("disk <= 100ms", True),
+        ("disk < 100ms", False),
     ],
 )
 def test_a_budget_is_kept_or_missed(run: CommandRun, text: str, met: bool) -> None:
@@ -75,6 +77,10 @@ def test_markdown_and_junit_hold_hostile_commands(run: CommandRun) -> None:
     assert text.splitlines()[0] == "### `make 'a\\|b' ''c''`"
     assert "fsyncs <= 1: 60, missed" in text
     assert "disk 0 IOPS (500 a second): 40 I/Os waited 1.5 s altogether" in text
+    own = "the other 12.40 s are its own and of the processors that it waited for"
+    assert f"- Its I/Os took 0.10 s altogether; where none overlap, {own}" in text
+    many = run.model_copy(update={"wall_s": 0.05})
+    assert "0.10 s altogether, 2.0 at a time in the mean" in markdown(many, judged, [])
     suite = ET.fromstring(junit(run, judged, []))
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     failed = run.model_copy(update={"exit_code": 3, "command": ["\x1b[2J\x00"]})

@@ -16,8 +16,10 @@ from disklab.knob import made_page
 from disklab.knob.offer import offer
 from disklab.machines.binary import find_engine
 from disklab.report import what_if
+from disklab.report.files import write_what_if
 from playwright.sync_api import Browser, Page
 
+from campaigns.turning import MIB, Sample, turned
 from tests.contrast import CONTRAST
 from tests.knob.choices import choice
 from tests.knob.test_what_if import specified
@@ -69,8 +71,7 @@ def watched(tab: Page, page: Path, state: str = "") -> list[str]:
 
 ASK = """
 async ([choices, jobs]) => {
-  const module = await WebAssembly.compile(await unpacked('module'));
-  const lane = new Lane(module, get('worker').textContent);
+  const lane = new Lane(state.module, state.address);
   const answers = [];
   for (const choice of choices) {
     if (problemsOf(state.offer, choice).length) continue;
@@ -149,15 +150,25 @@ def test_it_asks_nobody_and_says_what_the_command_line_says(tab: Page, page: Pat
     assert noted == []
 
 
-def test_a_link_of_a_report_opens_its_configuration(tab: Page, page: Path) -> None:
-    address = what_if.address([specified("4 x azure/P30")], 10)
+def test_a_link_of_a_report_opens_its_configuration(tab: Page, page: Path, tmp_path: Path) -> None:
+    assert page.is_file()
+    specs = [specified("4 x azure/P30")]
+    simulator = write_what_if(specs, tmp_path / "report.html")
+    assert simulator == "report.what-if.html"
+    address = what_if.address(specs, 10, simulator)
     assert address is not None
-    noted = watched(tab, page, f"#{address.partition('#')[2]}")
+    noted = watched(tab, tmp_path / simulator, f"#{address.partition('#')[2]}")
     assert tab.locator("#problems-a li, #problems-b li").count() == 0
     for line in ("nodes: 3", "disks: 4 x azure/P30, caching: ReadOnly", "rate: 4000/s"):
         assert line in tab.inner_text("#file")
     assert tab.input_value("#promise") == "10"
     assert noted == []
+    # The VMs of its series and those of the studies are there to be picked.
+    offered = tab.locator("#form-a select[name=vm] option").all_inner_texts()
+    assert {"azure/Standard_E32s_v3", "azure/Standard_L8s"} <= set(offered)
+    tab.locator("#presets button").nth(4).click()
+    tab.wait_for_selector("#sweep .published")
+    assert tab.locator("#problems-a li, #problems-b li").count() == 0
 
 
 def test_a_promise_tells_what_to_buy_in_each_study(tab: Page, page: Path) -> None:
@@ -217,6 +228,15 @@ def test_the_keyboard_alone_turns_a_knob_and_the_address_keeps_it(tab: Page, pag
     other.goto(tab.url)
     other.wait_for_selector(REFINED, timeout=60_000)
     assert other.inner_text("#says") == says
+
+
+def test_turned_knobs_leave_no_memory_behind(tab: Page, page: Path) -> None:
+    watched(tab, page)
+    tab.wait_for_selector(REFINED)
+    noted = list(turned(tab, 20, seed=1))
+    early, late = (sample for sample in noted if isinstance(sample, Sample))
+    assert late.modules <= 3 * 96 * MIB
+    assert 0 < late.process < early.process + 64 * MIB
 
 
 def test_serve_links_to_it_and_shows_it_to_whom_has_the_token(

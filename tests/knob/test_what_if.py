@@ -8,9 +8,13 @@ from urllib.parse import parse_qs
 
 import pytest
 from disklab import spec
+from disklab.cli.app import app
+from disklab.errors import MachineError
 from disklab.knob import page
 from disklab.report import what_if
+from disklab.report.files import write_what_if
 from disklab.report.page import what_if_link
+from typer.testing import CliRunner
 
 FILE = """
 title: t
@@ -60,15 +64,29 @@ def test_a_configuration_is_its_knobs(disks: str, chosen: dict[str, str]) -> Non
 
 def test_what_the_page_has_no_knob_for_is_said() -> None:
     text = FILE.replace("database: {", "database: {jvm: {collector: zgc}, ")
-    (link,) = what_if_link([specified("azure/P30", text)])
-    assert 'href="knob.html#a.engine=cassandra' in link
+    (link,) = what_if_link([specified("azure/P30", text)], "report.what-if.html")
+    assert 'href="report.what-if.html#a.engine=cassandra' in link
     assert "It has no knob for the collector zgc." in link
+
+
+def test_without_the_simulator_a_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(page.NAMED, str(tmp_path / "none.wasm"))
+    specs = [specified("azure/P30")]
+    assert write_what_if(specs, tmp_path / "report.html") is None
+    assert list(tmp_path.iterdir()) == []
+    (sentence,) = what_if_link(specs, None)
+    assert "built without it" in sentence
+    assert "href" not in sentence
+    ended = CliRunner().invoke(app, ["knob", str(tmp_path / "knob.html")])
+    assert isinstance(ended.exception, MachineError)
+    assert "wheels of a release have it" in str(ended.exception)
 
 
 def test_a_system_without_knobs_has_no_link() -> None:
     etcd = FILE.replace("engine: cassandra", "engine: etcd").replace(
         ", settings: {concurrent_reads: 128}", ""
     )
-    assert what_if_link([specified("azure/P30", etcd)]) == []
-    assert what_if_link([{"cluster": {"nodes": "<script>"}}]) == []
-    assert what_if_link([]) == []
+    for specs in ([specified("azure/P30", etcd)], [{"cluster": {"nodes": "<script>"}}], []):
+        assert what_if_link(specs, "report.what-if.html") == what_if_link(specs, None) == []

@@ -16,6 +16,7 @@ from disklab.catalog import load_catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
 from disklab.folders import Inside
 from disklab.report import theme
+from disklab.report.files import write_what_if
 from disklab.report.html import data, items, tag, text
 from disklab.report.page import styles, what_if_link
 from disklab.results import TrialResult, durable
@@ -28,11 +29,12 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 def write(advice: Advice, file: Path | Inside, seed: int) -> None:
     """Write the page. Raises UserError."""
-    durable.write_file(file, page(advice, seed).encode("utf-8"), "--html")
+    simulator = write_what_if(_configurations(advice), file)
+    durable.write_file(file, page(advice, seed, simulator).encode("utf-8"), "--html")
 
 
-def page(advice: Advice, seed: int) -> str:
-    """Return the HTML of an advice."""
+def page(advice: Advice, seed: int, simulator: str | None = None) -> str:
+    """Return the HTML of an advice; `simulator`: the page of it that lies beside."""
     title = advice.question.path.stem
     head = [
         '<meta charset="utf-8">',
@@ -56,23 +58,25 @@ def page(advice: Advice, seed: int) -> str:
         tag("div", id="finalists"),
         text("h2", "Evidence"),
         items(evidence(advice, seed)),
-        *_what_if(advice),
+        *_what_if(advice, simulator),
     )
     told = data(content(advice), id="advice")
     body = tag("body", main, told, tag("script", asset("page.js")))
     return f'<!doctype html>\n<html lang="en"><head>{"".join(head)}</head>{body}</html>\n'
 
 
-def _what_if(advice: Advice) -> list[str]:
-    """Return the link to the simulator with the first two options."""
+def _configurations(advice: Advice) -> list[dict[str, Any]]:
+    """Return the first two options as specifications."""
     levels = {one.candidate.name: one.candidate.patch() for one in advice.options[:2]}
-    if not levels:
-        return []
-    cells = advice.question.experiment(levels).cells
+    cells = advice.question.experiment(levels).cells if levels else []
+    return [cell.spec.model_dump(mode="json") for cell in cells]
+
+
+def _what_if(advice: Advice, simulator: str | None) -> list[str]:
+    """Return the link to the simulator with the first two options."""
     required = advice.question.require.latencies().values()
     promises = [bounds["p99"] for bounds in required if "p99" in bounds]
-    specs = [one.spec.model_dump(mode="json") for one in cells]
-    return what_if_link(specs, min(promises, default=None))
+    return what_if_link(_configurations(advice), simulator, min(promises, default=None))
 
 
 def asset(name: str) -> str:

@@ -41,7 +41,14 @@ from disklab.command.counts import (
     limits_between,
     operations_between,
 )
-from disklab.command.written import headline, junit, limit_sentences, markdown, operation_rows
+from disklab.command.written import (
+    headline,
+    junit,
+    limit_sentences,
+    markdown,
+    operation_rows,
+    time_sentence,
+)
 from disklab.engine import View
 from disklab.errors import Problem, UserError
 from disklab.hosts.attach import Attached, AttachRequest
@@ -305,7 +312,7 @@ def _print(result: CommandRun, judged: list[Judged], changed: list[Change]) -> N
     for row in operation_rows(result):
         table.add_row(*row)
     out.print(table)
-    for sentence in limit_sentences(result):
+    for sentence in (time_sentence(result), *limit_sentences(result)):
         out.print(sentence)
     for one in judged:
         out.print(Text(one.sentence(), "green" if one.met else "bold red"))

@@ -27,6 +27,8 @@ COUNTS: dict[str, Kind] = {
     "discards": "discard",
 }
 BYTES: dict[str, Kind] = {"bytes read": "read", "bytes written": "write"}
+TIMES = ("wall", "disk")
+"""How long the command took, and how long its I/Os did altogether."""
 LATENCIES = ("mean", "p50", "p95", "p99", "max")
 LATENCY_KINDS: dict[str, Kind] = {"read": "read", "write": "write", "flush": "flush"}
 NAMES = (
@@ -34,7 +36,7 @@ NAMES = (
     *COUNTS,
     *BYTES,
     *(f"{name} {kind}" for name in LATENCIES for kind in LATENCY_KINDS),
-    "wall",
+    *TIMES,
 )
 
 _LINE = re.compile(r"([a-z0-9 ]+?)\s*(<=|>=|<|>)\s*(.+)", re.ASCII)
@@ -100,7 +102,7 @@ def _names() -> str:
 
 
 def _bound(name: str, text: str) -> float:
-    if name == "wall" or name.split(maxsplit=1)[0] in LATENCIES:
+    if name in TIMES or name.split(maxsplit=1)[0] in LATENCIES:
         return parse_time_ns(text, name) / 1e9
     if name in BYTES:
         return float(parse_bytes(text))
@@ -108,7 +110,7 @@ def _bound(name: str, text: str) -> float:
 
 
 def _unit(name: str) -> tuple[str, str]:
-    if name == "wall" or name.split(maxsplit=1)[0] in LATENCIES:
+    if name in TIMES or name.split(maxsplit=1)[0] in LATENCIES:
         return f"{name} is a time", "write for example 8ms"
     if name in BYTES:
         return f"{name} is a size", "write for example 64MiB"
@@ -118,6 +120,8 @@ def _unit(name: str) -> tuple[str, str]:
 def _amount(name: str, run: CommandRun) -> float | None:
     if name == "wall":
         return run.wall_s
+    if name == "disk":
+        return run.disk_s
     if name == "ios":
         return run.ios
     if name in COUNTS:
@@ -130,7 +134,7 @@ def _amount(name: str, run: CommandRun) -> float | None:
 
 
 def _shown(name: str, amount: float) -> str:
-    if name == "wall":
+    if name in TIMES:
         return f"{amount:.1f} s"
     if name in BYTES:
         return about_bytes(amount)

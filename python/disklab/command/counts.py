@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from disklab.engine import Lateness, LimitCounters, View
 
@@ -100,6 +100,16 @@ class CommandRun(BaseModel):
     def ios(self) -> int:
         """How many I/Os of all kinds."""
         return sum(operations.ios for operations in self.operations.values())
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def disk_s(self) -> float:
+        """How long all I/Os took, from issue to reply, added up.
+
+        What the command waits for a CPU afterwards is not in it.
+        """
+        every = self.operations.values()
+        return sum(one.ios * one.latency.mean_ms for one in every if one.latency) / 1e3
 
 
 def operations_between(before: View, after: View) -> dict[Kind, Operations]:

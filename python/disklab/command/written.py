@@ -49,6 +49,15 @@ def limit_sentences(run: CommandRun) -> list[str]:
     ]
 
 
+def time_sentence(run: CommandRun) -> str:
+    """Return whose the command's time was: the disk's, or its own."""
+    disk, wall = run.disk_s, max(run.wall_s, 1e-9)
+    if disk > wall:
+        return f"Its I/Os took {disk:.2f} s altogether, {disk / wall:.1f} at a time in the mean"
+    own = f"the other {wall - disk:.2f} s are its own and of the processors that it waited for"
+    return f"Its I/Os took {disk:.2f} s altogether; where none overlap, {own}"
+
+
 def headline(run: CommandRun) -> str:
     """Return the answer in one line."""
     flushes = run.operations["flush"].ios
@@ -64,7 +73,8 @@ def markdown(run: CommandRun, judged: Sequence[Judged], changes: Sequence[Change
     lines = [f"### `{_code(shlex.join(run.command))}`", "", headline(run), ""]
     lines += ["| operation | I/Os | data | mean | p99 |", "|---|--:|--:|--:|--:|"]
     lines += [f"| {' | '.join(row)} |" for row in operation_rows(run)]
-    lines += ["", *(f"- {sentence}" for sentence in limit_sentences(run))]
+    sentences = [time_sentence(run), *limit_sentences(run)]
+    lines += ["", *(f"- {sentence}" for sentence in sentences)]
     lines += [f"- {'✅' if one.met else '❌'} {_code(one.sentence())}" for one in judged]
     lines += [f"- changed: {change.sentence()}" for change in changes]
     return "\n".join(lines) + "\n"

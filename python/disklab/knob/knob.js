@@ -6,11 +6,11 @@ const get = (id) => document.getElementById(id);
 
 // A simulator that answers one question after the other; what is out of date is dropped.
 class Lane {
-  constructor(module, source) { Object.assign(this, {module, source, waiting: [], current: null, number: 0}); this.begin(); }
+  // `address`: of the worker's text.
+  constructor(module, address) { Object.assign(this, {module, address, waiting: [], current: null, number: 0}); this.begin(); }
 
   begin() {
-    const address = URL.createObjectURL(new Blob([this.source], {type: 'text/javascript'}));
-    this.worker = new Worker(address);
+    this.worker = new Worker(this.address);
     this.worker.onmessage = ({data}) => this.answered(data);
     this.worker.postMessage({module: this.module});
   }
@@ -23,9 +23,10 @@ class Lane {
     this.worker.postMessage({number: this.number += 1, text: JSON.stringify({cell: 0, seed: 1, ...this.current.job})});
   }
 
-  answered({number, text, failure}) {
+  answered({number, text, failure, bytes = 0}) {
     if (!this.current || number !== this.number) return;
     const {resolve} = this.current;
+    this.bytes = bytes;  // of the module's memory
     this.current = null;
     resolve(failure ? {event: 'failed', failure} : JSON.parse(text));
     this.next();
@@ -281,7 +282,7 @@ function showAnswer() {
 // The promise over the studies: of each, the cheaper of its two sides that keeps it, at quick fidelity.
 async function overStudies() {
   const {promise, offer} = state, number = state.studies = (state.studies ?? 0) + 1;
-  state.lanes.studies ??= new Lane(state.module, get('worker').textContent);
+  state.lanes.studies ??= new Lane(state.module, state.address);
   const lane = state.lanes.studies, rows = [], outdated = () => state.studies !== number;
   lane.drop();
   get('studies').hidden = false;
@@ -393,9 +394,10 @@ function began() {
 async function start() {
   const [offered, bytes] = await Promise.all([unpacked('offer'), unpacked('module')]);
   state.offer = JSON.parse(new TextDecoder().decode(offered));
-  const module = state.module = await WebAssembly.compile(bytes), source = get('worker').textContent;
-  state.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(module, source)]));
-  state.refining = new Lane(module, source);
+  const module = state.module = await WebAssembly.compile(bytes);
+  const address = state.address = URL.createObjectURL(new Blob([get('worker').textContent], {type: 'text/javascript'}));
+  state.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(module, address)]));
+  state.refining = new Lane(module, address);
   get('presets').append(...state.offer.presets.map(({name}, number) => {
     const button = made('button', {type: 'button'}, name);
     button.addEventListener('click', () => presetChosen(number));

@@ -7,7 +7,7 @@ rules of `jobs.js`, which tests hold against `prediction.cells.prepare`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from importlib import resources
@@ -64,6 +64,9 @@ OF_ROWS = ("cassandra", "postgresql")
 
 LOCAL = ("local", "nvme")
 
+USUAL_VM = "azure/Standard_E16s_v3"
+"""That the page begins with (`USUAL` of jobs.js)."""
+
 BASE = """\
 title: Base
 cluster:
@@ -108,10 +111,15 @@ SECONDS = 60
 """Of fio on a device, as in the study of local disks."""
 
 
-def offer(catalog: Catalog) -> Json:
-    """Return everything that the page lets its reader choose, as JSON."""
+def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
+    """Return everything that the page lets its reader choose, as JSON.
+
+    `vms`: those that are offered beside the studies' own; None: all.
+    """
+    studies = presets()
+    wanted = catalog.vms.keys() if vms is None else {USUAL_VM, *vms, *_vms_of(studies)}
     return {
-        "vms": {name: _vm(catalog, entry) for name, entry in catalog.vms.items()},
+        "vms": {name: _vm(catalog, vm) for name, vm in catalog.vms.items() if name in wanted},
         "disks": {name: _disk(catalog, entry) for name, entry in catalog.disks.items()},
         "latencies": {
             name: latency_profile(catalog, name).model_dump(mode="json")
@@ -126,7 +134,7 @@ def offer(catalog: Catalog) -> Json:
         "seconds": SECONDS,
         "row_overhead_bytes": ROW_OVERHEAD_BYTES,
         "regions": REGIONS,
-        "presets": presets(),
+        "presets": studies,
     }
 
 
@@ -144,6 +152,11 @@ def presets() -> list[Json]:
             points["rate"] = [rate for path in paths for rate in _at(published, path)]
     found: list[Json] = listed
     return found
+
+
+def _vms_of(studies: list[Json]) -> Iterator[str]:
+    for side in (study[part] for study in studies for part in ("base", "a", "b")):
+        yield from (side[key] for key in ("vm", "client") if side.get(key))
 
 
 def _at(published: Any, path: str) -> list[float | None]:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata, resources
 from pathlib import Path
 
@@ -44,8 +45,12 @@ class Page:
     policy: str
 
 
-def made_page() -> Page:
-    """Return the page. Raises MachineError where the simulator for browsers was not built."""
+@lru_cache(maxsize=4)
+def made_page(vms: frozenset[str] | None = None) -> Page:
+    """Return the page, with these VMs and those of the studies; None: with all.
+
+    Raises MachineError where the simulator for browsers was not built.
+    """
     path = module_path()
     if not path.is_file():
         raise MachineError(
@@ -57,7 +62,7 @@ def made_page() -> Page:
         "/* dark */", theme.variables(theme.DARK)
     )
     offered = json.dumps(
-        {**offer(load_catalog()), "version": metadata.version("disklab")},
+        {**offer(load_catalog(), vms), "version": metadata.version("disklab")},
         ensure_ascii=False,
         separators=(",", ":"),
     )

@@ -18,7 +18,8 @@ function answered(text) {
 onmessage = ({data}) => {
   if (data.module) { module = data.module; return; }
   try {
-    postMessage({number: data.number, text: answered(data.text)});
+    const text = answered(data.text);
+    postMessage({number: data.number, text, bytes: simulator.memory.buffer.byteLength});
   } catch (error) {
     simulator = null;  // what a trap left is not used again
     postMessage({number: data.number, failure: String(error)});

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import vl_convert
 
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
-from disklab.report import theme
+from disklab.report import theme, what_if
 from disklab.report.page import page
 from disklab.report.panel import Panel, slug
 from disklab.report.part import Part, table
@@ -50,9 +51,25 @@ def references(runs: Sequence[RunLike], wanted: bool) -> list[RunLike]:
 
 
 def write_page(report: Report, path: Path | Inside) -> Path:
-    """Write the HTML file, all at once."""
-    write_file(path, page(report).encode("utf-8"), "--html")
+    """Write the HTML file, all at once, and the simulator beside it."""
+    simulator = write_what_if([*report.subjects[0].specs.values()], path)
+    write_file(path, page(report, simulator).encode("utf-8"), "--html")
     return named(path)
+
+
+def write_what_if(specs: Sequence[Mapping[str, Any]], page: Path | Inside) -> str | None:
+    """Write the simulator's page beside a page that links to it with its first two configurations.
+
+    Return its name; None: it was not built here, or it has no such system.
+    """
+    from disklab.knob import has_module, made_page  # noqa: PLC0415 - it asks every database
+
+    if not has_module() or what_if.address(specs[:2]) is None:
+        return None
+    name = what_if.beside(page.name)
+    file = page.beside(name) if isinstance(page, Inside) else page.with_name(name)
+    write_file(file, made_page(what_if.vms(specs[:2])).text.encode("utf-8"), "--html")
+    return name
 
 
 def write_tables(report: Report, page: Path | Inside) -> list[Path]:

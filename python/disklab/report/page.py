@@ -18,8 +18,8 @@ from disklab.report.script import vega_script
 from disklab.report.subject import Subject
 
 
-def page(report: Report) -> str:
-    """Return the HTML of a report."""
+def page(report: Report, simulator: str | None = None) -> str:
+    """Return the HTML of a report; `simulator`: the page of it that lies beside."""
     first = report.subjects[0]
     parts = [
         opening(report),
@@ -31,7 +31,7 @@ def page(report: Report) -> str:
         where_time_went(first),
         price(report.subjects),
         warnings(report.subjects),
-        redo(report.subjects),
+        redo(report.subjects, simulator),
         text("footer", f"disklab report of {', '.join(s.info.id for s in report.subjects)}"),
     ]
     return document(first.info.experiment.title or first.info.id, parts)
@@ -345,22 +345,29 @@ def warnings(subjects: Sequence[Subject]) -> str:
     return tag("section", text("h2", "Warnings"), *parts, id="warnings")
 
 
-def redo(subjects: Sequence[Subject]) -> str:
+def redo(subjects: Sequence[Subject], simulator: str | None) -> str:
     """Return everything that is needed to run it again."""
     return tag(
         "section",
         text("h2", "Redo it"),
         *(chain.from_iterable(recipe(one, len(subjects) > 1) for one in subjects)),
-        *what_if_link([*subjects[0].specs.values()]),
+        *what_if_link([*subjects[0].specs.values()], simulator),
         id="redo",
     )
 
 
-def what_if_link(specs: Sequence[Mapping[str, Any]], promise_ms: float | None = None) -> list[str]:
-    """Return a link to the simulator's page with two configurations; none: it has no such."""
-    address = what_if.address(specs[:2], promise_ms)
+def what_if_link(
+    specs: Sequence[Mapping[str, Any]], simulator: str | None, promise_ms: float | None = None
+) -> list[str]:
+    """Return a link to the simulator's page with two configurations; none: it has no such.
+
+    `simulator`: the page that lies beside; None: none was built.
+    """
+    address = what_if.address(specs[:2], promise_ms, simulator or what_if.PAGE)
     if address is None:
         return []
+    if simulator is None:
+        return [text("p", f"{what_if.UNBUILT}.")]
     missing = list(dict.fromkeys(chain.from_iterable(map(what_if.left_out, specs[:2]))))
     without = f" It has no knob for {', '.join(missing)}." if missing else ""
     says = f": {what_if.SAYS}.{without}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from pydantic import Field, ValidationError
 
@@ -14,9 +15,16 @@ from disklab.errors import UserError
 from disklab.results.records import Amount, Count, Record
 
 PAGE = "knob.html"
-"""As `disklab knob` writes it; it lies beside the page that links to it."""
+"""As `disklab knob` writes it, with every VM."""
 
-SAYS = f"what if? The simulator, with this configuration; `disklab knob {PAGE}` writes it beside"
+SAYS = (
+    "what if? The simulator with this configuration, in a page that lies beside this one; "
+    f"`disklab knob {PAGE}` writes it with every VM"
+)
+UNBUILT = (
+    "Turn its knobs: the simulator would lie beside this page, but this disklab was built without "
+    "it. Wheels of a release have it; in a clone, scripts/knob.sh builds it"
+)
 
 
 class Data(Record):
@@ -105,7 +113,23 @@ class Configuration(Record):
     before: Before = Before()
 
 
-def address(specs: Sequence[Mapping[str, Any]], promise_ms: float | None = None) -> str | None:
+def beside(page: str) -> str:
+    """Return the name of the simulator's page that lies beside a page."""
+    return f"{PurePosixPath(page).stem}.what-if.html"
+
+
+def vms(specs: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the VMs of configurations, and those of their series."""
+    catalog = load_catalog()
+    parts = (spec.get(part) or {} for spec in specs for part in ("cluster", "client"))
+    named = {part.get("vm") for part in parts} & catalog.vms.keys()
+    series = {catalog.vms[name].series_name for name in named}
+    return frozenset(name for name, vm in catalog.vms.items() if vm.series_name in series)
+
+
+def address(
+    specs: Sequence[Mapping[str, Any]], promise_ms: float | None = None, page: str = PAGE
+) -> str | None:
     """Return the page's address with one configuration or two; None: it has no such system."""
     if not specs:
         return None
@@ -118,7 +142,7 @@ def address(specs: Sequence[Mapping[str, Any]], promise_ms: float | None = None)
         return None
     if promise_ms is not None:
         state["promise"] = f"{promise_ms:g}"
-    return f"{PAGE}#{urlencode(state)}"
+    return f"{quote(page)}#{urlencode(state)}"
 
 
 def left_out(spec: Mapping[str, Any]) -> list[str]:
