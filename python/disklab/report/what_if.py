@@ -122,8 +122,8 @@ def vms(specs: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """Return the VMs of configurations, and those of their series."""
     catalog = load_catalog()
     parts = (spec.get(part) or {} for spec in specs for part in ("cluster", "client"))
-    named = {part.get("vm") for part in parts} & catalog.vms.keys()
-    series = {catalog.vms[name].series_name for name in named}
+    named = {str(part.get("vm")) for part in parts}
+    series = {catalog.vms[name].series_name for name in named & catalog.vms.keys()}
     return frozenset(name for name, vm in catalog.vms.items() if vm.series_name in series)
 
 
