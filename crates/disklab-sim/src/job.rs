@@ -242,6 +242,8 @@ pub enum Mechanism {
     MidpointInsertion,
     /// InnoDB writes pages only when room is needed, in its pool or in its redo log.
     AdaptiveFlushing,
+    /// Other nodes of a Galera cluster apply changes at once, and hold no commit up.
+    FlowControl,
     /// The page cache has one list of pages: what was used goes round once more.
     ActiveList,
 }

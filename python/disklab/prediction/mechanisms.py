@@ -29,6 +29,7 @@ MECHANISMS = {
     "doublewrite": "InnoDB writes each page once",
     "midpoint_insertion": "a page that InnoDB reads is as young as one that was used again",
     "adaptive_flushing": "InnoDB writes pages only when room is needed, in its pool or redo log",
+    "flow_control": "other nodes of a Galera cluster apply at once, and hold no commit up",
     "active_list": "the page cache has one list, on which a used page goes round once more",
 }
 """Every mechanism of the simulator, and what is so without it."""
@@ -42,6 +43,7 @@ SINGLE_SERVERS_ALONE = (
     "doublewrite",
     "midpoint_insertion",
     "adaptive_flushing",
+    "flow_control",
 )
 """Those of PostgreSQL and MariaDB, which no cell of another database has."""
 

@@ -46,6 +46,9 @@ pub struct MariadbSettings {
     /// What a commit waits for at other servers.
     #[serde(default)]
     pub replication: Replication,
+    /// `wsrep_slave_threads`: how many threads of a node of Galera apply changes of others.
+    #[serde(default = "one_thread")]
+    pub applier_threads: u32,
     /// Name of the volume with the binary log; absent: that of the redo log.
     #[serde(default)]
     pub binlog_volume: Option<String>,
@@ -61,6 +64,10 @@ pub struct MariadbSettings {
     pub old_blocks_pct: u32,
     /// `innodb_old_blocks_time`.
     pub old_blocks_time_ns: u64,
+}
+
+fn one_thread() -> u32 {
+    1
 }
 
 /// What a commit waits for at other servers.

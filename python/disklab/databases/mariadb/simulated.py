@@ -75,6 +75,7 @@ READ = {
     "innodb_old_blocks_time",
     "log_bin",
     "sync_binlog",
+    "wsrep_slave_threads",
 }
 """Settings that a prediction follows."""
 
@@ -102,9 +103,11 @@ WHOLE = (
     "O_DIRECT, a file system with clusters of 16 KiB (ext4 with bigalloc), no host cache, on AWS a "
     "Nitro instance ({source})"
 )
-KEEPS_UP = (
-    "one of the servers is simulated with its disks: the others keep up with it, and no writer on "
-    "another node is in the way"
+KEEPS_UP = "the primary alone is simulated with its disks: the replica keeps up with it"
+APPLIES = (
+    "one other node of Galera stands for all: it applies changes with its own disks and pool, by "
+    "wsrep_slave_threads (1 where nothing is set), without a page cleaner; no writer on another "
+    "node is in the way"
 )
 
 
@@ -169,7 +172,7 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
     if statements.writes(spec):
         yield UPPER_BOUND
     if spec.cluster is not None and spec.cluster.nodes > 1:
-        yield KEEPS_UP
+        yield KEEPS_UP if spec.cluster.nodes == MOST_REPLICATED else APPLIES
     if str(given.get("innodb_doublewrite", "on")).lower() in SWITCHES[False]:
         yield _torn(spec, catalog)
     if unread := [name for name in given if name not in READ]:
@@ -261,6 +264,7 @@ def _settings(given: Mapping[str, Setting]) -> Json:
         "io_capacity_max": value("innodb_io_capacity_max", max(2 * capacity, 2000)),
         "lru_scan_depth": value("innodb_lru_scan_depth", 1536),
         "old_blocks_pct": value("innodb_old_blocks_pct", 37),
+        "applier_threads": value("wsrep_slave_threads", 1),
         "old_blocks_time_ns": value("innodb_old_blocks_time", 1000) * 10**6,
     }
 

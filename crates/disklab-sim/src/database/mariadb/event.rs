@@ -25,6 +25,10 @@ pub enum Event {
     Due,
     /// The page cleaner wakes up.
     Cleaner,
+    /// A thread of another node has applied a commit's changes.
+    Applied(u32),
+    /// The disk model of the other node is due.
+    OtherDue,
     /// An open loop's next transaction arrives.
     Offer,
     /// The warm-up is over.
@@ -47,6 +51,8 @@ impl Code for Event {
             Event::Measure => (9, 0),
             Event::Confirmed(n) => (10, n),
             Event::Logs => (11, 0),
+            Event::Applied(n) => (12, n),
+            Event::OtherDue => (13, 0),
         };
         debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
         kind << 28 | number
@@ -67,7 +73,9 @@ impl Code for Event {
             8 => Event::Offer,
             9 => Event::Measure,
             10 => Event::Confirmed(number),
-            _ => Event::Logs,
+            11 => Event::Logs,
+            12 => Event::Applied(number),
+            _ => Event::OtherDue,
         }
     }
 }

@@ -18,6 +18,8 @@ const MOST_WRITE_BYTES: u64 = 1 << 20;
 /// One of a server's logs. Positions are bytes since the beginning of the run.
 #[derive(Debug)]
 pub struct Log {
+    /// The node whose it is.
+    pub node: u16,
     number: u32,
     volume: VolumeId,
     space: (u64, u64),
@@ -37,6 +39,7 @@ impl Log {
     /// An empty log, `number` of the server's, in a part of a volume: first byte and length.
     pub fn new(number: u32, volume: VolumeId, space: (u64, u64)) -> Log {
         Log {
+            node: 0,
             number,
             volume,
             space,
@@ -92,7 +95,7 @@ impl Log {
         storage: &mut Storage,
         ios: &mut PendingIos,
     ) {
-        let io = ios.add(PendingIo::new(0, Purpose::Log(self.number)));
+        let io = ios.add(PendingIo::new(self.node, Purpose::Log(self.number)));
         storage.submit(now, self.volume, op, at, bytes as u32, io);
     }
 

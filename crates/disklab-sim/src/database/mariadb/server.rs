@@ -4,12 +4,15 @@ use disklab_disk::Refusal;
 
 use super::{BINLOG, REDO};
 use crate::cluster::hash;
+use crate::database::mariadb::applier::{Applier, OTHER};
 use crate::database::mariadb::log::Log;
 use crate::database::mariadb::plan::{PAGE_BYTES, Plan, UNDO_PAGES};
 use crate::database::mariadb::pool::Pool;
 use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
-use crate::job::{CacheState, MariadbJob, Mechanism};
+use crate::job::{CacheState, MariadbJob, Mechanism, Replication};
 use crate::model::Setting;
+use crate::network::Link;
+use crate::station::Servers;
 use crate::storage::{Reading, ReadingRules, Storage};
 
 /// Pages of the doublewrite buffer behind undo.
@@ -31,15 +34,58 @@ pub(super) fn filled_pool(job: &MariadbJob, plan: &Plan, setting: &Setting) -> P
     pool
 }
 
+/// The client's machines.
+pub(super) fn clients(job: &MariadbJob, setting: &Setting) -> Vec<(Servers, Link)> {
+    let endless = setting.has_not(Mechanism::ClientCpu);
+    let client = &job.client;
+    let machine = |_| {
+        (
+            Servers::new(client.cores, endless),
+            Link::new(client.network_bytes_per_s),
+        )
+    };
+    (0..client.nodes.max(1)).map(machine).collect()
+}
+
+/// Another node of a Galera cluster, whose caches and disks are as those of the first; elsewhere none.
+pub(super) fn applier(
+    job: &MariadbJob,
+    plan: &Plan,
+    setting: &Setting,
+) -> Result<Option<Box<Applier>>, Refusal> {
+    let (cluster, settings) = (&job.cluster, &job.database);
+    if settings.replication != Replication::Galera || setting.has_not(Mechanism::FlowControl) {
+        return Ok(None);
+    }
+    let storage = disks(job, plan, setting, OTHER)?;
+    let (mut redo, _) = logs(job, plan, &storage);
+    redo.node = OTHER;
+    let pool = filled_pool(job, plan, setting);
+    let cores = Servers::new(cluster.cores, setting.has_not(Mechanism::ServerCpu));
+    let (nodes, threads) = (cluster.nodes, settings.applier_threads);
+    Ok(Some(Box::new(Applier::new(
+        (storage, pool, redo),
+        cores,
+        (nodes, threads, settings.syncs_redo),
+        setting.seed,
+    ))))
+}
+
 /// The disks, past whose page cache the server reads and writes.
 pub(super) fn storage(
     job: &MariadbJob,
     plan: &Plan,
     setting: &Setting,
 ) -> Result<Storage, Refusal> {
+    let mut storage = disks(job, plan, setting, 0)?;
+    setting.keep_journal(&mut storage.disks.host, job.workload.warm_up_ns);
+    Ok(storage)
+}
+
+fn disks(job: &MariadbJob, plan: &Plan, setting: &Setting, node: u16) -> Result<Storage, Refusal> {
     let cluster = &job.cluster;
     let mut host = cluster.host.clone();
-    host.seed = hash(setting.seed, 1);
+    host.seed = hash(setting.seed, u64::from(node) + 1);
     if setting.has_not(Mechanism::ThrottleWindows) {
         crate::storage::set_windows(&mut host, 0);
     }
@@ -57,8 +103,7 @@ pub(super) fn storage(
     };
     let cache_pages = PAGE_BYTES / CACHE_PAGE_BYTES;
     let layout = FileLayout::of_pages((plan.pages + UNDO_PAGES) * cache_pages);
-    let mut storage = Storage::new(0, host, &cluster.data_volume, layout, rules)?;
-    setting.keep_journal(&mut storage.disks.host, job.workload.warm_up_ns);
+    let mut storage = Storage::new(node, host, &cluster.data_volume, layout, rules)?;
     if !job.before.empty && job.before.host_cache != CacheState::Cold {
         storage.warm_host_cache_up_to(plan.pages * cache_pages, cache_bytes);
     }
