@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.provisioning import find_disk
-from disklab.database_facts import facts_of
+from disklab.database_facts import facts_of, has_one_primary
 from disklab.spec import TrialSpec, feasible
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ READ_AHEAD = "8KiB"
 """Of the device: Linux reads 128 KiB around a fault, of which a small row needs a page or two.
 **Source:** Azure-Samples 2019, read ahead of 8 KiB was the fastest for rows of 4 KiB."""
 READ_AHEAD_BYTES = 8 << 10
+
+APPLIERS = 16
+"""Threads by which a node of Galera applies what others write; one by default, which reads page
+after page. **Source:** Galera's documentation, "Setting Parallel Slave Threads": two for each core
+to begin with, at most four."""
 
 DOUBLEWRITE, PAGE_SIZE = "innodb_doublewrite", "innodb_page_size"
 PAGE_BYTES = 16 << 10
@@ -52,6 +57,7 @@ def in_words(path: str, value: str | int) -> str:
         "database.settings.concurrent_reads": "{} concurrent reads",
         "database.settings.max_wal_size": "{} of WAL between checkpoints",
         f"database.settings.{DOUBLEWRITE}": "doublewrite {}",
+        "database.settings.wsrep_slave_threads": "{} threads that apply",
         "cluster.volumes.data.read_ahead": "{} read-ahead",
         COMPACTION: "{} compaction",
         COLLECTOR: "{}",
@@ -118,12 +124,27 @@ def _rates(candidate: Candidate, spec: TrialSpec) -> Iterator[tuple[str, str | i
         work = spec.workload.operations
         if work is not None and work.write > 0 and "max_wal_size" not in database.settings:
             yield "database.settings.max_wal_size", MAX_WAL_SIZE
+    if _applies_alone(spec):
+        yield "database.settings.wsrep_slave_threads", APPLIERS
     if _writes_pages_twice(candidate, spec):
         yield f"database.settings.{DOUBLEWRITE}", "off"
     if spec.cluster is not None:
         read_ahead = spec.cluster.volumes["data"].read_ahead_bytes
         if read_ahead is None or read_ahead > READ_AHEAD_BYTES:
             yield "cluster.volumes.data.read_ahead", READ_AHEAD
+
+
+def _applies_alone(spec: TrialSpec) -> bool:
+    """Return whether nodes of Galera apply what others write with one thread each."""
+    database, work = spec.database, spec.workload.operations
+    return (
+        database is not None
+        and facts_of(database.engine).simulator == "mariadb"
+        and not has_one_primary(database.engine, database.replication_factor)
+        and "wsrep_slave_threads" not in database.settings
+        and work is not None
+        and work.write > 0
+    )
 
 
 def _writes_pages_twice(candidate: Candidate, spec: TrialSpec) -> bool:
