@@ -233,7 +233,8 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
     # Lines are read from the log: a pipe would break when this process ends before the host.
     log_handle = new_file(run_dir, "hosts", name, "log")
     with open(log_handle, "wb") as log, log_path.open("rb") as events:
-        child = programs.start(command, stdin=programs.PIPE, stdout=log, stderr=log)
+        # Ours: it has what disklab itself was given.
+        child = programs.start(command, stdin=programs.PIPE, stdout=log, stderr=log, inherits=True)
         try:
             assert child.stdin is not None
             with suppress(BrokenPipeError), child.stdin as stdin:
