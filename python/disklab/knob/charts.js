@@ -50,9 +50,12 @@ function barsOf(bars, unit) {
 }
 
 // Lines over a knob. lines: [{css, points: [[x, y]], published: [[x, y]]}]; `places`: x as they are named, evenly spaced.
-function linesOf(lines, places, unit) {
+function linesOf(given, places, unit) {
+  // A cell in which nothing was answered has no figure, and no point.
+  const drawable = (points = []) => points.filter(([, figure]) => Number.isFinite(figure));
+  const lines = given.map((line) => ({...line, points: drawable(line.points), published: drawable(line.published)}));
   const left = 64, right = 20, top = 10, wide = 860, high = 250, bottom = 40;
-  const ys = lines.flatMap(({points, published = []}) => [...points, ...published]).map(([, y]) => y);
+  const ys = lines.flatMap(({points, published}) => [...points, ...published]).map(([, y]) => y);
   const most = Math.max(...ys, 1e-9) * 1.05, svg = drawn('svg', {viewBox: `0 0 ${wide} ${high + bottom}`});
   const x = (place) => left + (wide - left - right) * (places.length < 2 ? 0.5 : place / (places.length - 1));
   const y = (value) => high - (high - top) * value / most;
@@ -63,7 +66,7 @@ function linesOf(lines, places, unit) {
   }
   places.forEach((name, place) => svg.append(drawn('text', {x: x(place), y: high + 18, 'text-anchor': 'middle'}, String(name))));
   svg.append(drawn('text', {x: left, y: high + 36}, unit));
-  for (const {css, points, published = []} of lines) {
+  for (const {css, points, published} of lines) {
     svg.append(drawn('polyline', {class: `line ${css}`, points: points.map(([at, value]) => `${x(at)},${y(value)}`).join(' ')}));
     for (const [at, value] of points) svg.append(drawn('circle', {class: `dot ${css}`, cx: x(at), cy: y(value), r: 4}));
     for (const [at, value] of published) svg.append(drawn('rect', {class: `published ${css}`, x: x(at) - 5, y: y(value) - 5, width: 10, height: 10}));
