@@ -32,8 +32,17 @@ TURN = """
   const seen = new MutationObserver(() => {
     if (document.body.dataset.answers === before) return;
     seen.disconnect();
+    clearTimeout(limit);
     resolve(performance.now() - begun);
   });
+  const kept = control.value;
+  const limit = setTimeout(() => {
+    // A value that is refused, with its sentence, has no answer: it is taken back.
+    seen.disconnect();
+    control.value = kept;
+    control.dispatchEvent(new Event('input', {bubbles: true}));
+    resolve(null);
+  }, 5000);
   seen.observe(document.body, {attributes: true, attributeFilter: ['data-answers']});
   control.value = value;
   control.dispatchEvent(new Event('input', {bubbles: true}));
@@ -106,7 +115,9 @@ def turned(tab: Page, turns: int, seed: int) -> Iterator[float | Sample]:
         knob = knobs.nth(chance.randrange(knobs.count()))
         name, least, most = (knob.get_attribute(key) for key in ("name", "min", "max"))
         value = chance.randint(int(least or 0), min(int(most or 0), 512))
-        yield float(tab.evaluate(TURN, [side, name, value]))
+        answered = tab.evaluate(TURN, [side, name, value])
+        if answered is not None:
+            yield float(answered)
         if turn % REST == 0:
             rest(tab)
         if turn % SAMPLE == 0 or turn == turns:
