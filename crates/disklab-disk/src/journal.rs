@@ -1,4 +1,4 @@
-//! The way of single I/Os, for whoever looks at some of them: when each came, what it waited for, what served it.
+//! A record of single I/Os: when each came, what it waited for, and what served it.
 
 use disklab_units::{Bytes, Instant};
 

@@ -29,6 +29,7 @@ READ_AHEAD = "8KiB"
 **Source:** Azure-Samples 2019, read ahead of 8 KiB was the fastest for rows of 4 KiB."""
 READ_AHEAD_BYTES = 8 << 10
 
+THREADS = "wsrep_slave_threads"
 APPLIERS = 16
 """Threads by which a node of Galera applies what others write; one by default, which reads page
 after page. **Source:** Galera's documentation, "Setting Parallel Slave Threads": two for each core
@@ -57,7 +58,7 @@ def in_words(path: str, value: str | int) -> str:
         "database.settings.concurrent_reads": "{} concurrent reads",
         "database.settings.max_wal_size": "{} of WAL between checkpoints",
         f"database.settings.{DOUBLEWRITE}": "doublewrite {}",
-        "database.settings.wsrep_slave_threads": "{} threads that apply",
+        f"database.settings.{THREADS}": "{} threads that apply",
         "cluster.volumes.data.read_ahead": "{} read-ahead",
         COMPACTION: "{} compaction",
         COLLECTOR: "{}",
@@ -120,43 +121,35 @@ def _rates(candidate: Candidate, spec: TrialSpec) -> Iterator[tuple[str, str | i
         told = database.settings.get("concurrent_reads", 32)
         if str(told).isdigit() and int(told) < CONCURRENT_READS:
             yield "database.settings.concurrent_reads", CONCURRENT_READS
-    if database is not None and facts_of(database.engine).simulator == "postgresql":
-        work = spec.workload.operations
-        if work is not None and work.write > 0 and "max_wal_size" not in database.settings:
-            yield "database.settings.max_wal_size", MAX_WAL_SIZE
-    if _applies_alone(spec):
-        yield "database.settings.wsrep_slave_threads", APPLIERS
-    if _writes_pages_twice(candidate, spec):
-        yield f"database.settings.{DOUBLEWRITE}", "off"
+    yield from _of_writes(candidate, spec)
     if spec.cluster is not None:
         read_ahead = spec.cluster.volumes["data"].read_ahead_bytes
         if read_ahead is None or read_ahead > READ_AHEAD_BYTES:
             yield "cluster.volumes.data.read_ahead", READ_AHEAD
 
 
-def _applies_alone(spec: TrialSpec) -> bool:
-    """Return whether nodes of Galera apply what others write with one thread each."""
+def _of_writes(candidate: Candidate, spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
+    """Yield the settings that decide what a server with one log does with what is written."""
     database, work = spec.database, spec.workload.operations
-    return (
-        database is not None
-        and facts_of(database.engine).simulator == "mariadb"
-        and not has_one_primary(database.engine, database.replication_factor)
-        and "wsrep_slave_threads" not in database.settings
-        and work is not None
-        and work.write > 0
-    )
+    if database is None or work is None or work.write <= 0:
+        return
+    simulator, given = facts_of(database.engine).simulator, set(database.settings)
+    if simulator == "postgresql" and "max_wal_size" not in given:
+        yield "database.settings.max_wal_size", MAX_WAL_SIZE
+    if simulator != "mariadb":
+        return
+    is_galera = not has_one_primary(database.engine, database.replication_factor)
+    if is_galera and THREADS not in given:
+        yield f"database.settings.{THREADS}", APPLIERS
+    if not {PAGE_SIZE, DOUBLEWRITE} & given and _never_tears(candidate):
+        yield f"database.settings.{DOUBLEWRITE}", "off"
 
 
-def _writes_pages_twice(candidate: Candidate, spec: TrialSpec) -> bool:
-    """Return whether InnoDB writes each page twice on disks that never tear one.
+def _never_tears(candidate: Candidate) -> bool:
+    """Return whether an option's disks write each page of InnoDB as a whole.
 
     A stripe's chunks are of 64 KiB or more, so a page lies on one of its disks.
     """
-    database, work = spec.database, spec.workload.operations
-    if database is None or facts_of(database.engine).simulator != "mariadb":
-        return False
-    if work is None or work.write <= 0 or {PAGE_SIZE, DOUBLEWRITE} & set(database.settings):
-        return False
     disks = parse_disks(candidate.disks.expression)
     if disks.is_local or candidate.disks.caching == "ReadWrite":
         return False

@@ -80,7 +80,7 @@ def disk_limits(disk: DiskEntry, bought: Bought, scale: Fraction) -> list[Limit]
 def _burst(
     facts: BurstFacts | None, top: int | None, base: int, stated: int | None, scale: Fraction
 ) -> Burst | None:
-    """Return the burst above a baseline; None where the top rate is no higher.
+    """Return the burst above a baseline, or None if the top rate is not above it.
 
     `stated`: the vendor's own number of credits.
     """

@@ -172,7 +172,7 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     try:
         cells = spec.parse(text, file).trials("predict")
     except UserError as error:
-        # There is no such file: the lines are those of the options.
+        # The draft was not written, so name the options instead of its lines.
         raise UserError(*map(by_option, error.problems)) from None
     write_new(file, text)
     tell(file, cells, as_json=json)

@@ -198,12 +198,12 @@ def looked_at(
 
 def traceable(disks: Sequence[Disk]) -> dict[str, str]:
     """Return the disks of this machine by node. Raises UserError: there is none."""
-    found = {disk.node: disk.number for disk in disks if disk.machine.is_here}
-    if not found:
+    numbers = {disk.node: disk.number for disk in disks if disk.machine.is_here}
+    if not numbers:
         rule = "no disk of this machine is below the database"
         way_out = "run disklab where the database's disks are, or leave it out"
         raise UserError(Problem("--block-trace", "(disks)", rule, way_out))
-    return found
+    return numbers
 
 
 def traced(

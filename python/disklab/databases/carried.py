@@ -32,13 +32,13 @@ def carried(
     costs: Mapping[str, int], spec: TrialSpec, catalog: Catalog, calibration: Calibration
 ) -> dict[str, int]:
     """Return costs as the trial's VMs have them."""
-    found = dict(costs)
+    scaled = dict(costs)
     for of_client, measured_on, vm in _machines(spec, calibration):
         slower = cpu_speed(catalog, measured_on).over(cpu_speed(catalog, vm))
         for name in costs:
             if is_cpu_time(name, of_client=of_client):
-                found[name] = round(costs[name] * slower)
-    return found
+                scaled[name] = round(costs[name] * slower)
+    return scaled
 
 
 def ways(

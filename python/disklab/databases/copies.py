@@ -182,7 +182,7 @@ class Copies(ABC, Generic[S]):
         self._way = Way(f"{self.title} ({self.database})", places)
         self._slow = request.sizes.time_dilation
         self._away: set[str] = set()
-        """Servers that were taken away: that they do not answer is no failure."""
+        """Servers that were taken away on purpose, so silence from them is not a failure."""
         self._copied_bytes = {server.place.name: 0 for server in servers}
         """What whole copies of another one's data have brought to each."""
         self._copied_s = 0.0

@@ -155,13 +155,13 @@ def mean_ms(
     before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]]
 ) -> dict[str, float]:
     """Return the mean time of reads and writes, from calls and seconds by a statement's letters."""
-    found = {}
+    means = {}
     for operation, words in OPERATIONS.items():
         begun = [(after[word], before.get(word, (0.0, 0.0))) for word in words if word in after]
         calls, seconds = (sum(now[i] - then[i] for now, then in begun) for i in (0, 1))
         if calls > 0:
-            found[operation] = seconds / calls * 1000
-    return found
+            means[operation] = seconds / calls * 1000
+    return means
 
 
 class Observer(Protocol):

@@ -321,9 +321,8 @@ class QueryByAgent(CqlQuery):
         try:
             answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
         except (ValueError, IndexError) as error:
-            told = ended.said
             raise EngineError(
-                f"{self._machine.name}: disklab-engine query ended with {ended.code}: {told}"
+                f"{self._machine.name}: disklab-engine query ended with {ended.code}: {ended.said}"
             ) from error
         return answer
 

@@ -371,8 +371,7 @@ class LoadRun:
         ended = self._child.wait(END_SECONDS)
         if ended is None:
             return "nothing, and it still runs"
-        said = ended.said
-        return said or f"nothing, and its exit code was {ended.code}"
+        return ended.said or f"nothing, and its exit code was {ended.code}"
 
     def __enter__(self) -> LoadRun:
         """Return itself."""

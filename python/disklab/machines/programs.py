@@ -78,8 +78,8 @@ def run(  # noqa: PLR0913 - each is a part of how a program runs
 ) -> Finished:
     """Run a program to its end, as `start` starts it; Ctrl-C ends it too.
 
-    `shown`: it has this process's input and output, and nothing is returned of it. Raises OSError:
-    it cannot be started; TimeoutError, which is one: it was killed after so many seconds.
+    `shown`: it has this process's input and output, and nothing is returned of it. Raises OSError
+    when it cannot be started, and TimeoutError when it was killed after so many seconds.
     """
     files = {} if shown else {"input": stdin, "stdout": PIPE, "stderr": PIPE}
     try:

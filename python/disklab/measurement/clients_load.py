@@ -189,10 +189,10 @@ class ClientsLoad:
                 if isinstance(event, LoadDone):
                     return
             ended = child.wait(END_SECONDS)
-            told = "it still runs"
+            reason = "it still runs"
             if ended is not None:
-                told = ended.said or f"exit code {ended.code}"
-            raise EngineError(f"{name}: the load engine ended without a result: {told}")
+                reason = ended.said or f"exit code {ended.code}"
+            raise EngineError(f"{name}: the load engine ended without a result: {reason}")
         except BaseException as error:
             # Raised again where the load is read.
             self._said.put((index, error))

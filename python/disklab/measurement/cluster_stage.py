@@ -31,7 +31,7 @@ from disklab.results import Mode, Run, TrialResult
 
 @dataclass
 class ClusterStage(ABC):
-    """The stage of a measurement of a database, whoever made it."""
+    """The stage of a measured database, built by disklab or already running."""
 
     hosts: Hosts
     machines: Mapping[str, Machine]
@@ -41,7 +41,7 @@ class ClusterStage(ABC):
     seed: int
     mode: Mode = "measure"
     told: list[str] = field(default_factory=list)
-    """What could not be undone, for whoever closes."""
+    """Messages about what could not be undone; read after `close`."""
     clients: list[Client] = field(default_factory=list)
     latest: Bed | None = None
     """The bed of the turn under way. That of a timetable is closed when its turn has ended."""

@@ -138,9 +138,9 @@ def _asked(
     try:
         answer = reading.parse(Answer, ended.stdout)
     except reading.NotAsExpectedError:
-        said = ended.said
+        code, words = ended.code, ended.said
         raise MachineError(
-            f"{machine.name}: the engine said nothing of the disk (code {ended.code}): {said}"
+            f"{machine.name}: the engine said nothing of the disk (code {code}): {words}"
         ) from None
     if not answer.ok:
         told = answer.refused

@@ -85,7 +85,7 @@ class Measurement:
     site: MeasuringSite
     mode: Mode = "measure"
     told: list[str] = field(default_factory=list)
-    """What could not be changed back, for whoever closes."""
+    """Messages about what could not be changed back; read after `close`."""
 
     def begin(self, emit: Emit) -> None:
         """Undo what a killed start of this run has left; then change what the plan says."""

@@ -101,8 +101,8 @@ class Kubectl:
         except TimeoutError:
             raise CloudError(f"kubectl {words[0]}: no answer within {ASK_S:.0f} s") from None
         if done.code != 0:
-            said = done.said.rpartition("\n")[2]
-            raise CloudError(f"kubectl {words[0]}: {said or 'no reason was given'}")
+            reason = done.said.rpartition("\n")[2]
+            raise CloudError(f"kubectl {words[0]}: {reason or 'no reason was given'}")
         return done.stdout.decode(errors="replace")
 
 

@@ -44,9 +44,9 @@ SEED = 1
 GRANT = "GRANT SELECT ON KEYSPACE system_views TO {user}"
 
 SETTINGS = ("concurrent_reads", "concurrent_writes")
+"""Settings that an experiment file takes and predictions follow; both are numbers."""
 USUAL_THREADS = 32
 """Of both: what a file need not say."""
-"""Settings that an experiment file takes and predictions follow; both are numbers."""
 
 SECONDS_CALLED_MS = ("4.1.", "5.0.")
 """Lines whose latency views are a thousand times too small: their timers count microseconds since

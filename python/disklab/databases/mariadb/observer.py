@@ -3,7 +3,7 @@
 The server counts rows and index lookups, not statements. A read of a row by its key is a lookup
 that no UPDATE or DELETE needed. By table it counts only where `userstat` is on; no view tells a
 percentile, and a mean only where `performance_schema` is on: of statements that clients send as
-text, for prepared ones are told while their sessions live alone.
+text. It forgets prepared ones with their sessions.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ USUAL: Mapping[str, Setting] = {
     "innodb_io_capacity": "200",
 }
 """Settings that decide what a disk has to do, as a server has them that nobody changed (10.11)."""
-OTHERS = "TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+USERS = "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+"""Of schemas: all but the server's own."""
 TABLES = f"""
 SELECT CONCAT(t.TABLE_SCHEMA, '.', t.TABLE_NAME), t.TABLE_ROWS, t.DATA_LENGTH + t.INDEX_LENGTH,
   (SELECT COUNT(*) FROM information_schema.COLUMNS c WHERE c.TABLE_SCHEMA = t.TABLE_SCHEMA
     AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY <> 'PRI')
 FROM information_schema.TABLES t WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.ENGINE = 'InnoDB'
-  AND t.{OTHERS}
+  AND t.TABLE_SCHEMA {USERS}
 """  # noqa: S608 - text of ours
 BY_TABLE = f"""
 SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME), ROWS_READ, ROWS_CHANGED
-FROM information_schema.TABLE_STATISTICS WHERE {OTHERS}
+FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA {USERS}
 """  # noqa: S608 - text of ours
 COLUMNS = """
 SELECT COLUMN_NAME FROM information_schema.COLUMNS
 WHERE CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) = {table} AND COLUMN_KEY <> 'PRI'
   AND PRIVILEGES LIKE '%select%'
 """
-STATEMENTS = """
+STATEMENTS = f"""
 SELECT UPPER(SUBSTRING(LTRIM(DIGEST_TEXT), 1, 6)), SUM(COUNT_STAR), SUM(SUM_TIMER_WAIT) / 1e12
 FROM performance_schema.events_statements_summary_by_digest
-WHERE DIGEST_TEXT IS NOT NULL
-  AND SCHEMA_NAME NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') GROUP BY 1
-"""
+WHERE DIGEST_TEXT IS NOT NULL AND SCHEMA_NAME {USERS} GROUP BY 1
+"""  # noqa: S608 - text of ours
 SEES_STATEMENTS = """
 SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'performance_schema'
   AND TABLE_NAME = 'events_statements_summary_by_digest' AND PRIVILEGES LIKE '%select%'
@@ -119,7 +119,7 @@ class MariadbObserver:
                 by_table=switches.get("userstat", False),
             )
             made._before = made._statements()
-            made._tables = tuple(made._listed())
+            made._tables = tuple(made._listed(made._status("GLOBAL STATUS")))
         except BaseException:
             sql.close()
             raise
@@ -172,7 +172,8 @@ class MariadbObserver:
             for name, usual in USUAL.items()
             if variables.get(name, usual) != usual
         }
-        self._tables = tuple(self._listed())
+        status = self._status("GLOBAL STATUS")
+        self._tables = tuple(self._listed(status))
         measured = tuple(self._measured(one) if one.name in tables else one for one in self._tables)
         unseen = ["MariaDB tells no percentiles of its response times"]
         if not self.by_table and len(self._tables) > 1:
@@ -185,22 +186,12 @@ class MariadbObserver:
             for one in measured
             if one.name in tables and one.row_bytes is None
         ]
-        nodes = (NodeSeen(self.address, (variables["datadir"],)), *self._others())
+        nodes = (NodeSeen(self.address, (variables["datadir"],)), *_others(status))
         means = mean_ms(self._before, self._statements())
         return Shape(f"MariaDB {version}", nodes, measured, settings, means, tuple(unseen))
 
-    def _others(self) -> Iterator[NodeSeen]:
-        """Yield the other nodes of its Galera cluster."""
-        status = self._status("GLOBAL STATUS")
-        listed = status.get("wsrep_incoming_addresses", "").split(",")
-        own = status.get("wsrep_local_index", "0")
-        for number, address in enumerate(listed):
-            if number != int(own) and len(listed) > 1:
-                yield NodeSeen(address)
-
-    def _listed(self) -> Iterator[TableSeen]:
+    def _listed(self, status: Mapping[str, str]) -> Iterator[TableSeen]:
         """Yield the tables, without the lengths of their rows."""
-        status = self._status("GLOBAL STATUS")
         copies = max(
             int(status.get("wsrep_cluster_size", 0)), int(status.get("Slaves_connected", 0)) + 1
         )
@@ -257,6 +248,14 @@ def count_of(status: Mapping[str, str]) -> Count:
     return Count(
         reads=max(0.0, lookups - updated - deleted), writes=written + updated + deleted - twice
     )
+
+
+def _others(status: Mapping[str, str]) -> Iterator[NodeSeen]:
+    """Yield the other nodes of a Galera cluster."""
+    listed = status.get("wsrep_incoming_addresses", "").split(",")
+    own = int(status.get("wsrep_local_index", 0))
+    if len(listed) > 1:
+        yield from (NodeSeen(address) for number, address in enumerate(listed) if number != own)
 
 
 def _text(name: str) -> str:

@@ -95,15 +95,15 @@ class Server(CopyServer):
     def make(self) -> None:
         """Make an empty data directory, with the write-ahead log on its own volume."""
         self.record()
-        told = self.put_secret("first", self._password)
+        secret = self.put_secret("first", self._password)
         files = self.files
         # The C locale compares bytes: no version of a locale can change an order.
         command = ["initdb", "-D", str(files.data), "-U", USER, "--locale=C", "--encoding=UTF8"]
-        command += ["--auth=scram-sha-256", f"--pwfile={told}"]
+        command += ["--auth=scram-sha-256", f"--pwfile={secret}"]
         try:
             self._make_with(command, {})
         finally:
-            self.place.host.remove(told)
+            self.place.host.remove(secret)
 
     def make_copy_of(self, primary: Server) -> None:
         """Copy the primary's data directory; it must run."""
