@@ -126,3 +126,30 @@ def test_a_collector_that_never_stops_for_long_is_tried_where_java_has_it(
     text = FILE.format(compaction="leveled", read=80, write=20)
     text = text.replace("engine: cassandra", f"engine: cassandra\n  version: {database}", 1)
     assert collectors(question_of(spec.parse(text, Path("t.yaml"))).spec) == tried
+
+
+def turned_of_mariadb(nodes: int, read: int) -> set[str]:
+    """Return the settings that are turned on three P30s of a MariaDB."""
+    text = FILE.format(compaction="leveled", read=read, write=100 - read)
+    text = text.replace("cassandra", "mariadb").replace("nodes: 3", f"nodes: {nodes}")
+    text = text.replace("factor: 3\n  table: {compaction: leveled}", f"factor: {nodes}")
+    asked = question_of(spec.parse(text.replace("500M", "50M"), Path("t.yaml")), ("P30", "E8s_v3"))
+    calibration = calibration_for("mariadb")
+    assert calibration is not None
+    option, *_ = field_of(asked, load_catalog(), calibration).candidates
+    paths = {path for one in singly(option, asked.spec) for path in one.settings}
+    return {path.removeprefix("database.settings.") for path in paths}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "read", "settings"),
+    [
+        (1, 50, {"innodb_doublewrite"}),
+        (3, 50, {"innodb_doublewrite", "wsrep_slave_threads"}),
+        (3, 100, set[str]()),
+    ],
+)
+def test_settings_of_writes_are_turned_where_something_is_written(
+    nodes: int, read: int, settings: set[str]
+) -> None:
+    assert turned_of_mariadb(nodes, read) - {"cluster.volumes.data.read_ahead"} == settings
