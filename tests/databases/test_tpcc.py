@@ -1,4 +1,4 @@
-"""TPC-C on a real PostgreSQL: loaded, run, and held against the standard's conditions."""
+"""TPC-C on a real PostgreSQL and MariaDB: loaded, run, and held against the conditions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from disklab.errors import UserError
 from disklab.results.histogram import decode
 from disklab.workloads.tpcc import check_job, load_job, run_job
 
+from tests.databases.mariadb import mariadb
 from tests.databases.sql import asking, postgresql
 
 pytestmark = pytest.mark.machine
@@ -291,3 +292,41 @@ def test_a_load_that_was_killed_is_no_load() -> None:
         assert last(job.model_copy(update={"load": ClosedLoop(threads=4)})).errors == {}
         done = last(check_job(server.target, 1))
         assert all(condition.passed for condition in said(done).conditions)
+
+
+def test_mariadb_does_the_same_transactions_and_stays_consistent() -> None:
+    with mariadb(columns=0) as server, server.fills():
+        done = last(load_job(server.target, 1, SEED))
+        assert done.errors == {}
+        rows = dict(said(done).rows)
+        assert rows.pop("order_line") == pytest.approx(300_000, rel=0.01)
+        assert (rows["stock"], rows["new_order"], rows["item"]) == (100_000, 9_000, 100_000)
+        sql = server.primary.connection()
+        sql.ask("USE disklab_tpcc")
+        job = run_job(
+            server.target,
+            1,
+            SEED,
+            Stop(operations=1_000),
+            connections=CONNECTIONS,
+            keying_and_thinking=False,
+        )
+        done = last(job)
+        assert done.errors == {}
+        outcome = said(done)
+        counts = {kind: done.operations[kind].count for kind in TRANSACTIONS}
+        assert sum(counts.values()) == 1_000
+        assert all(counts.values())
+        assert outcome.lines == pytest.approx(10 * counts["new_order"], rel=0.1)
+        assert sql.ask("SELECT count(*) - 30000 FROM history") == [[str(counts["payment"])]]
+        ordered = str(counts["new_order"] - outcome.rolled_back)
+        assert sql.ask("SELECT count(*) - 30000 FROM orders") == [[ordered]]
+        # All that was done fits together, but for what is changed here.
+        sql.ask(
+            "UPDATE orders SET o_ol_cnt = o_ol_cnt + 1 WHERE o_id = 5 AND o_w_id = 1 AND o_d_id = 3"
+        )
+        done = last(check_job(server.target, 1))
+        broken = {one.number: one.example for one in said(done).conditions if not one.passed}
+        assert broken.keys() == {4, 6}
+        assert broken[6] is not None
+        assert broken[6].startswith("order 1 3 5 ")

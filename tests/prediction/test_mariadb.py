@@ -11,6 +11,7 @@ from disklab.databases.calibration import calibration_for
 from disklab.databases.mariadb.simulated import amount, row_bytes
 from disklab.engine.simulation import simulate
 from disklab.prediction.cells import Prepared, prepare
+from disklab.prediction.outcome import result_of
 from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.spec.model import Dataset
 
@@ -198,3 +199,20 @@ def test_a_small_pool_reads_from_its_disk() -> None:
     assert sums(text)["read_ios_per_operation"] < 0.01
     small = sums(with_settings(text, "innodb_buffer_pool_size: 64M"))
     assert small["read_ios_per_operation"] > 0.5
+
+
+def test_writes_that_another_node_holds_up_name_it_as_the_bottleneck() -> None:
+    text = with_settings(copies(SYSBENCH, 3), "innodb_buffer_pool_size: 64M")
+    text = text.replace("threads: 4", "threads: 16")
+    (trial,) = spec.parse(text, "x.yaml").trials("predict")
+    made = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(text)}
+    (answer,) = simulate([made])
+    assert answer["bottleneck"]["resource"] == "latency"
+    result = result_of(trial, 0, "x", answer, warnings=[], price_usd_per_month=None)
+    assert result.bottleneck is not None
+    assert result.bottleneck.resource == "slow replica"
+    writes = result.per_operation["transaction"]
+    stretches = writes.tail_ms["p50"]
+    share = stretches["retry"] / sum(stretches.values())
+    assert result.bottleneck.utilisation == pytest.approx(share)
+    assert share > 0.5

@@ -5,7 +5,7 @@ pub mod cql;
 pub mod etcd;
 pub mod mysql;
 mod pauses;
-mod pool;
+pub mod pool;
 pub mod postgres;
 mod silence;
 mod stream;

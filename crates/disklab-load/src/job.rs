@@ -268,12 +268,12 @@ impl Job {
 
     fn tpcc_problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
-        if !matches!(self.target, Target::Postgresql(_)) {
+        if !matches!(self.target, Target::Postgresql(_) | Target::Mysql(_)) {
             found.push(Problem::new(
                 "target.protocol",
                 self.target.name(),
                 "TPC-C is transactions in SQL",
-                "use a database that speaks PostgreSQL's protocol, or the workload rows",
+                "use a database that speaks PostgreSQL's or MySQL's protocol, or the workload rows",
             ));
         }
         if let Load::Open(open) = self.load {

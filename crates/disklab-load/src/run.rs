@@ -18,7 +18,7 @@ use crate::clients::{OpenRows, Protocol, WithRows};
 use crate::clock::{Clock, cpu_time, unix_nanos};
 use crate::deadline::Deadline;
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Load, Rows, Stage, Target, Workload as Asked};
+use crate::job::{Job, Load, Rows, Stage, Target, Tpcc, Workload as Asked};
 use crate::output::{End, Said, Writer, say};
 use crate::pacing::{Pacing, Schedule, Terminals};
 use crate::record::{Interval, Record};
@@ -64,7 +64,6 @@ pub fn run(job: &Job, out: impl Write + Send) -> Result<(), LoadError> {
         .event_interval(EVENT_INTERVAL)
         .build_local(Default::default())
         .map_err(|error| system("runtime", &error))?;
-    let nodes = job.target.contact_points().len();
     match (&job.target, &job.workload) {
         (target, Asked::Rows(rows)) => target.with_rows(DriveRows {
             job,
@@ -72,21 +71,38 @@ pub fn run(job: &Job, out: impl Write + Send) -> Result<(), LoadError> {
             rows,
             out,
         }),
-        (Target::Postgresql(target), Asked::Tpcc(asked)) => match asked.stage {
-            Stage::Load => {
-                let workload = runtime.block_on(tpcc::Population::open(job, target, asked))?;
-                drive(job, &runtime, workload, nodes, out)
-            }
-            Stage::Run => {
-                let workload = runtime.block_on(tpcc::Transactions::open(job, target, asked))?;
-                drive(job, &runtime, workload, nodes, out)
-            }
-            Stage::Check => {
-                let workload = runtime.block_on(tpcc::Conditions::open(job, target, asked))?;
-                drive(job, &runtime, workload, nodes, out)
-            }
-        },
+        (Target::Postgresql(target), Asked::Tpcc(asked)) => {
+            drive_tpcc::<tpcc::InPostgresql>(job, &runtime, target, asked, out)
+        }
+        (Target::Mysql(target), Asked::Tpcc(asked)) => {
+            drive_tpcc::<tpcc::InMariadb>(job, &runtime, target, asked, out)
+        }
         (_, Asked::Tpcc(_)) => unreachable!("refused when the job was read"),
+    }
+}
+
+/// A stage of TPC-C in whichever database.
+fn drive_tpcc<S: tpcc::Store + 'static>(
+    job: &Job,
+    runtime: &LocalRuntime,
+    target: &S::Target,
+    asked: &Tpcc,
+    out: impl Write + Send,
+) -> Result<(), LoadError> {
+    let nodes = job.target.contact_points().len();
+    match asked.stage {
+        Stage::Load => {
+            let workload = runtime.block_on(tpcc::Population::<S>::open(job, target, asked))?;
+            drive(job, runtime, workload, nodes, out)
+        }
+        Stage::Run => {
+            let workload = runtime.block_on(tpcc::Transactions::<S>::open(job, target, asked))?;
+            drive(job, runtime, workload, nodes, out)
+        }
+        Stage::Check => {
+            let workload = runtime.block_on(tpcc::Conditions::<S>::open(job, target, asked))?;
+            drive(job, runtime, workload, nodes, out)
+        }
     }
 }
 

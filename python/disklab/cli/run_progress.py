@@ -84,9 +84,11 @@ class RunView:
                 self._plain(f"{self._trial} (about {clock(self._time.left_s())} left)")
             case PhaseStarted():
                 self._phase, self._load = event.phase, event.detail
+                self._time.phase_began()
                 self._plain(f"  {event.phase}" + (f": {event.detail}" if event.detail else ""))
             case Progress():
                 self._load = load_text(event)
+                self._time.progressed(event.done, event.of, event.t_s)
                 self._plain_now_and_then()
             case Waiting():
                 self._load = waiting_text(event)

@@ -25,7 +25,7 @@ class JobPart(BaseModel):
 
 
 class TpccWorkload(JobPart):
-    """TPC-C over PostgreSQL's wire, in stages that are a job each.
+    """TPC-C over PostgreSQL's or MySQL's wire, in stages that are a job each.
 
     `load` makes the tables anew and fills them (`load.threads` connections; it ends by itself when
     all rows are there), `run` puts the mix of five transactions on them until `stop`, `check` asks

@@ -16,12 +16,17 @@ from disklab.results import (
     Telemetry,
     TrialResult,
 )
-from disklab.results.records import LimitWait, TraceRecord
+from disklab.results.records import OF_ANOTHER_NODE, STRETCHES, LimitWait, TraceRecord
 from disklab.spec import Trial
 from disklab.spec.replay import loop_of as trace_loop
 from disklab.spec.replay import record_of as trace_record
 
 Answer = dict[str, Any]
+
+LATENCY = "latency"
+"""What the simulator names where no limit is full."""
+MOSTLY = 0.5
+"""What takes the greater part of an operation's time decides how long it takes."""
 
 BYTES_IN_MB = 10**6
 SECONDS_IN_MINUTE = 60
@@ -46,6 +51,20 @@ def refused_result(trial: Trial, title: str, problems: list[Problem]) -> TrialRe
     )
 
 
+def _of_another_node(answer: Answer) -> float:
+    """Return the share of an operation's time for which it waits for another node's copy.
+
+    Of a median one, of the kind on which sessions spend most of their time.
+    """
+    kinds = answer["per_operation"].values()
+    longest = max(
+        kinds, key=lambda kind: kind["ops_per_s"] * kind["latency_ms"]["mean"], default={}
+    )
+    stretches = longest.get("tail", {}).get("p50", {})
+    whole = sum(stretches.values())
+    return stretches.get(OF_ANOTHER_NODE, 0.0) / whole if whole else 0.0
+
+
 def result_of(  # noqa: PLR0913 - a result has these parts
     trial: Trial,
     repeat: int,
@@ -61,6 +80,8 @@ def result_of(  # noqa: PLR0913 - a result has these parts
     at_ceiling = ceiling is not None and answer["ops_per_s"] > ceiling * AT_CEILING
     if at_ceiling:
         bottleneck = {"resource": TERMINALS, "utilisation": answer["ops_per_s"] / ceiling}
+    elif bottleneck["resource"] == LATENCY and (share := _of_another_node(answer)) >= MOSTLY:
+        bottleneck = {"resource": STRETCHES[OF_ANOTHER_NODE], "utilisation": share}
     resources = answer["resources"]
     notes = [*warnings, *([answer["error_note"]] if answer.get("error_note") else [])]
     if answer.get("unsent"):

@@ -10,6 +10,7 @@ from disklab.report.cells import Cell, median
 from disklab.report.wording import percent, rate, significant
 from disklab.results import TrialResult
 from disklab.results.carried import carried_ratio, is_overloaded
+from disklab.results.records import OF_ANOTHER_NODE, STRETCHES
 
 MOSTLY = 0.5
 """A cache that serves the greater part of the reads decides how fast they are."""
@@ -34,6 +35,10 @@ LIMITS = (
     (re.compile(r"^TPC-C.s terminals$"), "the keying and think times of TPC-C's terminals"),
     (re.compile(r"^flush writers$"), "flushes of memtables, which wait for the disk"),
     (re.compile(r"^this machine's CPU$"), "this machine's processor"),
+    (
+        re.compile(rf"^{STRETCHES[OF_ANOTHER_NODE]}$"),
+        "another node, which applies each change with its own disks",
+    ),
 )
 """Limits as the emulator and the simulator name them, and what a sentence calls them."""
 
@@ -97,6 +102,8 @@ class Why:
         """
         if self.utilisation is None:
             return ""
+        if self.bound_by == STRETCHES[OF_ANOTHER_NODE]:
+            return f"{percent(self.utilisation)} of an operation's time"
         if self.utilisation > ABOVE_BASELINE:
             return f"burst, {significant(self.utilisation, 2)} x its baseline"
         return f"{percent(min(self.utilisation, 1.0))} used"

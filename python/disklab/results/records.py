@@ -209,6 +209,9 @@ STRETCHES = {
 }
 """Where an operation spends its time, in the order of its way: key and words."""
 
+OF_ANOTHER_NODE = "retry"
+"""The stretch in which an operation waits for another node's copy."""
+
 Stretches = dict[str, dict[str, Number]]
 """Percentile -> stretch -> milliseconds; those of a percentile add up to it."""
 

@@ -130,6 +130,7 @@ class Followed:
                     "name": name_of(event),
                 }
             case "PhaseStarted":
+                self._time.phase_began()
                 self._now = {
                     **self._now,
                     "phase": text(event.get("phase")),
@@ -155,6 +156,7 @@ class Followed:
         load: Event = {"phase": text(event.get("phase")), "ops_per_s": rate, "p99_ms": p99}
         load |= {name: whole(event.get(name)) for name in ("done", "of", "errors")}
         self._now = {**self._now, "load": load}
+        self._time.progressed(load["done"], load["of"], number(event.get("t_s")))
         seen = event.get("seen")
         if isinstance(seen, dict):
             figures = ((text(name) or "", number(value)) for name, value in seen.items())

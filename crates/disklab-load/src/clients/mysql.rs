@@ -5,10 +5,12 @@
 //!
 //! ```text
 //! wire    a connection: handshake, TLS, prepared statements
+//! texts   statements as text
 //! rows    the rows workload
 //! ```
 
 pub mod rows;
+pub mod texts;
 mod wire;
 
 use std::borrow::Cow;
@@ -22,6 +24,7 @@ use crate::clients::pool::{NoConnection, Server};
 use crate::error::Problem;
 use crate::job::{Job, Secret, name_problem, needless_authorities, rows, twelve_seconds};
 use crate::workloads::Failure;
+use wire::Wire;
 
 /// Where a point names none.
 const PORT: u16 = 3306;
@@ -123,6 +126,14 @@ fn servers(job: &Job, target: &Mysql) -> Vec<Server> {
 fn problem(why: NoConnection, target: &Mysql) -> Problem {
     const FORM: &str = "`key` bigint PRIMARY KEY, c0 longblob, c1 longblob, ...";
     why.into_problem(&target.contact_points, &target.database, target.tls, FORM)
+}
+
+/// Whether the server takes changes, by its own word.
+async fn takes_changes(wire: &mut Wire) -> Result<bool, NoConnection> {
+    let answers = wire.query("SELECT @@GLOBAL.read_only").await;
+    let answers = answers.map_err(|error| NoConnection::Unreachable(error.into_failure()))?;
+    let rows = answers.iter().flat_map(|answer| &answer.rows);
+    Ok(rows.flatten().flatten().eq(["0"]))
 }
 
 /// Whether a failure is the last word of its connection: the server goes down, or has ended it.

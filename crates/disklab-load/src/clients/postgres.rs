@@ -11,7 +11,7 @@ mod wire;
 
 use std::borrow::Cow;
 
-pub use driver::{Sessions, Statements, Unprepared, failure};
+pub use driver::{Driver, Session, Statements, failure};
 
 use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::error::{LoadError, Problem};

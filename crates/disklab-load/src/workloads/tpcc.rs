@@ -7,31 +7,33 @@
 //! ```text
 //! scale chance       how many of what; the standard's random numbers, names and strings
 //! tables             schema, and what shows that it was filled to the end
-//! rows population    each row as a pure function of seed and place; COPY, piece by piece
+//! rows population    each row as a pure function of seed and place; written piece by piece
 //! inputs terminals   pure: what a user enters, and when
-//! statements         the SQL of the five transactions
-//! new_order payment order_status delivery stock_level   one file for each
+//! store              what a database does for all of it: `postgresql`, `mariadb`
 //! transactions outcome   the run; its figures, and where it is not what the standard asks
 //! conditions         the twelve conditions
 //! ```
 
 mod chance;
 mod conditions;
-mod delivery;
 mod inputs;
-mod new_order;
-mod order_status;
+mod mariadb;
 mod outcome;
-mod payment;
 mod population;
+mod postgresql;
 mod rows;
 mod scale;
-mod statements;
-mod stock_level;
+mod store;
 mod tables;
 mod terminals;
 mod transactions;
 
 pub use conditions::Conditions;
 pub use population::Population;
+pub use store::Store;
 pub use transactions::Transactions;
+
+/// TPC-C in PostgreSQL, and in what speaks its protocol.
+pub type InPostgresql = crate::clients::postgres::Driver<postgresql::Statements>;
+/// TPC-C in MariaDB.
+pub type InMariadb = crate::clients::mysql::texts::Texts;

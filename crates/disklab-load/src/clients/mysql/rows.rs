@@ -5,13 +5,13 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
+use disklab_units::random::Stream;
 use tokio_rustls::TlsConnector;
 
 use super::wire::{Parameter, Prepared, RowBytes, Wire, WireError};
-use super::{Mysql, is_end, problem, servers};
+use super::{Mysql, is_end, problem, servers, takes_changes};
 use crate::clients::checked::{Checked, missing};
 use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::clients::tls;
@@ -118,16 +118,6 @@ impl RowStatements {
     }
 }
 
-/// Whether the server takes changes, by its own word.
-async fn takes_changes(wire: &mut Wire) -> Result<bool, NoConnection> {
-    let mut takes = false;
-    let asked = wire
-        .query("SELECT @@GLOBAL.read_only", |column| takes = column == b"0")
-        .await;
-    asked.map_err(|error| NoConnection::Unreachable(error.into_failure()))?;
-    Ok(takes)
-}
-
 impl OpenRows for MysqlRows {
     type Target = Mysql;
 
@@ -148,15 +138,15 @@ impl OpenRows for MysqlRows {
         Ok(MysqlRows {
             pool: pool.map_err(|why| problem(why, target))?,
             checked: Checked::of(job, rows).with_versions(),
-            uncounted: Cell::new(first_uncounted()),
+            uncounted: Cell::new(first_uncounted(job)),
         })
     }
 }
 
-/// Another one than those of runs before, whose rows are there; what a run does to the disk does not hang on it.
-fn first_uncounted() -> Version {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_nanos() as u64)
+/// Another one than those of jobs before, whose rows are there: each job of a run has a seed of its own.
+fn first_uncounted(job: &Job) -> Version {
+    let name = format!("versions of generator {}", job.generator.index);
+    Stream::new(job.seed, &name).draw()
 }
 
 /// A parameter without bytes.

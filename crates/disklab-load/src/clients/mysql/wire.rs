@@ -53,6 +53,8 @@ mod can {
     pub const TLS: u64 = 1 << 11;
     pub const TRANSACTIONS: u64 = 1 << 13;
     pub const SECURE_CONNECTION: u64 = 1 << 15;
+    pub const SEVERAL_STATEMENTS: u64 = 1 << 16;
+    pub const SEVERAL_ANSWERS: u64 = 1 << 17;
     pub const PLUGIN_AUTH: u64 = 1 << 19;
     pub const DEPRECATE_EOF: u64 = 1 << 24;
     /// MariaDB's own: columns are described once, and not with each answer.
@@ -61,6 +63,8 @@ mod can {
         | PROTOCOL_41
         | TRANSACTIONS
         | SECURE_CONNECTION
+        | SEVERAL_STATEMENTS
+        | SEVERAL_ANSWERS
         | PLUGIN_AUTH
         | DEPRECATE_EOF;
 }
@@ -125,6 +129,18 @@ pub enum Parameter<W> {
     Bytes(usize, W),
 }
 
+/// What a statement answered.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its rows as text; None: NULL.
+    pub rows: Vec<Vec<Option<String>>>,
+    /// How many rows it changed.
+    pub changed: u64,
+}
+
+/// Of the state in the last packet of an answer: another one follows.
+const MORE_ANSWERS: u16 = 8;
+
 /// A connection. Dropping it closes it, whatever is under way.
 pub struct Wire {
     stream: Stream,
@@ -182,7 +198,7 @@ impl Wire {
         }
         wire.authenticate(server, asked, &greeting).await?;
         let session = server.options.clone();
-        wire.query(&session, |_| ()).await?;
+        wire.query(&session).await?;
         Ok(wire)
     }
 
@@ -321,6 +337,7 @@ impl Wire {
             }
         })?;
         let columns = &prepared.columns;
+        self.send().await?;
         self.answer(|body| match body.split_first() {
             Some((&ROW, rest)) => {
                 row(RowBytes::new(columns, rest)?);
@@ -333,33 +350,37 @@ impl Wire {
         Ok(())
     }
 
-    /// Runs a statement as text; `row` sees the first column of each row of the answer.
-    pub async fn query(
-        &mut self,
-        statement: &str,
-        mut row: impl FnMut(&[u8]),
-    ) -> Result<(), WireError> {
+    /// Runs statements as text, one after the other until one fails; what each of them answered.
+    pub async fn query(&mut self, statements: &str) -> Result<Vec<Answer>, WireError> {
         self.command(|out| {
             out.put_u8(QUERY);
-            out.put_slice(statement.as_bytes());
+            out.put_slice(statements.as_bytes());
         })?;
-        self.answer(|mut body| {
-            row(take_bytes(&mut body).ok_or_else(cut_off)?);
-            Ok(())
-        })
-        .await
+        self.send().await?;
+        let mut answers = Vec::new();
+        loop {
+            let mut rows = Vec::new();
+            let row = |body: &[u8]| {
+                rows.push(text_row(body).ok_or_else(cut_off)?);
+                Ok(())
+            };
+            let (changed, state) = self.answer(row).await?;
+            answers.push(Answer { rows, changed });
+            if state & MORE_ANSWERS == 0 {
+                return Ok(answers);
+            }
+        }
     }
 
-    /// Sends a command and takes its answer, whose rows `row` sees.
+    /// Takes the answer of a statement, whose rows `row` sees; returns how many rows were changed, and the state.
     async fn answer(
         &mut self,
         mut row: impl FnMut(&[u8]) -> Result<(), WireError>,
-    ) -> Result<(), WireError> {
-        self.send().await?;
+    ) -> Result<(u64, u16), WireError> {
         let caches_metadata = self.caches_metadata;
         let mut body = self.receive().await?;
         match body.first() {
-            Some(&OK) => return Ok(()),
+            Some(&OK) => return end_of(body).ok_or_else(cut_off),
             Some(&ERROR) | None => return Err(refusal(body)),
             Some(_) => {}
         }
@@ -375,7 +396,8 @@ impl Wire {
             let body = self.receive().await?;
             match body.first() {
                 Some(&END) if body.len() < MOST_PACKET_BYTES => {
-                    return wrong.map_or(Ok(()), Err);
+                    let end = end_of(body).ok_or_else(cut_off)?;
+                    return wrong.map_or(Ok(end), Err);
                 }
                 Some(&ERROR) | None => return Err(refusal(body)),
                 Some(_) => {
@@ -575,6 +597,29 @@ fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
+/// How many rows were changed, and the state, of the last packet of an answer.
+fn end_of(mut body: &[u8]) -> Option<(u64, u16)> {
+    body.advance(1);
+    let changed = take_length(&mut body)?;
+    let _last_number = take_length(&mut body)?;
+    Some((changed, body.try_get_u16_le().ok()?))
+}
+
+/// The columns of a row as text.
+fn text_row(mut body: &[u8]) -> Option<Vec<Option<String>>> {
+    const NULL: u8 = 0xFB;
+    let mut columns = Vec::new();
+    while let Some(first) = body.first() {
+        columns.push(if *first == NULL {
+            body.advance(1);
+            None
+        } else {
+            Some(String::from_utf8_lossy(take_bytes(&mut body)?).into_owned())
+        });
+    }
+    Some(columns)
+}
+
 /// A row as it came: its columns in their binary form.
 #[derive(Clone, Copy)]
 pub struct RowBytes<'a> {
@@ -684,6 +729,8 @@ mod tests {
         fn fuzz_whatever_a_server_says_is_read(body in vec(any::<u8>(), 0..200)) {
             let _ = Greeting::read(&body);
             let _ = refusal(&body).into_failure();
+            let _ = text_row(&body);
+            let _ = (!body.is_empty()).then(|| end_of(&body));
             let _ = type_of(&body);
             if let Ok(row) = RowBytes::new(&[INTEGER, BLOB, BLOB], &body) {
                 prop_assert!(row.count() <= 3);

@@ -29,17 +29,6 @@ pub trait Statements {
     fn prepare(&self, client: &Client) -> impl Future<Output = Result<Self::Prepared, Error>>;
 }
 
-/// No statement is prepared: each is asked once.
-pub struct Unprepared;
-
-impl Statements for Unprepared {
-    type Prepared = ();
-
-    async fn prepare(&self, _: &Client) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 /// Makes connections of the driver.
 pub struct Driver<S> {
     tls: Option<MakeRustlsConnect>,
@@ -48,8 +37,10 @@ pub struct Driver<S> {
 
 /// A connection with its prepared statements. Dropping it closes the connection at once, whatever is under way.
 pub struct Session<P> {
-    client: Client,
-    prepared: P,
+    /// What asks.
+    pub client: Client,
+    /// Its statements.
+    pub prepared: P,
     driver: JoinHandle<()>,
 }
 
@@ -58,9 +49,6 @@ impl<P> Drop for Session<P> {
         self.driver.abort();
     }
 }
-
-/// The driver's connections, one for each slot.
-pub type Sessions<S> = Pool<Driver<S>>;
 
 impl<S: Statements> Pool<Driver<S>> {
     /// Connects `count` slots to the servers in turn and prepares their statements.
@@ -72,22 +60,10 @@ impl<S: Statements> Pool<Driver<S>> {
         settings: &[(&str, &str)],
         statements: S,
         count: usize,
-    ) -> Result<Sessions<S>, LoadError> {
+    ) -> Result<Pool<Driver<S>>, LoadError> {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?.map(MakeRustlsConnect::new);
         connected(job, target, settings, Driver { tls, statements }, count).await
-    }
-
-    /// Does `work` on the slot's connection; see [`Pool::on`].
-    pub async fn with<T>(
-        &self,
-        slot: usize,
-        work: impl AsyncFnOnce(&Client, &S::Prepared) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let on = async |session: &mut Session<S::Prepared>| {
-            work(&session.client, &session.prepared).await
-        };
-        self.on(slot, on).await
     }
 }
 

@@ -1,23 +1,21 @@
-//! The load: tables made anew and filled by COPY, a piece an operation, so that it goes on beside itself and shows progress.
+//! The load: tables made anew and filled, a piece an operation, so that it goes on beside itself and shows progress.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::pin::pin;
 
-use bytes::{BufMut, BytesMut};
-use futures_util::SinkExt;
+use bytes::BytesMut;
 use serde_json::json;
 use tokio::sync::Notify;
-use tokio_postgres::{Client, CopyInSink, Error};
 
 use super::outcome::Said;
 use super::rows::Maker;
 use super::scale::{CUSTOMERS, DISTRICTS, FIRST_UNDELIVERED, ITEMS, ORDERS};
-use super::tables::{self, FINISHING, SEARCH_PATH};
-use crate::clients::postgres::{Sessions, Unprepared, failure};
+use super::store::Store;
+use super::tables;
+use crate::clients::pool::Pool;
 use crate::clock::unix_nanos;
 use crate::error::LoadError;
-use crate::job::{Job, Postgresql, Tpcc};
+use crate::job::{Job, Stage, Tpcc};
 use crate::workloads::{Failure, Outcome, Workload};
 
 /// Tables in the order of their filling; the last kind is what is done when all rows are there.
@@ -38,8 +36,8 @@ const FINISH: usize = KINDS.len() - 1;
 /// Items or stocks of a piece: a few megabytes, a tenth of a second on a fast disk.
 const ROWS_OF_A_PIECE: u32 = 10_000;
 
-/// What is sent at once.
-const MESSAGE_BYTES: usize = 64 << 10;
+/// Indexes are faster made once than kept. The last step marks the load: whoever finds its row finds all others.
+const STEPS: u64 = 4;
 
 /// A piece of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +78,7 @@ impl Pieces {
     }
 
     fn all(self) -> u64 {
-        self.of_rows() + FINISHING.len() as u64
+        self.of_rows() + STEPS
     }
 
     fn at(self, number: u64) -> Piece {
@@ -116,8 +114,8 @@ impl Pieces {
 }
 
 /// The stage `load`.
-pub struct Population {
-    sessions: Sessions<Unprepared>,
+pub struct Population<S: Store> {
+    sessions: Pool<S>,
     maker: Maker,
     pieces: Pieces,
     seed: u64,
@@ -130,23 +128,22 @@ pub struct Population {
     said: Said,
 }
 
-impl Population {
+impl<S: Store> Population<S> {
     /// Makes the tables anew.
     pub async fn open(
         job: &Job,
-        target: &Postgresql,
+        target: &S::Target,
         asked: &Tpcc,
-    ) -> Result<Population, LoadError> {
+    ) -> Result<Population<S>, LoadError> {
         let count = job.slots() as usize;
-        let sessions = Sessions::open(job, target, &[SEARCH_PATH], Unprepared, count).await?;
-        let make = async |client: &Client, _: &()| {
-            tables::make(client).await.map_err(|error| failure(&error))
-        };
-        let made = sessions.with(0, make).await;
+        let sessions = S::open(job, target, Stage::Load, count).await?;
+        let (make, _) = S::texts();
+        let make = async |session: &mut S::Connection| S::ask(session, &make).await;
+        let made = sessions.on(0, make).await;
         made.map_err(|failure| tables::refused(&failure.text))?;
         Ok(Population {
             sessions,
-            maker: Maker::new(job.seed, unix_nanos()),
+            maker: Maker::new(job.seed, unix_nanos(), S::FORM),
             pieces: Pieces {
                 warehouses: asked.warehouses.into(),
             },
@@ -174,35 +171,30 @@ impl Population {
         }
     }
 
-    async fn finish(&self, client: &Client, step: u32) -> Result<(), Failure> {
+    async fn finish(&self, session: &mut S::Connection, step: u32) -> Result<(), Failure> {
         self.turn_of(step.into()).await?;
-        let text = FINISHING[step as usize].replace("$seed", &(self.seed as i64).to_string());
-        let done = client.batch_execute(&text).await;
-        done.map_err(|error| failure(&error))
+        let (_, steps) = S::texts();
+        let text = steps[step as usize].replace("$seed", &(self.seed as i64).to_string());
+        S::ask(session, &text).await.map(drop)
     }
 
-    async fn copy(&self, client: &Client, piece: Piece) -> Result<u64, Error> {
-        let text = format!("COPY {} FROM STDIN (FORMAT binary)", KINDS[piece.kind]);
-        let sink: CopyInSink<bytes::Bytes> = client.copy_in(&text).await?;
-        let mut sink = pin!(sink);
-        let mut out = BytesMut::with_capacity(2 * MESSAGE_BYTES);
-        // Signature, flags, length of the header's extension. **Source:** PostgreSQL 15's manual, COPY.
-        out.put_slice(b"PGCOPY\n\xff\r\n\0");
-        out.put_u64(0);
+    /// Writes a piece; returns how many rows it has.
+    async fn fill(&self, session: &mut S::Connection, piece: Piece) -> Result<u64, Failure> {
         let customers = match KINDS[piece.kind] {
             "orders" => self.maker.order_customers(piece.warehouse, piece.part + 1),
             _ => Vec::new(),
         };
-        for row in 0..self.rows_of(piece.kind) {
-            self.make_row(piece, row, &customers, &mut out);
-            if out.len() >= MESSAGE_BYTES {
-                sink.send(out.split().freeze()).await?;
-                out.reserve(2 * MESSAGE_BYTES);
+        let mut rows = 0..self.rows_of(piece.kind);
+        let mut written = 0;
+        let next = |out: &mut BytesMut| {
+            let row = rows.next();
+            if let Some(row) = row {
+                written += self.make_row(piece, row, &customers, out);
             }
-        }
-        out.put_i16(-1);
-        sink.send(out.freeze()).await?;
-        sink.as_mut().finish().await
+            row.is_some()
+        };
+        S::fill(session, KINDS[piece.kind], next).await?;
+        Ok(written.into())
     }
 
     /// Rows of a piece; for the lines, their orders.
@@ -217,8 +209,9 @@ impl Population {
         }
     }
 
-    /// Appends a row. `customers` are those of the district in the order of their orders.
-    fn make_row(&self, piece: Piece, row: u32, customers: &[u32], out: &mut BytesMut) {
+    /// Appends a row, or the lines of an order; returns how many. `customers` are those of the district in the order of
+    /// their orders.
+    fn make_row(&self, piece: Piece, row: u32, customers: &[u32], out: &mut BytesMut) -> u32 {
         let Piece {
             kind,
             warehouse,
@@ -237,13 +230,14 @@ impl Population {
                 maker.order([warehouse, district, number], customer, out);
             }
             "new_order" => maker.new_order([warehouse, district, FIRST_UNDELIVERED + row], out),
-            "order_line" => maker.lines([warehouse, district, number], out),
+            "order_line" => return maker.lines([warehouse, district, number], out),
             _ => maker.stock(warehouse, part * ROWS_OF_A_PIECE + number, out),
         }
+        1
     }
 }
 
-impl Workload for Population {
+impl<S: Store> Workload for Population<S> {
     type Step = Piece;
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -265,23 +259,24 @@ impl Workload for Population {
     }
 
     async fn perform(&self, slot: usize, piece: Piece) -> Result<(), Failure> {
-        let work = async |client: &Client, _: &()| {
+        let work = async |session: &mut S::Connection| {
             if piece.kind == FINISH {
-                return self.finish(client, piece.part).await.map(|()| 0);
+                return self.finish(session, piece.part).await.map(|()| 0);
             }
-            let copied = self.copy(client, piece).await;
-            copied.map_err(|error| failure(&error))
+            self.fill(session, piece).await
         };
         if self.failed.get() {
             return Err(incomplete());
         }
         // Also when this operation is given up: whoever waits for it has to know.
-        let guard = Ended {
-            population: self,
-            well: Cell::new(false),
+        let mut guard = Ended {
+            ended: &self.ended,
+            failed: &self.failed,
+            progress: &self.progress,
+            well: false,
         };
-        let rows = self.sessions.with(slot, work).await?;
-        guard.well.set(true);
+        let rows = self.sessions.on(slot, work).await?;
+        guard.well = true;
         if let Some(written) = self.written.get(piece.kind) {
             written.set(written.get() + rows);
         }
@@ -309,19 +304,20 @@ fn incomplete() -> Failure {
 
 /// Tells those who wait how a piece ended.
 struct Ended<'a> {
-    population: &'a Population,
-    well: Cell<bool>,
+    ended: &'a Cell<u64>,
+    failed: &'a Cell<bool>,
+    progress: &'a Notify,
+    well: bool,
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        let population = self.population;
-        if self.well.get() {
-            population.ended.set(population.ended.get() + 1);
+        if self.well {
+            self.ended.set(self.ended.get() + 1);
         } else {
-            population.failed.set(true);
+            self.failed.set(true);
         }
-        population.progress.notify_waiters();
+        self.progress.notify_waiters();
     }
 }
 

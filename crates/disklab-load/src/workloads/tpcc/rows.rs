@@ -1,4 +1,4 @@
-//! The rows of a load in the binary form of COPY, each a pure function of seed and place. **Source:** clause 4.3.3.
+//! The rows of a load, each a pure function of seed and place. **Source:** clause 4.3.3.
 
 use bytes::{BufMut, BytesMut};
 use disklab_units::random::Stream;
@@ -10,6 +10,37 @@ use crate::clients::postgres::decimal::{Cents, Decimal};
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
+/// How a row is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// PostgreSQL's COPY in binary form.
+    Binary,
+    /// The values of an INSERT.
+    Text,
+}
+
+impl Form {
+    /// Ends the row before the next one, or the last one.
+    pub fn end(self, out: &mut BytesMut) {
+        if let (Form::Text, Some(last)) = (self, out.last_mut()) {
+            // The comma behind its last field.
+            *last = b')';
+        }
+    }
+
+    fn row(self, out: &mut BytesMut, fields: i16) -> Fields<'_> {
+        match self {
+            Form::Binary => out.put_i16(fields),
+            Form::Text if out.is_empty() => out.put_u8(b'('),
+            Form::Text => {
+                self.end(out);
+                out.put_slice(b",(");
+            }
+        }
+        Fields(out, self)
+    }
+}
+
 /// What all rows of a load hang on.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
@@ -17,52 +48,84 @@ pub struct Maker {
     constants: Constants,
     /// The time of the load, in PostgreSQL's microseconds.
     now: i64,
+    form: Form,
 }
 
-/// Appends the fields of a row to a COPY in binary form.
-struct Fields<'a>(&'a mut BytesMut);
+/// Appends the fields of a row.
+struct Fields<'a>(&'a mut BytesMut, Form);
 
 impl Fields<'_> {
-    fn int(&mut self, value: u32) -> &mut Self {
-        self.0.put_i32(4);
-        self.0.put_u32(value);
-        self
-    }
-
-    fn time(&mut self, value: Option<i64>) -> &mut Self {
-        match value {
-            Some(time) => {
-                self.0.put_i32(8);
-                self.0.put_i64(time);
+    /// A field: what it is in binary form after its length, or as text.
+    fn field(
+        &mut self,
+        bytes: usize,
+        binary: impl FnOnce(&mut BytesMut),
+        text: impl FnOnce(&mut BytesMut),
+    ) -> &mut Self {
+        match self.1 {
+            Form::Binary => {
+                self.0.put_i32(bytes as i32);
+                binary(self.0);
             }
-            None => self.0.put_i32(-1),
+            Form::Text => {
+                text(self.0);
+                self.0.put_u8(b',');
+            }
         }
         self
     }
 
+    /// Letters, none of which has to be escaped.
+    fn characters(&mut self, bytes: u32, put: impl FnOnce(&mut BytesMut)) -> &mut Self {
+        match self.1 {
+            Form::Binary => {
+                self.0.put_i32(bytes as i32);
+                put(self.0);
+            }
+            Form::Text => {
+                self.0.put_u8(b'\'');
+                put(self.0);
+                self.0.put_slice(b"',");
+            }
+        }
+        self
+    }
+
+    fn int(&mut self, value: u32) -> &mut Self {
+        let text = |out: &mut BytesMut| out.put_slice(value.to_string().as_bytes());
+        self.field(4, |out| out.put_u32(value), text)
+    }
+
+    /// The time of the load.
+    fn time(&mut self, value: Option<i64>) -> &mut Self {
+        let Some(time) = value else {
+            return self.null();
+        };
+        let text = |out: &mut BytesMut| out.put_slice(b"now(6)");
+        self.field(8, |out| out.put_i64(time), text)
+    }
+
     fn null(&mut self) -> &mut Self {
-        self.0.put_i32(-1);
+        match self.1 {
+            Form::Binary => self.0.put_i32(-1),
+            Form::Text => self.0.put_slice(b"NULL,"),
+        }
         self
     }
 
     fn decimal<const SCALE: u32>(&mut self, value: Decimal<SCALE>) -> &mut Self {
-        self.0.put_i32(value.wire_bytes() as i32);
-        value.put(self.0);
-        self
+        let text = |out: &mut BytesMut| out.put_slice(value.to_string().as_bytes());
+        self.field(value.wire_bytes(), |out| value.put(out), text)
     }
 
     fn text(&mut self, value: &str) -> &mut Self {
-        self.0.put_i32(value.len() as i32);
-        self.0.put_slice(value.as_bytes());
-        self
+        self.characters(value.len() as u32, |out| out.put_slice(value.as_bytes()))
     }
 
     /// Letters of a random length.
     fn letters(&mut self, stream: &mut Stream, lowest: u32, highest: u32) -> &mut Self {
         let count = between(stream, lowest, highest);
-        self.0.put_i32(count as i32);
-        letters(stream, count, self.0);
-        self
+        self.characters(count, |out| letters(stream, count, out))
     }
 
     /// Letters, and ORIGINAL among them in a tenth of the rows.
@@ -71,13 +134,18 @@ impl Fields<'_> {
         let count = between(stream, 26, 50);
         let original = stream.chance(100_000);
         let start = between(stream, 0, count - ORIGINAL.len() as u32) as usize;
-        self.0.put_i32(count as i32);
-        let from = self.0.len() + start;
-        letters(stream, count, self.0);
-        if original {
-            self.0[from..from + ORIGINAL.len()].copy_from_slice(ORIGINAL);
-        }
-        self
+        self.characters(count, |out| {
+            let from = out.len() + start;
+            letters(stream, count, out);
+            if original {
+                out[from..from + ORIGINAL.len()].copy_from_slice(ORIGINAL);
+            }
+        })
+    }
+
+    /// Digits.
+    fn digits(&mut self, stream: &mut Stream, count: u32) -> &mut Self {
+        self.characters(count, |out| digits(stream, count, out))
     }
 
     /// Street, street, city, state, zip.
@@ -85,26 +153,22 @@ impl Fields<'_> {
         self.letters(stream, 10, 20)
             .letters(stream, 10, 20)
             .letters(stream, 10, 20)
-            .letters(stream, 2, 2);
-        self.0.put_i32(9);
-        digits(stream, 4, self.0);
-        self.0.put_slice(b"11111");
-        self
+            .letters(stream, 2, 2)
+            .characters(9, |out| {
+                digits(stream, 4, out);
+                out.put_slice(b"11111");
+            })
     }
-}
-
-fn row(out: &mut BytesMut, fields: i16) -> Fields<'_> {
-    out.put_i16(fields);
-    Fields(out)
 }
 
 impl Maker {
     /// The maker of a load at `unix_ns`.
-    pub fn new(seed: u64, unix_ns: u64) -> Maker {
+    pub fn new(seed: u64, unix_ns: u64, form: Form) -> Maker {
         Maker {
             seed,
             constants: Constants::of_load(seed),
             now: (unix_ns / 1_000) as i64 - POSTGRES_EPOCH_US,
+            form,
         }
     }
 
@@ -115,7 +179,7 @@ impl Maker {
     /// An item.
     pub fn item(&self, item: u32, out: &mut BytesMut) {
         let mut stream = self.stream("item", [item, 0, 0]);
-        let mut fields = row(out, 5);
+        let mut fields = self.form.row(out, 5);
         fields
             .int(item)
             .int(between(&mut stream, 1, 10_000))
@@ -127,7 +191,8 @@ impl Maker {
     /// A warehouse.
     pub fn warehouse(&self, warehouse: u32, out: &mut BytesMut) {
         let mut stream = self.stream("warehouse", [warehouse, 0, 0]);
-        row(out, 9)
+        self.form
+            .row(out, 9)
             .int(warehouse)
             .letters(&mut stream, 6, 10)
             .address(&mut stream)
@@ -138,7 +203,8 @@ impl Maker {
     /// A district.
     pub fn district(&self, warehouse: u32, district: u32, out: &mut BytesMut) {
         let mut stream = self.stream("district", [warehouse, district, 0]);
-        row(out, 11)
+        self.form
+            .row(out, 11)
             .int(warehouse)
             .int(district)
             .letters(&mut stream, 6, 10)
@@ -151,7 +217,7 @@ impl Maker {
     /// A stock.
     pub fn stock(&self, warehouse: u32, item: u32, out: &mut BytesMut) {
         let mut stream = self.stream("stock", [warehouse, item, 0]);
-        let mut fields = row(out, 17);
+        let mut fields = self.form.row(out, 17);
         fields
             .int(warehouse)
             .int(item)
@@ -170,7 +236,7 @@ impl Maker {
         } else {
             self.constants.last_name(&mut stream)
         };
-        let mut fields = row(out, 21);
+        let mut fields = self.form.row(out, 21);
         fields
             .int(warehouse)
             .int(district)
@@ -178,9 +244,8 @@ impl Maker {
             .letters(&mut stream, 8, 16)
             .text("OE")
             .text(&last_name(name))
-            .address(&mut stream);
-        fields.0.put_i32(16);
-        digits(&mut stream, 16, fields.0);
+            .address(&mut stream)
+            .digits(&mut stream, 16);
         let credit = if stream.chance(100_000) { "BC" } else { "GC" };
         fields
             .time(Some(self.now))
@@ -197,7 +262,8 @@ impl Maker {
     /// A customer's only payment.
     pub fn history(&self, warehouse: u32, district: u32, customer: u32, out: &mut BytesMut) {
         let mut stream = self.stream("history", [warehouse, district, customer]);
-        row(out, 8)
+        self.form
+            .row(out, 8)
             .int(customer)
             .int(district)
             .int(warehouse)
@@ -229,7 +295,7 @@ impl Maker {
     pub fn order(&self, place: [u32; 3], customer: u32, out: &mut BytesMut) {
         let [warehouse, district, order] = place;
         let mut stream = self.stream("orders", place);
-        let mut fields = row(out, 8);
+        let mut fields = self.form.row(out, 8);
         fields
             .int(warehouse)
             .int(district)
@@ -246,11 +312,15 @@ impl Maker {
 
     /// An order that is not delivered.
     pub fn new_order(&self, [warehouse, district, order]: [u32; 3], out: &mut BytesMut) {
-        row(out, 3).int(warehouse).int(district).int(order);
+        self.form
+            .row(out, 3)
+            .int(warehouse)
+            .int(district)
+            .int(order);
     }
 
-    /// The lines of an order.
-    pub fn lines(&self, place: [u32; 3], out: &mut BytesMut) {
+    /// The lines of an order; returns how many.
+    pub fn lines(&self, place: [u32; 3], out: &mut BytesMut) -> u32 {
         let [warehouse, district, order] = place;
         let mut stream = self.stream("order_line", place);
         let delivered = order < FIRST_UNDELIVERED;
@@ -261,7 +331,8 @@ impl Maker {
             } else {
                 Decimal(between(&mut stream, 1, 999_999).into())
             };
-            row(out, 10)
+            self.form
+                .row(out, 10)
                 .int(warehouse)
                 .int(district)
                 .int(order)
@@ -273,6 +344,7 @@ impl Maker {
                 .decimal(amount)
                 .letters(&mut stream, 24, 24);
         }
+        count
     }
 }
 
@@ -284,7 +356,7 @@ mod tests {
     fn a_row_hangs_on_seed_and_place_alone() {
         let made = |seed, district| {
             let mut out = BytesMut::new();
-            Maker::new(seed, 0).customer(3, district, 7, &mut out);
+            Maker::new(seed, 0, Form::Binary).customer(3, district, 7, &mut out);
             out
         };
         assert_eq!(made(1, 2), made(1, 2));
@@ -293,8 +365,20 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_values_of_one_statement() {
+        let mut out = BytesMut::new();
+        let maker = Maker::new(5, 0, Form::Text);
+        maker.new_order([1, 2, 3], &mut out);
+        maker.order([1, 2, 2_900], 7, &mut out);
+        Form::Text.end(&mut out);
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        let lines = maker.line_count([1, 2, 2_900]);
+        assert_eq!(text, format!("(1,2,3),(1,2,2900,7,now(6),NULL,{lines},1)"));
+    }
+
+    #[test]
     fn each_customer_has_one_order() {
-        let mut customers = Maker::new(5, 0).order_customers(1, 1);
+        let mut customers = Maker::new(5, 0, Form::Binary).order_customers(1, 1);
         assert_ne!(customers, (1..=CUSTOMERS).collect::<Vec<_>>());
         customers.sort_unstable();
         assert_eq!(customers, (1..=CUSTOMERS).collect::<Vec<_>>());
@@ -302,7 +386,7 @@ mod tests {
 
     #[test]
     fn an_order_has_as_many_lines_as_it_says() {
-        let maker = Maker::new(5, 0);
+        let maker = Maker::new(5, 0, Form::Binary);
         let counts: Vec<u32> = (1..=1_000)
             .map(|order| {
                 let mut lines = BytesMut::new();

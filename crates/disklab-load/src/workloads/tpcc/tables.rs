@@ -1,22 +1,18 @@
 //! The nine tables, and the mark of a load that came to its end.
 
-use tokio_postgres::{Client, Error, Row};
-
 use super::chance::Constants;
-use crate::clients::postgres::{Sessions, Unprepared, failure};
+use super::store::Store;
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Postgresql, Tpcc};
+use crate::job::{Job, Stage, Tpcc};
+use crate::workloads::Failure;
 
 /// All of it lies in a schema of our own: the tables' names are common ones, and making them anew drops what is there.
 pub const SCHEMA: &str = "disklab_tpcc";
 
-/// A session sees these tables without their schema's name.
-pub const SEARCH_PATH: (&str, &str) = ("search_path", SCHEMA);
-
 /// **Source:** clause 1.3. Columns, types and primary keys of each table. History has no key.
 ///
 /// Keys begin with the warehouse, so that a distributed database parts the tables by it.
-const TABLES: &str = "
+pub const TABLES: &str = "
 CREATE TABLE item (i_id int PRIMARY KEY, i_im_id int NOT NULL, i_name varchar(24) NOT NULL, i_price numeric(5,2) NOT NULL,
   i_data varchar(50) NOT NULL);
 CREATE TABLE warehouse (w_id int PRIMARY KEY, w_name varchar(10) NOT NULL, w_street_1 varchar(20) NOT NULL,
@@ -47,24 +43,6 @@ CREATE TABLE stock (s_w_id int, s_i_id int, s_quantity int NOT NULL, s_dist_01 c
   s_data varchar(50) NOT NULL, PRIMARY KEY (s_w_id, s_i_id));
 CREATE TABLE loaded (warehouses int NOT NULL, seed bigint NOT NULL, ended timestamptz NOT NULL)";
 
-/// What is done when all rows are there, in this order: indexes are faster made once than kept, and a planner without
-/// statistics joins by reading whole tables.
-pub const FINISHING: [&str; 4] = [
-    "CREATE INDEX customer_name ON customer (c_w_id, c_d_id, c_last, c_first)",
-    "CREATE INDEX orders_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)",
-    "ANALYZE item, warehouse, district, customer, history, orders, new_order, order_line, stock",
-    // The last one: whoever finds this row finds all others.
-    "INSERT INTO loaded SELECT count(*), $seed, now() FROM warehouse",
-];
-
-/// Drops the tables of an earlier load and makes them anew.
-pub async fn make(client: &Client) -> Result<(), Error> {
-    let text = format!(
-        "DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; CREATE SCHEMA {SCHEMA}; SET search_path = {SCHEMA};{TABLES}"
-    );
-    client.batch_execute(&text).await
-}
-
 /// What a load has left.
 pub struct Loaded {
     /// Its constants of the non-uniform numbers.
@@ -72,11 +50,13 @@ pub struct Loaded {
 }
 
 /// Finds the tables of a load that came to its end, with as many warehouses as are asked for.
-pub async fn find(job: &Job, target: &Postgresql, asked: &Tpcc) -> Result<Loaded, LoadError> {
-    let session = Sessions::open(job, target, &[SEARCH_PATH], Unprepared, 1).await?;
-    let mark =
-        async |client: &Client, (): &()| read_mark(client).await.map_err(|error| failure(&error));
-    let mark = session.with(0, mark).await;
+pub async fn find<S: Store>(
+    job: &Job,
+    target: &S::Target,
+    asked: &Tpcc,
+) -> Result<Loaded, LoadError> {
+    let pool = S::open(job, target, Stage::Load, 1).await?;
+    let mark = pool.on(0, read_mark::<S>).await;
     let rule = match mark.map_err(|failure| refused(&failure.text))? {
         Some((warehouses, seed)) if warehouses == asked.warehouses => {
             return Ok(Loaded {
@@ -91,14 +71,19 @@ pub async fn find(job: &Job, target: &Postgresql, asked: &Tpcc) -> Result<Loaded
 }
 
 /// Warehouses and seed of the load.
-async fn read_mark(client: &Client) -> Result<Option<(u32, u64)>, Error> {
-    let exists = "SELECT to_regclass('loaded') IS NOT NULL";
-    if !client.query_one(exists, &[]).await?.get::<_, bool>(0) {
+async fn read_mark<S: Store>(session: &mut S::Connection) -> Result<Option<(u32, u64)>, Failure> {
+    let exists = format!(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = '{SCHEMA}' AND table_name = 'loaded'"
+    );
+    if S::ask(session, &exists).await?.is_empty() {
         return Ok(None);
     }
-    let row = client.query_opt("SELECT warehouses, seed FROM loaded", &[]);
-    let numbers = |row: Row| (row.get::<_, i32>(0) as u32, row.get::<_, i64>(1) as u64);
-    Ok(row.await?.map(numbers))
+    let mark = format!("SELECT warehouses, seed FROM {SCHEMA}.loaded");
+    let rows = S::ask(session, &mark).await?;
+    let number = |at: usize| rows.first()?.get(at)?.as_deref()?.parse::<i64>().ok();
+    Ok(number(0)
+        .zip(number(1))
+        .map(|(warehouses, seed)| (warehouses as u32, seed as u64)))
 }
 
 /// A statement on the tables as a whole was refused, with these words.

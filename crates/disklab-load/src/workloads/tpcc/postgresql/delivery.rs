@@ -2,11 +2,12 @@
 
 use tokio_postgres::Client;
 
-use super::inputs::Delivery;
-use super::scale::DISTRICTS;
 use super::statements::Prepared;
-use super::transactions::{all, found, int, missing};
+use super::{all, found, int};
 use crate::workloads::Failure;
+use crate::workloads::tpcc::inputs::Delivery;
+use crate::workloads::tpcc::scale::DISTRICTS;
+use crate::workloads::tpcc::store::missing;
 
 /// Does it; returns how many districts had nothing to deliver.
 pub async fn perform(

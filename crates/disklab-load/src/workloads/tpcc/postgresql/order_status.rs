@@ -2,10 +2,11 @@
 
 use tokio_postgres::Client;
 
-use super::inputs::{Customer, OrderStatus};
 use super::statements::Prepared;
-use super::transactions::{all, found, int, missing, one};
+use super::{all, found, int, one};
 use crate::workloads::Failure;
+use crate::workloads::tpcc::inputs::{Customer, OrderStatus};
+use crate::workloads::tpcc::store::missing;
 
 /// Does it. The customer's number is needed for the order, so it takes two ways to the server.
 pub async fn perform(

@@ -6,6 +6,7 @@
 use tokio_postgres::{Client, Error, Statement};
 
 use crate::clients::postgres::Statements;
+use crate::job::Stage;
 
 /// Texts and prepared statements have the same names.
 macro_rules! statements {
@@ -15,16 +16,19 @@ macro_rules! statements {
             $($(#[$about])* pub $name: Statement,)*
         }
 
-        /// The texts.
-        pub struct Texts;
+        /// The texts, which are prepared for a run alone: before a load there are no tables.
+        pub struct Texts(pub Stage);
 
         impl Statements for Texts {
-            type Prepared = Prepared;
+            type Prepared = Option<Prepared>;
 
-            async fn prepare(&self, client: &Client) -> Result<Prepared, Error> {
-                Ok(Prepared {
+            async fn prepare(&self, client: &Client) -> Result<Option<Prepared>, Error> {
+                if self.0 != Stage::Run {
+                    return Ok(None);
+                }
+                Ok(Some(Prepared {
                     $($name: client.prepare($text).await?,)*
-                })
+                }))
             }
         }
     };

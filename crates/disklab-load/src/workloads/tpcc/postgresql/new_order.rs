@@ -4,20 +4,12 @@ use std::collections::HashMap;
 
 use tokio_postgres::{Client, Row};
 
-use super::inputs::{Line, NewOrder, UNUSED_ITEM};
 use super::statements::Prepared;
-use super::transactions::{all, found, int, missing, one};
+use super::{all, found, int, one};
 use crate::clients::postgres::decimal::{Cents, Decimal};
 use crate::workloads::Failure;
-
-/// How a new order ended well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It stands.
-    Ordered,
-    /// An item was not there, and all of it was undone. **Source:** clause 2.4.2.3.
-    RolledBack,
-}
+use crate::workloads::tpcc::inputs::{Line, NewOrder, UNUSED_ITEM};
+use crate::workloads::tpcc::store::missing;
 
 /// What a line needs of the stocks: as many statements as an order names one stock, which is nearly always one.
 fn waves(lines: &[Line]) -> Vec<Vec<&Line>> {
@@ -37,12 +29,12 @@ fn waves(lines: &[Line]) -> Vec<Vec<&Line>> {
     waves
 }
 
-/// Does it.
+/// Does it; returns whether an item was not there, so that all of it was undone.
 pub async fn perform(
     client: &Client,
     prepared: &Prepared,
     order: &NewOrder,
-) -> Result<Ended, Failure> {
+) -> Result<bool, Failure> {
     let used: Vec<Line> = order
         .lines
         .iter()
@@ -101,11 +93,7 @@ pub async fn perform(
         client.batch_execute(if complete { "COMMIT" } else { "ROLLBACK" }),
     );
     all([ordered.map(drop), queued.map(drop), lined.map(drop), ended])?;
-    Ok(if complete {
-        Ended::Ordered
-    } else {
-        Ended::RolledBack
-    })
+    Ok(!complete)
 }
 
 /// Takes the quantities from the stocks, wave after wave; the rows of all.

@@ -2,10 +2,10 @@
 
 use tokio_postgres::Client;
 
-use super::inputs::{Customer, Payment};
 use super::statements::Prepared;
-use super::transactions::{all, int, one};
+use super::{all, int, one};
 use crate::workloads::Failure;
+use crate::workloads::tpcc::inputs::{Customer, Payment};
 
 /// Does it, in one way to the server.
 pub async fn perform(

@@ -2,10 +2,10 @@
 
 use tokio_postgres::Client;
 
-use super::inputs::StockLevel;
 use super::statements::Prepared;
-use super::transactions::{all, int, one};
+use super::{all, int, one};
 use crate::workloads::Failure;
+use crate::workloads::tpcc::inputs::StockLevel;
 
 /// Does it. The district says which orders are the last ones, so it takes two ways to the server.
 pub async fn perform(
