@@ -82,6 +82,11 @@ SHOWN = {
     "predicted/postgresql-failover-disks": predicted(
         "postgresql-failover-disks", "faults-until-whole-again-process-killed"
     ),
+    "predicted/mariadb-which-disk": predicted("mariadb-which-disk", "rate"),
+    "predicted/mariadb-doublewrite": predicted("mariadb-doublewrite", "rate"),
+    "predicted/galera-local-or-attached": predicted(
+        "galera-local-or-attached", "rate-on-each-disk"
+    ),
     "cassandra-local-or-attached": rehearsed(
         "cassandra-local-or-attached",
         "--repeat|3",
