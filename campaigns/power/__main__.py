@@ -50,7 +50,7 @@ def main() -> int:
                     for outcome in trials(setup, count, seed, lying=lying):
                         state.write(json.dumps({"run": seed, **asdict(outcome)}) + "\n")
                         state.flush()
-                        if outcome.found and not (lying or setup.tears):
+                        if outcome.found and not (lying or setup.loses):
                             lost += 1
                             print(f"seed {seed}: {outcome}", flush=True)
                         if time.monotonic() > deadline:
