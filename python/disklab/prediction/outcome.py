@@ -57,8 +57,9 @@ def _of_another_node(answer: Answer) -> float:
     Of a median one, of the kind on which sessions spend most of their time.
     """
     kinds = answer["per_operation"].values()
+    nothing: Answer = {}
     longest = max(
-        kinds, key=lambda kind: kind["ops_per_s"] * kind["latency_ms"]["mean"], default={}
+        kinds, key=lambda kind: kind["ops_per_s"] * kind["latency_ms"]["mean"], default=nothing
     )
     stretches = longest.get("tail", {}).get("p50", {})
     whole = sum(stretches.values())
