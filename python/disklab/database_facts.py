@@ -21,6 +21,7 @@ DATABASES = (
     "etcd",
     "mariadb",
     "postgresql",
+    "redis",
     "yugabytedb",
 )
 """The folders of `databases/`, one line each: this is the registry."""

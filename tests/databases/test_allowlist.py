@@ -60,6 +60,13 @@ DANGERS = {
         "wsrep_notify_cmd wsrep_cluster_address wsrep_sst_method skip_grant_tables local_infile "
         "log_bin_basename relay_log server_id sql_mode user chroot core_file"
     ),
+    "redis": (
+        "dir dbfilename appenddirname appendfilename logfile pidfile loadmodule aclfile include "
+        "bind port unixsocket requirepass masterauth replicaof slaveof rename-command daemonize "
+        "enable-debug-command enable-module-command enable-protected-configs cluster-enabled "
+        "cluster-config-file syslog-ident tls-key-file supervised proc-title-template appendonly "
+        "client-output-buffer-limit oom-score-adj-values bgsave_cpulist user"
+    ),
     "yugabytedb": (
         "ysql_pg_conf_csv ysql_hba_conf_csv flagfile fs_data_dirs log_dir certs_dir "
         "ysql_enable_auth start_cql_proxy webserver_doc_root rpc_bind_addresses"
@@ -104,6 +111,7 @@ def test_a_slip_gets_the_nearest_name(engine: str) -> None:
         "cassandra": ("concurent_reads: 64", "did you mean concurrent_reads"),
         "etcd": ("snapshot-cuont: 1000", "did you mean snapshot-count"),
         "mariadb": ("innodb_bufer_pool_size: 1G", "did you mean innodb_buffer_pool_size"),
+        "redis": ("appendfsnyc: always", "did you mean appendfsync"),
         "yugabytedb": ("memstore_size: 64", "did you mean memstore_size_mb"),
     }
     slip, way_out = slips[engine]
@@ -139,6 +147,10 @@ def test_a_slip_gets_the_nearest_name(engine: str) -> None:
         ("mariadb", "innodb_page_size", "1M", "is at most 65536"),
         ("mariadb", "innodb_flush_method", "nfs", "is one of fsync"),
         ("mariadb", "log_bin", "/etc/cron.d/x", "is true or false"),
+        ("redis", "appendfsync", "always\ndir /etc", "is one of always, everysec, no"),
+        ("redis", "save", "60 1", "is true or false"),
+        ("redis", "maxmemory", "1tb", "a number with a unit"),
+        ("redis", "hz", "0", "is at least 1"),
         ("yugabytedb", "memstore_size_mb", "1,ysql_pg_conf_csv=x", "is a whole number"),
     ],
 )
@@ -173,6 +185,10 @@ def test_values_have_a_type_and_a_range(engine: str, name: str, value: Setting, 
         ("mariadb", "innodb_doublewrite", False),
         ("mariadb", "innodb_flush_log_at_trx_commit", 2),
         ("mariadb", "log_bin", "on"),
+        ("redis", "appendfsync", "always"),
+        ("redis", "appendfsync", False),
+        ("redis", "auto-aof-rewrite-min-size", "64mb"),
+        ("redis", "save", "no"),
         ("yugabytedb", "ysql_max_connections", 80),
     ],
 )

@@ -36,6 +36,7 @@ TRIALS = {
     "postgresql-disk-types-quick": 6,
     "postgresql-failover-disks": 6,
     "postgresql-lost-server": 10,
+    "redis-fsync": 6,
     "yugabytedb-disk-types": 15,
 }
 

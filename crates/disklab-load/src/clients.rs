@@ -7,6 +7,7 @@ pub mod mysql;
 mod pauses;
 pub mod pool;
 pub mod postgres;
+pub mod redis;
 mod silence;
 mod stream;
 mod tls;
@@ -145,4 +146,6 @@ protocols! {
     Mysql(mysql::Mysql) => mysql::rows::MysqlRows,
     /// PostgreSQL's wire protocol, version 3.
     Postgresql(Postgresql) => postgres::rows::PostgresRows,
+    /// Redis's protocol, RESP 2.
+    Redis(redis::Redis) => redis::RedisRows,
 }

@@ -341,11 +341,11 @@ def unused_volumes(cluster: Cluster, database: Database | None, site: Site) -> I
     facts = facts_of(database.engine)
     if not facts.log_volumes:  # its directories lie on every volume
         return
-    used = ("data", *facts.log_volumes)
+    used = tuple(dict.fromkeys(("data", *facts.log_volumes)))
     for name in cluster.volumes:
         if name not in used:
             rule = f"{facts.title} puts nothing on it: it uses {', '.join(used)}"
-            log = f"call its log's volume {used[1]}"
+            log = f"call its log's volume {used[1]}" if used[1:] else "leave it out"
             place = site.place(("cluster", "volumes", name))
             yield Problem(place, name, rule, did_you_mean(name, used, log))
 

@@ -1,0 +1,205 @@
+"""A Redis of our own: one server, all of whose rows are in memory and whose log is on its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from disklab.databases.copies import Copies, new_password
+from disklab.databases.protocol import (
+    Conditions,
+    Database,
+    NodePlace,
+    Observation,
+    Progress,
+    Request,
+)
+from disklab.databases.redis.configuration import (
+    APPEND_FSYNC,
+    PORT,
+    REDIS,
+    SAVE,
+    USUAL_FSYNC,
+    MemoryPlan,
+    plan_memory,
+    problems_of,
+    server_settings,
+)
+from disklab.databases.redis.installation import Installation, find_redis
+from disklab.databases.redis.server import POLL_SECONDS, Server
+from disklab.databases.sql import Sql
+from disklab.errors import MachineError, UserError
+from disklab.waiting import Wait
+
+METRICS = {
+    "used_memory": "used_memory_bytes",
+    "instantaneous_ops_per_sec": "commands_per_s",
+    "aof_current_size": "log_bytes",
+    "aof_base_size": "log_bytes_rewritten",
+    "aof_pending_bio_fsync": "pending_syncs",
+    "aof_rewrite_in_progress": "log_rewrites_under_way",
+    "rdb_bgsave_in_progress": "snapshots_under_way",
+    "latest_fork_usec": "longest_fork_us",
+}
+COUNTERS = {
+    "total_commands_processed": "commands",
+    "aof_delayed_fsync": "delayed_syncs",
+    "aof_rewrites": "log_rewrites",
+    "rdb_saves": "snapshots",
+    "total_forks": "forks",
+    "evicted_keys": "evicted_keys",
+    "total_error_replies": "error_replies",
+}
+BUSY = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
+"""What forks are at work, or wait for another one to end."""
+ENDED_WELL = {"aof_last_bgrewrite_status": "log", "rdb_last_bgsave_status": "snapshot"}
+NEVER_COLD = (
+    "Redis has all rows in memory, and reads its whole log as it starts: a page cache that was "
+    "dropped changes no operation"
+)
+UNSLOWED = (
+    "appendfsync {fsync} syncs after a second of this machine's clock, which is 1/{slow} of one of "
+    "the described system's"
+)
+
+
+class Redis(Copies[Server]):
+    """A server that disklab makes, starts and stops. See `Database` for what each promises."""
+
+    title = "Redis"
+    protocol = "redis"
+    port = PORT
+    database = "database 0"
+    user = "default"
+    cached = "the log is"
+
+    def __init__(
+        self, request: Request, place: NodePlace, installation: Installation, plan: MemoryPlan
+    ) -> None:
+        """Take what is asked for and where, with the programs there."""
+        password = new_password(request)
+        server = Server(request, place, installation, plan, password)
+        super().__init__(request, [server], password, plan.beside, plan.reasons)
+        settings = server_settings(server.files, plan, request.settings)
+        self._has_snapshots = bool(settings[SAVE])
+        self._fsync = str(settings.get(APPEND_FSYNC, USUAL_FSYNC))
+        self._was_cold = False
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The server's."""
+        return {"Redis": self.primary.installation.version}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the scale could not be followed in, and what a page cache is to it."""
+        notes = [*super().notes]
+        if self._slow > 1 and self._fsync == USUAL_FSYNC:
+            notes.append(UNSLOWED.format(fsync=self._fsync, slow=self._slow))
+        return (*notes, *([NEVER_COLD] if self._was_cold else []))
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """Where a load finds the server."""
+        wanted = ("protocol", "contact_points", "password", "table")
+        return {name: value for name, value in super().target.items() if name in wanted}
+
+    def _bring_up(self) -> None:
+        server = self.primary
+        if not server.is_made:
+            server.make()
+        self._start_again(server)
+
+    def _start_again(self, server: Server) -> None:
+        server.launch()
+        server.wait_until_ready()
+
+    def wait_until_whole(self) -> None:
+        """Do nothing: there is one server."""
+
+    def expect(self, connections: int) -> None:
+        """Do nothing: a connection takes a few KiB."""
+
+    def settle(self, conditions: Conditions) -> None:
+        """Empty it, rewrite its log and write a snapshot, sync: in this order."""
+        with self._with_the_reason() as cli:
+            if conditions.to_empty(self.request):
+                cli.ask("FLUSHALL SYNC")
+            if conditions.compacted:
+                self._compact(cli, conditions.time_limit_s)
+            if conditions.flushed:
+                self._flush(cli)
+
+    def _compact(self, sql: Sql, limit_s: float) -> None:
+        """Leave no fork at work, and none that is due: a trial begins with a log of its rows."""
+        self._wait_for_forks(limit_s)
+        for command in ("BGREWRITEAOF", *(["BGSAVE"] if self._has_snapshots else [])):
+            sql.ask(command)
+            self._wait_for_forks(limit_s)
+
+    def _wait_for_forks(self, limit_s: float) -> None:
+        with Wait("no fork of Redis writes", limit_s) as wait:
+            while any(int((info := self.primary.info())[name]) for name in BUSY):
+                if wait.is_over:
+                    raise MachineError(f"forks of Redis have not ended within {limit_s:.0f} s")
+                wait.pause(POLL_SECONDS)
+        for name, what in ENDED_WELL.items():
+            if info[name] != "ok":
+                raise self.primary.process.failure(f"could not write its {what}")
+
+    def _flush(self, sql: Sql) -> None:
+        del sql
+        self.primary.sync()
+
+    @contextmanager
+    def fills(self) -> Iterator[None]:
+        """Sync nothing on purpose, and as the settings say again afterwards."""
+        server = self.primary
+        server.connection().ask(f"CONFIG SET {APPEND_FSYNC} no")
+        try:
+            yield
+        finally:
+            # One that has died begins again with its own settings.
+            with suppress(MachineError):
+                server.connection().ask(f"CONFIG SET {APPEND_FSYNC} {self._fsync}")
+
+    def _cached(self) -> list[tuple[int, int]]:
+        self._was_cold = True
+        return [server.place.host.cached_bytes(server.files.own) for server in self.servers]
+
+    def stop(self) -> None:
+        """End the server in order: it syncs its log and, with snapshots, writes one."""
+        self.primary.stop()
+
+    def replace_node(self, name: str) -> None:
+        """Refuse: there is no copy."""
+        raise self._named(name).process.failure("cannot be replaced: it has no copy")
+
+    def _counts(self, sql: Sql) -> Mapping[str, float]:
+        del sql
+        info = self.primary.info()
+        return {name: float(info.get(name, 0)) for name in (*METRICS, *COUNTERS)}
+
+    def _observation(self, counts: Mapping[str, float]) -> Observation:
+        """Return memory, log, forks and late syncs."""
+        return Observation(
+            pids=tuple(pid for server in self.servers for pid in server.process.pids),
+            metrics={to: counts[name] for name, to in METRICS.items()},
+            counters={to: counts[name] for name, to in COUNTERS.items()},
+        )
+
+
+def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
+    """Return a server that is ready to start."""
+    problems = list(problems_of(request, nodes))
+    if problems:
+        raise UserError(*problems)
+    (place,) = nodes
+    installation = find_redis(place.host)
+    known = installation.known_settings()
+    problems = REDIS.check_settings(request.settings, known, installation.version)
+    if problems:
+        raise UserError(*problems)
+    if place.host.elsewhere:
+        progress(f"Redis {installation.version} on {place.host.elsewhere}")
+    return Redis(request, place, installation, plan_memory(request.sizes))
