@@ -39,7 +39,7 @@ METRICS = {
     "aof_pending_bio_fsync": "pending_syncs",
     "aof_rewrite_in_progress": "log_rewrites_under_way",
     "rdb_bgsave_in_progress": "snapshots_under_way",
-    "latest_fork_usec": "longest_fork_us",
+    "latest_fork_usec": "latest_fork_us",
 }
 COUNTERS = {
     "total_commands_processed": "commands",
